@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""One door to Tidegate: sets everything up in .venv, then does what was asked.
+
+    python3 dev.py demo [--no-spark] [--for 30s]   the whole product at once
+    python3 dev.py test [pytest arguments]         linters and all tests; or only some tests
+    python3 dev.py setup                           only sets up
+    python3 dev.py lint                            ruff, mypy and the import walls
+    python3 dev.py bench [arguments]               the benchmark suite
+    python3 dev.py docs [pytest arguments]         the tests of the documentation
+
+Needs Python 3.11 or newer, and Java 17 or newer for Spark. Installs nothing outside .venv.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMP = VENV / "tidegate-setup"
+LOG = VENV / "tidegate-setup.log"
+LEVELS = ("base", "run", "all")  # each lock holds all of the one before it
+NO_NETWORK = re.compile(
+    r"dns error|name resolution|Name or service not known|error sending request|NewConnectionError"
+    r"|Could not connect|Connection refused|Network is unreachable|timed out"
+    r"|tunnel error|ProxyError",
+    re.IGNORECASE,
+)
+JAVA_MIN = 17
+
+
+class SetUpFailure(Exception):
+    """What stands in the way, in one sentence, and the exit code that says its kind."""
+
+    def __init__(self, sentence: str, code: int) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+# --- set-up --------------------------------------------------------------------------------------
+
+
+def environment() -> dict[str, str]:
+    """The environment for installers: nothing in it may point them at another interpreter."""
+    astray = {"UV_PYTHON", "VIRTUAL_ENV", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
+    kept = {name: value for name, value in os.environ.items() if name not in astray}
+    return {**kept, "UV_PYTHON_DOWNLOADS": "never", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def wanted_stamp() -> str:
+    """Changes whenever what is installed would: with the locks, the project file and Python."""
+    digest = hashlib.sha256(f"{sys.version_info[:2]} {ROOT}".encode())
+    for path in sorted([ROOT / "pyproject.toml", *(ROOT / "requirements").glob("*.lock")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def is_set_up(level: str, stamp: str) -> bool:
+    """Whether .venv already holds this level, or a fuller one."""
+    if not (PYTHON.exists() and STAMP.exists()):
+        return False
+    installed, _, digest = STAMP.read_text().partition(" ")
+    return digest == stamp and installed in LEVELS[LEVELS.index(level) :]
+
+
+def run_step(title: str, command: list[str]) -> bool:
+    """Runs one step of the set-up, its output in the log, and shows that time passes."""
+    start = told = time.monotonic()
+    show(f"{title} ...")
+    with LOG.open("ab") as log:
+        log.write(f"\n$ {' '.join(command)}\n".encode())
+        log.flush()
+        step = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=ROOT, env=environment()
+        )
+        while step.poll() is None:
+            time.sleep(0.05)
+            if time.monotonic() - told >= (1 if sys.stderr.isatty() else 15):
+                told = time.monotonic()
+                show(f"{title} ... {told - start:.0f} s")
+    ending = "done" if step.returncode == 0 else "did not work"
+    show(f"{title}: {ending} after {time.monotonic() - start:.1f} s", last=True)
+    return step.returncode == 0
+
+
+def show(text: str, last: bool = False) -> None:
+    """Progress: rewrites one line on a terminal, appends lines elsewhere."""
+    live = sys.stderr.isatty()
+    ending = "" if live and not last else "\n"
+    print(f"\r{text}\x1b[K" if live else text, end=ending, file=sys.stderr, flush=True)
+
+
+def must(title: str, command: list[str]) -> None:
+    """Like `run_step`, but a failure ends the set-up with a sentence."""
+    if run_step(title, command):
+        return
+    text = LOG.read_text(errors="replace").rpartition("\n$ ")[2]
+    if NO_NETWORK.search(text):
+        raise SetUpFailure(
+            "The package index cannot be reached; the first set-up needs the network once. "
+            f"Check the connection and run this again (details: {LOG}).",
+            3,
+        )
+    last = ([line for line in text.splitlines() if line.strip()] or ["no output"])[-1]
+    raise SetUpFailure(f"{title} failed: {last.strip()} (details: {LOG})", 1)
+
+
+def make_venv() -> None:
+    """A virtual environment of this Python's version with pip in it; one that fits is kept."""
+    config = VENV / "pyvenv.cfg"
+    version = "version = {}.{}.".format(*sys.version_info)
+    if PYTHON.exists() and config.exists() and version in config.read_text():
+        probe = subprocess.run([str(PYTHON), "-c", "import pip"], capture_output=True)
+        if probe.returncode == 0:
+            return
+    if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
+        raise SetUpFailure(
+            "This Python comes without its venv module: install it "
+            "(Debian and Ubuntu: apt-get install python3-venv) and run this again.",
+            78,
+        )
+    if VENV.exists() and not config.exists() and any(VENV.iterdir()):
+        raise SetUpFailure(
+            f"{VENV} is no virtual environment: move it away and run this again.", 78
+        )
+    shutil.rmtree(VENV, ignore_errors=True)
+    VENV.mkdir()
+    must("Making .venv", [sys.executable, "-m", "venv", str(VENV)])
+
+
+def install(level: str) -> None:
+    """Installs a lock and the project itself, with uv where it can be had, else with pip."""
+    pip = [str(PYTHON), "-m", "pip", "install", "-q", "--retries", "1"]
+    hashed = ["--require-hashes", "-r"]
+    if run_step("Installing the installer", [*pip, *hashed, "requirements/uv.lock"]):
+        pip = [str(PYTHON), "-m", "uv", "pip", "install", "-p", str(PYTHON)]
+    size = {"base": "the gateway", "run": "the gateway and Spark", "all": "everything"}[level]
+    must(f"Installing {size}", [*pip, *hashed, f"requirements/{level}.lock"])
+    must("Installing Tidegate", [*pip, "--no-deps", "--no-build-isolation", "-e", "."])
+
+
+def set_up(level: str) -> None:
+    """Makes .venv hold a level; costs a few reads when it already does."""
+    stamp = wanted_stamp()
+    if is_set_up(level, stamp):
+        return
+    import fcntl
+
+    with (ROOT / "pyproject.toml").open() as door:
+        fcntl.flock(door, fcntl.LOCK_EX)  # a second start waits here for the first
+        if not is_set_up(level, stamp):
+            make_venv()
+            STAMP.unlink(missing_ok=True)
+            install(level)
+            STAMP.write_text(f"{level} {stamp}")
+
+
+def java_version() -> int | None:
+    """The major version of the Java that Spark will find, or None."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        return None
+    release = Path(java).resolve().parents[1] / "release"
+    text = release.read_text() if release.exists() else ""
+    found = re.search(r'JAVA_VERSION="(?:1\.)?(\d+)', text)
+    if found is None:  # not every vendor ships that file; asking takes a virtual machine's start
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+        found = re.search(r'version "(?:1\.)?(\d+)', shown)
+    return int(found[1]) if found else None
+
+
+def need_java() -> None:
+    """Refuses to go on where Spark could not start."""
+    version = java_version()
+    if version is None or version < JAVA_MIN:
+        here = "none was found" if version is None else f"this machine's is {version}"
+        raise SetUpFailure(
+            f"Spark needs Java {JAVA_MIN} or newer and {here}: install one (Debian and Ubuntu: "
+            "apt-get install default-jre-headless), or start without Spark: "
+            "python3 dev.py demo --no-spark",
+            78,
+        )
+
+
+# --- verbs ---------------------------------------------------------------------------------------
+
+
+def become(command: list[str]) -> None:
+    """Turns this process into the command, so that signals reach it directly."""
+    sys.stdout.flush()
+    os.execv(command[0], command)
+
+
+def demo(arguments: list[str]) -> int:
+    """The demo, with or without Spark."""
+    spark = "--no-spark" not in arguments
+    if spark:
+        need_java()
+    set_up("run" if spark else "base")
+    become([str(VENV / "bin" / "tidegate"), "demo", *arguments])
+    return 0
+
+
+def run(verb: str, arguments: list[str]) -> int:
+    """Does what one verb says; the answer is the exit code."""
+    if verb == "demo":
+        return demo(arguments)
+    set_up("all")
+    if verb == "setup":
+        print(f"Tidegate is set up: {VENV / 'bin' / 'tidegate'}")
+        return 0
+    os.chdir(ROOT)
+    module = {
+        "test": ["tests.run"],
+        "lint": ["tests.run", "--lint"],
+        "docs": ["tests.run", "tests/docs"],
+    }
+    become([str(PYTHON), "-m", *module.get(verb, ["bench"]), *arguments])
+    return 0
+
+
+def main() -> int:
+    """Reads the verb; every failure is one sentence on standard error."""
+    verb, *arguments = sys.argv[1:] or ["--help"]
+    if verb in ("-h", "--help"):
+        print(__doc__.strip())
+        return 0
+    if verb not in ("demo", "test", "setup", "lint", "bench", "docs"):
+        print(f"dev.py knows no {verb!r}: demo, test, setup, lint, bench or docs", file=sys.stderr)
+        return 2
+    if sys.version_info < (3, 11):
+        version = "{}.{}".format(*sys.version_info)
+        print(f"Tidegate needs Python 3.11 or newer, and this is {version}.", file=sys.stderr)
+        return 78
+    try:
+        return run(verb, arguments)
+    except SetUpFailure as failure:
+        print(failure, file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
