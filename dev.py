@@ -115,10 +115,14 @@ def must(title: str, command: list[str]) -> None:
 
 
 def make_venv() -> None:
-    """A virtual environment of this Python's version with pip in it; one that fits is kept."""
+    """A virtual environment of this Python's version with pip in it; one that fits is kept.
+
+    One that was made elsewhere and moved here does not fit: its scripts name the old place.
+    """
     config = VENV / "pyvenv.cfg"
+    made = config.read_text() if config.exists() else ""
     version = "version = {}.{}.".format(*sys.version_info)
-    if PYTHON.exists() and config.exists() and version in config.read_text():
+    if PYTHON.exists() and version in made and f" {VENV}\n" in made:
         probe = subprocess.run([str(PYTHON), "-c", "import pip"], capture_output=True)
         if probe.returncode == 0:
             return
