@@ -1,0 +1,275 @@
+"""Refusals as RFC 9457 problems: one table of codes, and the last net under every route.
+
+Codes are the contract's; their status stands here and nowhere else. Nothing that a client sent
+is ever repeated in an answer.
+"""
+
+import http
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:tidegate:problem:"
+TRANSPORT_EXTENSION = "tidegate.transport"
+
+PROBLEMS: Final[Mapping[str, tuple[int, str]]] = {
+    "topic-unknown": (404, "There is no such topic"),
+    "topic-conflict": (409, "The topic stands against this change"),
+    "topic-invalid": (400, "Not a valid topic"),
+    "topic-read-only": (403, "The topic is read-only"),
+    "topic-in-use": (409, "The topic is another's source"),
+    "source-cycle": (409, "The topic would be its own source"),
+    "policy-invalid": (422, "Not a valid conflation policy"),
+    "key-invalid": (422, "Not a valid key"),
+    "key-missing": (422, "A key field is missing"),
+    "options-invalid": (400, "Not valid options"),
+    "filter-invalid": (400, "Not a valid filter"),
+    "message-invalid": (400, "Not a valid message"),
+    "message-too-large": (413, "Too large"),
+    "schema-violation": (422, "The message does not fit the topic's schema"),
+    "bookmark-invalid": (400, "Not a valid bookmark"),
+    "bookmark-expired": (410, "The bookmark is older than the journal"),
+    "record-unknown": (404, "There is no such record"),
+    "session-unknown": (404, "There is no such session"),
+    "subscription-unknown": (404, "There is no such subscription"),
+    "limit-reached": (429, "A limit is reached"),
+    "idempotency-conflict": (409, "The idempotency key was used for another request"),
+    "producer-fenced": (409, "A newer run of the producer has committed"),
+    "unauthenticated": (401, "Who are you?"),
+    "forbidden": (403, "Not permitted"),
+    "csrf": (403, "The request may not come from this page"),
+    "precondition-failed": (412, "The precondition does not hold"),
+    "unsupported-media-type": (415, "The content type is not taken"),
+    "unsupported-encoding": (415, "The content encoding is not taken"),
+    "not-acceptable": (406, "No acceptable content type"),
+    "uri-too-long": (414, "The request target is too long"),
+    "headers-too-large": (431, "The request header is too large"),
+    "request-timeout": (408, "The request took too long"),
+    "host-not-allowed": (421, "The host is not served here"),
+    "origin-not-allowed": (403, "The origin is not allowed"),
+    "bus-unavailable": (503, "The bus is out"),
+    "not-ready": (503, "Not ready"),
+    "method-not-allowed": (405, "The method is not allowed"),
+    "not-found": (404, "Nothing here"),
+    "internal": (500, "An error of the gateway"),
+}
+
+# What the framework refuses by status alone.
+CODE_OF_STATUS: Final[Mapping[int, str]] = {
+    400: "message-invalid",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    406: "not-acceptable",
+    408: "request-timeout",
+    412: "precondition-failed",
+    413: "message-too-large",
+    414: "uri-too-long",
+    415: "unsupported-media-type",
+    421: "host-not-allowed",
+    422: "message-invalid",
+    429: "limit-reached",
+    431: "headers-too-large",
+    503: "not-ready",
+}
+
+# Where FastAPI found a value that does not fit -> (code, name of the place).
+CODE_OF_PLACE: Final[Mapping[str, tuple[str, str]]] = {
+    "path": ("not-found", "path"),
+    "query": ("options-invalid", "query parameter"),
+    "header": ("message-invalid", "header"),
+    "cookie": ("message-invalid", "cookie"),
+    "body": ("message-invalid", "body"),
+}
+
+logger = logging.getLogger("tidegate.problems")
+
+
+class Problem(Exception):
+    """A refusal. Raise it anywhere below a route; the client gets it as problem+json.
+
+    Args:
+        code: one of `PROBLEMS`; decides title and, unless given, status.
+        detail: one sentence for a person. Never what the client sent.
+        status: only where the contract gives the code a second status.
+        position: 0-based character in an options string or a filter.
+        line: 1-based line of an NDJSON body.
+        pointer: JSON pointer to the field at fault.
+        headers: extra response headers, such as Retry-After.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        status: int | None = None,
+        position: int | None = None,
+        line: int | None = None,
+        pointer: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+        self.status = PROBLEMS[code][0] if status is None else status
+        self.position = position
+        self.line = line
+        self.pointer = pointer
+        self.headers = dict(headers or {})
+
+    @property
+    def title(self) -> str:
+        """The code's short text."""
+        return PROBLEMS[self.code][1]
+
+    def document(self) -> dict[str, object]:
+        """The JSON object that the client gets."""
+        document: dict[str, object] = {
+            "type": TYPE_PREFIX + self.code,
+            "title": self.title,
+            "status": self.status,
+            "detail": _encodable(self.detail),
+            "code": self.code,
+        }
+        for name in ("position", "line", "pointer"):
+            value = getattr(self, name)
+            if value is not None:
+                document[name] = _encodable(value) if isinstance(value, str) else value
+        return document
+
+    def body(self) -> bytes:
+        """The document as JSON."""
+        return msgspec.json.encode(self.document())
+
+    def response(self) -> Response:
+        """The answer as a response of the framework."""
+        return Response(self.body(), self.status, self.headers, MEDIA_TYPE)
+
+
+def problem_bytes(problem: Problem) -> bytes:
+    """A whole HTTP/1.1 answer that closes the connection, for use below ASGI."""
+    body = problem.body()
+    headers = {
+        "content-type": MEDIA_TYPE,
+        "content-length": str(len(body)),
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+        **problem.headers,
+        "connection": "close",
+    }
+    phrase = http.HTTPStatus(problem.status).phrase
+    lines = [f"HTTP/1.1 {problem.status} {phrase}", *(f"{n}: {v}" for n, v in headers.items())]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+def install(app: FastAPI) -> None:
+    """Answer every refusal and every error of `app` as a problem."""
+    app.add_exception_handler(Problem, _answer)
+    app.add_exception_handler(HTTPException, _answer)
+    app.add_exception_handler(RequestValidationError, _answer)
+    app.add_middleware(ProblemMiddleware)
+
+
+class ProblemMiddleware:
+    """Turns what routes and inner middleware raise into a problem.
+
+    An error after the answer has begun cannot be told any more: the connection is cut, so that
+    the client sees a broken answer and never a complete wrong one.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app, and answer in its place when it raises."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        has_started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal has_started
+            has_started = has_started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self.app(scope, receive, watched_send)
+        except ClientDisconnect:
+            return  # nobody is left to be told
+        except Exception as error:
+            problem = problem_of(error)
+            if problem.code == "internal" or has_started:
+                route = getattr(scope.get("route"), "path", "no route")
+                logger.error("unforeseen error in %s %s", scope["method"], route, exc_info=error)
+            if has_started:
+                _abort(scope)
+            else:
+                await problem.response()(scope, receive, send)
+
+
+def problem_of(error: Exception) -> Problem:
+    """The problem that tells a client about `error`; `internal` for what nobody foresaw."""
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, RequestValidationError):
+        return _of_validation(error)
+    if isinstance(error, HTTPException):
+        return _of_status(error)
+    return Problem("internal", "The gateway failed to answer; the reason is in its log.")
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    return problem_of(error).response()
+
+
+def _of_status(error: HTTPException) -> Problem:
+    default = "internal" if error.status_code >= 500 else "message-invalid"
+    code = CODE_OF_STATUS.get(error.status_code, default)
+    phrase = http.HTTPStatus(error.status_code).phrase
+    return Problem(code, f"{phrase}.", status=error.status_code, headers=error.headers)
+
+
+def _of_validation(error: RequestValidationError) -> Problem:
+    """What did not fit and where; never the value, which may not even be encodable."""
+    first: dict[str, Any] = next(iter(error.errors()), {"loc": ("body",), "type": "invalid"})
+    place, *path = first["loc"]
+    code, name = CODE_OF_PLACE.get(str(place), ("message-invalid", "request"))
+    reason = str(first["type"]).replace("_", " ")
+    if reason == "extra forbidden":
+        path = path[:-1]  # the last part is the client's own word
+    if place == "body" and reason != "json invalid":
+        pointer = "".join("/" + _reference_token(part) for part in path)
+        return Problem(code, f"The body does not fit: {reason}.", pointer=pointer or None)
+    named = f"{name} {path[0]}" if path and place != "body" else name
+    return Problem(code, f"The {named} does not fit: {reason}.")
+
+
+def _reference_token(part: object) -> str:
+    return str(part)[:64].replace("~", "~0").replace("/", "~1")
+
+
+def _encodable(text: str) -> str:
+    """Text without lone surrogates, which no encoder takes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class _NoTransport:
+    def abort(self) -> None:
+        """Nothing to cut under another server."""
+
+
+def _abort(scope: Scope) -> None:
+    scope.get("extensions", {}).get(TRANSPORT_EXTENSION, _NoTransport()).abort()

@@ -1,0 +1,361 @@
+"""Every limit and choice of the gateway: its default, its bounds, and where a value comes from.
+
+Order: defaults, then `tidegate.toml`, then `TIDEGATE_…` variables, then flags. Values with a
+dimension carry their unit (`10s`, `8MiB`); plain numbers are counts.
+"""
+
+import difflib
+import ipaddress
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from app.units import Duration, parse_duration, parse_size
+
+PREFIX = "TIDEGATE_"
+CONFIG_FILE = "tidegate.toml"
+MEMORY_ONLY = ":memory:"
+CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configuration
+
+# Read by other parts of the product, so they are no misspelt settings.
+OTHER_VARIABLES = frozenset({"TIDEGATE_REQUIRE_ALL"})
+NOT_YET = frozenset({"redis", "workers", "topics", "mergers"})
+
+logger = logging.getLogger("tidegate.settings")
+
+
+class SettingsInvalid(Exception):
+    """The configuration cannot be used; `str()` is one readable line. The command exits 78."""
+
+
+class EnvironmentText(str):
+    """A value that came from the environment, where everything is text."""
+
+    __slots__ = ()
+
+
+def _duration(value: object) -> Duration:
+    if isinstance(value, Duration):
+        return value
+    if isinstance(value, str):
+        return parse_duration(value)
+    raise ValueError('expected a duration in quotes such as "10s"')
+
+
+def _size(value: object) -> int:
+    if isinstance(value, str):
+        return parse_size(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError('expected a size in quotes such as "8MiB", or a number of bytes')
+
+
+def _count(value: object) -> int:
+    if isinstance(value, EnvironmentText) and re.fullmatch("[0-9]{1,18}", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("expected a whole number")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, EnvironmentText) and value in {"true", "false", "1", "0"}:
+        return value in {"true", "1"}
+    if isinstance(value, bool):
+        return value
+    raise ValueError("expected true or false")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, str) and value:
+        return str(value)
+    raise ValueError("expected a text that is not empty")
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    if isinstance(value, EnvironmentText):
+        value = [name.strip() for name in value.split(",") if name.strip()]
+    if not isinstance(value, list | tuple):
+        raise ValueError("expected a list of host names")
+    names = tuple(name.lower() for name in value if isinstance(name, str))
+    if len(names) != len(value) or not all(re.fullmatch(r"[a-z0-9.:_-]+", n) for n in names):
+        raise ValueError('expected a list of host names such as ["gateway.example"]')
+    return names
+
+
+DurationValue = Annotated[Duration, BeforeValidator(_duration)]
+SizeValue = Annotated[int, BeforeValidator(_size)]
+CountValue = Annotated[int, BeforeValidator(_count)]
+FlagValue = Annotated[bool, BeforeValidator(_flag)]
+TextValue = Annotated[str, BeforeValidator(_text)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
+
+
+def _duration_field(default: str, meaning: str, least: str = "1ms", most: str = "1d") -> Any:
+    return Field(
+        default=parse_duration(default),
+        ge=parse_duration(least),
+        le=parse_duration(most),
+        description=meaning,
+    )
+
+
+def _size_field(default: str, meaning: str, least: str = "1KiB", most: str = "4GiB") -> Any:
+    return Field(
+        default=parse_size(default), ge=parse_size(least), le=parse_size(most), description=meaning
+    )
+
+
+def _count_field(default: int, meaning: str, least: int = 1, most: int = 1_000_000_000) -> Any:
+    return Field(default=default, ge=least, le=most, description=meaning)
+
+
+class Settings(BaseSettings):
+    """The gateway's configuration, checked and frozen.
+
+    Building one directly takes defaults and arguments alone; `load_settings` reads the file and
+    the environment too. The attribute `store_dir` is called `data` outside.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True
+    )
+
+    # Where it listens and keeps things
+    host: TextValue = Field(
+        "127.0.0.1", description="Address to listen on; other than loopback needs `insecure`."
+    )
+    port: CountValue = _count_field(
+        8080, "Port to listen on; 0 takes a free one.", least=0, most=65535
+    )
+    allowed_hosts: HostNames = Field(
+        (),
+        description="Names other than loopback that a request's `Host` may have (421 otherwise); "
+        "in the environment separated by commas.",
+    )
+    insecure: FlagValue = Field(
+        False, description="Serve without authentication on an address others can reach."
+    )
+    store_dir: TextValue = Field(
+        "./tidegate-data",
+        alias="data",
+        description="Folder of the embedded store; `:memory:` keeps nothing.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least level that is logged: debug, info, warning or error."
+    )
+
+    # Topics and publishing
+    auto_create_topics: FlagValue = Field(
+        True, description="Publishing to an unknown topic creates a plain one."
+    )
+    topics_max: CountValue = _count_field(10_000, "Topics.")
+    topic_keys_max: CountValue = _count_field(1_000_000, "Keys of a topic's state of the world.")
+    journal_messages_max: CountValue = _count_field(
+        100_000, "Messages a topic's journal keeps where its definition says nothing.", least=0
+    )
+    message_bytes_max: SizeValue = _size_field("1MiB", "Size of one message (413 above it).")
+    request_bytes_max: SizeValue = _size_field("64MiB", "Size of one request's body (413).")
+    request_messages_max: CountValue = _count_field(
+        100_000, "Messages in one request (413 above it)."
+    )
+
+    # Subscribing
+    sessions_max: CountValue = _count_field(10_000, "Sessions open at once.")
+    options_characters_max: CountValue = _count_field(
+        4096, "Characters of an options string or a filter."
+    )
+    default_pace: Literal["batch", "key"] = Field(
+        "batch", description="Pace of an interval whose options name none: batch or key."
+    )
+    heartbeat: DurationValue = _duration_field(
+        "15s", "A stream without output for so long gets a comment.", least="100ms", most="1h"
+    )
+    session_retention: DurationValue = _duration_field(
+        "60s", "A session is kept for so long after its connection is lost.", least="0s"
+    )
+    queue_messages_max: CountValue = _count_field(
+        10_000, "Messages a session's queue holds before its policy applies."
+    )
+    queue_bytes_max: SizeValue = _size_field(
+        "8MiB", "Bytes a session's queue holds before its policy applies."
+    )
+    write_timeout: DurationValue = _duration_field(
+        "10s", "A connection that takes nothing for so long is closed.", least="100ms", most="1h"
+    )
+
+    # The connection
+    header_bytes_max: SizeValue = _size_field(
+        "16KiB", "Size of a request's header (431 above it).", least="256B", most="1MiB"
+    )
+    header_count_max: CountValue = _count_field(
+        100, "Fields in a request's header (431 above it).", most=10_000
+    )
+    uri_bytes_max: SizeValue = _size_field(
+        "8KiB", "Size of a request's target (414 above it).", least="64B", most="1MiB"
+    )
+    header_deadline: DurationValue = _duration_field(
+        "10s", "A request's header must be complete within (408).", most="1h"
+    )
+    body_deadline: DurationValue = _duration_field(
+        "30s", "A request's body must be complete within (408).", most="1h"
+    )
+    keep_alive: DurationValue = _duration_field(
+        "15s", "A connection without a request is closed after.", most="1h"
+    )
+    write_buffer_bytes_max: SizeValue = _size_field(
+        "16KiB", "Bytes held for a connection before its writer waits.", most="16MiB"
+    )
+    notsent_lowat_bytes: SizeValue = _size_field(
+        "16KiB", "Unsent bytes the kernel takes for a connection (TCP_NOTSENT_LOWAT).", most="16MiB"
+    )
+    tcp_user_timeout: DurationValue = _duration_field(
+        "20s", "A peer that acknowledges nothing for so long is gone.", least="1s", most="1h"
+    )
+    backlog: CountValue = _count_field(2048, "Connections waiting to be accepted.", most=65535)
+    shutdown_grace: DurationValue = _duration_field(
+        "1s", "Streams have so long to take their `goodbye` before they are cut.", most="10m"
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments alone: `load_settings` layers the sources and can name the one at fault."""
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _refuse_open_doors(self) -> Self:
+        if not self.insecure and not is_loopback(self.host):
+            raise ValueError(
+                "host is not a loopback address and there is no authentication yet: "
+                "listen on 127.0.0.1, or say --insecure"
+            )
+        return self
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """True when nothing is to survive the process."""
+        return self.store_dir == MEMORY_ONLY
+
+
+def is_loopback(host: str) -> bool:
+    """True for `localhost` and addresses that only this machine can reach."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def setting_names() -> dict[str, str]:
+    """Name outside (file; in upper case after the prefix, environment) -> attribute, in order."""
+    return {field.alias or name: name for name, field in Settings.model_fields.items()}
+
+
+def load_settings(
+    config: Path | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Settings:
+    """Layer defaults, file, environment and flags into one `Settings`.
+
+    Args:
+        config: the TOML file; without it `tidegate.toml` in the working directory, if there.
+        environment: instead of the process's own.
+        overrides: from flags, by setting name; None stands for a flag not given.
+
+    Raises:
+        SettingsInvalid: one line that names the source and the setting at fault.
+    """
+    found = {
+        **_file_layer(config),
+        **_environment_layer(os.environ if environment is None else environment),
+        **_override_layer(overrides or {}),
+    }
+    for name in sorted(NOT_YET & found.keys()):
+        raise SettingsInvalid(f"{found[name].origin}: not available yet")
+    try:
+        return Settings(**{name: given.value for name, given in found.items()})
+    except ValidationError as error:
+        raise SettingsInvalid(_one_line(error, found)) from None
+
+
+class Given(NamedTuple):
+    """A value and what to call the place it came from."""
+
+    origin: str
+    value: Any
+
+
+def _file_layer(config: Path | None) -> dict[str, Given]:
+    path = config or Path(CONFIG_FILE)
+    if config is None and not path.exists():
+        return {}
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsInvalid(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise SettingsInvalid(f"{path}: not valid TOML: {reason}") from None
+    return {name: Given(f"{path.name}: {name!a}", value) for name, value in table.items()}
+
+
+def _environment_layer(environment: Mapping[str, str]) -> dict[str, Given]:
+    known = {PREFIX + name.upper(): name for name in (*setting_names(), *NOT_YET)}
+    layer: dict[str, Given] = {}
+    for variable, text in environment.items():
+        if variable in known:
+            layer[known[variable]] = Given(variable, EnvironmentText(text))
+        elif variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
+            _question_variable(variable, list(known))
+    return layer
+
+
+def _question_variable(variable: str, known: list[str]) -> None:
+    """A misspelt setting is an error; a stranger that shares our prefix is only mentioned."""
+    close = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
+    if close:
+        raise SettingsInvalid(f"{variable}: no such setting; did you mean {close[0]}?")
+    logger.warning("%s is no setting of the gateway and is not used", variable)
+
+
+def _override_layer(overrides: Mapping[str, object]) -> dict[str, Given]:
+    outside = {attribute: name for name, attribute in setting_names().items()}
+    return {
+        outside.get(name, name): Given(f"--{outside.get(name, name).replace('_', '-')}", value)
+        for name, value in overrides.items()
+        if value is not None
+    }
+
+
+def _one_line(error: ValidationError, found: Mapping[str, Given]) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    reason = first["msg"].removeprefix("Value error, ")
+    if not first["loc"]:
+        return reason  # a rule about several settings, which names them
+    name = str(first["loc"][0])
+    for bound, words in (("ge", "at least"), ("le", "at most")):
+        if bound in first.get("ctx", {}):
+            reason = f"expected {words} {first['ctx'][bound]}"
+    if first["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(name, list(setting_names()), n=1)
+        reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
+    return f"{found[name].origin}: {reason}"
