@@ -1,0 +1,26 @@
+"""Tells at the end of every run what was skipped and why: a skip is a promise not checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.outside import redis_server
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """The address of a real Redis, one for each worker of a run; mark such tests `redis`."""
+    with redis_server() as address:
+        yield address
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints the number of skips, and how many for each reason."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    terminalreporter.write_line(f"skips: {len(skipped)}")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"  {count} x {reason}")
