@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import redis
 
@@ -26,7 +28,7 @@ def test_what_is_there_needs_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ticks_are_looked_for_where_the_variable_says(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: outside.Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TIDEGATE_REQUIRE_ALL", raising=False)
     monkeypatch.setenv("TIDEGATE_TICKS", str(tmp_path))

@@ -1,0 +1,118 @@
+"""The house rules that no linter knows, as functions from a module's text to what breaks them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dev import ROOT
+
+PACKAGES = ("keys", "conflation", "app", "pipeline", "pyspark_tidegate", "clients")
+PURE = ("keys", "conflation")
+MODULE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+
+BANNED_WORDS = {"manager", "handler", "helper", "util"}  # also in the plural, and inside a name
+BANNED_NAMES = {"data", "timeout"}  # alone: data_line and write_timeout_s say what they are
+BANNED_CALLS = {"print", "open", "input", "breakpoint", "eval", "exec", "__import__"}
+PURE_IMPORTS = {
+    *("__future__", "abc", "array", "base64", "bisect", "collections", "contextlib", "copy"),
+    *("dataclasses", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools"),
+    *("json", "math", "numbers", "operator", "re", "string", "struct", "types", "typing"),
+    *("unicodedata", "weakref", "zlib", "msgspec", "jsonpath_ng", *PURE),
+}
+
+Rule = Callable[[ast.Module, str], Iterator[str]]
+
+
+def modules(*folders: str) -> list[Path]:
+    """Every Python file below the folders, in a stable order."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def long_modules(tree: ast.Module, text: str) -> Iterator[str]:
+    """A module of more lines than one noun needs."""
+    lines = text.count("\n")
+    if lines > MODULE_LINES_MAX:
+        yield f"{lines} lines, at most {MODULE_LINES_MAX}"
+
+
+def long_functions(tree: ast.Module, text: str) -> Iterator[str]:
+    """A function that does not fit a screen."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                yield f"{node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def banned_names(tree: ast.Module, text: str) -> Iterator[str]:
+    """A class, function, parameter or variable whose name says nothing."""
+    for node in ast.walk(tree):
+        name = _defined_name(node)
+        if name is None:
+            continue
+        words = {word.lower().removesuffix("s") for word in _words(name)}
+        bare = name.lower().strip("_")
+        is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if words & BANNED_WORDS or bare in BANNED_NAMES or (is_function and bare == "process"):
+            yield f"the name {name} in line {getattr(node, 'lineno', '?')}"
+
+
+def banned_module_name(name: str) -> bool:
+    """Whether a module's own name says nothing."""
+    words = {word.lower().removesuffix("s") for word in _words(name)}
+    return bool(words & BANNED_WORDS) or name in {*BANNED_NAMES, "process"}
+
+
+def impure_imports(tree: ast.Module, text: str) -> Iterator[str]:
+    """An import that a package without I/O, clock or chance has no use for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or "."]
+        else:
+            continue
+        for name in names:
+            if name.partition(".")[0] not in PURE_IMPORTS:
+                yield f"imports {name} in line {node.lineno}"
+
+
+def impure_syntax(tree: ast.Module, text: str) -> Iterator[str]:
+    """A call or a coroutine that a package without I/O, clock or tasks has no use for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith):
+            yield f"a coroutine in line {node.lineno}"
+        elif isinstance(node, ast.Name) and node.id in BANNED_CALLS:
+            yield f"{node.id} in line {node.lineno}"
+
+
+def findings(rule: Rule, paths: list[Path]) -> list[str]:
+    """What breaks a rule, one line each, with the file in front."""
+    found = []
+    for path in paths:
+        text = path.read_text()
+        tree = ast.parse(text, filename=str(path))
+        found += [f"{path.relative_to(ROOT)}: {finding}" for finding in rule(tree, text)]
+    return found
+
+
+def _defined_name(node: ast.AST) -> str | None:
+    """The name that a node brings into the world, if it does."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return node.name
+    if isinstance(node, ast.arg):
+        return node.arg
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        return node.attr
+    return None
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name in either spelling: queue_bytes, QueueBytes."""
+    return re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)

@@ -1,0 +1,66 @@
+"""The locks pin and hash everything, agree with each other and the project, name no address."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from dev import LEVELS, ROOT
+
+FOLDER = ROOT / "requirements"
+LOCKS = [*LEVELS, "uv"]
+ENTRY = re.compile(r"([A-Za-z0-9._-]+)==(\S+)( ; .+?)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n?")
+
+
+def read(lock: str) -> str:
+    return (FOLDER / f"{lock}.lock").read_text()
+
+
+def entries(text: str) -> set[tuple[str, str, str]]:
+    """Name, version and marker of each pin."""
+    return {(found[1], found[2], found[3] or "") for found in ENTRY.finditer(text)}
+
+
+def unhashed(text: str) -> list[str]:
+    """The lines that no pinned and hashed entry accounts for."""
+    return [line for line in ENTRY.sub("", text).splitlines() if line]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_names_no_address(lock: str) -> None:
+    assert "://" not in read(lock)
+    assert "--index" not in read(lock)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_entry_is_pinned_and_hashed(lock: str) -> None:
+    assert entries(read(lock))
+    assert unhashed(read(lock)) == []
+
+
+def test_an_entry_without_hash_or_pin_is_found() -> None:
+    digest = " \\\n    --hash=sha256:" + "0" * 64
+    good = f"rich==15.0.0{digest}{digest}\n"
+    assert unhashed(good) == []
+    assert unhashed(good + "redis==8.1.0\n" + good) == ["redis==8.1.0"]
+    assert unhashed(f"redis>=8{digest}\n" + good)
+
+
+def test_each_lock_holds_all_of_the_one_before() -> None:
+    base, run, everything = (entries(read(level)) for level in LEVELS)
+    assert base < run < everything
+
+
+@pytest.mark.parametrize("level", ["run", "all"])
+def test_the_product_is_locked_whole(level: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in project["dependencies"]}
+    assert names - {name for name, _, _ in entries(read(level))} == set()
+
+
+def test_only_spark_is_left_out_of_the_base() -> None:
+    names = {name for name, _, _ in entries(read("base"))}
+    assert names.isdisjoint({"pyspark", "py4j", "pyarrow", "pandas", "numpy"})
+    assert {"fastapi", "redis", "hatchling", "editables"} <= names

@@ -1,0 +1,119 @@
+"""The tree keeps the house rules, and each rule is shown to find what breaks it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from dev import ROOT
+from tests.architecture import rules
+from tests.architecture.rules import PACKAGES, PURE, findings, modules
+
+EVERYWHERE = ("tests", "bench", "examples", "requirements", *PACKAGES)
+
+
+def planted(rule: rules.Rule, text: str) -> list[str]:
+    """What a rule finds in a text."""
+    return list(rule(ast.parse(text), text))
+
+
+def test_no_module_is_long() -> None:
+    assert findings(rules.long_modules, [ROOT / "dev.py", *modules(*EVERYWHERE)]) == []
+
+
+def test_a_long_module_is_found() -> None:
+    assert planted(rules.long_modules, "pass\n" * rules.MODULE_LINES_MAX) == []
+    assert planted(rules.long_modules, "pass\n" * (rules.MODULE_LINES_MAX + 1))
+
+
+def test_no_function_is_long() -> None:
+    assert findings(rules.long_functions, [ROOT / "dev.py", *modules(*EVERYWHERE)]) == []
+
+
+@pytest.mark.parametrize("opening", ["def f():\n", "async def f():\n"])
+def test_a_long_function_is_found(opening: str) -> None:
+    assert planted(rules.long_functions, opening + "    pass\n" * 59) == []
+    assert planted(rules.long_functions, opening + "    pass\n" * 60)
+
+
+def test_no_name_is_empty_of_meaning() -> None:
+    assert findings(rules.banned_names, [ROOT / "dev.py", *modules(*PACKAGES)]) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class TopicManager: ...",
+        "def on_error_handler(): ...",
+        "async def process(): ...",
+        "def read(timeout): ...",
+        "def read(*, data): ...",
+        "string_utils = 1",
+        "self.handlers = []",
+        "for helper in (): ...",
+        "class C:\n    def process(self): ...",
+        "data: int = 1",
+        "lambda data: 1",
+    ],
+)
+def test_a_name_empty_of_meaning_is_found(text: str) -> None:
+    assert planted(rules.banned_names, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "write_timeout_s = 1",
+        "metadata = 1",
+        "process = start()",
+        "call(timeout=1, data=2)",
+        "def handle(): ...",
+        "def data_line(): ...",
+    ],
+)
+def test_a_telling_name_passes(text: str) -> None:
+    assert planted(rules.banned_names, text) == []
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    assert [path for path in modules(*PACKAGES) if rules.banned_module_name(path.stem)] == []
+    assert all(map(rules.banned_module_name, ["utils", "topic_helpers", "manager", "data"]))
+    assert not any(map(rules.banned_module_name, ["topic", "metadata", "definition"]))
+
+
+def test_pure_packages_import_only_what_has_no_effect() -> None:
+    assert findings(rules.impure_imports, modules(*PURE)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time",
+        "from os import path",
+        "import asyncio.tasks",
+        "from . import lane",
+        "import httpx2",
+    ],
+)
+def test_an_import_with_effects_is_found(text: str) -> None:
+    assert planted(rules.impure_imports, text)
+
+
+def test_pure_packages_do_no_input_or_output() -> None:
+    assert findings(rules.impure_syntax, modules(*PURE)) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["print(1)", "open('a')", "read = open", "async def f(): ...", "__import__('time')"]
+)
+def test_input_and_output_are_found(text: str) -> None:
+    assert planted(rules.impure_syntax, text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pyproject.toml", "README.md", "docker-compose.yml", "app", "conflation", "keys", "tests"],
+)
+def test_the_top_level_has_the_given_names(name: str) -> None:
+    assert (ROOT / name).exists()
