@@ -1,0 +1,298 @@
+"""The engine: the verbs, and the one place where topics meet sessions.
+
+Inputs are calls, time is the argument `now` (monotonic ns, never decreasing), outputs are
+taken. A recorded list of calls replays to the same outputs.
+
+    define_topic drop_topic          what there is
+    open_session close_session       who listens
+    subscribe unsubscribe            to what
+    publish                          what happened
+    advance next_deadline            when
+    take events                      what to send, to whom
+    stats                            what it came to
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from conflation import accounting
+from conflation.bookmark import Bookmark
+from conflation.definition import Definition, QueuePolicy
+from conflation.duration import Instant
+from conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown, TopicUnknown
+from conflation.frame import Frame
+from conflation.list_lane import ListLane
+from conflation.member import Member
+from conflation.opening import open_with
+from conflation.outputs import (
+    CloseReason,
+    Event,
+    Goodbye,
+    Output,
+    SessionClosed,
+    SessionReady,
+    Unsubscribed,
+)
+from conflation.schedule import Schedule
+from conflation.session import QueueLimits, Seat, Session
+from conflation.stats import EngineStats, SessionStats, TopicStats
+from conflation.subscription import Command, Subscription
+from conflation.topic import Topic
+
+
+class Engine:
+    """Topics, sessions and the schedule; every bound is the caller's to say."""
+
+    def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
+        self._sessions_max = sessions_max
+        self._subscriptions_max = subscriptions_max
+        self._topics: dict[str, Topic] = {}
+        self._sessions: dict[str, Session] = {}
+        self._schedule = Schedule()
+        self._events: list[Event] = []
+        self._past: dict[str, Counter[str]] = {}
+        self._flushes = 0
+        self._now: Instant = 0
+
+    def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
+        """Make a topic; one that is there takes the new policy and history, its key stays."""
+        found = self._topics.get(name)
+        if found is None:
+            self._topics[name] = Topic(name, definition, epoch)
+            self._past[name] = Counter()
+            return
+        assert found.definition.key_spec == definition.key_spec, "a topic's key is for life"
+        found.definition = definition
+        found.journal.keep(definition.history)
+
+    def drop_topic(self, name: str) -> None:
+        """End a topic: its subscriptions are told REMOVED.
+
+        Raises:
+            TopicUnknown: there is none of that name.
+        """
+        self.topic(name)
+        for session in list(self._sessions.values()):
+            for sub, seat in list(session.seats.items()):
+                if seat.topic.name == name:
+                    self._leave(session, sub, "REMOVED")
+        del self._topics[name], self._past[name]
+
+    def topic(self, name: str) -> Topic:
+        """The topic of this name, to read.
+
+        Raises:
+            TopicUnknown: there is none.
+        """
+        found = self._topics.get(name)
+        if found is None:
+            raise TopicUnknown(f"there is no topic {name}")
+        return found
+
+    def open_session(self, session_id: str, limits: QueueLimits) -> None:
+        """Open a session that no subscription is in yet.
+
+        Raises:
+            LimitReached: as many sessions as may be.
+        """
+        assert session_id not in self._sessions, "session ids are never used twice"
+        if len(self._sessions) >= self._sessions_max:
+            raise LimitReached(f"there are {self._sessions_max} sessions already")
+        self._sessions[session_id] = Session(session_id, limits)
+
+    def close_session(self, session_id: str, reason: CloseReason | None = None) -> None:
+        """End a session: with a reason it is owed a goodbye, without one its peer is gone.
+
+        Raises:
+            SessionUnknown: it is not there, or over already.
+        """
+        session = self._session(session_id)
+        for name in list(session.seats):
+            self._vacate(session, name)
+        if reason is None:
+            del self._sessions[session_id]
+            self._events.append(SessionClosed(session_id, session.ended))
+        elif session.ended is None:
+            session.ended = reason
+            session.outbox.append(Goodbye(reason))
+            self._events.append(SessionClosed(session_id, reason))
+            self._wake(session)
+
+    def subscribe(self, session_id: str, name: str, subscription: Subscription) -> Bookmark:
+        """Add a subscription; returns the cut: what follows is newer than this.
+
+        Snapshot or missed rows are pulled with `take`, live rows follow them without gap or
+        overlap, whatever is published meanwhile.
+
+        Raises:
+            SessionUnknown, TopicUnknown, LimitReached.
+        """
+        session = self._session(session_id)
+        topic = self.topic(subscription.topic)
+        assert name not in session.seats, "subscription names are never used twice"
+        if len(session.seats) >= self._subscriptions_max:
+            raise LimitReached(f"a session has at most {self._subscriptions_max} subscriptions")
+        opening = open_with(name, topic, subscription, session.limits.messages_max)
+        member = Member(name, session_id, subscription, 0, topic.head, 0)
+        seat = Seat(member, topic, opening)
+        session.seats[name] = seat
+        if subscription.command is not Command.SOW:
+            self._join(session, seat)
+        if opening is not None:
+            self._wake(session)
+        return topic.bookmark(topic.head)
+
+    def unsubscribe(self, session_id: str, name: str) -> None:
+        """End a subscription; what is held for it is dropped, as in AMPS.
+
+        Raises:
+            SessionUnknown, SubscriptionUnknown.
+        """
+        session = self._session(session_id)
+        if name not in session.seats:
+            raise SubscriptionUnknown(f"the session has no subscription {name}")
+        self._leave(session, name, "REQUESTED")
+
+    def publish(self, topic_name: str, frames: Sequence[Frame], now: Instant) -> None:
+        """Take in the next messages of a topic, numbered without a hole.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        self._clock(now)
+        topic = self.topic(topic_name)
+        if not frames:
+            return
+        for feed, lane in topic.publish(frames, now):
+            self._schedule.arm(feed, lane)
+        for feed in topic.feeds.values():
+            for lane in feed.lanes.values():
+                if isinstance(lane, ListLane) and lane.may_overflow():
+                    self._relieve(topic, lane)
+
+    def advance(self, now: Instant) -> None:
+        """Let every lane go that is due; wakes the sessions that have something to take."""
+        self._clock(now)
+        while (due := self._schedule.pop_due(now)) is not None:
+            feed, lane = due
+            flushed = lane.flush(now)
+            feed.flushed(lane)
+            self._schedule.arm(feed, lane)
+            if flushed:
+                self._flushes += 1
+                for member in lane.members.values():
+                    self._wake(self._sessions[member.session])
+
+    def next_deadline(self) -> Instant | None:
+        """When `advance` wants to be called next; None: not before the next publish."""
+        return self._schedule.next_deadline()
+
+    def take(self, session_id: str, bytes_max: int) -> list[Output]:
+        """What to send now, about `bytes_max` of payload. Call until it returns nothing: only
+        then will the session be announced again.
+
+        Raises:
+            SessionUnknown: it is not there, or its goodbye has been taken.
+        """
+        session = self._session(session_id)
+        outputs = session.take(bytes_max)
+        self._end_finished(session)
+        if session.ended is not None and any(isinstance(out, Goodbye) for out in outputs):
+            del self._sessions[session_id]
+        session.ready = bool(outputs)
+        return outputs
+
+    def events(self) -> list[Event]:
+        """What has happened since the last call, for the shell to act on."""
+        happened, self._events = self._events, []
+        return happened
+
+    def stats(self) -> EngineStats:
+        """Counters of all topics."""
+        topics = tuple(self.topic_stats(name) for name in self._topics)
+        return EngineStats(len(self._sessions), self._flushes, topics)
+
+    def topic_stats(self, name: str) -> TopicStats:
+        """Counters of one topic.
+
+        Raises:
+            TopicUnknown: there is none.
+        """
+        return accounting.topic_stats(self.topic(name), self._past[name])
+
+    def session_stats(self, session_id: str) -> SessionStats:
+        """Counters of one session.
+
+        Raises:
+            SessionUnknown: there is none.
+        """
+        return accounting.session_stats(self._session(session_id))
+
+    def _join(self, session: Session, seat: Seat) -> None:
+        member = seat.member
+        feed, lane = seat.topic.lane(member.subscription.lane_id)
+        seat.feed, seat.lane = feed, lane
+        member.position = lane.joining_position()
+        member.joined = feed.accepted
+        lane.members[session.id, member.name] = member
+        lists = [s.lane for s in session.seats.values() if isinstance(s.lane, ListLane)]
+        for shared in lists:
+            shared.watch(
+                session.limits.messages_max // len(lists), session.limits.bytes_max // len(lists)
+            )
+
+    def _leave(self, session: Session, name: str, reason: str) -> None:
+        topic_name = session.seats[name].topic.name
+        self._vacate(session, name)
+        session.outbox.append(Unsubscribed(name, topic_name, reason))
+        self._wake(session)
+        self._end_finished(session)
+
+    def _vacate(self, session: Session, name: str) -> None:
+        seat = session.seats.pop(name)
+        if seat.lane is None:
+            return
+        self._past[seat.topic.name].update(accounting.ended(seat))
+        del seat.lane.members[session.id, name]
+        if not seat.lane.members:
+            seat.topic.drop_lane(seat.lane)
+
+    def _end_finished(self, session: Session) -> None:
+        """The last subscription's end is the session's; a `sow` ends with its last row."""
+        finished = [
+            name for name, seat in session.seats.items() if not (seat.lane or seat.opening)
+        ]
+        for name in finished:
+            del session.seats[name]
+        if not session.seats and session.ended is None:
+            self.close_session(session.id, CloseReason.UNSUBSCRIBED)
+
+    def _relieve(self, topic: Topic, lane: ListLane) -> None:
+        """A queue is over its limit: conflate it whole; if that is not enough, close."""
+        for session_id in {member.session for member in list(lane.members.values())}:
+            session = self._sessions[session_id]
+            if not session.over_limit():
+                continue
+            for seat in session.seats.values():
+                conflates = seat.topic.definition.policy is QueuePolicy.CONFLATE
+                if conflates and isinstance(seat.lane, ListLane):
+                    seat.lane.give_up(seat.member)
+            if session.over_limit():
+                self.close_session(session_id, CloseReason.QUEUE_LIMIT)
+
+    def _wake(self, session: Session) -> None:
+        if not session.ready:
+            session.ready = True
+            self._events.append(SessionReady(session.id))
+
+    def _clock(self, now: Instant) -> None:
+        assert now >= self._now, "the clock never runs back"
+        self._now = now
+
+    def _session(self, session_id: str) -> Session:
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise SessionUnknown("there is no such session")
+        return found

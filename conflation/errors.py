@@ -1,0 +1,66 @@
+"""What the engine refuses. Each leaf has the stable problem code that users see.
+
+    EngineError
+    |- OptionsInvalid       an options string, command or interval, with its position
+    |- TopicUnknown         no topic of that name
+    |- SessionUnknown       no session of that id, or one that has ended
+    |- SubscriptionUnknown  no subscription of that id in the session
+    |- BookmarkInvalid      text that is no bookmark
+    |- BookmarkExpired      the journal no longer reaches back that far
+    `- LimitReached         a bound on sessions, subscriptions or keys
+"""
+
+from __future__ import annotations
+
+
+class EngineError(ValueError):
+    """Base of everything the engine raises for the world's mistakes, not for ours."""
+
+    code = "internal"
+
+    def __init__(self, detail: str, position: int | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.position = position
+
+
+class OptionsInvalid(EngineError):
+    """An option is unknown, repeated, malformed or in conflict; `position` says where."""
+
+    code = "options-invalid"
+
+
+class TopicUnknown(EngineError):
+    """There is no topic of that name."""
+
+    code = "topic-unknown"
+
+
+class SessionUnknown(EngineError):
+    """There is no session of that id."""
+
+    code = "session-unknown"
+
+
+class SubscriptionUnknown(EngineError):
+    """The session has no subscription of that id."""
+
+    code = "subscription-unknown"
+
+
+class BookmarkInvalid(EngineError):
+    """Not a bookmark."""
+
+    code = "bookmark-invalid"
+
+
+class BookmarkExpired(EngineError):
+    """The bookmark is of another epoch, or older than the journal reaches."""
+
+    code = "bookmark-expired"
+
+
+class LimitReached(EngineError):
+    """One of the bounds on sessions, subscriptions or keys."""
+
+    code = "limit-reached"

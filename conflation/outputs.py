@@ -1,0 +1,105 @@
+"""What a session takes: rows, and the control events around them, in the order of sending."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from conflation.frame import Batch
+
+
+class CloseReason(StrEnum):
+    """Why a session ends."""
+
+    QUEUE_LIMIT = "MESSAGE_QUEUE_LIMIT_REACHED"
+    SHUTDOWN = "SHUTDOWN"
+    CLOSED_BY_ADMIN = "CLOSED_BY_ADMIN"
+    UNSUBSCRIBED = "UNSUBSCRIBED"
+    WRITE_TIMEOUT = "WRITE_TIMEOUT"
+
+    @property
+    def reconnect(self) -> bool:
+        """Whether the client does well to come back by itself."""
+        return self is not CloseReason.UNSUBSCRIBED and self is not CloseReason.CLOSED_BY_ADMIN
+
+
+class ResumeMode(StrEnum):
+    """By which of the three ways a bookmark was continued (CONTRACT 4.2)."""
+
+    CHANGES = "changes"
+    REPLAY = "replay"
+    SNAPSHOT = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one subscription; `op` is `publish` or `snapshot`."""
+
+    name: str
+    topic: str
+    epoch: str
+    op: str
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBegin:
+    """A snapshot of so many rows begins."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupEnd:
+    """The snapshot is complete; `bookmark` is its cut."""
+
+    name: str
+    rows: int
+    bookmark: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """How a bookmark is continued, and how many messages lie between (None: unknown)."""
+
+    name: str
+    mode: ResumeMode
+    gap_messages: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribed:
+    """A subscription has ended: REQUESTED, REMOVED."""
+
+    name: str
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Goodbye:
+    """The session ends; nothing follows."""
+
+    reason: CloseReason
+
+
+Output = Rows | GroupBegin | GroupEnd | Resumed | Unsubscribed | Goodbye
+
+
+@dataclass(frozen=True, slots=True)
+class SessionReady:
+    """An idle session has something to take."""
+
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """A session was closed by the engine or its driver."""
+
+    session: str
+    reason: CloseReason | None
+
+
+Event = SessionReady | SessionClosed

@@ -1,0 +1,12 @@
+"""What of a message matters: field paths, key specs, canonical keys, strict JSON text.
+
+Everything here is pure: text in, small immutable trees and closures out. A field's value
+is its JSON text, so a number keeps every digit its publisher wrote and nothing is decoded
+that nobody looks at.
+
+    path      `/a/b` and `$.a.b[0]` become one tuple of steps
+    spec      `[/a,/b]`: the ordered paths of a key
+    canonical one spelling for each key value: 1, 1.0 and 1e0 are one, 1, "1" and true three
+    extract   a spec compiled to `payload -> canonical key`
+    jsontext  strict RFC 8259 syntax, without building a value
+"""

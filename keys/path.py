@@ -1,0 +1,121 @@
+"""Field paths: `/a/b` as in AMPS, or JSONPath `$.a.b[0]`; both become the same steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from keys.errors import PathInvalid
+from keys.jsonpath import jsonpath_steps
+
+STEPS_MAX = 64
+Step = str | int
+Getter = Callable[[bytes], bytes | None]
+
+_NAME = re.compile(r"[\w@$][\w@$.:-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPath:
+    """Where a field stands in a message: object names and array indexes, outermost first.
+
+    Two spellings of one place (`/a/b`, `$.a.b`) are equal.
+    """
+
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def parse(cls, text: str, position: int = 0) -> FieldPath:
+        """Parse one path; `position` is where it stands in the text around it.
+
+        Raises:
+            PathInvalid: not a path, or more than 64 steps.
+        """
+        if text.startswith("$"):
+            steps = jsonpath_steps(text, position)
+        elif text.startswith("/"):
+            steps = _xpath_steps(text, position)
+        else:
+            raise PathInvalid(f"a field path starts with / or $, not {text[:20]!r}", position)
+        if len(steps) > STEPS_MAX:
+            raise PathInvalid(f"a field path has at most {STEPS_MAX} steps", position)
+        return cls(steps)
+
+    def __str__(self) -> str:
+        """The canonical spelling: `/a/b` where every step is a plain name, else JSONPath."""
+        if all(isinstance(step, str) and _NAME.fullmatch(step) for step in self.steps):
+            return "/" + "/".join(str(step) for step in self.steps)
+        return "$" + "".join(_bracketed(step) for step in self.steps)
+
+
+def getter(steps: tuple[Step, ...]) -> Getter:
+    """Compile steps: JSON text of a value in, JSON text of the field out, None if absent."""
+    if not steps:
+        return bytes
+    first, rest = _one_step(steps[0]), getter(steps[1:])
+
+    def field(text: bytes) -> bytes | None:
+        inner = first(text)
+        return None if inner is None else rest(inner)
+
+    return field if len(steps) > 1 else first
+
+
+def _one_step(step: Step) -> Getter:
+    if isinstance(step, int):
+        decode_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+        def item(text: bytes) -> bytes | None:
+            try:
+                return bytes(decode_items(text)[step])
+            except (msgspec.ValidationError, IndexError):
+                return None
+
+        return item
+    decode = fields_decoder((step,))
+
+    def member(text: bytes) -> bytes | None:
+        try:
+            found = getattr(decode(text), "f0")  # noqa: B009 - a field made at run time
+        except msgspec.ValidationError:
+            return None
+        return None if found is msgspec.UNSET else bytes(found)
+
+    return member
+
+
+def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct]:
+    """A decoder of only these top-level fields: raw JSON text in `f0`, `f1`, ... or UNSET.
+
+    It raises `msgspec.ValidationError` for a text that is no object.
+    """
+    attributes = [f"f{index}" for index in range(len(names))]
+    struct = msgspec.defstruct(
+        "Fields",
+        [(attribute, msgspec.Raw, msgspec.UNSET) for attribute in attributes],
+        rename=dict(zip(attributes, names, strict=True)),
+        gc=False,
+    )
+    return msgspec.json.Decoder(struct).decode
+
+
+def _xpath_steps(text: str, position: int) -> tuple[str, ...]:
+    steps: list[str] = []
+    at = 0
+    while at < len(text):
+        name = _NAME.match(text, at + 1) if text[at] == "/" else None
+        if name is None:
+            raise PathInvalid(f"expected /name in path {text[:80]!r}", position + at)
+        steps.append(name.group())
+        at = name.end()
+    return tuple(steps)
+
+
+def _bracketed(step: Step) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    escaped = step.replace("\\", "\\\\").replace("'", "\\'")
+    return f"['{escaped}']"
