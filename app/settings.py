@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.units import Duration, parse_duration, parse_size
+from app.units import Duration, parse_size
 
 PREFIX = "TIDEGATE_"
 CONFIG_FILE = "tidegate.toml"
@@ -45,7 +45,7 @@ def _duration(value: object) -> Duration:
     if isinstance(value, Duration):
         return value
     if isinstance(value, str):
-        return parse_duration(value)
+        return Duration.parse(value)
     raise ValueError('expected a duration in quotes such as "10s"')
 
 
@@ -102,9 +102,9 @@ HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
 
 def _duration_field(default: str, meaning: str, least: str = "1ms", most: str = "1d") -> Any:
     return Field(
-        default=parse_duration(default),
-        ge=parse_duration(least),
-        le=parse_duration(most),
+        default=Duration.parse(default),
+        ge=Duration.parse(least),
+        le=Duration.parse(most),
         description=meaning,
     )
 

@@ -1,18 +1,11 @@
-"""Durations and sizes as people write them: `10s`, `8MiB`."""
+"""Durations and sizes as people write them in settings: `10s`, `8MiB`."""
 
 import re
 from dataclasses import dataclass
+from typing import Self
 
-NS_PER_UNIT = {
-    "ns": 1,
-    "us": 1_000,
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-    "d": 86_400_000_000_000,
-    "w": 604_800_000_000_000,
-}
+from conflation.duration import MILLISECOND, SECOND, duration_text, parse_duration
+
 BYTES_PER_UNIT = {
     "b": 1,
     "kb": 1_000,
@@ -24,40 +17,37 @@ BYTES_PER_UNIT = {
 }
 SIZE_UNITS_SHOWN = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
-# re.ASCII: an Arabic or full-width digit is no digit here. Eighteen digits stay inside 64 bits.
-_QUANTITY = re.compile(r"([0-9]{1,18})([a-z]+)", re.ASCII | re.IGNORECASE)
+# re.ASCII: an Arabic or full-width digit is no digit here. Fifteen digits stay inside 64 bits.
+_SIZE = re.compile(r"([0-9]{1,15})([kmg]?i?b)", re.ASCII | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """A span of time in whole nanoseconds; `seconds` is for asyncio, `ns` for everything else."""
+    """A span of time in whole nanoseconds; `seconds` is for asyncio, `ns` for the engine."""
 
     ns: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read an integer with a unit (`ns us ms s m h d w`, in either case).
+
+        Raises:
+            ValueError: what was expected, in one sentence that does not repeat the input.
+        """
+        return cls(parse_duration(text))
 
     @property
     def seconds(self) -> float:
         """The span in seconds."""
-        return self.ns / NS_PER_UNIT["s"]
+        return self.ns / SECOND
 
     @property
     def ms(self) -> int:
         """The span in whole milliseconds, rounded down."""
-        return self.ns // NS_PER_UNIT["ms"]
+        return self.ns // MILLISECOND
 
     def __str__(self) -> str:
-        for unit in ("w", "d", "h", "m", "s", "ms", "us"):
-            if self.ns and self.ns % NS_PER_UNIT[unit] == 0:
-                return f"{self.ns // NS_PER_UNIT[unit]}{unit}"
-        return f"{self.ns}ns"
-
-
-def parse_duration(text: str) -> Duration:
-    """Read an integer with a unit (`ns us ms s m h d w`, in either case).
-
-    Raises:
-        ValueError: what was expected, in one sentence that does not repeat the input.
-    """
-    return Duration(_quantity(text, NS_PER_UNIT, 'a duration such as "10s" or "500ms"'))
+        return duration_text(self.ns)
 
 
 def parse_size(text: str) -> int:
@@ -66,7 +56,10 @@ def parse_size(text: str) -> int:
     Raises:
         ValueError: what was expected, in one sentence that does not repeat the input.
     """
-    return _quantity(text, BYTES_PER_UNIT, 'a size such as "8MiB" or "500KB"')
+    found = _SIZE.fullmatch(text)
+    if found is None or found[2].lower() not in BYTES_PER_UNIT:
+        raise ValueError("expected an integer and a unit (B KB MB GB KiB MiB GiB), such as 8MiB")
+    return int(found[1]) * BYTES_PER_UNIT[found[2].lower()]
 
 
 def size_text(size_bytes: int) -> str:
@@ -75,11 +68,3 @@ def size_text(size_bytes: int) -> str:
         if size_bytes and size_bytes % unit_bytes == 0:
             return f"{size_bytes // unit_bytes}{unit}"
     return f"{size_bytes}B"
-
-
-def _quantity(text: str, units: dict[str, int], expected: str) -> int:
-    match = _QUANTITY.fullmatch(text)
-    factor = units.get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        raise ValueError(f"expected {expected}: an integer and a unit, {' '.join(units)}")
-    return int(match[1]) * factor

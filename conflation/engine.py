@@ -248,7 +248,7 @@ class Engine:
         self._vacate(session, name)
         session.outbox.append(Unsubscribed(name, topic_name, reason))
         self._wake(session)
-        self._end_finished(session)
+        self._end_empty(session)
 
     def _vacate(self, session: Session, name: str) -> None:
         seat = session.seats.pop(name)
@@ -260,12 +260,15 @@ class Engine:
             seat.topic.drop_lane(seat.lane)
 
     def _end_finished(self, session: Session) -> None:
-        """The last subscription's end is the session's; a `sow` ends with its last row."""
-        finished = [
-            name for name, seat in session.seats.items() if not (seat.lane or seat.opening)
-        ]
+        """A `sow` is over with its last row."""
+        finished = [name for name, seat in session.seats.items() if not (seat.lane or seat.opening)]
         for name in finished:
             del session.seats[name]
+        if finished:
+            self._end_empty(session)
+
+    def _end_empty(self, session: Session) -> None:
+        """The last subscription's end is the session's."""
         if not session.seats and session.ended is None:
             self.close_session(session.id, CloseReason.UNSUBSCRIBED)
 

@@ -1,13 +1,13 @@
 """What the engine refuses. Each leaf has the stable problem code that users see.
 
-    EngineError
-    |- OptionsInvalid       an options string, command or interval, with its position
-    |- TopicUnknown         no topic of that name
-    |- SessionUnknown       no session of that id, or one that has ended
-    |- SubscriptionUnknown  no subscription of that id in the session
-    |- BookmarkInvalid      text that is no bookmark
-    |- BookmarkExpired      the journal no longer reaches back that far
-    `- LimitReached         a bound on sessions, subscriptions or keys
+EngineError
+|- OptionsInvalid       an options string, command or interval, with its position
+|- TopicUnknown         no topic of that name
+|- SessionUnknown       no session of that id, or one that has ended
+|- SubscriptionUnknown  no subscription of that id in the session
+|- BookmarkInvalid      text that is no bookmark
+|- BookmarkExpired      the journal no longer reaches back that far
+`- LimitReached         a bound on sessions, subscriptions or keys
 """
 
 from __future__ import annotations

@@ -91,9 +91,7 @@ class Log:
             self.drop_through(self._frames[start - 1].offset)
 
     def _index_after(self, offset: int) -> int:
-        return bisect_right(
-            self._frames, offset, lo=self._start, key=lambda frame: frame.offset
-        )
+        return bisect_right(self._frames, offset, lo=self._start, key=lambda frame: frame.offset)
 
     def _bytes_before(self, index: int) -> int:
         return self._bytes_through[index - 1] if index else 0

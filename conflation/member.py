@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from conflation.subscription import Subscription
 
+
 @dataclass(slots=True, eq=False)
 class Member:
     """Where one subscriber stands.

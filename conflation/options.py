@@ -85,9 +85,7 @@ def _assignment(part: str, start: int) -> tuple[str, int, str | None, int]:
     if name in _LATER:
         raise OptionsInvalid(f"option {name} is not available yet", at)
     if name not in ("conflation", "conflation_key", "pace"):
-        raise OptionsInvalid(
-            "unknown option; expected conflation, conflation_key or pace", at
-        )
+        raise OptionsInvalid("unknown option; expected conflation, conflation_key or pace", at)
     value_at = start + part.index("=") + 1 if equals else start + len(part)
     value_at += len(assigned) - len(assigned.lstrip(_SPACE))
     return name, at, assigned.strip(_SPACE) if equals else None, value_at

@@ -76,7 +76,9 @@ def decide(
             options.position("conflation"),
         )
     pace = options.pace or default_pace if interval_ns else "batch"
-    return Subscription(topic, _command(command, sow_spec), LaneId(interval_ns, key_spec, pace), resume)
+    return Subscription(
+        topic, _command(command, sow_spec), LaneId(interval_ns, key_spec, pace), resume
+    )
 
 
 def _command(text: str | None, sow_spec: KeySpec) -> Command:

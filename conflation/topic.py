@@ -38,9 +38,7 @@ class Topic:
         self.bytes_in += sum(len(frame.payload) for frame in frames)
         self.journal.extend(frames)
         self.journal.keep(self.definition.history)
-        return [
-            (feed, lane) for feed in self.feeds.values() for lane in feed.publish(frames, now)
-        ]
+        return [(feed, lane) for feed in self.feeds.values() for lane in feed.publish(frames, now)]
 
     def feed(self, key_spec: KeySpec) -> Feed:
         """The feed of this key, made if nobody asked for it before."""
