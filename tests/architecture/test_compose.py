@@ -1,0 +1,114 @@
+"""The compose file and the image description are sound, as far as that shows without an engine."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from dev import ROOT
+from pipeline.definition import read_definitions
+
+COMPOSE = ROOT / "docker-compose.yml"
+DOCKERFILE = ROOT / "Dockerfile"
+SERVICES = {"gateway", "redis", "spark-master", "spark-worker", "topics", "pipeline"}
+ENDS_BY_ITSELF = {"topics"}  # has no health to check
+
+
+def compose() -> dict[str, Any]:
+    return YAML(typ="safe").load(COMPOSE)  # type: ignore[no-any-return]  # untyped by nature
+
+
+def fits_schema(path: Path) -> bool:
+    command = [str(Path(sys.executable).parent / "check-jsonschema")]
+    command += ["--builtin-schema", "vendor.compose-spec", str(path)]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+def open_ports(services: dict[str, Any]) -> list[str]:
+    """Published ports that others than this machine can reach."""
+    ports = [str(port) for service in services.values() for port in service.get("ports", [])]
+    return [port for port in ports if not port.startswith("127.0.0.1:")]
+
+
+def unwatched(services: dict[str, Any]) -> list[str]:
+    """Services without a health check that runs something."""
+    return [name for name, service in services.items() if "test" not in service["healthcheck"]]
+
+
+def loose_images(names: list[str]) -> list[str]:
+    """Images that may be another thing tomorrow."""
+    return [name for name in names if not re.search(r":.*\d", name) or name.endswith(":latest")]
+
+
+def test_the_compose_file_fits_the_published_schema() -> None:
+    assert fits_schema(COMPOSE)
+
+
+def test_a_compose_file_with_a_typing_error_is_found(tmp_path: Path) -> None:
+    wrong = tmp_path / "docker-compose.yml"
+    wrong.write_text(COMPOSE.read_text().replace("healthcheck:", "healthchek:"))
+    assert not fits_schema(wrong)
+
+
+def test_the_services_are_the_documented_ones() -> None:
+    assert set(compose()["services"]) == SERVICES
+
+
+def test_ports_are_published_on_loopback_only() -> None:
+    assert open_ports(compose()["services"]) == []
+    assert open_ports({"a": {"ports": ["8080:8080", "127.0.0.1:1:1"]}}) == ["8080:8080"]
+
+
+def test_every_service_that_stays_is_watched() -> None:
+    assert set(unwatched(compose()["services"])) == ENDS_BY_ITSELF
+    assert unwatched({"a": {"healthcheck": {"disable": True}}}) == ["a"]
+
+
+def test_redis_keeps_what_it_is_given() -> None:
+    command = " ".join(compose()["services"]["redis"]["command"])
+    assert "--appendonly yes" in command
+    assert "--maxmemory-policy noeviction" in command
+
+
+def test_images_are_pinned() -> None:
+    built_from = re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE)
+    images = [service["image"] for service in compose()["services"].values()]
+    assert loose_images([*built_from, *images]) == []
+    assert loose_images(["redis", "redis:latest", "redis:alpine"]) != []
+
+
+def test_the_image_runs_as_nobody_in_particular() -> None:
+    users = re.findall(r"^USER (\S+)", DOCKERFILE.read_text(), re.MULTILINE)
+    assert users[-1:] == ["10001:10001"]
+
+
+def test_what_the_image_copies_is_there_and_not_ignored() -> None:
+    sources = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE.read_text(), re.MULTILINE)
+    names = {name.rstrip("/") for line in sources for name in line.split()}
+    taken = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+    assert names == taken
+    assert [name for name in names if not (ROOT / name).exists()] == []
+
+
+def test_the_pipeline_of_the_compose_file_is_a_valid_one(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.toml"
+    file.write_text(compose()["configs"]["pipeline"]["content"])
+    (stream,) = read_definitions(file)
+    watched = " ".join(compose()["services"]["pipeline"]["healthcheck"]["test"])
+    assert f"/v1/topics/{stream.sink_topic}'" in watched
+    topics = compose()["services"]["topics"]["command"][-1]
+    assert f"/v1/topics/{stream.source.topic}" in topics
+    compile(topics, "topics", "exec")
+
+
+@pytest.mark.parametrize("name", ["gateway", "spark-master", "pipeline"])
+def test_a_health_check_is_a_program(name: str) -> None:
+    shell, program, flag, text = compose()["services"][name]["healthcheck"]["test"]
+    assert (shell, program, flag) == ("CMD", "python", "-c")
+    compile(text, name, "exec")
