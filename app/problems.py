@@ -84,6 +84,11 @@ CODE_OF_STATUS: Final[Mapping[int, str]] = {
     503: "not-ready",
 }
 
+DETAILS: Final[Mapping[int, str]] = {
+    404: "There is nothing under this path.",
+    405: "The header Allow names the methods that this path takes.",
+}
+
 # Where FastAPI found a value that does not fit -> (code, name of the place).
 CODE_OF_PLACE: Final[Mapping[str, tuple[str, str]]] = {
     "path": ("not-found", "path"),
@@ -237,8 +242,8 @@ async def _answer(request: Request, error: Exception) -> Response:
 def _of_status(error: HTTPException) -> Problem:
     default = "internal" if error.status_code >= 500 else "message-invalid"
     code = CODE_OF_STATUS.get(error.status_code, default)
-    phrase = http.HTTPStatus(error.status_code).phrase
-    return Problem(code, f"{phrase}.", status=error.status_code, headers=error.headers)
+    detail = DETAILS.get(error.status_code, f"{http.HTTPStatus(error.status_code).phrase}.")
+    return Problem(code, detail, status=error.status_code, headers=error.headers)
 
 
 def _of_validation(error: RequestValidationError) -> Problem:

@@ -1,0 +1,302 @@
+"""HTTP/1.1 on one connection: uvicorn's parser and cycle, with the limits they leave out.
+
+uvicorn has no deadline for a header or a body, httptools no limit on headers, and a client that
+stops reading is held for ever. Here each has a bound, and what breaks one is answered with a
+problem and closed.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from enum import Enum
+from functools import partial
+from typing import Any, Final
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from app.connection import TransportConnection
+from app.problems import TRANSPORT_EXTENSION, Problem, problem_bytes
+from app.settings import Settings
+from app.uvicorn_pin import require_known_uvicorn
+
+require_known_uvicorn()
+
+# After a refusal the client may be in the middle of sending: closing at once would reset the
+# connection and take the answer with it. So we listen on for a moment, within bounds.
+LINGER_S: Final = 1.0
+LINGER_BYTES_MAX: Final = 1 << 20
+
+# Requests sent before earlier ones are answered; more are not read (RFC 9112 lets us close).
+PIPELINE_MAX: Final = 16
+REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the target
+
+
+class Stage(Enum):
+    """What the connection's next byte belongs to."""
+
+    IDLE = "between requests"
+    HEAD = "request's header"
+    BODY = "request's body"
+    REFUSED = "nothing that we read"
+
+
+class Refused(Exception):
+    """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    """One connection, from accept to close."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        settings: Settings,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.settings = settings
+        self.connection: TransportConnection | None = None
+        self._stage = Stage.IDLE
+        self._deadline: asyncio.TimerHandle | None = None
+        self._refusal: Problem | None = None
+        self._running: RequestResponseCycle | None = None
+        self._header_bytes = 0
+        self._bare_bytes = 0  # received since the header began or a body's piece came
+        self._discarded_bytes = 0
+
+    # Connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the accepted connection; its first header's time runs from here."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes_max, low=0)
+        self.connection = TransportConnection(transport)
+        self._watch(self.settings.header_deadline.seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell every request of the connection, not only the newest as uvicorn does."""
+        self._unwatch()
+        for cycle in self._unanswered():
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser within the limits."""
+        if self._stage is Stage.REFUSED:
+            self._discard(data)
+            return
+        self._unset_keepalive_if_required()
+        # Line ends between requests are passed over, but may not hold an idle connection open.
+        if self._stage is Stage.IDLE and (data.strip(b"\r\n") or not self._unanswered()):
+            self._enter(Stage.HEAD)
+        self._bare_bytes += len(data)
+        try:
+            self.parser.feed_data(data)
+            self._check_bare_bytes()
+        except httptools.HttpParserUpgrade:
+            self._read_no_more()
+        except (httptools.HttpParserError, Refused):
+            self._refuse(self._refusal or Problem("message-invalid", "Not a valid HTTP request."))
+        else:
+            self._watch_stage()
+
+    # Parser callbacks
+
+    def on_message_begin(self) -> None:
+        """A request's first byte."""
+        super().on_message_begin()
+        self._header_bytes = 0
+        if self._stage is Stage.IDLE:  # it follows another one in the same read
+            self._enter(Stage.HEAD)
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the request's target."""
+        super().on_url(url)
+        if len(self.url) > self.settings.uri_bytes_max:
+            self._stop(_uri_too_long(self.settings))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header field; those after a chunked body are passed over."""
+        if self._stage is not Stage.HEAD:
+            return
+        self._header_bytes += len(name) + len(value) + len(b": \r\n")
+        if (
+            self._header_bytes > self.settings.header_bytes_max
+            or len(self.headers) >= self.settings.header_count_max
+        ):
+            self._stop(_headers_too_large(self.settings))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The header is whole: check what only the whole shows, then start the app."""
+        problem = self._head_problem()
+        if problem is not None:
+            self._stop(problem)
+        if len(self.pipeline) >= PIPELINE_MAX:
+            self._stop(Problem("limit-reached", "Too many requests at once on one connection."))
+        self.scope["extensions"] = {TRANSPORT_EXTENSION: self.connection}  # type: ignore[dict-item]
+        super().on_headers_complete()
+        self._enter(Stage.BODY)
+        if self.parser.should_upgrade():
+            self.cycle.keep_alive = False  # we answer in HTTP/1.1, and nothing after is HTTP
+
+    def on_chunk_header(self) -> None:
+        """A chunk of the body begins."""
+        self._bare_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._bare_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole; the connection is between requests."""
+        super().on_message_complete()
+        self._enter(Stage.IDLE)
+
+    # Limits
+
+    def _head_problem(self) -> Problem | None:
+        names = [name for name, _ in self.headers]
+        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
+        if self.parser.get_http_version() not in {"1.0", "1.1"}:
+            return Problem("message-invalid", "The gateway speaks HTTP/1.1.")
+        if names.count(b"host") != 1:
+            return Problem("host-not-allowed", "A request has one Host header.", status=400)
+        if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
+            return Problem("message-invalid", "A body has a length or is chunked, nothing else.")
+        if not self.url.startswith(b"/"):
+            return self._absolute_target_problem()
+        return None
+
+    def _absolute_target_problem(self) -> Problem | None:
+        """Proxies write the whole URL; it may not name another host than the Host header."""
+        scheme, _, rest = self.url.partition(b"://")
+        host = next(value for name, value in self.headers if name == b"host")
+        if scheme.lower() not in {b"http", b"https"}:
+            return Problem("message-invalid", "The request's target is no path.")
+        if rest.partition(b"/")[0].lower() != host.lower():
+            return Problem("host-not-allowed", "The target names another host.", status=400)
+        return None
+
+    def _check_bare_bytes(self) -> None:
+        """Bound what the parser swallows without a word: endless headers, endless trailers."""
+        bytes_max = self.settings.header_bytes_max + self.settings.uri_bytes_max
+        if (
+            self._stage in {Stage.HEAD, Stage.BODY}
+            and self._bare_bytes > bytes_max + REQUEST_LINE_REST_BYTES
+        ):
+            self._stop(_headers_too_large(self.settings))
+
+    def _stop(self, problem: Problem) -> None:
+        self._refusal = problem
+        raise Refused
+
+    def _enter(self, stage: Stage) -> None:
+        if self._stage is not Stage.IDLE:  # the deadline of a first header began at accept
+            self._unwatch()
+        self._stage = stage
+        self._bare_bytes = 0
+
+    # Deadlines
+
+    def _watch_stage(self) -> None:
+        """Start the clock of an unfinished header or body, once and for all of it."""
+        if self._deadline is None and self._stage is Stage.HEAD:
+            self._watch(self.settings.header_deadline.seconds)
+        elif self._deadline is None and self._stage is Stage.BODY:
+            self._watch(self.settings.body_deadline.seconds)
+
+    def _watch(self, seconds: float) -> None:
+        self._deadline = self.loop.call_later(seconds, self._deadline_passed)
+
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _deadline_passed(self) -> None:
+        self._deadline = None
+        if self._stage is Stage.IDLE:  # it never sent anything, so it gets no answer
+            self.transport.close()
+        elif self.flow.read_paused:  # we are the slow side
+            self._watch_stage()
+        else:
+            self._refuse(Problem("request-timeout", f"The {self._stage.value} took too long."))
+
+    # Refusals
+
+    def _refuse(self, problem: Problem) -> None:
+        """Answer with `problem` and close; earlier requests still get their answers first."""
+        own = self.cycle if self._stage is Stage.BODY else None
+        self._read_no_more()
+        if own is not None and own.response_started:
+            # Its answer is out or under way; a half one is cut so that it cannot pass for whole.
+            self._close() if own.response_complete else self.transport.abort()
+            return
+        if own is not None:
+            own.disconnected = True
+            own.message_event.set()
+            queued = [entry for entry in self.pipeline if entry[0] is not own]
+            self.pipeline.clear()
+            self.pipeline.extend(queued)
+        earlier = [cycle for cycle in self._unanswered() if cycle is not own]
+        if earlier:
+            earlier[-1].keep_alive = False
+            return
+        self.transport.write(problem_bytes(problem))
+        self._close()
+
+    def _read_no_more(self) -> None:
+        self._unwatch()
+        self._stage = Stage.REFUSED
+        self.flow.resume_reading()  # to throw it away, and to notice the client's own close
+
+    def _close(self) -> None:
+        """Close after what is written is sent, listening on for a moment."""
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+        self._deadline = self.loop.call_later(LINGER_S, self.transport.abort)
+
+    def _discard(self, data: bytes) -> None:
+        self._discarded_bytes += len(data)
+        if self._discarded_bytes > LINGER_BYTES_MAX:
+            self.transport.abort()
+
+    def _unanswered(self) -> list[RequestResponseCycle]:
+        """Requests whose answer is not complete, oldest first."""
+        return [cycle for cycle in self._cycles() if not cycle.response_complete]
+
+    def _cycles(self) -> Iterator[RequestResponseCycle]:
+        if self._running is not None:
+            yield self._running
+        yield from (cycle for cycle, _ in reversed(self.pipeline))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+
+def protocol_factory(settings: Settings) -> partial[GatewayProtocol]:
+    """What uvicorn calls for each accepted connection."""
+    return partial(GatewayProtocol, settings=settings)
+
+
+def _uri_too_long(settings: Settings) -> Problem:
+    return Problem("uri-too-long", f"The target has at most {settings.uri_bytes_max} bytes.")
+
+
+def _headers_too_large(settings: Settings) -> Problem:
+    return Problem(
+        "headers-too-large",
+        f"The header has at most {settings.header_count_max} fields "
+        f"and {settings.header_bytes_max} bytes.",
+    )

@@ -1,0 +1,226 @@
+"""Strict reading of what a request says: path, query, headers and body.
+
+The framework is lenient (`1_000` is an int, `%ff` is a character, the last of two parameters
+counts); here everything has one spelling and the rest is a problem.
+"""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote_to_bytes
+
+from starlette.requests import Request
+from starlette.types import Scope
+
+from app.problems import Problem
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
+TOPICS_PATH = b"/v1/topics/"
+OWN_PREFIX = "tidegate."
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
+_PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+
+
+def checked_topic_name(name: str) -> str:
+    """`name` if it is a topic's name.
+
+    Raises:
+        Problem: topic-invalid.
+    """
+    if not TOPIC_NAME.fullmatch(name):
+        raise Problem(
+            "topic-invalid",
+            "A topic's name is 1 to 255 of A-Z a-z 0-9 . _ - and starts with a letter or digit.",
+        )
+    return name
+
+
+def topic_name(scope: Scope) -> str:
+    """The topic in the path `/v1/topics/{topic}/…`, read before percent-decoding.
+
+    Raises:
+        Problem: topic-invalid; a name needs no percent sign, so one is a trick.
+    """
+    tail = raw_path(scope).removeprefix(TOPICS_PATH)
+    return checked_topic_name(tail.split(b"/", 1)[0].decode("latin-1"))
+
+
+def writable_topic_name(scope: Scope) -> str:
+    """Like `topic_name`, for requests that change something.
+
+    Raises:
+        Problem: topic-invalid, or topic-read-only for the gateway's own topics.
+    """
+    name = topic_name(scope)
+    if name.startswith(OWN_PREFIX):
+        raise Problem("topic-read-only", "Topics whose name starts with tidegate. are read-only.")
+    return name
+
+
+def raw_path(scope: Scope) -> bytes:
+    """The path as the client sent it; servers that do not give it have decoded it already."""
+    raw: bytes | None = scope.get("raw_path")
+    return scope["path"].encode("utf-8") if raw is None else raw.split(b"?", 1)[0]
+
+
+def record_key_text(scope: Scope) -> str:
+    """What follows `/v1/topics/{topic}/sow/`, decoded once and strictly.
+
+    Raises:
+        Problem: key-invalid when it is no UTF-8.
+    """
+    encoded = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 2)[2:]
+    try:
+        return unquote_to_bytes(encoded[0]).decode("utf-8") if encoded else ""
+    except UnicodeDecodeError:
+        raise Problem("key-invalid", "The key in the path is not valid UTF-8.") from None
+
+
+def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
+    """The query parameters, each at most once, decoded strictly.
+
+    Args:
+        scope: of the request.
+        allowed: name of each parameter -> code of the problem when its value cannot be read.
+
+    Raises:
+        Problem: options-invalid for an unknown parameter; the parameter's own code when it
+            comes twice or is no UTF-8.
+    """
+    values: dict[str, str] = {}
+    for pair in scope["query_string"].split(b"&"):
+        if not pair:
+            continue
+        raw_name, _, raw_value = pair.partition(b"=")
+        name = _decoded(raw_name, "options-invalid", "A query parameter's name")
+        if name not in allowed:
+            raise Problem("options-invalid", f"Unknown query parameter; known: {_list(allowed)}.")
+        if name in values:
+            raise Problem(allowed[name], f"The query parameter {name} may be given once.")
+        values[name] = _decoded(raw_value, allowed[name], f"The query parameter {name}")
+    return values
+
+
+def header_value(scope: Scope, name: str, code: str, characters_max: int = 4096) -> str | None:
+    """A header that may come once, as printable ASCII, or None.
+
+    Args:
+        scope: of the request.
+        name: of the header, in lower case.
+        code: of the problem when it comes twice, is too long, or holds anything else.
+        characters_max: longest value taken.
+    """
+    found = [value for key, value in scope["headers"] if key == name.encode("ascii")]
+    if not found:
+        return None
+    value: bytes = found[0]
+    if len(found) > 1:
+        raise Problem(code, f"The header {name} may be given once.")
+    if len(value) > characters_max or not all(0x20 <= byte < 0x7F for byte in value):
+        raise Problem(code, f"The header {name} takes at most {characters_max} of printable ASCII.")
+    return value.decode("ascii")
+
+
+def checked_characters(text: str, characters_max: int, code: str, what: str) -> str:
+    """`text` if it is no longer than `characters_max`, else a problem with `code`."""
+    if len(text) > characters_max:
+        raise Problem(code, f"{what} has at most {characters_max} characters.")
+    return text
+
+
+def integer(text: str, *, least: int, most: int, code: str, what: str) -> int:
+    """A whole number in plain decimal digits within bounds, else a problem with `code`."""
+    if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
+        raise Problem(code, f"{what} is a whole number from {least} to {most}.")
+    return int(text)
+
+
+def boolean(text: str, *, code: str, what: str) -> bool:
+    """`true` or `false`, else a problem with `code`."""
+    if text not in {"true", "false"}:
+        raise Problem(code, f"{what} is true or false.")
+    return text == "true"
+
+
+def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
+    """`text` if it is one of `choices`, else a problem with `code`."""
+    if text not in choices:
+        raise Problem(code, f"{what} is one of {_list(choices)}.")
+    return text
+
+
+def require_accept(scope: Scope, media_type: str) -> None:
+    """Check that the client takes `media_type`; no Accept header takes everything.
+
+    Raises:
+        Problem: not-acceptable.
+    """
+    accepted = [value for key, value in scope["headers"] if key == b"accept"]
+    if not accepted:
+        return
+    wanted = {media_type, media_type.split("/", 1)[0] + "/*", "*/*"}
+    for item in b",".join(accepted).decode("latin-1").split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        if name in wanted and not any(re.fullmatch(r"q=0(\.0*)?", p) for p in parameters):
+            return
+    raise Problem("not-acceptable", f"The answer is {media_type}, which Accept leaves out.")
+
+
+def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
+    """The request's media type, which is one of `taken` and if anything UTF-8; body not encoded.
+
+    Raises:
+        Problem: unsupported-media-type or unsupported-encoding.
+    """
+    found = [value for key, value in scope["headers"] if key == b"content-type"]
+    name, *parameters = (p.strip().lower() for p in b",".join(found).decode("latin-1").split(";"))
+    is_utf8 = all(p in {"charset=utf-8", 'charset="utf-8"', ""} for p in parameters)
+    if name not in taken or not is_utf8:
+        raise Problem("unsupported-media-type", f"Content-Type is {_list(taken)}, in UTF-8.")
+    require_no_encoding(scope)
+    return name
+
+
+def require_no_encoding(scope: Scope) -> None:
+    """Refuse a compressed body: it is never inflated, so it can never be a bomb.
+
+    Raises:
+        Problem: unsupported-encoding.
+    """
+    for key, value in scope["headers"]:
+        if key == b"content-encoding" and value.strip().lower() != b"identity":
+            raise Problem("unsupported-encoding", "A request's body comes without encoding.")
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The whole body, refused as soon as it is known to be larger than `bytes_max`.
+
+    Raises:
+        Problem: message-too-large.
+    """
+    declared = request.headers.get("content-length", "0")
+    if not declared.isdecimal() or int(declared[:20]) > bytes_max:
+        raise _too_large(bytes_max)
+    chunks: list[bytes] = []
+    size_bytes = 0
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes > bytes_max:
+            raise _too_large(bytes_max)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_large(bytes_max: int) -> Problem:
+    return Problem("message-too-large", f"The body has at most {bytes_max} bytes.")
+
+
+def _decoded(raw: bytes, code: str, what: str) -> str:
+    try:
+        return unquote_to_bytes(raw.replace(b"+", b" ")).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Problem(code, f"{what} is not valid UTF-8.") from None
+
+
+def _list(names: Mapping[str, str] | tuple[str, ...]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,207 @@
+"""uvicorn on our own socket and protocol, and a shutdown that no frozen client can hold up.
+
+Order of a shutdown: stop listening, let every stream say goodbye, give the sockets a moment to
+take it, cut those that did not, then end the application's lifespan.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, cast
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from app.listener import base_url, open_listener
+from app.logs import configure_logging
+from app.protocol import protocol_factory
+from app.settings import Settings
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+INTERRUPTED_STATUS = 130
+# Tasks of connections that are gone have no reason to linger; this is for those that do.
+TASKS_END_S = 1
+LOOK_AGAIN_S = 0.02
+
+logger = logging.getLogger("tidegate.server")
+
+OnShutdown = Callable[[], Awaitable[None] | None]
+OnStarted = Callable[[str], None]
+
+
+class StartFailed(Exception):
+    """The application refused to start; its own log line says why."""
+
+
+class Server(uvicorn.Server):
+    """One gateway process's server.
+
+    Args:
+        app: the ASGI application.
+        settings: limits and deadlines of connections.
+        on_shutdown: called first of all when stopping; makes every stream send `goodbye`.
+        on_started: called with the base URL once connections are accepted.
+        takes_signals: stop at SIGTERM and SIGINT; off where the loop belongs to someone else.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        *,
+        on_shutdown: OnShutdown | None = None,
+        on_started: OnStarted | None = None,
+        takes_signals: bool = True,
+    ) -> None:
+        super().__init__(_config(app, settings))
+        self.settings = settings
+        self.address = ""
+        self.stopped_by: signal.Signals | None = None
+        self._on_shutdown = on_shutdown
+        self._on_started = on_started
+        self._takes_signals = takes_signals
+        self._stopping = asyncio.Event()
+
+    def stop(self, stopped_by: signal.Signals | None = None) -> None:
+        """Begin to shut down; a second call waits for nobody any more."""
+        if self.should_exit:
+            self.force_exit = True
+        self.stopped_by = self.stopped_by or stopped_by
+        self.should_exit = True
+        self._stopping.set()
+
+    def abort_connections(self) -> int:
+        """Cut every connection that is left; returns how many."""
+        connections = list(self.server_state.connections)
+        for connection in connections:
+            transport = cast("asyncio.Transport | None", connection.transport)
+            if transport is not None:
+                transport.abort()
+        return len(connections)
+
+    # What uvicorn calls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application's lifespan, then accept connections.
+
+        Raises:
+            StartFailed: the lifespan raised.
+        """
+        try:
+            await super().startup(sockets=sockets)
+        except SystemExit:
+            raise StartFailed("The application did not start; its log says why.") from None
+        for listener in sockets or []:
+            self.address = base_url(listener, self.settings.host)
+        if self._on_started is not None:
+            self._on_started(self.address)
+
+    async def main_loop(self) -> None:
+        """Keep the date header fresh until told to stop; uvicorn's own looks ten times a second."""
+        counter = 0
+        while not await self.on_tick(counter):
+            counter += 10  # uvicorn renews the date at every tenth
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), timeout=1)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say goodbye, wait a moment, cut what is left."""
+        for server in self.servers:
+            server.close()
+        logger.info("stopping with %d connections", len(self.server_state.connections))
+        grace_ends_at = asyncio.get_running_loop().time() + self.settings.shutdown_grace.seconds
+        await self._say_goodbye()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await self._connections_end(grace_ends_at)
+        aborted = self.abort_connections()
+        if aborted:
+            logger.warning("%d connections did not end in time and were cut", aborted)
+        await super().shutdown(sockets=sockets)
+        logger.info("stopped")
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at a signal with an exit status of our own; uvicorn would raise it again."""
+        if not self._takes_signals:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self.stop, number)
+        try:
+            yield
+        finally:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def _say_goodbye(self) -> None:
+        if self._on_shutdown is None:
+            return
+        try:
+            said = self._on_shutdown()
+            if inspect.isawaitable(said):
+                await asyncio.wait_for(said, self.settings.shutdown_grace.seconds)
+        except Exception:
+            logger.exception("the streams could not be told of the shutdown")
+
+    async def _connections_end(self, at: float) -> None:
+        now = asyncio.get_running_loop().time
+        # uvicorn's set of connections tells nobody when it empties.
+        while self.server_state.connections and not self.force_exit and now() < at:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def serve(
+    app: ASGIApp,
+    settings: Settings,
+    *,
+    on_shutdown: OnShutdown | None = None,
+    on_started: OnStarted | None = None,
+) -> int:
+    """Run the gateway in this thread until a signal.
+
+    Returns:
+        The exit status: 0 after SIGTERM, 130 after an interrupt.
+
+    Raises:
+        CannotListen: the address cannot be had.
+        StartFailed: the application refused to start.
+    """
+    configure_logging(settings.log_level)
+    listener = open_listener(settings)
+
+    async def run() -> Server:
+        server = Server(app, settings, on_shutdown=on_shutdown, on_started=on_started)
+        await server.serve(sockets=[listener])
+        return server
+
+    with listener:
+        server = asyncio.run(run())
+    return INTERRUPTED_STATUS if server.stopped_by is signal.SIGINT else 0
+
+
+def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    """Each option is said: several would otherwise be read from the environment."""
+    return uvicorn.Config(
+        cast("Any", app),
+        http=cast("Any", protocol_factory(settings)),
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        interface="asgi3",
+        workers=1,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        forwarded_allow_ips="",
+        server_header=False,
+        date_header=True,
+        backlog=settings.backlog,
+        timeout_keep_alive=cast("int", settings.keep_alive.seconds),
+        timeout_graceful_shutdown=TASKS_END_S,
+    )

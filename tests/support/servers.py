@@ -1,0 +1,56 @@
+"""The real server, protocol and listener inside the test's own event loop, on a free port."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from app.listener import open_listener
+from app.server import OnShutdown, Server
+from app.settings import Settings
+
+
+@contextlib.asynccontextmanager
+async def running(
+    app: ASGIApp, settings: Settings | None = None, *, on_shutdown: OnShutdown | None = None
+) -> AsyncIterator[Server]:
+    """A started server, whose `address` is its base URL; stopped at the end."""
+    settings = settings or edge_settings()
+    started = asyncio.Event()
+    server = Server(
+        app,
+        settings,
+        on_shutdown=on_shutdown,
+        on_started=lambda _: started.set(),
+        takes_signals=False,
+    )
+    listener = open_listener(settings)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    first = asyncio.create_task(started.wait())
+    await asyncio.wait({serving, first}, return_when=asyncio.FIRST_COMPLETED)
+    first.cancel()
+    try:
+        if not serving.done():
+            yield server
+    finally:
+        server.stop()
+        try:
+            await serving
+        finally:
+            listener.close()
+
+
+@contextlib.asynccontextmanager
+async def running_server(
+    app: ASGIApp, settings: Settings | None = None, *, on_shutdown: OnShutdown | None = None
+) -> AsyncIterator[str]:
+    """The base URL of a running server."""
+    async with running(app, settings, on_shutdown=on_shutdown) as server:
+        yield server.address
+
+
+def edge_settings(**given: Any) -> Settings:
+    """Settings for tests: a free port, nothing kept, a short farewell."""
+    return Settings(**{"port": 0, "data": ":memory:", "shutdown_grace": "200ms", **given})
