@@ -178,7 +178,7 @@ class Engine:
         while (due := self._schedule.pop_due(now)) is not None:
             feed, lane = due
             flushed = lane.flush(now)
-            feed.flushed(lane)
+            feed.listen(lane)
             self._schedule.arm(feed, lane)
             if flushed:
                 self._flushes += 1
@@ -190,8 +190,9 @@ class Engine:
         return self._schedule.next_deadline()
 
     def take(self, session_id: str, bytes_max: int) -> list[Output]:
-        """What to send now, about `bytes_max` of payload. Call until it returns nothing: only
-        then will the session be announced again.
+        """What to send now, about `bytes_max` of payload.
+
+        Call it until it returns nothing: only then will the session be announced again.
 
         Raises:
             SessionUnknown: it is not there, or its goodbye has been taken.
@@ -237,6 +238,9 @@ class Engine:
         member.position = lane.joining_position()
         member.joined = feed.accepted
         lane.members[session.id, member.name] = member
+        if member.subscription.tells_first:
+            lane.tell_firsts()
+            feed.listen(lane)
         lists = [s.lane for s in session.seats.values() if isinstance(s.lane, ListLane)]
         for shared in lists:
             shared.watch(

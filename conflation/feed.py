@@ -44,7 +44,7 @@ class Feed:
             lane.accept(rows, now)
             if idle:
                 armed.append(lane)
-            if isinstance(lane, BatchLane):
+            if not lane.sees_every_message:
                 del self._listening[lane.id]
         return armed
 
@@ -56,8 +56,8 @@ class Feed:
             self.lanes[lane_id] = self._listening[lane_id] = found
         return found
 
-    def flushed(self, lane: Lane) -> None:
-        """A lane has flushed and listens again for the message that opens its interval."""
+    def listen(self, lane: Lane) -> None:
+        """A lane is idle again, or wants to see every message from now on."""
         if lane.id in self.lanes:
             self._listening[lane.id] = lane
 

@@ -16,8 +16,9 @@ TICK_NS_MAX = 50 * MILLISECOND
 
 
 class KeyLane(Lane):
-    """A key's interval opens with its first held message; the interval is constant, so
-    deadlines leave in the order in which they came and no heap is needed.
+    """A key's interval opens with its first held message.
+
+    The interval is constant, so deadlines leave in the order in which they came: no heap.
 
     Positions count flushed rows. `_flushed` keeps each key's newest row in flush order: what
     a board is to offsets, it is to flushes.
@@ -35,6 +36,8 @@ class KeyLane(Lane):
         for board_key, frame in rows:
             if board_key not in self._held:
                 self._held[board_key] = frame.offset
+                if self.firsts is not None:
+                    self.firsts.note([(board_key, frame)])
                 self._due.append((due, board_key))
         self.deadline = self._due[0][0] if self._due else None
 
@@ -43,6 +46,8 @@ class KeyLane(Lane):
         while self._due and self._due[0][0] <= now:
             _, board_key = self._due.popleft()
             del self._held[board_key]
+            if self.firsts is not None:
+                self.firsts.release([board_key], self.board)
             newest = self.board.get(board_key)
             if newest is not None:
                 frames.append((board_key, newest))
@@ -54,7 +59,8 @@ class KeyLane(Lane):
             self._flushed.pop(board_key, None)
             self._flushed[board_key] = (self.position, frame)
         rows = [frame for _, frame in frames]
-        self.batch = Batch(rows, since, self.position, self.low_water())
+        firsts = self.firsts_of(rows)
+        self.batch = Batch(rows, since, self.position, self.low_water(), firsts)
         self.flushes += 1
         return bool(frames)
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from conflation.board import Board
 from conflation.duration import Instant
+from conflation.firsts import Firsts
 from conflation.frame import Batch, Frame, prefix_within
 from conflation.member import Member
 from conflation.subscription import LaneId
@@ -29,7 +30,13 @@ class Lane(ABC):
         self.deadline: Instant | None = None
         self.batch: Batch | None = None
         self.members: dict[tuple[str, str], Member] = {}
+        self.firsts: Firsts | None = None
         self.flushes = 0
+
+    @property
+    def sees_every_message(self) -> bool:
+        """Whether `accept` is due for every publish, or only while the lane is idle."""
+        return True
 
     @abstractmethod
     def accept(self, rows: Sequence[tuple[str, Frame]], now: Instant) -> None:
@@ -58,6 +65,15 @@ class Lane(ABC):
     @abstractmethod
     def low_water(self) -> int:
         """The offset at or below which the lane holds nothing back."""
+
+    def tell_firsts(self) -> None:
+        """From now on rows name the first message they stand for; a member asked for it."""
+        if self.firsts is None:
+            self.firsts = Firsts()
+
+    def firsts_of(self, rows: Sequence[Frame]) -> list[int] | None:
+        """The first message of each row, if the lane keeps count."""
+        return None if self.firsts is None else self.firsts.tell(rows)
 
     def ready(self, member: Member) -> bool:
         """Whether a take would move the member."""
@@ -92,23 +108,33 @@ class Lane(ABC):
         frames = self.backlog(member)
         count = prefix_within(frames, bytes_max)
         if count == len(frames):
-            return Batch(frames, member.position, self.position, self.low_water())
-        rows = frames[:count]
-        return Batch(rows, member.position, self.row_position(rows[-1]), None)
+            position, low_water = self.position, self.low_water()
+        else:
+            frames = frames[:count]
+            position, low_water = self.row_position(frames[-1]), None
+        return Batch(frames, member.position, position, low_water, self.firsts_of(frames))
 
 
 class BatchLane(Lane):
     """One interval for all keys: the first message of an idle lane opens it (CONTRACT 5.1)."""
 
+    @property
+    def sees_every_message(self) -> bool:
+        return self.firsts is not None
+
     def accept(self, rows: Sequence[tuple[str, Frame]], now: Instant) -> None:
+        if self.firsts is not None:
+            self.firsts.note(rows)
         if self.deadline is None:
             self.deadline = now + self.id.interval_ns
 
     def flush(self, now: Instant) -> bool:
         self.deadline = None
         frames = self.board.changes(self.position)
+        if self.firsts is not None:
+            self.firsts.release_all(self.board)
         since, self.position = self.position, self.board.head
-        self.batch = Batch(frames, since, self.position, self.position)
+        self.batch = Batch(frames, since, self.position, self.position, self.firsts_of(frames))
         self.flushes += 1
         return True
 

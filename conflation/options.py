@@ -14,11 +14,11 @@ INTERVAL_NS_MIN = MILLISECOND
 INTERVAL_NS_MAX = DAY
 LENGTH_MAX = 4_096
 
-_LATER = frozenset(
-    "edge min max max_age never flush_on timestamp receipt oof no_empties send_keys no_sowkey "
-    "progress select projection grouping top_n skip_n batch_size bookmark bookmark_not_found "
-    "rate rate_max_gap reduce live pause resume replace non_regex_topic".split()
-)
+_LATER = re.compile(
+    "edge|min|max|max_age|never|flush_on|timestamp|receipt|oof|no_empties|send_keys|no_sowkey"
+    "|progress|select|projection|grouping|top_n|skip_n|batch_size|bookmark|bookmark_not_found"
+    "|rate|rate_max_gap|reduce|live|pause|resume|replace|non_regex_topic"
+).fullmatch
 _NAME = re.compile(r"[a-z_]+", re.ASCII)
 _SPACE = " \t"
 
@@ -82,7 +82,7 @@ def _assignment(part: str, start: int) -> tuple[str, int, str | None, int]:
     name = name.strip(_SPACE)
     if not _NAME.fullmatch(name):
         raise OptionsInvalid("expected the lower-case name of an option", at)
-    if name in _LATER:
+    if _LATER(name):
         raise OptionsInvalid(f"option {name} is not available yet", at)
     if name not in ("conflation", "conflation_key", "pace"):
         raise OptionsInvalid("unknown option; expected conflation, conflation_key or pace", at)

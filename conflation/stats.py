@@ -35,8 +35,9 @@ class SessionStats:
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """One topic since it was made: matched = delivered + conflated + dropped + waiting,
-    summed over its subscriptions, past ones included.
+    """One topic since it was made: matched = delivered + conflated + dropped + waiting.
+
+    The sums are over its subscriptions, past ones included.
     """
 
     topic: str

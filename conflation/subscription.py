@@ -40,12 +40,16 @@ class LaneId:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One request, decided: its command, its lane, and the bookmark it resumes from."""
+    """One request, decided: its command, its lane, and the bookmark it resumes from.
+
+    `tells_first`: each row is to name the first message it stands for, as envelopes do.
+    """
 
     topic: str
     command: Command
     lane_id: LaneId
     resume: Bookmark | None = None
+    tells_first: bool = False
 
 
 def decide(
@@ -56,6 +60,7 @@ def decide(
     command: str | None = None,
     default_pace: str = "batch",
     resume: Bookmark | None = None,
+    tells_first: bool = False,
 ) -> Subscription:
     """Options, the topic's key and the defaults, put together.
 
@@ -76,9 +81,8 @@ def decide(
             options.position("conflation"),
         )
     pace = options.pace or default_pace if interval_ns else "batch"
-    return Subscription(
-        topic, _command(command, sow_spec), LaneId(interval_ns, key_spec, pace), resume
-    )
+    lane_id = LaneId(interval_ns, key_spec, pace)
+    return Subscription(topic, _command(command, sow_spec), lane_id, resume, tells_first)
 
 
 def _command(text: str | None, sow_spec: KeySpec) -> Command:

@@ -31,21 +31,21 @@ def jsonpath_steps(text: str, position: int = 0) -> tuple[str | int, ...]:
     try:
         tree = _parsed(text)
     except (JSONPathError, RecursionError) as error:
-        raise PathInvalid(f"not a JSONPath: {text[:80]!r}", position) from error
+        raise PathInvalid("not a JSONPath", position) from error
     steps: list[str | int] = []
-    _collect(tree, steps, text, position)
+    _collect(tree, steps, position)
     if not steps:
         raise PathInvalid("a field path names at least one field", position)
     return tuple(steps)
 
 
-def _collect(tree: JSONPath, steps: list[str | int], text: str, position: int) -> None:
+def _collect(tree: JSONPath, steps: list[str | int], position: int) -> None:
     if isinstance(tree, Child):
-        _collect(tree.left, steps, text, position)
-        _collect(tree.right, steps, text, position)
+        _collect(tree.left, steps, position)
+        _collect(tree.right, steps, position)
     elif isinstance(tree, Fields) and len(tree.fields) == 1 and tree.fields[0] != "*":
         steps.append(tree.fields[0])
     elif isinstance(tree, Index) and len(tree.indices) == 1 and tree.indices[0] >= 0:
         steps.append(tree.indices[0])
     elif not isinstance(tree, Root):
-        raise PathInvalid(f"a JSONPath here names one place, {text[:80]!r} does not", position)
+        raise PathInvalid("a JSONPath here names one place", position)

@@ -39,7 +39,7 @@ class FieldPath:
         elif text.startswith("/"):
             steps = _xpath_steps(text, position)
         else:
-            raise PathInvalid(f"a field path starts with / or $, not {text[:20]!r}", position)
+            raise PathInvalid("a field path starts with / or $", position)
         if len(steps) > STEPS_MAX:
             raise PathInvalid(f"a field path has at most {STEPS_MAX} steps", position)
         return cls(steps)
@@ -108,7 +108,7 @@ def _xpath_steps(text: str, position: int) -> tuple[str, ...]:
     while at < len(text):
         name = _NAME.match(text, at + 1) if text[at] == "/" else None
         if name is None:
-            raise PathInvalid(f"expected /name in path {text[:80]!r}", position + at)
+            raise PathInvalid("expected /name", position + at)
         steps.append(name.group())
         at = name.end()
     return tuple(steps)

@@ -52,7 +52,7 @@ class KeySpec:
         for text, position in parts:
             path = FieldPath.parse(text, position)
             if path in paths:
-                raise PathInvalid(f"{path} stands twice in the key", position)
+                raise PathInvalid("a path stands twice in the key", position)
             paths.append(path)
         return cls(tuple(paths))
 
