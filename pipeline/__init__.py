@@ -1,0 +1,16 @@
+"""Conflation at Spark's scale: streams from files or topics, the newest of each key to a topic.
+
+    definition  a TOML file of streams, parsed strictly
+    session     the one SparkSession, and what it needs of Java
+    gateway     the gateway's public HTTP API, as far as a stream needs it
+    bookmark    positions of a topic: `<epoch>-<position>`
+    source      `spark.readStream.format("tidegate")`
+    files       NDJSON files as a stream, with the order of their lines
+    conflate    the newest of each key of a micro-batch, combined on the executors
+    sink        one numbered producer per stream writes the winners to a topic
+    checkpoint  what keeps a restart from continuing somebody else's work
+    stream      one definition put together as a running query
+    run         starts the streams of a file, reports, stops
+
+Nothing here imports pyspark before Spark is needed, so that the command line stays quick.
+"""

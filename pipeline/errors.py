@@ -1,0 +1,81 @@
+"""Why a pipeline stops, each with the exit code of the command line.
+
+PipelineError
+|- DefinitionInvalid    the TOML file cannot be understood
+|- SparkUnavailable     no Java 17, no PySpark, a session that does not start
+|- CheckpointMismatch   the checkpoint belongs to another stream, or is in use
+|- SourceLost           messages that the stream still needed are gone
+|- GatewayRefused       the gateway said no
+|- GatewayUnreachable   nobody answers there
+`- StreamFailed         anything else that ended a query
+"""
+
+from __future__ import annotations
+
+import re
+
+EXIT_DONE = 0
+EXIT_INTERRUPTED = 130
+
+
+class PipelineError(Exception):
+    """Base: its text is one readable sentence; `exit_code` is the command's."""
+
+    exit_code = 1
+
+
+class DefinitionInvalid(PipelineError):
+    """The definition file is wrong; the text names the file and the place in it."""
+
+    exit_code = 78
+
+
+class SparkUnavailable(PipelineError):
+    """Spark cannot start on this machine; the text says what to install."""
+
+    exit_code = 78
+
+
+class CheckpointMismatch(PipelineError):
+    """The checkpoint is another stream's, another epoch's, or another process uses it."""
+
+    exit_code = 78
+
+
+class SourceLost(PipelineError):
+    """The topic no longer holds what the stream has still to read: told, never skipped."""
+
+
+class GatewayRefused(PipelineError):
+    """A 4xx answer, with the problem's title, code and detail."""
+
+
+class GatewayUnreachable(PipelineError):
+    """No answer, or none but 5xx and 429, for as long as was tried."""
+
+    exit_code = 3
+
+
+class StreamFailed(PipelineError):
+    """A query ended for a reason of Spark's own."""
+
+
+_SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
+_KINDS = {
+    kind.__name__: kind
+    for kind in (CheckpointMismatch, SourceLost, GatewayRefused, GatewayUnreachable, StreamFailed)
+}
+
+
+def from_spark(stream: str, text: str) -> PipelineError:
+    """The sentence inside what Spark wraps around an exception of a Python worker.
+
+    `text` is a whole Java exception text with tracebacks in it; the last of ours counts.
+    """
+    found = [match for match in _SENTENCE.finditer(text) if match[1] in _KINDS]
+    if found:
+        return _KINDS[found[-1][1]](f"{stream}: {found[-1][2].strip()}")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return StreamFailed(
+        f"{stream}: Spark ended the stream: {(lines or ['no reason given'])[0][:500]}"
+    )

@@ -1,0 +1,146 @@
+"""The gateway's public HTTP API, as far as a stream needs it, with patience for outages."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+
+from pipeline.errors import GatewayRefused, GatewayUnreachable, SourceLost
+
+DEFAULT_GATEWAY = "http://127.0.0.1:8080"
+ANSWER_SECONDS_MAX = 60.0
+CONNECT_SECONDS_MAX = 5.0
+PATIENCE_S = 60.0
+BACKOFF_FIRST_S = 0.1
+BACKOFF_MAX_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What a topic's journal holds: bookmarks of its ends, None while it is empty."""
+
+    first: str | None
+    last: str | None
+
+
+class Gateway:
+    """One gateway address and a connection pool.
+
+    Connection errors, 429 and 5xx are tried again with back-off for `patience_s` seconds:
+    everything asked here may be asked twice, numbered publishing included.
+    """
+
+    def __init__(self, address: str, patience_s: float = PATIENCE_S) -> None:
+        self.address = address.rstrip("/")
+        self._patience_s = patience_s
+        limits = httpx2.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
+        self._http = httpx2.Client(base_url=self.address, timeout=limits, trust_env=False)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    def topic(self, topic: str) -> dict[str, Any] | None:
+        """Definition and live figures of a topic; None if there is no such topic."""
+        answer = self._ask("GET", _topic_path(topic), absent_allowed=True)
+        return None if answer.status_code == 404 else _json_object(answer)
+
+    def create_topic(self, topic: str, definition: dict[str, Any]) -> None:
+        """Create a topic from the fields of `PUT /v1/topics/{topic}`."""
+        self._ask("PUT", _topic_path(topic), json=definition)
+
+    def journal(self, topic: str) -> Journal:
+        """The ends of a topic's journal.
+
+        Raises:
+            GatewayRefused: there is no such topic.
+        """
+        found = self.topic(topic)
+        if found is None:
+            raise GatewayRefused(
+                f"{self.address} has no topic {topic} (topic-unknown): create it, or publish to "
+                "it, before a stream reads it"
+            )
+        ends = found.get("journal") or {}
+        return Journal(first=ends.get("first"), last=ends.get("last"))
+
+    def messages(self, topic: str, after: str, messages_max: int) -> bytes:
+        """NDJSON envelopes of what follows bookmark `after`, at most `messages_max` lines.
+
+        Raises:
+            SourceLost: the journal no longer reaches back to `after`.
+        """
+        path = f"{_topic_path(topic)}/messages"
+        answer = self._ask("GET", path, params={"from": after, "limit": messages_max})
+        return answer.content
+
+    def publish(self, topic: str, body: bytes, producer: str, sequence: int) -> bool:
+        """Publish NDJSON as a numbered producer; False if that number had been published."""
+        headers = {
+            "Content-Type": "application/x-ndjson",
+            "Tidegate-Producer": producer,
+            "Tidegate-Sequence": str(sequence),
+        }
+        path = f"{_topic_path(topic)}/messages"
+        answer = _json_object(self._ask("POST", path, content=body, headers=headers))
+        return not answer.get("duplicate", False)
+
+    def _ask(
+        self, method: str, path: str, *, absent_allowed: bool = False, **request: Any
+    ) -> httpx2.Response:
+        give_up_at = time.monotonic() + self._patience_s
+        pause_s = BACKOFF_FIRST_S
+        while True:
+            trouble: str
+            try:
+                answer = self._http.request(method, path, **request)
+                if answer.status_code != 429 and answer.status_code < 500:
+                    return self._accepted(answer, absent_allowed)
+                trouble = _problem_text(answer)
+            except httpx2.TransportError as error:
+                trouble = str(error) or type(error).__name__
+            # Jitter keeps many tasks from knocking at the same moment after an outage.
+            wait_s = pause_s * random.uniform(0.5, 1.0)
+            if time.monotonic() + wait_s > give_up_at:
+                raise GatewayUnreachable(f"cannot reach the gateway at {self.address}: {trouble}")
+            time.sleep(wait_s)
+            pause_s = min(pause_s * 2, BACKOFF_MAX_S)
+
+    def _accepted(self, answer: httpx2.Response, absent_allowed: bool) -> httpx2.Response:
+        if answer.is_success or (absent_allowed and answer.status_code == 404):
+            return answer
+        said = _problem_text(answer)
+        if answer.status_code == 410:
+            raise SourceLost(
+                f"messages that the stream had still to read are gone from the journal: {said}"
+            )
+        raise GatewayRefused(f"the gateway at {self.address} said no: {said}")
+
+
+def _topic_path(topic: str) -> str:
+    return f"/v1/topics/{quote(topic, safe='')}"
+
+
+def _json_object(answer: httpx2.Response) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(answer.content, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        where = answer.request.url
+        raise GatewayRefused(f"{where} did not answer as a Tidegate gateway does") from error
+
+
+def _problem_text(answer: httpx2.Response) -> str:
+    try:
+        problem = msgspec.json.decode(answer.content, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return f"HTTP {answer.status_code}"
+    title, code, detail = (problem.get(name) for name in ("title", "code", "detail"))
+    line = f" (line {problem['line']})" if "line" in problem else ""
+    text = f"{title or f'HTTP {answer.status_code}'} [{code or answer.status_code}]: {detail or ''}"
+    return " ".join(text.split()) + line
