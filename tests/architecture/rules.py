@@ -16,6 +16,8 @@ FUNCTION_LINES_MAX = 60
 
 BANNED_WORDS = {"manager", "handler", "helper", "util"}  # also in the plural, and inside a name
 BANNED_NAMES = {"data", "timeout"}  # alone: data_line and write_timeout_s say what they are
+BANNED_PARAMETERS = {"key"}  # of what: sow_key, conflation_key, key_text
+IMPOSED = {"data_received": "data"}  # the parameter that asyncio gives its protocols
 BANNED_CALLS = {"print", "open", "input", "breakpoint", "eval", "exec", "__import__"}
 PURE_IMPORTS = {
     *("__future__", "abc", "array", "base64", "bisect", "collections", "contextlib", "copy"),
@@ -50,14 +52,17 @@ def long_functions(tree: ast.Module, text: str) -> Iterator[str]:
 
 def banned_names(tree: ast.Module, text: str) -> Iterator[str]:
     """A class, function, parameter or variable whose name says nothing."""
+    imposed = {id(parameter) for parameter in _imposed_parameters(tree)}
     for node in ast.walk(tree):
         name = _defined_name(node)
-        if name is None:
+        if name is None or id(node) in imposed:
             continue
         words = {word.lower().removesuffix("s") for word in _words(name)}
         bare = name.lower().strip("_")
         is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if words & BANNED_WORDS or bare in BANNED_NAMES or (is_function and bare == "process"):
+        unclear = isinstance(node, ast.arg) and bare in BANNED_PARAMETERS
+        unclear |= is_function and bare == "process"
+        if unclear or words & BANNED_WORDS or bare in BANNED_NAMES:
             yield f"the name {name} in line {getattr(node, 'lineno', '?')}"
 
 
@@ -98,6 +103,13 @@ def findings(rule: Rule, paths: list[Path]) -> list[str]:
         tree = ast.parse(text, filename=str(path))
         found += [f"{path.relative_to(ROOT)}: {finding}" for finding in rule(tree, text)]
     return found
+
+
+def _imposed_parameters(tree: ast.Module) -> Iterator[ast.arg]:
+    """Parameters whose names belong to the method that is overridden."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name in IMPOSED:
+            yield from (each for each in node.args.args if each.arg == IMPOSED[node.name])
 
 
 def _defined_name(node: ast.AST) -> str | None:

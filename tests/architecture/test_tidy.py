@@ -55,6 +55,8 @@ def test_no_name_is_empty_of_meaning() -> None:
         "class C:\n    def process(self): ...",
         "data: int = 1",
         "lambda data: 1",
+        "def find(key): ...",
+        "def data_received(self, key): data = key",
     ],
 )
 def test_a_name_empty_of_meaning_is_found(text: str) -> None:
@@ -70,6 +72,8 @@ def test_a_name_empty_of_meaning_is_found(text: str) -> None:
         "call(timeout=1, data=2)",
         "def handle(): ...",
         "def data_line(): ...",
+        "def data_received(self, data): ...",
+        "sorted(rows, key=len)",
     ],
 )
 def test_a_telling_name_passes(text: str) -> None:
