@@ -22,6 +22,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
@@ -36,6 +37,12 @@ NO_NETWORK = re.compile(
     re.IGNORECASE,
 )
 JAVA_MIN = 17
+MODULES = {
+    "test": ["tests.run"],
+    "lint": ["tests.run", "--lint"],
+    "docs": ["tests.run", "tests/docs"],
+    "bench": ["bench"],
+}
 
 
 class SetUpFailure(Exception):
@@ -44,9 +51,6 @@ class SetUpFailure(Exception):
     def __init__(self, sentence: str, code: int) -> None:
         super().__init__(sentence)
         self.code = code
-
-
-# --- set-up --------------------------------------------------------------------------------------
 
 
 def environment() -> dict[str, str]:
@@ -196,40 +200,27 @@ def need_java() -> None:
         )
 
 
-# --- verbs ---------------------------------------------------------------------------------------
-
-
-def become(command: list[str]) -> None:
+def become(command: list[str]) -> NoReturn:
     """Turns this process into the command, so that signals reach it directly."""
     sys.stdout.flush()
     os.execv(command[0], command)
 
 
-def demo(arguments: list[str]) -> int:
-    """The demo, with or without Spark."""
-    spark = "--no-spark" not in arguments
-    if spark:
-        need_java()
-    set_up("run" if spark else "base")
-    become([str(VENV / "bin" / "tidegate"), "demo", *arguments])
-    return 0
-
-
 def run(verb: str, arguments: list[str]) -> int:
     """Does what one verb says; the answer is the exit code."""
     if verb == "demo":
-        return demo(arguments)
+        spark = "--no-spark" not in arguments
+        if spark:
+            need_java()
+        set_up("run" if spark else "base")
+        become([str(VENV / "bin" / "tidegate"), "demo", *arguments])
+    if verb == "bench" and not (ROOT / "bench").is_dir():
+        raise SetUpFailure("The benchmark suite is not available yet.", 1)
     set_up("all")
-    if verb == "setup":
-        print(f"Tidegate is set up: {VENV / 'bin' / 'tidegate'}")
-        return 0
-    os.chdir(ROOT)
-    module = {
-        "test": ["tests.run"],
-        "lint": ["tests.run", "--lint"],
-        "docs": ["tests.run", "tests/docs"],
-    }
-    become([str(PYTHON), "-m", *module.get(verb, ["bench"]), *arguments])
+    if verb != "setup":
+        os.chdir(ROOT)
+        become([str(PYTHON), "-m", *MODULES[verb], *arguments])
+    print(f"Tidegate is set up: {VENV / 'bin' / 'tidegate'}")
     return 0
 
 
@@ -239,7 +230,7 @@ def main() -> int:
     if verb in ("-h", "--help"):
         print(__doc__.strip())
         return 0
-    if verb not in ("demo", "test", "setup", "lint", "bench", "docs"):
+    if verb not in ("demo", "setup", *MODULES):
         print(f"dev.py knows no {verb!r}: demo, test, setup, lint, bench or docs", file=sys.stderr)
         return 2
     if sys.version_info < (3, 11):
