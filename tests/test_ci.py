@@ -1,0 +1,101 @@
+"""The continuous check installs what is missing, once, and then allows no skip."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dev import ROOT
+
+TOOLS = ("bash", "dirname", "sed", "head", "id")
+PYTHON = 'case "$*" in *version_info*) exit {old};; *ensurepip*) exit {bare};; esac\n'
+PYTHON += 'echo "$TIDEGATE_REQUIRE_ALL" "$@"'
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    """A PATH with a shell, a Python that says how it was called, and a package manager's log."""
+    for tool in TOOLS:
+        where = shutil.which(tool)
+        assert where is not None
+        (tmp_path / tool).symlink_to(where)
+    command(tmp_path, "python3", PYTHON.format(old=0, bare=0))
+    command(tmp_path, "java", "echo 'openjdk version \"17.0.15\"' >&2")
+    command(tmp_path, "redis-server", "")
+    command(tmp_path, "apt-get", 'echo "$@" >> "${0%/*}/apt.log"')
+    command(tmp_path, "sudo", 'shift; "$@"')
+    return tmp_path
+
+
+def command(machine: Path, name: str, text: str) -> None:
+    (machine / name).write_text(f"#!/bin/bash\n{text}\n")
+    (machine / name).chmod(0o755)
+
+
+def run_ci(machine: Path) -> tuple[int, str]:
+    """Exit code and everything printed."""
+    ended = subprocess.run(
+        ["bash", str(ROOT / ".ci" / "run")],
+        env={"PATH": str(machine), "CI": "true"},
+        cwd=machine,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    return ended.returncode, ended.stdout
+
+
+def installed(machine: Path) -> list[str]:
+    """What was asked of the package manager; Chromium's place is fixed, so it is left out."""
+    log = machine / "apt.log"
+    return log.read_text().replace(" chromium", "").splitlines() if log.exists() else []
+
+
+def test_it_is_a_command() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_it_tests_everything_and_allows_no_skip(machine: Path) -> None:
+    code, said = run_ci(machine)
+    assert (code, said.splitlines()[-1]) == (0, "1 dev.py test")
+
+
+def test_its_exit_code_is_that_of_the_tests(machine: Path) -> None:
+    command(machine, "python3", '[ "$1" = -c ] || exit 7')
+    assert run_ci(machine)[0] == 7
+
+
+def test_what_is_missing_is_installed_in_one_go(machine: Path) -> None:
+    command(machine, "python3", PYTHON.format(old=0, bare=1))
+    (machine / "java").unlink()
+    (machine / "redis-server").unlink()
+    assert run_ci(machine)[0] == 0
+    update, install = installed(machine)
+    assert update == "update -qq"
+    assert install.endswith("python3 python3-venv default-jre-headless redis-server")
+
+
+def test_a_java_too_old_for_spark_is_missing(machine: Path) -> None:
+    command(machine, "java", "echo 'openjdk version \"1.8.0_292\"' >&2")
+    assert run_ci(machine)[0] == 0
+    assert installed(machine)[-1].endswith(" default-jre-headless")
+
+
+def test_without_a_package_manager_it_names_what_is_missing(machine: Path) -> None:
+    (machine / "redis-server").unlink()
+    (machine / "apt-get").unlink()
+    code, said = run_ci(machine)
+    assert code == 78
+    assert "redis-server" in said.splitlines()[-1]
+
+
+def test_an_old_python_is_named(machine: Path) -> None:
+    command(machine, "python3", PYTHON.format(old=1, bare=0))
+    code, said = run_ci(machine)
+    assert code == 78
+    assert "3.11 or newer" in said.splitlines()[-1]
