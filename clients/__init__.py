@@ -1,0 +1,1 @@
+"""Clients of the HTTP API; they know nothing of the server."""
