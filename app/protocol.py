@@ -30,6 +30,7 @@ LINGER_BYTES_MAX: Final = 1 << 20
 
 # Requests sent before earlier ones are answered; more are not read (RFC 9112 lets us close).
 PIPELINE_MAX: Final = 16
+UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the target
 
 
@@ -64,6 +65,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._stage = Stage.IDLE
         self._deadline: asyncio.TimerHandle | None = None
         self._refusal: Problem | None = None
+        self._plain_head: bytes | None = None
         self._running: RequestResponseCycle | None = None
         self._header_bytes = 0
         self._bare_bytes = 0  # received since the header began or a body's piece came
@@ -99,14 +101,26 @@ class GatewayProtocol(HttpToolsProtocol):
             self._enter(Stage.HEAD)
         self._bare_bytes += len(data)
         try:
-            self.parser.feed_data(data)
+            self._feed(data)
             self._check_bare_bytes()
-        except httptools.HttpParserUpgrade:
-            self._read_no_more()
         except (httptools.HttpParserError, Refused):
             self._refuse(self._refusal or Problem("message-invalid", "Not a valid HTTP request."))
         else:
             self._watch_stage()
+
+    def _feed(self, data: bytes) -> None:
+        """Parse; a request that asks for another protocol is read again as the plain one it is.
+
+        The parser would leave its body unread, and the application would see an empty one.
+        Java's client asks so with every first request.
+        """
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            plain_head = self._plain_head
+            self._plain_head = None
+            self.parser = _new_parser(self)
+            self._feed((plain_head or b"") + data[upgrade.args[0] :])
 
     # Parser callbacks
 
@@ -140,13 +154,14 @@ class GatewayProtocol(HttpToolsProtocol):
         problem = self._head_problem()
         if problem is not None:
             self._stop(problem)
+        if self.parser.should_upgrade():
+            self._plain_head = _without_upgrade(self.parser, self.url, self.headers)
+            return
         if len(self.pipeline) >= PIPELINE_MAX:
             self._stop(Problem("limit-reached", "Too many requests at once on one connection."))
         self.scope["extensions"] = {TRANSPORT_EXTENSION: self.connection}  # type: ignore[dict-item]
         super().on_headers_complete()
         self._enter(Stage.BODY)
-        if self.parser.should_upgrade():
-            self.cycle.keep_alive = False  # we answer in HTTP/1.1, and nothing after is HTTP
 
     def on_chunk_header(self) -> None:
         """A chunk of the body begins."""
@@ -159,6 +174,8 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         """The request is whole; the connection is between requests."""
+        if self._plain_head is not None:
+            return
         super().on_message_complete()
         self._enter(Stage.IDLE)
 
@@ -288,6 +305,23 @@ class GatewayProtocol(HttpToolsProtocol):
 def protocol_factory(settings: Settings) -> partial[GatewayProtocol]:
     """What uvicorn calls for each accepted connection."""
     return partial(GatewayProtocol, settings=settings)
+
+
+def _new_parser(protocol: GatewayProtocol) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets its own
+    return parser
+
+
+def _without_upgrade(
+    parser: httptools.HttpRequestParser, url: bytes, headers: list[tuple[bytes, bytes]]
+) -> bytes:
+    """The request's header without what asks for another protocol."""
+    lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, parser.get_http_version().encode())]
+    lines += [b"%b: %b" % field for field in headers if field[0] not in UPGRADE_HEADERS]
+    if any(name == b"connection" and b"close" in value.lower() for name, value in headers):
+        lines.append(b"connection: close")
+    return b"\r\n".join([*lines, b"", b""])
 
 
 def _uri_too_long(settings: Settings) -> Problem:

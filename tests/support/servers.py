@@ -32,14 +32,13 @@ async def running(
     await asyncio.wait({serving, first}, return_when=asyncio.FIRST_COMPLETED)
     first.cancel()
     try:
-        if not serving.done():
-            yield server
+        if serving.done():
+            await serving  # raises what kept it from starting
+        yield server
     finally:
         server.stop()
-        try:
-            await serving
-        finally:
-            listener.close()
+        await serving
+        listener.close()
 
 
 @contextlib.asynccontextmanager
