@@ -1,0 +1,191 @@
+"""The driver: the shell around the engine. The only clock, the only timer, who is woken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from conflation.definition import Definition
+from conflation.duration import Instant
+from conflation.engine import Engine
+from conflation.errors import SessionUnknown
+from conflation.frame import Frame
+from conflation.outputs import CloseReason, Output, SessionClosed
+from conflation.session import QueueLimits
+from conflation.subscription import Subscription
+
+SLICE_MESSAGES_MAX = 1_000
+
+logger = logging.getLogger("tidegate.driver")
+
+
+class Consumer:
+    """One session's end towards its stream: take what is there, else wait to be woken."""
+
+    def __init__(self, driver: Driver, session: str) -> None:
+        self.session = session
+        self._driver = driver
+        self._woken = asyncio.Event()
+
+    def take(self, bytes_max: int) -> list[Output]:
+        """What to send now; nothing left means: wait."""
+        try:
+            return self._driver.engine.take(self.session, bytes_max)
+        except SessionUnknown:
+            return []
+        finally:
+            self._driver.settle()
+
+    async def wait(self, seconds_max: float) -> bool:
+        """Until there is something to take; False when that took longer than it may."""
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._woken.wait()
+        except TimeoutError:
+            return False
+        self._woken.clear()
+        return True
+
+    def wake(self) -> None:
+        """There is something to take."""
+        self._woken.set()
+
+    def give_up(self, reason: CloseReason) -> None:
+        """The peer cannot even be told goodbye; the reason is noted."""
+        self._driver.close(self.session, reason)
+
+    def close(self) -> None:
+        """The peer is gone, or has been told goodbye."""
+        self._driver.close(self.session)
+
+
+class Driver:
+    """Owns the engine: reads the clock once for each call, re-arms one timer after each."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        limits: QueueLimits,
+        clock: Callable[[], Instant] = time.monotonic_ns,
+    ) -> None:
+        self.engine = engine
+        self.limits = limits
+        self.closed_sessions: dict[str, int] = {}
+        self._clock = clock
+        self._latest: Instant = 0
+        self._consumers: dict[str, Consumer] = {}
+        self._timer: asyncio.Handle | None = None
+        self._timer_due: Instant | None = None
+
+    def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
+        """Make a topic known to the engine, or give it its new definition."""
+        self.engine.define_topic(name, definition, epoch)
+        self.settle()
+
+    def drop_topic(self, name: str) -> None:
+        """End a topic; its subscribers are told."""
+        self.engine.drop_topic(name)
+        self.settle()
+
+    async def publish(self, topic: str, frames: Sequence[Frame]) -> None:
+        """Apply messages in slices; streams whose sockets take data drain between them.
+
+        So no single request, however large, breaches the queue of a healthy session.
+        """
+        for piece in slices(frames, self.limits):
+            now = self._now()
+            self.engine.publish(topic, piece, now)
+            if piece[-1] is frames[-1]:
+                self.settle()
+                return
+            self.engine.advance(now)
+            self.settle()
+            await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
+
+    def open(self, session: str, name: str, subscription: Subscription) -> Consumer:
+        """Open a session of one subscription.
+
+        Raises:
+            TopicUnknown, LimitReached: nothing was opened.
+        """
+        self.engine.topic(subscription.topic)
+        self.engine.open_session(session, self.limits)
+        self.engine.subscribe(session, name, subscription)
+        consumer = self._consumers[session] = Consumer(self, session)
+        self.settle()
+        return consumer
+
+    def close(self, session: str, reason: CloseReason | None = None) -> None:
+        """End a session, with a goodbye if there is a reason for one."""
+        with contextlib.suppress(SessionUnknown):  # it has said goodbye already
+            self.engine.close_session(session, reason)
+        if reason is None:
+            self._consumers.pop(session, None)
+        self.settle()
+
+    def close_all(self, reason: CloseReason) -> int:
+        """Say goodbye to every session; returns how many there were."""
+        sessions = list(self._consumers)
+        for session in sessions:
+            self.close(session, reason)
+        return len(sessions)
+
+    def settle(self) -> None:
+        """After each call into the engine: wake who has something to take, re-arm the timer."""
+        for event in self.engine.events():
+            if isinstance(event, SessionClosed):
+                self._note_closed(event)
+            elif (consumer := self._consumers.get(event.session)) is not None:
+                consumer.wake()
+        self._rearm()
+
+    def _note_closed(self, event: SessionClosed) -> None:
+        if event.reason is None:
+            return
+        self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
+        logger.info("session %s closed: %s", event.session, event.reason)
+
+    def _rearm(self) -> None:
+        due = self.engine.next_deadline()
+        if due == self._timer_due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_due = None, due
+        if due is None:
+            return
+        loop = asyncio.get_running_loop()
+        wait_ns = due - self._now()
+        if wait_ns <= 0:
+            self._timer = loop.call_soon(self._advance, due)
+        else:
+            self._timer = loop.call_later(wait_ns / 1e9, self._advance, due)
+
+    def _advance(self, due: Instant) -> None:
+        # A loop may call a little early: what was promised for `due` happens at `due`.
+        self._timer, self._timer_due = None, None
+        self._latest = max(self._now(), due)
+        self.engine.advance(self._latest)
+        self.settle()
+
+    def _now(self) -> Instant:
+        """The clock, never running back."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+
+def slices(frames: Sequence[Frame], limits: QueueLimits) -> Iterator[Sequence[Frame]]:
+    """Pieces of at most 1,000 messages and half of what a session's queue may hold."""
+    messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2))
+    bytes_max = limits.bytes_max // 2
+    start = size = 0
+    for at, frame in enumerate(frames):
+        size += len(frame.payload)
+        if at > start and (at - start >= messages_max or size > bytes_max):
+            yield frames[start:at]
+            start, size = at, len(frame.payload)
+    if frames:
+        yield frames[start:]

@@ -1,0 +1,68 @@
+"""The gateway: store, engine, driver, catalog and ingest, put together once."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import cast
+
+from fastapi import Request
+
+from app.catalog import Catalog
+from app.driver import Driver
+from app.ingest import Ingest
+from app.memory_store import MemoryStore
+from app.settings import Settings
+from app.store import Store
+from conflation.engine import Engine
+from conflation.outputs import CloseReason
+from conflation.session import QueueLimits
+
+SUBSCRIPTIONS_MAX = 256
+
+
+@dataclass(slots=True)
+class Gateway:
+    """What the routes work with; `stopping` turns new streams away."""
+
+    settings: Settings
+    store: Store
+    driver: Driver
+    catalog: Catalog
+    ingest: Ingest
+    ready: bool = False
+    stopping: bool = False
+
+    @classmethod
+    def build(cls, settings: Settings) -> Gateway:
+        """Put the parts together; nothing runs yet."""
+        store = MemoryStore()
+        engine = Engine(sessions_max=settings.sessions_max, subscriptions_max=SUBSCRIPTIONS_MAX)
+        limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
+        driver = Driver(engine, limits)
+        catalog = Catalog(store, driver, settings)
+        return cls(settings, store, driver, catalog, Ingest(store, driver, settings))
+
+    async def open(self) -> None:
+        """Take over what the store has; from then on requests are served."""
+        await self.catalog.open()
+        self.ready = True
+
+    async def aclose(self) -> None:
+        """Let the store go."""
+        self.ready = False
+        await self.store.aclose()
+
+    def say_goodbye(self) -> None:
+        """A shutdown begins: every stream is told, new ones are turned away."""
+        self.stopping, self.ready = True, False
+        self.driver.close_all(CloseReason.SHUTDOWN)
+
+    def new_session_id(self) -> str:
+        """Unguessable, and safe in a path and an event id."""
+        return secrets.token_urlsafe(12)
+
+
+def gateway_of(request: Request) -> Gateway:
+    """The gateway that serves a request."""
+    return cast("Gateway", request.app.state.gateway)

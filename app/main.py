@@ -1,0 +1,65 @@
+"""The application: routes, problems and the gateway, put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.responses import FileResponse
+
+from app.edge import fit
+from app.gateway import Gateway
+from app.problems import Problem
+from app.routes import messages, operations, sow, subscribe, topics
+from app.settings import Settings
+from conflation.errors import EngineError
+from keys.errors import KeysError
+
+STATIC = Path(__file__).parent / "static"
+VERSION = "0.1.0"
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The gateway as an ASGI application; `app.state.gateway` is its heart.
+
+    Whoever serves it calls `app.state.gateway.say_goodbye()` when a shutdown begins: ASGI's own
+    shutdown comes only after the streams have ended.
+    """
+    gateway = Gateway.build(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await gateway.open()
+        yield
+        await gateway.aclose()
+
+    app = FastAPI(
+        title="Tidegate",
+        version=VERSION,
+        lifespan=lifespan,
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
+    )
+    app.state.gateway = gateway
+    app.add_exception_handler(EngineError, _answer)
+    app.add_exception_handler(KeysError, _answer)
+    for module in (topics, messages, sow, subscribe, operations):
+        app.include_router(module.router)
+    if STATIC.is_dir():
+        app.add_api_route("/", console, include_in_schema=False)
+        app.mount("/static", StaticFiles(directory=STATIC))
+    fit(app, settings)
+    return app
+
+
+async def console() -> Response:
+    """The first page."""
+    return FileResponse(STATIC / "index.html")
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    """What engine and keys refuse, in the words of the edge."""
+    assert isinstance(error, EngineError | KeysError)
+    return Problem(error.code, f"{error.detail}.", position=error.position).response()

@@ -1,0 +1,72 @@
+"""Metrics: the engine's counters in Prometheus's text form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from app.driver import Driver
+from conflation.stats import TopicStats
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_TOPIC_COUNTERS = {
+    "messages_in": "Messages published to the topic.",
+    "bytes_in": "Payload bytes published to the topic.",
+    "matched": "Messages that subscriptions asked for, once for each.",
+    "delivered": "Live rows taken by subscribers.",
+    "conflated": "Messages replaced by a newer one of their key.",
+    "dropped": "Rows waiting when their subscription ended.",
+}
+_TOPIC_GAUGES = {
+    "keys": "Keys in the topic's state of the world.",
+    "lanes": "Lanes, each shared by equal subscriptions.",
+    "subscriptions": "Subscriptions open.",
+    "waiting": "Rows still to come if nothing more is published.",
+}
+
+
+class EngineCollector(Collector):
+    """Reads the engine when it is scraped: nothing is counted twice, nothing beforehand."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """All families, one after another."""
+        stats = self._driver.engine.stats()
+        yield GaugeMetricFamily("tidegate_sessions", "Sessions open.", value=stats.sessions)
+        yield GaugeMetricFamily("tidegate_topics", "Topics.", value=len(stats.topics))
+        yield CounterMetricFamily("tidegate_flushes", "Flushes of lanes.", value=stats.flushes)
+        closed = CounterMetricFamily(
+            "tidegate_sessions_closed", "Sessions closed by the gateway.", labels=["reason"]
+        )
+        for reason, count in self._driver.closed_sessions.items():
+            closed.add_metric([reason], count)
+        yield closed
+        yield from _topic_families(stats.topics)
+
+
+def _topic_families(
+    topics: tuple[TopicStats, ...],
+) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    for name, meaning in _TOPIC_COUNTERS.items():
+        counter = CounterMetricFamily(f"tidegate_topic_{name}", meaning, labels=["topic"])
+        for topic in topics:
+            counter.add_metric([topic.topic], getattr(topic, name))
+        yield counter
+    for name, meaning in _TOPIC_GAUGES.items():
+        gauge = GaugeMetricFamily(f"tidegate_topic_{name}", meaning, labels=["topic"])
+        for topic in topics:
+            gauge.add_metric([topic.topic], getattr(topic, name))
+        yield gauge
+
+
+def exposition(driver: Driver) -> bytes:
+    """The text of one scrape."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(EngineCollector(driver))
+    return generate_latest(registry)

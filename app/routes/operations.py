@@ -1,0 +1,33 @@
+"""Health, readiness and metrics."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from app.gateway import gateway_of
+from app.metrics import CONTENT_TYPE, exposition
+from app.problems import Problem
+
+router = APIRouter(tags=["operations"])
+
+
+@router.get("/healthz", summary="Alive")
+async def healthz() -> dict[str, str]:
+    """200 as long as the process answers."""
+    return {"status": "alive"}
+
+
+@router.get("/readyz", summary="Ready")
+async def readyz(request: Request) -> dict[str, str]:
+    """200 once the store has answered; 503 before, and during a shutdown."""
+    gateway = gateway_of(request)
+    if not gateway.ready:
+        reason = "it is shutting down" if gateway.stopping else "the store has not answered yet"
+        raise Problem("not-ready", f"The gateway is not ready: {reason}.")
+    return {"status": "ready"}
+
+
+@router.get("/metrics", summary="Prometheus metrics")
+async def metrics(request: Request) -> Response:
+    """Counters that reconcile: matched = delivered + conflated + dropped + waiting."""
+    return Response(exposition(gateway_of(request).driver), media_type=CONTENT_TYPE)

@@ -1,0 +1,124 @@
+"""`/v1/topics`: what there is, and its administration."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from app.catalog import Entry, Precondition
+from app.gateway import Gateway, gateway_of
+from app.problems import Problem
+from app.query import (
+    content_type,
+    header_value,
+    integer,
+    query_values,
+    read_body,
+    topic_name,
+    writable_topic_name,
+)
+from app.topic_document import TopicDocument
+from keys.errors import JsonInvalid
+from keys.jsontext import check_json
+
+PAGE_MAX = 1_000
+DOCUMENT_BYTES_MAX = 256 << 10
+
+router = APIRouter(tags=["topics"])
+
+
+@router.put("/v1/topics/{topic}", summary="Create a topic or replace its definition")
+async def put_topic(request: Request) -> Response:
+    """201 for a new topic, 200 for one that was there; the same definition changes nothing."""
+    gateway, name = gateway_of(request), writable_topic_name(request.scope)
+    query_values(request.scope, {})
+    content_type(request.scope, ("application/json",))
+    body = await read_body(request, DOCUMENT_BYTES_MAX)
+    try:
+        check_json(body)
+    except JsonInvalid as error:
+        raise Problem("topic-invalid", f"{error.detail}.", position=error.position) from None
+    document = TopicDocument.parse(body)
+    entry, is_new = await gateway.catalog.put(name, document, _precondition(request))
+    return _answer(description(gateway, entry), 201 if is_new else 200, entry)
+
+
+@router.get("/v1/topics/{topic}", summary="A topic's definition and live figures")
+async def get_topic(request: Request) -> Response:
+    """The definition, with what has come in and what it came to."""
+    gateway = gateway_of(request)
+    query_values(request.scope, {})
+    entry = gateway.catalog.get(topic_name(request.scope))
+    return _answer(description(gateway, entry), 200, entry)
+
+
+@router.delete("/v1/topics/{topic}", status_code=204, summary="Delete a topic")
+async def delete_topic(request: Request) -> Response:
+    """204; its subscriptions end with REMOVED."""
+    gateway, name = gateway_of(request), writable_topic_name(request.scope)
+    query_values(request.scope, {})
+    await gateway.catalog.delete(name, _precondition(request))
+    return Response(status_code=204)
+
+
+@router.get("/v1/topics", summary="Topics by name")
+async def list_topics(request: Request) -> Response:
+    """`{"topics": [...], "next": address or null}`."""
+    gateway = gateway_of(request)
+    values = query_values(
+        request.scope, dict.fromkeys(("prefix", "limit", "after"), "options-invalid")
+    )
+    limit = integer(
+        values.get("limit", "100"), least=1, most=PAGE_MAX, code="options-invalid", what="limit"
+    )
+    prefix = values.get("prefix", "")
+    entries = list(gateway.catalog.listed(prefix, values.get("after", ""), limit + 1))
+    following = None
+    if len(entries) > limit:
+        after = entries[limit - 1].record.name
+        query = {"prefix": prefix, "limit": limit, "after": after}
+        following = "/v1/topics?" + urlencode({k: v for k, v in query.items() if v})
+    listed = [description(gateway, entry) for entry in entries[:limit]]
+    return _answer({"topics": listed, "next": following}, 200)
+
+
+def description(gateway: Gateway, entry: Entry) -> dict[str, Any]:
+    """A topic's definition with its live figures beside it."""
+    name = entry.record.name
+    topic = gateway.driver.engine.topic(name)
+    figures = gateway.driver.engine.topic_stats(name)
+    first = topic.journal.first
+    return {
+        "topic": name,
+        **entry.document.document(),
+        "epoch": topic.epoch,
+        "messages_in": figures.messages_in,
+        "bytes_in": figures.bytes_in,
+        "keys": figures.keys,
+        "bytes": topic.journal.payload_bytes,
+        "subscriptions": figures.subscriptions,
+        "lanes": figures.lanes,
+        "delivered": figures.delivered,
+        "conflated": figures.conflated,
+        "conflation_ratio": round(figures.conflated / figures.matched, 6) if figures.matched else 0,
+        "journal": {
+            "first": None if first is None else str(topic.bookmark(first.offset)),
+            "last": str(topic.bookmark(topic.head)) if topic.head else None,
+            "messages": len(topic.journal),
+        },
+    }
+
+
+def _precondition(request: Request) -> Precondition:
+    return Precondition(
+        header_value(request.scope, "if-match", "precondition-failed"),
+        header_value(request.scope, "if-none-match", "precondition-failed"),
+    )
+
+
+def _answer(document: object, status: int, entry: Entry | None = None) -> Response:
+    headers = {"ETag": entry.etag} if entry is not None else {}
+    return Response(msgspec.json.encode(document), status, headers, "application/json")
