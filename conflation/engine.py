@@ -130,6 +130,8 @@ class Engine:
             SessionUnknown, TopicUnknown, LimitReached.
         """
         session = self._session(session_id)
+        if session.ended is not None:
+            raise SessionUnknown("the session has ended")
         topic = self.topic(subscription.topic)
         assert name not in session.seats, "subscription names are never used twice"
         if len(session.seats) >= self._subscriptions_max:
@@ -167,10 +169,10 @@ class Engine:
             return
         for feed, lane in topic.publish(frames, now):
             self._schedule.arm(feed, lane)
-        for feed in topic.feeds.values():
-            for lane in feed.lanes.values():
-                if isinstance(lane, ListLane) and lane.may_overflow():
-                    self._relieve(topic, lane)
+        lanes = [lane for feed in topic.feeds.values() for lane in feed.lanes.values()]
+        for lane in lanes:  # closing a session may end its lane
+            if isinstance(lane, ListLane) and lane.may_overflow():
+                self._relieve(lane)
 
     def advance(self, now: Instant) -> None:
         """Let every lane go that is due; wakes the sessions that have something to take."""
@@ -276,9 +278,9 @@ class Engine:
         if not session.seats and session.ended is None:
             self.close_session(session.id, CloseReason.UNSUBSCRIBED)
 
-    def _relieve(self, topic: Topic, lane: ListLane) -> None:
+    def _relieve(self, lane: ListLane) -> None:
         """A queue is over its limit: conflate it whole; if that is not enough, close."""
-        for session_id in {member.session for member in list(lane.members.values())}:
+        for session_id in dict.fromkeys(member.session for member in lane.members.values()):
             session = self._sessions[session_id]
             if not session.over_limit():
                 continue
