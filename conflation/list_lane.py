@@ -18,7 +18,8 @@ class ListLane(Lane):
 
     A member that falls behind costs nothing: the list reaches back to the slowest one. When
     a queue overflows, `give_up` forgets the member's part of the list and remembers the
-    position; from there the board answers (Diffusion's `conflate`).
+    position; from there the board answers (Diffusion's `conflate`). What the board keeps for
+    it still counts towards the limits: `_kept_messages` is the most that it can be.
     """
 
     def __init__(self, lane_id: LaneId, board: Board, position: int) -> None:
@@ -26,6 +27,8 @@ class ListLane(Lane):
         self.log = Log()
         self._watch_messages: int | None = None
         self._watch_bytes = 0
+        self._kept_messages = 0
+        self._kept_bytes = 0
 
     def accept(self, rows: Sequence[tuple[str, Frame]], now: Instant) -> None:
         self.log.extend(frame for _, frame in rows)
@@ -34,8 +37,7 @@ class ListLane(Lane):
 
     def flush(self, now: Instant) -> bool:
         self.deadline = None
-        slowest = min((m.position for m in self.members.values()), default=self.position)
-        self.log.drop_through(min(slowest, self.position))
+        self._trim()
         frames = self.log.after(self.position)
         since, self.position = self.position, self.board.head
         self.batch = Batch(frames, since, self.position, self.position)
@@ -84,9 +86,21 @@ class ListLane(Lane):
     def may_overflow(self) -> bool:
         """Whether the list is long enough to be over any member's limits."""
         return self._watch_messages is not None and (
-            len(self.log) > self._watch_messages or self.log.payload_bytes > self._watch_bytes
+            len(self.log) + self._kept_messages > self._watch_messages
+            or self.log.payload_bytes + self._kept_bytes > self._watch_bytes
         )
 
     def give_up(self, member: Member) -> None:
         """Conflate a member's whole queue: forget the list, remember the position."""
         member.conflated_to = self.board.head
+        messages, size = self.queued(member)
+        self._kept_messages = max(self._kept_messages, messages)
+        self._kept_bytes = max(self._kept_bytes, size)
+
+    def _trim(self) -> None:
+        """Forget the part of the list that no member will ask for."""
+        members = self.members.values()
+        listed_after = (max(member.position, member.conflated_to) for member in members)
+        self.log.drop_through(min(listed_after, default=self.position))
+        if all(member.conflated_to <= member.position for member in members):
+            self._kept_messages = self._kept_bytes = 0

@@ -1,0 +1,41 @@
+"""The lane of `conflation=none`: every message, in order, until a queue overflows."""
+
+from __future__ import annotations
+
+from conflation.list_lane import ListLane
+from tests.support.world import World
+
+
+def list_lane(world: World) -> ListLane:
+    """The one list lane of topic px."""
+    (feed,) = world.engine.topic("px").feeds.values()
+    (lane,) = feed.lanes.values()
+    assert isinstance(lane, ListLane)
+    return lane
+
+
+def test_a_queue_that_was_given_up_costs_no_list() -> None:
+    world = World()
+    world.topic()
+    world.session(messages_max=4)
+    world.subscribe("conflation=none")
+    for number in range(100):
+        world.say(f"a{number} b{number}")
+        world.flush()
+    assert len(list_lane(world).log) <= 4
+    assert world.hears() == ["a99 b99"]
+
+
+def test_a_limit_counts_what_the_board_keeps_for_a_queue_that_was_given_up() -> None:
+    world = World()
+    world.topic()
+    world.session(messages_max=4)
+    world.subscribe("conflation=none")
+    world.say("a1 b1 c1 c2 c3")
+    world.flush()
+    world.say("d1")
+    world.flush()
+    world.say("d2")
+    assert world.engine.session_stats("s").queued_messages == 4
+    world.flush()
+    assert world.hears() == ["a1 b1 c3 d2"]
