@@ -172,8 +172,8 @@ def serve(
         CannotListen: the address cannot be had.
         StartFailed: the application refused to start.
     """
-    configure_logging(settings.log_level)
     listener = open_listener(settings)
+    configure_logging(settings.log_level)
 
     async def run() -> Server:
         server = Server(app, settings, on_shutdown=on_shutdown, on_started=on_started)

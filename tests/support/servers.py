@@ -26,19 +26,18 @@ async def running(
         on_started=lambda _: started.set(),
         takes_signals=False,
     )
-    listener = open_listener(settings)
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    first = asyncio.create_task(started.wait())
-    await asyncio.wait({serving, first}, return_when=asyncio.FIRST_COMPLETED)
-    first.cancel()
-    try:
+    with open_listener(settings) as listener:
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        first = asyncio.create_task(started.wait())
+        await asyncio.wait({serving, first}, return_when=asyncio.FIRST_COMPLETED)
+        first.cancel()
         if serving.done():
             await serving  # raises what kept it from starting
-        yield server
-    finally:
-        server.stop()
-        await serving
-        listener.close()
+        try:
+            yield server
+        finally:
+            server.stop()
+            await serving
 
 
 @contextlib.asynccontextmanager
