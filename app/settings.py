@@ -132,31 +132,32 @@ class Settings(BaseSettings):
 
     # Where it listens and keeps things
     host: TextValue = Field(
-        "127.0.0.1", description="Address to listen on; other than loopback needs `insecure`."
+        default="127.0.0.1",
+        description="Address to listen on; other than loopback needs `insecure`.",
     )
     port: CountValue = _count_field(
         8080, "Port to listen on; 0 takes a free one.", least=0, most=65535
     )
     allowed_hosts: HostNames = Field(
-        (),
+        default=(),
         description="Names other than loopback that a request's `Host` may have (421 otherwise); "
         "in the environment separated by commas.",
     )
     insecure: FlagValue = Field(
-        False, description="Serve without authentication on an address others can reach."
+        default=False, description="Serve without authentication on an address others can reach."
     )
     store_dir: TextValue = Field(
-        "./tidegate-data",
+        default="./tidegate-data",
         alias="data",
         description="Folder of the embedded store; `:memory:` keeps nothing.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least level that is logged: debug, info, warning or error."
+        default="info", description="Least level that is logged: debug, info, warning or error."
     )
 
     # Topics and publishing
     auto_create_topics: FlagValue = Field(
-        True, description="Publishing to an unknown topic creates a plain one."
+        default=True, description="Publishing to an unknown topic creates a plain one."
     )
     topics_max: CountValue = _count_field(10_000, "Topics.")
     topic_keys_max: CountValue = _count_field(1_000_000, "Keys of a topic's state of the world.")
@@ -175,7 +176,7 @@ class Settings(BaseSettings):
         4096, "Characters of an options string or a filter."
     )
     default_pace: Literal["batch", "key"] = Field(
-        "batch", description="Pace of an interval whose options name none: batch or key."
+        default="batch", description="Pace of an interval whose options name none: batch or key."
     )
     heartbeat: DurationValue = _duration_field(
         "15s", "A stream without output for so long gets a comment.", least="100ms", most="1h"
@@ -268,6 +269,12 @@ def setting_names() -> dict[str, str]:
     return {field.alias or name: name for name, field in Settings.model_fields.items()}
 
 
+def bound(name: str, side: Literal["ge", "le"]) -> Any:
+    """The least or the greatest value of the setting `name`, or None."""
+    rules = Settings.model_fields[setting_names()[name]].metadata
+    return next((getattr(rule, side) for rule in rules if hasattr(rule, side)), None)
+
+
 def load_settings(
     config: Path | None = None,
     *,
@@ -352,9 +359,10 @@ def _one_line(error: ValidationError, found: Mapping[str, Given]) -> str:
     if not first["loc"]:
         return reason  # a rule about several settings, which names them
     name = str(first["loc"][0])
-    for bound, words in (("ge", "at least"), ("le", "at most")):
-        if bound in first.get("ctx", {}):
-            reason = f"expected {words} {first['ctx'][bound]}"
+    if first["type"] == "greater_than_equal":
+        reason = f"expected at least {bound(name, 'ge')}"
+    elif first["type"] == "less_than_equal":
+        reason = f"expected at most {bound(name, 'le')}"
     if first["type"] == "extra_forbidden":
         close = difflib.get_close_matches(name, list(setting_names()), n=1)
         reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
