@@ -30,9 +30,10 @@ class Batch:
     """Rows that go out together, oldest first: from after `since` up to `position`.
 
     `firsts` are the offsets of the first message that each row stands for: a row's own where
-    nothing was conflated. `low_water` is the offset at or below which nothing is still held or queued once these
-    rows are out; None while a backlog remains, so that no id promises too much. `encoded`
-    is where the shell keeps the bytes it makes, once for every subscriber of the lane.
+    nothing was conflated. `low_water` is the offset at or below which nothing is still held
+    or queued once these rows are out; None while a backlog remains, so that no id promises
+    too much. `encoded` is where the shell keeps the bytes it makes, once for every subscriber
+    of the lane.
     """
 
     __slots__ = ("encoded", "firsts", "frames", "low_water", "payload_bytes", "position", "since")
@@ -46,7 +47,7 @@ class Batch:
         firsts: Sequence[int] | None = None,
     ) -> None:
         self.frames = tuple(frames)
-        self.firsts = [frame.offset for frame in frames] if firsts is None else firsts
+        self.firsts = [frame.offset for frame in self.frames] if firsts is None else firsts
         self.since = since
         self.position = position
         self.low_water = low_water

@@ -108,9 +108,9 @@ def _check_query(gateway: Gateway, scope: Scope) -> None:
 
 
 def _producer(scope: Scope) -> Producer | None:
-    for name in _LATER_HEADERS:
-        if header_value(scope, name, "message-invalid") is not None:
-            raise Problem("message-invalid", f"The header {name} is not available yet.")
+    for later in _LATER_HEADERS:
+        if header_value(scope, later, "message-invalid") is not None:
+            raise Problem("message-invalid", f"The header {later} is not available yet.")
     name = header_value(scope, "tidegate-producer", "message-invalid", characters_max=255)
     number = header_value(scope, "tidegate-sequence", "message-invalid")
     if (name is None) != (number is None):
