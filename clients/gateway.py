@@ -1,0 +1,246 @@
+"""A gateway's HTTP API as methods: topics, publishing, the state of the world, subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+import httpx2
+
+from clients.answers import Fields, fields_of, problem_of, split_lines
+from clients.errors import GatewayUnreachable
+from clients.subscription import HELLO_SECONDS_MAX, Subscription, Trouble, require_event_stream
+
+DEFAULT_ADDRESS = "http://127.0.0.1:8080"
+ANSWER_SECONDS_MAX = 60.0
+CONNECT_SECONDS_MAX = 5.0
+NDJSON = "application/x-ndjson"
+TOPICS_PER_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publish request did: how many messages, the bookmarks of the first and the last.
+
+    With `duplicate` the numbered producer had sent it before, and nothing was published.
+    """
+
+    topic: str
+    messages: int
+    first: str | None
+    last: str | None
+    duplicate: bool
+
+
+class Gateway:
+    """One gateway. Safe to share between threads; close it, or use it as a context manager.
+
+    Every method raises GatewayProblem when the gateway says no and GatewayUnreachable when it
+    cannot be reached. Requests are sent once: only subscriptions come back by themselves.
+
+    Args:
+        base_url: such as `http://127.0.0.1:8080`.
+        answer_seconds_max: how long to wait for an answer, or for its next piece.
+
+    Raises:
+        ValueError: `base_url` is no http address.
+    """
+
+    def __init__(
+        self, base_url: str = DEFAULT_ADDRESS, answer_seconds_max: float = ANSWER_SECONDS_MAX
+    ) -> None:
+        self.base_url = _checked_address(base_url)
+        limits = httpx2.Timeout(answer_seconds_max, connect=CONNECT_SECONDS_MAX)
+        self._http = httpx2.Client(base_url=self.base_url, timeout=limits, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._http.close()
+
+    # Topics
+
+    def put_topic(self, topic: str, definition: Fields) -> bool:
+        """Create or replace a topic; true if it is new."""
+        return self._ask("PUT", _topic_path(topic), json=definition).status_code == 201
+
+    def topic(self, topic: str) -> Fields:
+        """A topic's definition and live figures."""
+        return fields_of(self._ask("GET", _topic_path(topic)))
+
+    def topics(self, prefix: str = "") -> Iterator[Fields]:
+        """Every topic whose name begins with `prefix`, by name, fetched in pages."""
+        params: dict[str, str | int] = {"limit": TOPICS_PER_PAGE}
+        if prefix:
+            params["prefix"] = prefix
+        page = fields_of(self._ask("GET", "/v1/topics", params=params))
+        yield from page["topics"]
+        while page.get("next"):
+            page = fields_of(self._ask("GET", page["next"]))
+            yield from page["topics"]
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and what it holds; its subscriptions end."""
+        self._ask("DELETE", _topic_path(topic))
+
+    # Messages
+
+    def publish(
+        self,
+        topic: str,
+        lines: Iterable[bytes],
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Published:
+        """Publish messages in one request, all or nothing.
+
+        Args:
+            topic: to publish to.
+            lines: one JSON text each, without line breaks.
+            producer: name of a numbered producer, with `sequence` the number of this batch: a
+                batch that was sent before is not published again.
+            sequence: see `producer`.
+        """
+        headers = {"Content-Type": NDJSON}
+        if producer is not None:
+            headers |= {"Tidegate-Producer": producer, "Tidegate-Sequence": str(sequence)}
+        path = f"{_topic_path(topic)}/messages"
+        answer = fields_of(self._ask("POST", path, content=b"\n".join(lines), headers=headers))
+        return Published(
+            topic=answer["topic"],
+            messages=answer["messages"],
+            first=answer.get("first"),
+            last=answer.get("last"),
+            duplicate=bool(answer.get("duplicate")),
+        )
+
+    def sow(self, topic: str, **query: str | int | None) -> Iterator[bytes]:
+        """The state of the world as JSON texts, one a record.
+
+        `query` takes what the endpoint takes: filter, order_by, top_n, skip_n, select, format.
+        """
+        return self._lines(f"{_topic_path(topic)}/sow", query)
+
+    def messages(
+        self, topic: str, from_: str = "epoch", limit: int | None = None
+    ) -> Iterator[bytes]:
+        """Envelopes of the journal as JSON texts: what follows the bookmark `from_`."""
+        return self._lines(f"{_topic_path(topic)}/messages", {"from": from_, "limit": limit})
+
+    # Subscriptions
+
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        options: str = "",
+        filter_text: str | None = None,
+        command: str | None = None,
+        format_name: str | None = None,
+        last_event_id: str = "",
+        seconds_max: float | None = None,
+        trouble: Trouble | None = None,
+    ) -> Subscription:
+        """Subscribe; the answer is an iterator of events that survives lost connections.
+
+        Args:
+            topic: to subscribe to.
+            options: the options string, such as `conflation=500ms`.
+            filter_text: which messages.
+            command: `subscribe`, `sow_and_subscribe`, `sow`; the gateway's default fits the topic.
+            format_name: `value`, `envelope` or `batch`.
+            last_event_id: resume after it.
+            seconds_max: end after so long.
+            trouble: told in a sentence whenever the connection is lost.
+        """
+        query = {
+            "options": options or None,
+            "filter": filter_text,
+            "command": command,
+            "format": format_name,
+        }
+        params = {name: text for name, text in query.items() if text is not None}
+
+        def connect(after: str) -> httpx2.Response:
+            return self._open_stream(f"{_topic_path(topic)}/subscribe", params, after)
+
+        return Subscription(
+            connect,
+            seconds_max=seconds_max,
+            last_event_id=last_event_id,
+            once=command == "sow",
+            trouble=trouble,
+        )
+
+    # Requests
+
+    def _ask(self, method: str, path: str, **given: Any) -> httpx2.Response:
+        answer = self._send(self._http.build_request(method, path, **given))
+        try:
+            answer.read()
+        except httpx2.HTTPError as error:
+            raise self._unreachable(error) from None
+        return answer
+
+    def _lines(self, path: str, query: dict[str, str | int | None]) -> Iterator[bytes]:
+        params = {name: value for name, value in query.items() if value is not None}
+        answer = self._send(self._http.build_request("GET", path, params=params))
+        try:
+            yield from split_lines(answer.iter_bytes())
+        except httpx2.HTTPError as error:
+            raise self._unreachable(error) from None
+        finally:
+            answer.close()
+
+    def _open_stream(self, path: str, params: dict[str, str], after: str) -> httpx2.Response:
+        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        if after:
+            headers["Last-Event-ID"] = after
+        limits = httpx2.Timeout(HELLO_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
+        request = self._http.build_request(
+            "GET", path, params=params, headers=headers, timeout=limits
+        )
+        answer = self._send(request)
+        # The limit was for the answer's header. How long a stream may be silent is known from its
+        # first event only, and watched by the subscription.
+        request.extensions["timeout"]["read"] = None
+        require_event_stream(answer)
+        return answer
+
+    def _send(self, request: httpx2.Request) -> httpx2.Response:
+        """The open answer; one that is no success is read, closed and raised."""
+        try:
+            answer = self._http.send(request, stream=True)
+            if answer.is_success:
+                return answer
+            answer.read()
+        except httpx2.HTTPError as error:
+            raise self._unreachable(error) from None
+        raise problem_of(answer)
+
+    def _unreachable(self, error: httpx2.HTTPError) -> GatewayUnreachable:
+        reason = str(error) or type(error).__name__
+        return GatewayUnreachable(f"Cannot reach a gateway at {self.base_url}: {reason}")
+
+
+def _topic_path(topic: str) -> str:
+    return f"/v1/topics/{quote(topic, safe='')}"
+
+
+def _checked_address(text: str) -> str:
+    address = text.rstrip("/")
+    parts = urlsplit(address)
+    try:
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        sound = False
+    if not sound or parts.path or parts.query or parts.fragment:
+        raise ValueError(f"an address is such as {DEFAULT_ADDRESS}, not {text!r}")
+    return address

@@ -1,0 +1,203 @@
+"""A subscription that outlives its connection: silence is noticed, the way back is remembered."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Self
+
+import httpx2
+import msgspec
+
+from clients.backoff import Backoff
+from clients.body import BodyReader, Silence
+from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+from clients.sse import Event, Parser
+
+EVENT_STREAM = "text/event-stream"
+HEARTBEATS_OF_SILENCE_MAX = 2.5
+HELLO_SECONDS_MAX = 30.0
+NO_CONTENT = 204
+WORTH_ANOTHER_TRY = frozenset({408, 429, 500, 502, 503, 504})
+
+Connect = Callable[[str], httpx2.Response]
+Trouble = Callable[[str], None]
+
+
+class Subscription:
+    """An iterator over the events of one subscription, control events included.
+
+    A lost or silent connection is opened again with `Last-Event-ID`; what the gateway then sends
+    begins with `hello` and, if something was missed, `resumed`. It ends when the gateway says that
+    there is nothing to come back for, at `seconds_max`, or after `close` from any thread.
+
+    Args:
+        connect: opens the stream after the given event id (`""`: from now) and answers with the
+            open response, status 200 or 204; raises GatewayProblem or GatewayUnreachable.
+        seconds_max: ends the iteration after so long; None for never.
+        last_event_id: where to resume.
+        once: a stream that ends in good order is not opened again.
+        trouble: told in a sentence whenever the connection is lost.
+        backoff: how long to wait between attempts.
+
+    Attributes:
+        connections: how many times the stream was opened.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        seconds_max: float | None = None,
+        last_event_id: str = "",
+        once: bool = False,
+        trouble: Trouble | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.connections = 0
+        self._connect = connect
+        self._ends_at = None if seconds_max is None else time.monotonic() + seconds_max
+        self._last_id = last_event_id
+        self._trouble = trouble or (lambda sentence: None)
+        self._backoff = backoff or Backoff()
+        self._retry_s = 0.0
+        self._silence_s_max = HELLO_SECONDS_MAX
+        self._once = once
+        self._body: BodyReader | None = None
+        self._closed = threading.Event()
+        self._over = False
+        self._events = self._run()
+
+    @property
+    def last_event_id(self) -> str:
+        """The id after which a later subscription would go on; empty before the first."""
+        return self._last_id
+
+    def close(self) -> None:
+        """End the iteration, at once also where another thread waits in it."""
+        self._closed.set()
+        if self._body is not None:
+            self._body.stop()
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._events
+
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+        self._events.close()
+
+    def _run(self) -> Generator[Event]:
+        while not self._finished():
+            try:
+                yield from self._follow(self._open())
+                if not self._finished():
+                    self._trouble("the stream ended")
+            except (GatewayProblem, GatewayUnreachable) as error:
+                self._raise_if_final(error)
+                self._trouble(str(error))
+            if not self._finished():
+                self._wait(self._backoff.wait_s(self._retry_s))
+
+    def _open(self) -> httpx2.Response:
+        answer = self._connect(self._last_id)
+        self.connections += 1
+        if answer.status_code == NO_CONTENT:
+            self._over = True
+        return answer
+
+    def _follow(self, answer: httpx2.Response) -> Iterator[Event]:
+        """The events of one connection, until it is lost or no longer wanted."""
+        if self._over:
+            answer.close()
+            return
+        parser = Parser(self._last_id)
+        self._silence_s_max = HELLO_SECONDS_MAX
+        with BodyReader(answer) as body:
+            self._body = body
+            while not self._finished() and (chunk := self._read(body)) is not None:
+                for event in parser.feed(chunk):
+                    self._last_id = event.id
+                    self._heed(event)
+                    yield event
+                self._last_id = parser.last_id
+                if parser.retry_ms is not None:
+                    self._retry_s = parser.retry_ms / 1000
+
+    def _read(self, body: BodyReader) -> bytes | None:
+        """The next bytes; None when the stream has ended or is no longer wanted.
+
+        Raises:
+            GatewayUnreachable: the connection was lost, or is silent.
+        """
+        seconds = self._silence_s_max
+        if self._ends_at is not None:
+            seconds = min(seconds, max(0.0, self._ends_at - time.monotonic()))
+        try:
+            chunk = body.read(seconds)
+        except Silence:
+            if self._finished():
+                return None
+            raise GatewayUnreachable(f"the stream was silent for {seconds:.0f} s") from None
+        except httpx2.HTTPError as error:
+            if self._finished():
+                return None
+            reason = str(error) or type(error).__name__
+            raise GatewayUnreachable(f"the stream was lost: {reason}") from None
+        if chunk is None:
+            self._over = self._over or self._once
+        return chunk
+
+    def _heed(self, event: Event) -> None:
+        """Take from control events what concerns the connection."""
+        if event.name == "hello":
+            self._backoff.succeeded()
+            heartbeat_ms = _fields(event).get("heartbeat_ms")
+            if isinstance(heartbeat_ms, int | float) and heartbeat_ms > 0:
+                self._silence_s_max = HEARTBEATS_OF_SILENCE_MAX * heartbeat_ms / 1000
+        elif event.name == "goodbye" and _fields(event).get("reconnect") is False:
+            self._over = True
+
+    def _raise_if_final(self, error: GatewayProblem | GatewayUnreachable) -> None:
+        """A first attempt that fails is the caller's to know; later ones only if hopeless."""
+        if self.connections == 0:
+            raise error
+        if isinstance(error, GatewayProblem):
+            if error.status not in WORTH_ANOTHER_TRY:
+                raise error
+            self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
+
+    def _finished(self) -> bool:
+        late = self._ends_at is not None and time.monotonic() >= self._ends_at
+        return self._over or late or self._closed.is_set()
+
+    def _wait(self, seconds: float) -> None:
+        if self._ends_at is not None:
+            seconds = min(seconds, self._ends_at - time.monotonic())
+        self._closed.wait(max(0.0, seconds))
+
+
+def require_event_stream(answer: httpx2.Response) -> None:
+    """Close and refuse an answer that is no event stream.
+
+    Raises:
+        AnswerInvalid: it has another content type.
+    """
+    content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if answer.status_code != NO_CONTENT and content_type != EVENT_STREAM:
+        answer.close()
+        raise AnswerInvalid(f"{answer.request.url} answered without an event stream")
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    try:
+        fields = msgspec.json.decode(event.text)
+    except msgspec.DecodeError:
+        raise AnswerInvalid(f"the event {event.name} is not JSON") from None
+    return fields if isinstance(fields, dict) else {}

@@ -1,0 +1,104 @@
+"""A tiny gateway of scripted answers on a real uvicorn, and one that runs in a thread."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+ANSWERS_S_MAX = 20
+Script = Callable[[Request], Response]
+
+
+@dataclass
+class Scripted:
+    """Answers the n-th request with the n-th script, later ones with the last.
+
+    Attributes:
+        requests: the header's `Last-Event-ID` and query of each request, in order.
+    """
+
+    scripts: list[Script]
+    address: str = ""
+    requests: list[tuple[str | None, dict[str, str]]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+
+    async def answer(self, request: Request) -> Response:
+        number = len(self.requests)
+        self.requests.append((request.headers.get("last-event-id"), dict(request.query_params)))
+        self.bodies.append(await request.body())
+        self.headers.append(dict(request.headers))
+        return self.scripts[min(number, len(self.scripts) - 1)](request)
+
+
+def stream(*pieces: bytes, then_hang: threading.Event | None = None) -> Script:
+    """An event stream of these pieces, which ends, or stays silent until the event is set."""
+
+    async def body() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+        if then_hang is not None:
+            await _set(then_hang)
+
+    return lambda request: StreamingResponse(body(), media_type="text/event-stream")
+
+
+def broken_stream(*pieces: bytes) -> Script:
+    """A stream whose connection is cut in the middle."""
+
+    async def body() -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+        raise ConnectionAbortedError("cut on purpose")
+
+    return lambda request: StreamingResponse(body(), media_type="text/event-stream")
+
+
+def plain(status: int, body: bytes = b"", media_type: str = "text/plain", **headers: str) -> Script:
+    """One finished answer."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda request: Response(body, status, named, media_type)
+
+
+@contextlib.contextmanager
+def scripted(*scripts: Script) -> Iterator[Scripted]:
+    """A running gateway of scripts; stopped at the end, open streams cut."""
+    script = Scripted(list(scripts))
+    app = Starlette(routes=[Route("/{path:path}", script.answer, methods=["GET", "POST", "PUT"])])
+    config = uvicorn.Config(
+        app, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    started = threading.Event()
+    startup = server.startup
+
+    async def announced(sockets: object = None) -> None:
+        await startup()
+        port = server.servers[0].sockets[0].getsockname()[1]
+        script.address = f"http://127.0.0.1:{port}"
+        started.set()
+
+    server.startup = announced  # type: ignore[method-assign]
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        assert started.wait(ANSWERS_S_MAX), "the scripted gateway did not start"
+        yield script
+    finally:
+        server.should_exit = True
+        thread.join(ANSWERS_S_MAX)
+
+
+async def _set(event: threading.Event) -> None:
+    import anyio
+
+    while not event.is_set():
+        await anyio.sleep(0.01)

@@ -1,0 +1,39 @@
+"""Answers are taken apart whatever they look like."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from clients.answers import fields_of, problem_of, split_lines
+from clients.errors import AnswerInvalid
+
+
+def answer(status: int, body: bytes, **headers: str) -> httpx2.Response:
+    request = httpx2.Request("GET", "http://127.0.0.1/v1/topics")
+    return httpx2.Response(status, content=body, headers=headers, request=request)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[1]", b"\xff", b"null"])
+def test_an_answer_without_object_is_no_gateways(body: bytes) -> None:
+    with pytest.raises(AnswerInvalid, match="did not answer as a Tidegate gateway"):
+        fields_of(answer(200, body))
+    assert problem_of(answer(502, body)).code == "http-502"
+
+
+def test_a_problem_says_where() -> None:
+    problem = problem_of(answer(400, b'{"title":"T","code":"c","detail":"D\\nE","line":3}'))
+    assert (problem.line, problem.position) == (3, None)
+    assert str(problem) == "T [c, line 3]: D E"
+
+
+def test_retry_after_counts_in_seconds_only() -> None:
+    assert problem_of(answer(429, b"{}", **{"Retry-After": "7"})).retry_after_s == 7
+    assert problem_of(answer(429, b"{}", **{"Retry-After": "Mon, 01 Jan"})).retry_after_s is None
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_lines_are_whole_however_they_arrive(size: int) -> None:
+    text = b"one\n\ntwo two\n  \nthree"
+    chunks = (text[start : start + size] for start in range(0, len(text), size))
+    assert list(split_lines(chunks)) == [b"one", b"two two", b"three"]

@@ -1,0 +1,126 @@
+"""Each method against the real gateway, and the trouble there can be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from app.main import create_app
+from clients.errors import GatewayProblem, GatewayUnreachable
+from clients.gateway import Gateway
+from tests.support.servers import edge_settings, running
+
+STARTS_S_MAX = 20
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A real gateway in a thread of its own."""
+    found: list[str] = []
+    started, stop = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        settings = edge_settings()
+        app = create_app(settings)
+        async with running(app, settings, on_shutdown=app.state.gateway.say_goodbye) as server:
+            found.append(server.address)
+            started.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    assert started.wait(STARTS_S_MAX)
+    yield found[0]
+    stop.set()
+    thread.join(STARTS_S_MAX)
+
+
+@pytest.fixture
+def gateway(address: str) -> Iterator[Gateway]:
+    with Gateway(address) as gateway:
+        yield gateway
+        for topic in list(gateway.topics()):
+            gateway.delete_topic(topic["topic"])
+
+
+def test_a_topic_is_created_shown_listed_and_deleted(gateway: Gateway) -> None:
+    assert gateway.put_topic("a", {"key": ["/id"]})
+    assert not gateway.put_topic("a", {"key": ["/id"]})
+    assert gateway.topic("a")["key"] == ["/id"]
+    gateway.put_topic("b.1", {})
+    assert [topic["topic"] for topic in gateway.topics()] == ["a", "b.1"]
+    assert [topic["topic"] for topic in gateway.topics("b.")] == ["b.1"]
+    gateway.delete_topic("a")
+    with pytest.raises(GatewayProblem) as raised:
+        gateway.topic("a")
+    assert raised.value.code == "topic-unknown"
+
+
+def test_a_list_of_many_pages(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clients.gateway.TOPICS_PER_PAGE", 2)
+    for number in range(5):
+        gateway.put_topic(f"n{number}", {})
+    names = [topic["topic"] for topic in gateway.topics("n")]
+    assert names == [f"n{number}" for number in range(5)]
+
+
+def test_messages_go_in_and_come_out(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    lines = [b'{"id":%d,"n":%d}' % (number % 2, number) for number in range(5)]
+    published = gateway.publish("t", lines)
+    assert (published.topic, published.messages, published.duplicate) == ("t", 5, False)
+    assert sorted(gateway.sow("t")) == sorted(lines[-2:])
+    envelopes = [json.loads(line) for line in gateway.messages("t", limit=3)]
+    assert [envelope["value"]["n"] for envelope in envelopes] == [0, 1, 2]
+    rest = gateway.messages("t", from_=envelopes[-1]["bookmark"])
+    assert [json.loads(line)["value"]["n"] for line in rest] == [3, 4]
+    assert published.last is not None
+    assert list(gateway.messages("t", from_=published.last)) == []
+
+
+def test_a_numbered_batch_is_published_once(gateway: Gateway) -> None:
+    assert not gateway.publish("t", [b"1"], producer="p", sequence=1).duplicate
+    again = gateway.publish("t", [b"1"], producer="p", sequence=1)
+    assert (again.duplicate, again.messages) == (True, 0)
+
+
+def test_a_bad_line_is_named(gateway: Gateway) -> None:
+    with pytest.raises(GatewayProblem, match="line 2") as raised:
+        gateway.publish("t", [b"1", b"{"])
+    assert raised.value.line == 2
+
+
+def test_a_subscription_brings_the_snapshot_and_what_follows(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    gateway.publish("t", [b'{"id":1}'])
+    with gateway.subscribe("t", format_name="batch", seconds_max=60) as events:
+        rows = (json.loads(event.text)["rows"] for event in events if event.name == "message")
+        assert [row["op"] for row in next(rows)] == ["snapshot"]
+        gateway.publish("t", [b'{"id":2}'])
+        assert [row["key"] for row in next(rows)] == [[2]]
+
+
+def test_a_name_with_a_slash_stays_one_name(gateway: Gateway) -> None:
+    with pytest.raises(GatewayProblem) as raised:
+        gateway.topic("a/b?c")
+    assert raised.value.status in (400, 404)
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:8080", "ftp://a", "http://", "http://a/path", "http://a:x", "http://a?b"]
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match="an address is such as"):
+        Gateway(address)
+
+
+def test_nobody_there_is_told_with_the_address() -> None:
+    with Gateway("http://127.0.0.1:1") as gateway:
+        for call in (lambda: gateway.topic("t"), lambda: list(gateway.sow("t"))):
+            with pytest.raises(GatewayUnreachable, match=re.escape("http://127.0.0.1:1")):
+                call()

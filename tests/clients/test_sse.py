@@ -1,0 +1,100 @@
+"""Every cut of a stream gives the same events, and what is not UTF-8 is an error."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clients import sse
+from clients.errors import AnswerInvalid
+from clients.sse import Event, Parser
+
+STREAM = (
+    b": a comment\n\nevent: hello\ndata: {}\n\n"
+    b'data: {"a":1}\n\nid: e-7\ndata: one\ndata: two\r\n\r\n'
+    b"id: e-9\n\ndata:no space\rdata\r\rdata: \xc3\xa9\xf0\x9f\x8c\x8a\n\n"
+    b"retry: 1500\nunknown: x\n\n"
+    b"event: oof\ndata: last\n\nid: e-10\ndata: cut off"
+)
+EVENTS = [
+    Event("hello", "{}"),
+    Event("message", '{"a":1}'),
+    Event("message", "one\ntwo", "e-7"),
+    Event("message", "no space\n", "e-9"),
+    Event("message", "é🌊", "e-9"),
+    Event("oof", "last", "e-9"),
+]
+
+
+def test_a_stream_in_one_piece() -> None:
+    parser = Parser()
+    assert parser.feed(STREAM) == EVENTS
+    assert parser.last_id == "e-9"
+    assert parser.retry_ms == 1500
+
+
+@given(st.lists(st.integers(0, len(STREAM)), max_size=20).map(sorted))
+def test_any_cut_gives_the_same_events(cuts: list[int]) -> None:
+    parser = Parser()
+    edges = [0, *cuts, len(STREAM)]
+    events = [
+        event
+        for start, end in itertools.pairwise(edges)
+        for event in parser.feed(STREAM[start:end])
+    ]
+    assert events == EVENTS
+
+
+def test_byte_by_byte() -> None:
+    parser = Parser()
+    assert [event for byte in STREAM for event in parser.feed(bytes([byte]))] == EVENTS
+
+
+def test_an_id_alone_moves_the_position_and_is_no_event() -> None:
+    parser = Parser("e-1")
+    assert parser.feed(b"id: e-2\n\n") == []
+    assert parser.last_id == "e-2"
+
+
+def test_the_id_of_an_unfinished_event_does_not_count() -> None:
+    parser = Parser("e-1")
+    assert parser.feed(b"id: e-2\ndata: x\n") == []
+    assert parser.last_id == "e-1"
+
+
+def test_an_empty_id_is_one_and_an_id_with_nul_is_none() -> None:
+    parser = Parser("e-1")
+    parser.feed(b"id: a\0b\n\n")
+    assert parser.last_id == "e-1"
+    parser.feed(b"id\n\n")
+    assert parser.last_id == ""
+
+
+@pytest.mark.parametrize("text", [b"-1", b"1.5", b"soon", b"", "²".encode()])
+def test_a_retry_that_is_no_number_does_not_count(text: bytes) -> None:
+    parser = Parser()
+    parser.feed(b"retry: " + text + b"\n\n")
+    assert parser.retry_ms is None
+
+
+def test_a_leading_byte_order_mark_is_passed_over() -> None:
+    assert Parser().feed(b"\xef\xbb\xbfdata: x\n\n") == [Event("message", "x")]
+
+
+@pytest.mark.parametrize("line", [b"data: \xff", b"data: \xc3", b"data: \xed\xa0\x80"])
+def test_what_is_not_utf8_is_an_error(line: bytes) -> None:
+    with pytest.raises(AnswerInvalid, match="UTF-8"):
+        Parser().feed(line + b"\n\n")
+
+
+def test_an_event_without_bound_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "EVENT_BYTES_MAX", 100)
+    parser = Parser()
+    for _ in range(5):  # many events may well be longer together
+        assert len(parser.feed(b"data: " + b"x" * 60 + b"\n\n")) == 1
+    parser.feed(b"data: " + b"x" * 60 + b"\n")
+    with pytest.raises(AnswerInvalid, match="100 bytes"):
+        parser.feed(b"data: " + b"x" * 60)

@@ -1,0 +1,154 @@
+"""A subscription comes back with what it knows, and stays away when told to."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+from clients.gateway import Gateway
+from clients.subscription import Subscription
+from tests.clients.support.streams import Script, broken_stream, plain, scripted, stream
+
+HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
+GOODBYE = b'event: goodbye\nretry: 1\ndata: {"reason":"UNSUBSCRIBED","reconnect":false}\n\n'
+PROBLEM = (
+    b'{"title":"Not valid options","status":400,"code":"options-invalid",'
+    b'"detail":"No.","position":3}'
+)
+
+
+def row(number: int) -> bytes:
+    return b"id: e-%d\ndata: %d\n\n" % (number, number)
+
+
+def texts(subscription: Subscription) -> list[str]:
+    return [event.text for event in subscription if event.name == "message"]
+
+
+def refused(status: int, **headers: str) -> Script:
+    return plain(status, PROBLEM, "application/problem+json", **headers)
+
+
+def test_events_come_in_order_and_goodbye_ends_it() -> None:
+    with (
+        scripted(stream(HELLO, row(1), row(2) + GOODBYE)) as fake,
+        Gateway(fake.address) as gateway,
+    ):
+        subscription = gateway.subscribe("t", options="conflation=1s", format_name="value")
+        assert [event.name for event in subscription] == ["hello", "message", "message", "goodbye"]
+        assert fake.requests == [(None, {"options": "conflation=1s", "format": "value"})]
+
+
+@pytest.mark.parametrize("end", [stream, broken_stream])
+def test_a_lost_connection_is_resumed_after_the_last_event(end: type) -> None:
+    lost: list[str] = []
+    scripts = (end(HELLO, row(1), row(2)), stream(HELLO, row(3), GOODBYE))
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
+        assert texts(gateway.subscribe("t", trouble=lost.append)) == ["1", "2", "3"]
+        assert [after for after, _ in fake.requests] == [None, "e-2"]
+    assert len(lost) == 1
+
+
+def test_no_content_ends_it() -> None:
+    with scripted(stream(HELLO, row(1)), plain(204)) as fake, Gateway(fake.address) as gateway:
+        assert texts(gateway.subscribe("t")) == ["1"]
+        assert len(fake.requests) == 2
+
+
+def test_a_finished_sow_is_not_asked_for_again() -> None:
+    with scripted(stream(HELLO, row(1))) as fake, Gateway(fake.address) as gateway:
+        assert texts(gateway.subscribe("t", command="sow")) == ["1"]
+        assert len(fake.requests) == 1
+
+
+def test_silence_beyond_two_and_a_half_heartbeats_is_a_lost_connection() -> None:
+    hang = threading.Event()
+    hello = b'event: hello\ndata: {"heartbeat_ms":40}\n\n'
+    scripts = (stream(hello, row(1), then_hang=hang), stream(HELLO, row(2), GOODBYE))
+    lost: list[str] = []
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
+        assert texts(gateway.subscribe("t", trouble=lost.append)) == ["1", "2"]
+        hang.set()
+    assert "silent" in lost[0]
+
+
+def test_a_refusal_is_raised_with_all_it_says() -> None:
+    with (
+        scripted(refused(400)) as fake,
+        Gateway(fake.address) as gateway,
+        pytest.raises(GatewayProblem) as raised,
+    ):
+        next(gateway.subscribe("t"))
+    error = raised.value
+    assert (error.status, error.code, error.title) == (400, "options-invalid", "Not valid options")
+    assert (error.detail, error.position) == ("No.", 3)
+    assert str(error) == "Not valid options [options-invalid, position 3]: No."
+
+
+def test_a_first_503_is_raised_and_a_later_one_tried_again() -> None:
+    scripts = (refused(503), stream(HELLO, row(1)), refused(503, retry_after="0"), plain(204))
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
+        with pytest.raises(GatewayProblem, match="options-invalid"):
+            next(gateway.subscribe("t"))
+        assert texts(gateway.subscribe("t")) == ["1"]
+
+
+def test_a_later_404_is_raised() -> None:
+    with scripted(stream(HELLO, row(1)), refused(404)) as fake, Gateway(fake.address) as gateway:
+        subscription = gateway.subscribe("t")
+        with pytest.raises(GatewayProblem):
+            texts(subscription)
+
+
+def test_nobody_there_is_raised_at_once() -> None:
+    with Gateway("http://127.0.0.1:1") as gateway, pytest.raises(GatewayUnreachable, match=":1"):
+        next(gateway.subscribe("t"))
+
+
+def test_another_content_type_is_refused() -> None:
+    with (
+        scripted(plain(200, b"<html>", "text/html")) as fake,
+        Gateway(fake.address) as gateway,
+        pytest.raises(AnswerInvalid, match="event stream"),
+    ):
+        next(gateway.subscribe("t"))
+
+
+def test_it_ends_by_itself_after_the_time_given() -> None:
+    hang = threading.Event()
+    with scripted(stream(HELLO, row(1), then_hang=hang)) as fake, Gateway(fake.address) as gateway:
+        started_at = time.monotonic()
+        assert texts(gateway.subscribe("t", seconds_max=0.5)) == ["1"]
+        assert 0.5 <= time.monotonic() - started_at < 15
+        hang.set()
+
+
+def test_close_from_another_thread_ends_a_waiting_iteration() -> None:
+    hang = threading.Event()
+    with scripted(stream(HELLO, row(1), then_hang=hang)) as fake, Gateway(fake.address) as gateway:
+        subscription = gateway.subscribe("t")
+        assert next(subscription).name == "hello"
+        assert next(subscription).text == "1"
+        closer = threading.Timer(0.05, subscription.close)
+        closer.start()
+        assert texts(subscription) == []
+        closer.join()
+        hang.set()
+
+
+def test_leaving_the_block_closes_the_connection() -> None:
+    hang = threading.Event()
+    with scripted(stream(HELLO, row(1), then_hang=hang)) as fake, Gateway(fake.address) as gateway:
+        with gateway.subscribe("t") as subscription:
+            next(subscription)
+        assert "tidegate-body" not in [thread.name for thread in threading.enumerate()]
+        hang.set()
+
+
+def test_it_begins_where_it_is_told_to() -> None:
+    with scripted(stream(HELLO, GOODBYE)) as fake, Gateway(fake.address) as gateway:
+        list(gateway.subscribe("t", last_event_id="e-5"))
+        assert fake.requests[0][0] == "e-5"
