@@ -1,0 +1,65 @@
+"""docs/contract.md names everything that the outside may meet: codes, events, options, metrics."""
+
+import re
+
+import pytest
+
+from app.driver import Driver
+from app.metrics import exposition
+from app.problems import PROBLEMS
+from app.routes.subscribe import PARAMETERS
+from app.sse import Format
+from app.topic_document import _READERS
+from conflation.engine import Engine
+from conflation.outputs import CloseReason, ResumeMode
+from conflation.session import QueueLimits
+from conflation.subscription import Command
+from dev import ROOT
+
+PAGE = (ROOT / "docs" / "contract.md").read_text("utf-8")
+SSE = (ROOT / "app" / "sse.py").read_text("utf-8")
+
+
+def quoted(word: str) -> bool:
+    """Whether the page has the word as code, alone or inside a longer piece of code."""
+    return any(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", code) for code in CODE)
+
+
+CODE = re.findall(r"`([^`\n]+)`", PAGE)
+
+
+def metric_names() -> list[str]:
+    driver = Driver(Engine(sessions_max=1, subscriptions_max=1), QueueLimits(1, 1))
+    text = exposition(driver).decode()
+    families = re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE)
+    return [name for name, _ in families]
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_problem_codes_stand_with_their_status(code: str) -> None:
+    assert f"| `{code}` | {PROBLEMS[code][0]} |" in PAGE
+
+
+@pytest.mark.parametrize("name", re.findall(r'event\(\s*"(\w+)"', SSE))
+def test_events_stand_on_the_page(name: str) -> None:
+    assert quoted(name)
+
+
+def test_there_are_events_to_look_for() -> None:
+    assert len(re.findall(r'event\(\s*"(\w+)"', SSE)) >= 5
+
+
+@pytest.mark.parametrize(
+    "word", [*PARAMETERS, *Format, *Command, *CloseReason, *ResumeMode, *_READERS]
+)
+def test_words_of_requests_and_answers_stand_on_the_page(word: str) -> None:
+    assert quoted(str(word))
+
+
+@pytest.mark.parametrize("name", metric_names())
+def test_metrics_stand_on_the_page(name: str) -> None:
+    assert quoted(name)
+
+
+def test_a_word_that_is_not_there_is_missed() -> None:
+    assert not quoted("no-such-code")

@@ -1,0 +1,77 @@
+"""The README's commands run, and what it shows is what comes back."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dev import ROOT
+
+README = (ROOT / "README.md").read_text("utf-8")
+BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+TIDEGATE = Path(sys.executable).with_name("tidegate")
+
+
+def block_with(text: str) -> str:
+    return next(block for block in BLOCKS if text in block)
+
+
+def test_folders_of_the_map_are_there() -> None:
+    named = re.findall(r"^\| (`.*?`) \|", README, re.MULTILINE)
+    paths = [path for cell in named for path in re.findall(r"`([^`]+)`", cell)]
+    assert len(paths) >= 12
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_pages_it_links_to_are_there() -> None:
+    links = re.findall(r"\]\(([^)]+)\)", README)
+    assert len(links) >= 3
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+@pytest.mark.slow
+def test_four_prices_come_as_one(tmp_path: Path) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
+    serve = subprocess.Popen(
+        [TIDEGATE, "serve", "--data", ":memory:", "--port", "0"],
+        stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    try:
+        assert serve.stdout is not None
+        address = serve.stdout.readline().split()[-1]
+        create, listen = block_with("curl -X PUT").split("\n\n")
+        publish = block_with("printf")
+        run(create, address)
+        with subprocess.Popen(
+            here(listen, address), shell=True, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        ) as listening:  # fmt: skip
+            assert listening.stdout is not None
+            lines = iter(listening.stdout)
+            while not next(lines).startswith("event: group_end"):
+                pass
+            run(publish, address)
+            prices = next(line for line in lines if "IBM" in line)
+            os.killpg(listening.pid, signal.SIGTERM)
+        assert prices.strip() == 'data: {"tickerId": "IBM", "price": 151.10}'
+        assert prices.strip() in README
+    finally:
+        serve.terminate()
+        serve.wait(10)
+        if serve.stdout is not None:
+            serve.stdout.close()
+
+
+def here(command: str, address: str) -> str:
+    return command.replace("http://127.0.0.1:8080", address)
+
+
+def run(command: str, address: str) -> None:
+    subprocess.run(
+        here(command, address).replace("curl ", "curl -sSf ", 1), shell=True, check=True,
+        stdout=subprocess.DEVNULL, timeout=20,
+    )  # fmt: skip
