@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import Protocol
 
 from starlette.types import Scope
@@ -33,16 +34,25 @@ class Connection(Protocol):
 
 
 class TransportConnection:
-    """A `Connection` over an asyncio transport."""
+    """A `Connection` over an asyncio transport.
 
-    __slots__ = ("_transport",)
+    Args:
+        transport: of the connection.
+        on_abort: tells the requests of the connection that it is gone. The transport says so
+            only in the loop's next turn, and a stream that returns in this one would be taken
+            for one that forgot to end its answer.
+    """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    __slots__ = ("_on_abort", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, on_abort: Callable[[], None]) -> None:
         self._transport = transport
+        self._on_abort = on_abort
 
     def abort(self) -> None:
         """Close the socket at once."""
         self._transport.abort()
+        self._on_abort()
 
     @property
     def is_closing(self) -> bool:

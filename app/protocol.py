@@ -77,15 +77,13 @@ class GatewayProtocol(HttpToolsProtocol):
         """Take the accepted connection; its first header's time runs from here."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes_max, low=0)
-        self.connection = TransportConnection(transport)
+        self.connection = TransportConnection(transport, self._disconnect_requests)
         self._watch(self.settings.header_deadline.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell every request of the connection, not only the newest as uvicorn does."""
         self._unwatch()
-        for cycle in self._unanswered():
-            cycle.disconnected = True
-            cycle.message_event.set()
+        self._disconnect_requests()
         self.pipeline.clear()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -287,6 +285,11 @@ class GatewayProtocol(HttpToolsProtocol):
         self._discarded_bytes += len(data)
         if self._discarded_bytes > LINGER_BYTES_MAX:
             self.transport.abort()
+
+    def _disconnect_requests(self) -> None:
+        for cycle in self._unanswered():
+            cycle.disconnected = True
+            cycle.message_event.set()
 
     def _unanswered(self) -> list[RequestResponseCycle]:
         """Requests whose answer is not complete, oldest first."""
