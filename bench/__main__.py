@@ -1,0 +1,32 @@
+"""`python -m bench [engine] [road]`: figures, a line each, with machine and versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import version
+
+from bench import engine, road
+
+SUITES = {"engine": engine.figures, "road": road.figures}
+
+
+def main(names: list[str]) -> int:
+    """Run the suites that are named, or all; 2 for one that is not known."""
+    unknown = [name for name in names if name not in SUITES]
+    if unknown:
+        print(f"There is no suite {unknown[0]}; there are {', '.join(SUITES)}.", file=sys.stderr)
+        return 2
+    packages = ("uvicorn", "sse-starlette", "msgspec")
+    versions = ", ".join(f"{package} {version(package)}" for package in packages)
+    machine = f"{os.cpu_count()} cores, {platform.machine()}"
+    print(f"Python {platform.python_version()}, {machine}; {versions}", flush=True)
+    for name in names or SUITES:
+        for what, value, unit in SUITES[name]():
+            print(f"{name:8} {what:48} {value:12,.1f} {unit}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

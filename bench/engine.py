@@ -1,0 +1,85 @@
+"""What the engine's hot path costs, without sockets: a message, a lane, a flush."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from conflation.board import Board
+from conflation.definition import Definition
+from conflation.duration import SECOND
+from conflation.engine import Engine
+from conflation.frame import Frame
+from conflation.log import History
+from conflation.options import Options
+from conflation.session import QueueLimits
+from conflation.subscription import decide
+from keys.extract import record_key
+from keys.jsontext import check_json
+from keys.spec import KeySpec
+
+MESSAGES = 100_000
+KEYS = 1_000
+SPEC = KeySpec.of(["/tickerId"])
+
+
+def payloads() -> list[bytes]:
+    """Messages of about 150 bytes over 1,000 keys."""
+    return [
+        b'{"tickerId":"T%04d","exchange":"P","type":"quote","bid":%d.25,"bidSize":25200,'
+        b'"ask":%d.75,"askSize":7900,"ts":%d,"note":"as long as a real one is"}'
+        % (i % KEYS, i % 500, i % 500, i)
+        for i in range(MESSAGES)
+    ]
+
+
+def ns_each(work: Callable[[], object], count: int, repeats: int = 3) -> float:
+    """The best of some runs, in nanoseconds a piece."""
+    times: list[float] = []
+    for _ in range(repeats):
+        started = time.perf_counter_ns()
+        work()
+        times.append((time.perf_counter_ns() - started) / count)
+    return min(times)
+
+
+def figures() -> Iterator[tuple[str, float, str]]:
+    """Name, value, unit."""
+    texts = payloads()
+    key_of = record_key(SPEC)
+    yield (
+        "strict check of a message",
+        ns_each(lambda: deque(map(check_json, texts), 0), MESSAGES),
+        "ns",
+    )
+    yield "key of a message", ns_each(lambda: [key_of(t) for t in texts], MESSAGES), "ns"
+    frames = [Frame(i, text, key_of(text)) for i, text in enumerate(texts, start=1)]
+    yield "board put", ns_each(lambda: _fill(frames), MESSAGES), "ns"
+    for lanes in (0, 1, 10, 100):
+        cost = ns_each(lambda n=lanes: _publish(frames, n), MESSAGES)  # type: ignore[misc]
+        yield f"publish with {lanes} interval lanes", cost, "ns"
+    board = _fill(frames)
+    yield (
+        "flush, a changed key",
+        ns_each(lambda: [board.changes(MESSAGES - KEYS) for _ in range(100)], 100 * KEYS),
+        "ns",
+    )
+
+
+def _fill(frames: list[Frame]) -> Board:
+    board = Board()
+    for frame in frames:
+        board.put(frame.key, frame)
+    return board
+
+
+def _publish(frames: list[Frame], lanes: int) -> None:
+    engine = Engine(sessions_max=1_000, subscriptions_max=1)
+    engine.define_topic("t", Definition(History(1_000), SPEC), "e")
+    for lane in range(lanes):
+        engine.open_session(f"s{lane}", QueueLimits(1_000, 1 << 20))
+        options = Options.parse(f"conflation={lane + 1}s")
+        engine.subscribe(f"s{lane}", "s1", decide("t", SPEC, options, command="subscribe"))
+    for start in range(0, len(frames), 1_000):
+        engine.publish("t", frames[start : start + 1_000], start * SECOND // len(frames))
