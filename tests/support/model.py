@@ -1,0 +1,374 @@
+"""The naive model: every message ever published is kept, and every question looks through all.
+
+It is written from the rules in docs/semantics.md, not from the engine, and shares no code with
+it. Keys are tuples of field values; a topic without key has the one key `()`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass, field
+
+MILLISECOND = 1_000_000
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """One message as published."""
+
+    offset: int
+    payload: bytes
+    at: int
+    fields: dict[str, object] = field(repr=False)
+
+    def key(self, names: tuple[str, ...]) -> Key:
+        """The values of these fields; null where one is missing."""
+        return tuple(self.fields.get(name) for name in names)
+
+
+def newest(said: list[Said], names: tuple[str, ...]) -> dict[Key, Said]:
+    """The last message of each key, in the order of those last messages."""
+    last = {message.key(names): message for message in said}
+    return dict(sorted(last.items(), key=lambda item: item[1].offset))
+
+
+@dataclass(eq=False)
+class TopicModel:
+    """All messages of a topic, and how far back its journal reaches."""
+
+    name: str
+    key: tuple[str, ...]
+    policy: str
+    epoch: str
+    kept_max: int
+    said: list[Said] = field(default_factory=list)
+    dropped_through: int = 0
+
+    @property
+    def head(self) -> int:
+        return len(self.said)
+
+    def after(self, offset: int) -> list[Said]:
+        """Every message after an offset."""
+        return self.said[offset:]
+
+    def publish(self, payloads: list[bytes], now: int) -> list[Said]:
+        new = [
+            Said(self.head + number, payload, now, json.loads(payload))
+            for number, payload in enumerate(payloads, 1)
+        ]
+        self.said += new
+        self.trim()
+        return new
+
+    def trim(self) -> None:
+        """Let the journal forget."""
+        self.dropped_through = max(self.dropped_through, self.head - self.kept_max)
+
+
+@dataclass(frozen=True)
+class LaneWish:
+    """What an options string asks for; `fields` None is the SOW key."""
+
+    options: str
+    interval_ns: int = 0
+    fields: tuple[str, ...] | None = None
+    pace: str = "batch"
+    tells_first: bool = False
+
+
+@dataclass(eq=False)
+class LaneModel:
+    """Timers and what was flushed last, of each key: rules 11 to 15."""
+
+    topic: TopicModel
+    fields: tuple[str, ...]
+    interval_ns: int
+    pace: str
+    tells_first: bool
+    position: int = 0
+    opened: dict[Key, tuple[int, int]] = field(default_factory=dict)
+    flushed: dict[Key, Said] = field(default_factory=dict)
+    firsts: dict[Key, int] = field(default_factory=dict)
+    last_flush: list[Said] = field(default_factory=list)
+
+    @property
+    def tick_ns(self) -> int:
+        """What deadlines are rounded up to; 1 where they are not."""
+        paced = self.pace == "key"
+        return min(self.interval_ns // 20, 50 * MILLISECOND) if paced else 1
+
+    def accept(self, new: list[Said], now: int) -> None:
+        """The first message that is held opens the interval."""
+        due = now + self.interval_ns
+        if due % self.tick_ns:
+            due += self.tick_ns - due % self.tick_ns
+        for message in new:
+            self.opened.setdefault(self.timer_of(message), (due, message.offset))
+
+    def timer_of(self, message: Said) -> Key:
+        """One timer for all keys, or one for each."""
+        return message.key(self.fields) if self.pace == "key" else ("all",)
+
+    def deadline(self) -> int | None:
+        return min((due for due, _ in self.opened.values()), default=None)
+
+    def advance(self, now: int) -> None:
+        due = {timer for timer, (at, _) in self.opened.items() if at <= now}
+        if not due:
+            return
+        held = [message for message in self.topic.after(0) if self.holds(message)]
+        leaving = [message for message in held if self.timer_of(message) in due]
+        self.last_flush = list(newest(leaving, self.fields).values())
+        for message in reversed(leaving):
+            self.firsts[message.key(self.fields)] = message.offset
+        self.flushed.update(newest(leaving, self.fields))
+        for timer in due:
+            del self.opened[timer]
+        self.position = self.topic.head
+
+    def holds(self, message: Said) -> bool:
+        """Whether a message, or a newer one in its place, waits for the next flush."""
+        first = self.opened.get(self.timer_of(message))
+        return first is not None and message.offset >= first[1]
+
+    def low_water(self) -> int:
+        """Below the first message that is held."""
+        return min((first for _, first in self.opened.values()), default=self.topic.head + 1) - 1
+
+
+@dataclass
+class Replica:
+    """What a client believes: the offset of the newest message of each key.
+
+    It knows every change after `since`; what was there before it may not have been told.
+    """
+
+    since: int
+    offsets: dict[Key, int] = field(default_factory=dict)
+
+    def copy(self) -> Replica:
+        return Replica(self.since, dict(self.offsets))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An id that a client has seen, and what it held at that moment."""
+
+    topic: str
+    epoch: str
+    offset: int
+    wish: LaneWish
+    replica: Replica
+
+
+@dataclass(frozen=True)
+class OpeningModel:
+    """What a subscription starts with (rules 31 to 35)."""
+
+    rows: list[Said]
+    group: bool
+    mode: str | None = None
+    gap: int | None = None
+
+    def script(self, topic: TopicModel) -> list[tuple[object, ...]]:
+        """What must be heard, in this order."""
+        op = "snapshot" if self.group else "publish"
+        lines: list[tuple[object, ...]] = [("resumed", self.mode, self.gap)] if self.mode else []
+        lines += [("begin", len(self.rows))] if self.group else []
+        lines += [(op, said) for said in self.rows]
+        lines += [("end", f"{topic.epoch}-{topic.head}")] if self.group else []
+        return lines
+
+
+def resume_mode(
+    topic: TopicModel, wish: LaneWish, epoch: str, offset: int, limits: tuple[int, int]
+) -> str:
+    """CONTRACT 4.2 for what is served so far."""
+    if epoch != topic.epoch or offset > topic.head:
+        return "snapshot"
+    if wish.interval_ns:
+        of_key_fields = topic.key and set(wish.fields or topic.key) <= set(topic.key)
+        return "changes" if of_key_fields else "snapshot"
+    if offset < topic.dropped_through:
+        return "snapshot"
+    missed = topic.after(offset)
+    too_much = len(missed) > limits[0] or sum(len(said.payload) for said in missed) > limits[1]
+    by_record = bool(topic.key) and topic.policy == "conflate"
+    return "changes" if too_much and by_record else "replay"
+
+
+def opening(
+    topic: TopicModel,
+    wish: LaneWish,
+    command: str,
+    resume: tuple[str, int] | None,
+    limits: tuple[int, int],
+) -> OpeningModel | None:
+    """The rows that a new subscription is owed before its lane's."""
+    records = list(newest(topic.said, topic.key).values()) if topic.key else []
+    if resume is None:
+        return None if command == "subscribe" else OpeningModel(records, group=True)
+    epoch, offset = resume
+    mode = resume_mode(topic, wish, epoch, offset, limits)
+    known = epoch == topic.epoch and offset <= topic.head
+    gap = topic.head - offset if known else None
+    if mode == "snapshot":
+        return OpeningModel(records, True, mode, gap)
+    missed = topic.after(offset)
+    if mode == "changes":
+        fields = topic.key if not wish.interval_ns or wish.fields is None else wish.fields
+        missed = list(newest(missed, fields).values())
+    return OpeningModel(missed, False, mode, gap)
+
+
+@dataclass
+class Sums:
+    """matched = delivered + conflated + dropped + waiting."""
+
+    matched: int = 0
+    delivered: int = 0
+    conflated: int = 0
+    waiting: int = 0
+    dropped: int = 0
+
+    def add(self, other: Sums) -> None:
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
+
+
+@dataclass(eq=False)
+class Follower:
+    """One subscription and all that it was sent; `hear_row` refuses what breaks a rule."""
+
+    name: str
+    topic: TopicModel
+    lane: LaneModel | None
+    wish: LaneWish
+    fast: bool
+    replica: Replica
+    opening: OpeningModel | None
+    cut: int = 0
+    sent: dict[Key, Said] = field(default_factory=dict)
+    sent_at: dict[Key, int] = field(default_factory=dict)
+    delivered: set[int] = field(default_factory=set)
+    queue: deque[Said] = field(default_factory=deque)
+    given_up_to: int = 0
+    last_offset: int = 0
+    mark: int = 0
+    script: deque[tuple[object, ...]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self.cut = self.mark = self.topic.head
+        if self.opening is not None:
+            self.script.extend(self.opening.script(self.topic))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.topic.key if self.wish.fields is None else self.wish.fields
+
+    @property
+    def since_join(self) -> list[Said]:
+        return self.topic.after(self.cut)
+
+    def enqueue(self, new: list[Said]) -> None:
+        """A list keeps every message; what was given up keeps the newest of each key."""
+        keys = {said.key(self.topic.key) for said in new}
+        kept = (
+            said
+            for said in self.queue
+            if said.offset > self.given_up_to or said.key(self.topic.key) not in keys
+        )
+        self.queue = deque([*kept, *new])
+
+    def give_up(self) -> None:
+        """The whole queue is conflated."""
+        self.given_up_to = self.topic.head
+        self.queue = deque(newest(list(self.queue), self.topic.key).values())
+
+    def hear_row(self, said: Said, shared: bool, now: int) -> None:
+        """A live row: order, truth, rate (rules 1, 12, 16, 21)."""
+        assert self.lane is not None
+        assert said.offset > self.cut, "rows at or below the cut never come from the lane"
+        own_key = said.key(self.fields)
+        last = self.sent.get(own_key)
+        assert last is None or said.offset > last.offset, "no repeat, no step back"
+        if self.lane.interval_ns:
+            assert self.lane.flushed.get(own_key) is said, "the newest at its key's last flush"
+            stale = newest(self.topic.said, self.fields)[own_key] is not said
+            assert shared or not stale, "superseded rows are not sent to members behind"
+            if self.fast and own_key in self.sent_at:
+                apart_ns = now - self.sent_at[own_key]
+                assert apart_ns >= self.lane.interval_ns, "one update per key per interval"
+        else:
+            assert self.queue.popleft() is said, "every message, in order"
+            assert said.offset <= self.lane.position, "not before the flush"
+        if self.lane.pace == "batch":
+            assert said.offset > self.last_offset, "publication order"
+        self.last_offset = said.offset
+        self.sent[own_key], self.sent_at[own_key] = said, now
+        self.delivered.add(said.offset)
+        self.replica.offsets[own_key] = said.offset
+
+    def hear_low_water(self, low_water: int | None) -> None:
+        """Rule 41: nothing at or below it is still held or queued, and it never steps back."""
+        assert self.lane is not None
+        if self.fast:
+            assert low_water == max(self.lane.low_water(), self.cut), "as high as it can be"
+        if low_water is None:
+            return
+        assert self.mark <= low_water <= self.topic.head, "ids never step back"
+        self.mark = low_water
+        for own_key, last in newest(self.since_join, self.fields).items():
+            if self.lane.interval_ns and last.offset <= low_water:
+                assert self.sent.get(own_key) is last, "an id promised too much"
+        assert not self.queue or self.queue[0].offset > low_water, "an id promised too much"
+        self.check_replica(low_water)
+
+    def check_replica(self, position: int) -> None:
+        """A replica at a position equals the board there, but for keys that changed since."""
+        for own_key, last in newest(self.topic.said, self.fields).items():
+            if last.offset <= position:
+                held = self.replica.offsets.get(own_key)
+                unknown = held is None and last.offset <= self.replica.since
+                assert held == last.offset or unknown, f"{own_key}: {held}, not {last.offset}"
+
+    def check_complete(self) -> None:
+        """Everything flushed has been taken: rules 13, 17, 22."""
+        if self.lane is None:
+            return
+        for own_key, said in self.lane.flushed.items():
+            missed = said.offset > self.cut and self.sent.get(own_key) is not said
+            stale = newest(self.topic.said, self.fields)[own_key] is not said
+            assert not missed or (stale and not self.fast), "flushed, but not delivered"
+        queued = self.queue and self.queue[0].offset <= self.lane.position
+        assert self.lane.interval_ns or not queued, "flushed, but not delivered"
+
+    def check_age(self, now: int) -> None:
+        """Nothing is held longer than the interval (`pace=key`: plus a tick)."""
+        assert self.lane is not None
+        waiting = [said for said in self.since_join if self.waits(said)]
+        patience_ns = self.lane.interval_ns + (self.lane.tick_ns if self.lane.pace == "key" else 0)
+        for said in waiting:
+            assert now < said.at + patience_ns, "held too long"
+
+    def waits(self, said: Said) -> bool:
+        """Whether neither the message nor a newer one of its key was delivered."""
+        if self.lane is not None and not self.lane.interval_ns:
+            return said in self.queue
+        last = self.sent.get(said.key(self.fields))
+        return last is None or last.offset < said.offset
+
+    def sums(self) -> Sums:
+        """Counted one by one: a message is delivered, waits as its key's newest, or conflated."""
+        if self.lane is None:
+            return Sums()
+        matched = self.since_join
+        if self.lane.interval_ns:
+            waiting = {said for said in newest(matched, self.fields).values() if self.waits(said)}
+        else:
+            waiting = set(self.queue)
+        conflated = [m for m in matched if m.offset not in self.delivered and m not in waiting]
+        return Sums(len(matched), len(self.delivered), len(conflated), len(waiting))
