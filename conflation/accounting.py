@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from conflation.session import Seat, Session
 from conflation.stats import SessionStats, SubscriptionStats, TopicStats
@@ -15,7 +16,7 @@ def subscription_stats(seat: Seat) -> SubscriptionStats:
     if lane is None or feed is None:
         return SubscriptionStats(member.name, seat.topic.name, "sow", 0, 0, 0, 0)
     matched = feed.accepted - member.joined
-    waiting = lane.waiting(member)
+    waiting = lane.waiting(member) + (seat.carry.waiting(feed.board) if seat.carry else 0)
     conflated = matched - member.delivered - waiting
     return SubscriptionStats(
         member.name, seat.topic.name, str(lane.id), matched, member.delivered, conflated, waiting
@@ -40,28 +41,26 @@ def ended(seat: Seat) -> Counter[str]:
     )
 
 
-def topic_stats(topic: Topic, past: Counter[str]) -> TopicStats:
+def topic_stats(topic: Topic, seats: Iterable[Seat], past: Counter[str]) -> TopicStats:
     """A topic's sums over its subscriptions, past and present."""
     sums = Counter(past)
-    lanes = [(feed, lane) for feed in topic.feeds.values() for lane in feed.lanes.values()]
     subscriptions = 0
-    for feed, lane in lanes:
-        for member in lane.members.values():
-            subscriptions += 1
-            now = subscription_stats(Seat(member, topic, None, feed, lane))
-            sums.update(
-                matched=now.matched,
-                delivered=now.delivered,
-                conflated=now.conflated,
-                waiting=now.waiting,
-            )
+    for seat in seats:
+        subscriptions += 1
+        now = subscription_stats(seat)
+        sums.update(
+            matched=now.matched,
+            delivered=now.delivered,
+            conflated=now.conflated,
+            waiting=now.waiting,
+        )
     return TopicStats(
         topic=topic.name,
         messages_in=topic.messages_in,
         bytes_in=topic.bytes_in,
         keys=len(topic.sow.board) if topic.sow else 0,
         boards=len(topic.feeds),
-        lanes=len(lanes),
+        lanes=sum(len(feed.lanes) for feed in topic.feeds.values()),
         subscriptions=subscriptions,
         matched=sums["matched"],
         delivered=sums["delivered"],

@@ -5,7 +5,7 @@ taken. A recorded list of calls replays to the same outputs.
 
     define_topic drop_topic          what there is
     open_session close_session       who listens
-    subscribe unsubscribe            to what
+    subscribe unsubscribe change     to what
     publish                          what happened
     advance next_deadline            when
     take events                      what to send, to whom
@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from conflation import accounting
+from conflation import accounting, seating
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition, QueuePolicy
 from conflation.duration import Instant
 from conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown, TopicUnknown
+from conflation.feed import Feed
 from conflation.frame import Frame
+from conflation.lane import Lane
 from conflation.list_lane import ListLane
 from conflation.member import Member
 from conflation.opening import open_with
@@ -50,7 +52,7 @@ class Engine:
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
         self._sessions: dict[str, Session] = {}
-        self._schedule = Schedule()
+        self._schedule: Schedule[tuple[Feed, Lane] | Seat] = Schedule()
         self._events: list[Event] = []
         self._past: dict[str, Counter[str]] = {}
         self._flushes = 0
@@ -141,7 +143,7 @@ class Engine:
         seat = Seat(member, topic, opening)
         session.seats[name] = seat
         if subscription.command is not Command.SOW:
-            self._join(session, seat)
+            seating.join(session, seat)
         if opening is not None:
             self._wake(session)
         return topic.bookmark(topic.head)
@@ -157,6 +159,27 @@ class Engine:
             raise SubscriptionUnknown(f"the session has no subscription {name}")
         self._leave(session, name, "REQUESTED")
 
+    def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
+        """Move a subscription to another lane of its topic.
+
+        What is held is kept; its deadline is the earlier of the old one and `now` plus the new
+        interval, at once where every message is asked for or the key is another.
+
+        Raises:
+            SessionUnknown, SubscriptionUnknown.
+        """
+        self._clock(now)
+        session = self._session(session_id)
+        seat = session.seats.get(name)
+        if seat is None or seat.lane is None or seat.feed is None:
+            raise SubscriptionUnknown(f"the session has no subscription {name}")
+        assert subscription.topic == seat.topic.name, "a subscription stays with its topic"
+        if subscription.lane_id != seat.lane.id:
+            carry = seating.move(session, seat, subscription, now)
+            self._schedule.arm(carry, seat)
+            if carry.rows:
+                self._wake(session)
+
     def publish(self, topic_name: str, frames: Sequence[Frame], now: Instant) -> None:
         """Take in the next messages of a topic, numbered without a hole.
 
@@ -168,7 +191,7 @@ class Engine:
         if not frames:
             return
         for feed, lane in topic.publish(frames, now):
-            self._schedule.arm(feed, lane)
+            self._schedule.arm(lane, (feed, lane))
         lanes = [lane for feed in topic.feeds.values() for lane in feed.lanes.values()]
         for lane in lanes:  # closing a session may end its lane
             if isinstance(lane, ListLane) and lane.may_overflow():
@@ -178,14 +201,10 @@ class Engine:
         """Let every lane go that is due; wakes the sessions that have something to take."""
         self._clock(now)
         while (due := self._schedule.pop_due(now)) is not None:
-            feed, lane = due
-            flushed = lane.flush(now)
-            feed.listen(lane)
-            self._schedule.arm(feed, lane)
-            if flushed:
-                self._flushes += 1
-                for member in lane.members.values():
-                    self._wake(self._sessions[member.session])
+            if isinstance(due, Seat):
+                self._release(due)
+            else:
+                self._flush(*due, now)
 
     def next_deadline(self) -> Instant | None:
         """When `advance` wants to be called next; None: not before the next publish."""
@@ -214,7 +233,15 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counters of all topics."""
-        topics = tuple(self.topic_stats(name) for name in self._topics)
+        seats: dict[str, list[Seat]] = {name: [] for name in self._topics}
+        for session in self._sessions.values():
+            for seat in session.seats.values():
+                if seat.lane is not None:
+                    seats[seat.topic.name].append(seat)
+        topics = tuple(
+            accounting.topic_stats(topic, seats[name], self._past[name])
+            for name, topic in self._topics.items()
+        )
         return EngineStats(len(self._sessions), self._flushes, topics)
 
     def topic_stats(self, name: str) -> TopicStats:
@@ -223,7 +250,14 @@ class Engine:
         Raises:
             TopicUnknown: there is none.
         """
-        return accounting.topic_stats(self.topic(name), self._past[name])
+        topic = self.topic(name)
+        seats = [
+            self._sessions[session].seats[member]
+            for feed in topic.feeds.values()
+            for lane in feed.lanes.values()
+            for session, member in lane.members
+        ]
+        return accounting.topic_stats(topic, seats, self._past[name])
 
     def session_stats(self, session_id: str) -> SessionStats:
         """Counters of one session.
@@ -233,21 +267,24 @@ class Engine:
         """
         return accounting.session_stats(self._session(session_id))
 
-    def _join(self, session: Session, seat: Seat) -> None:
-        member = seat.member
-        feed, lane = seat.topic.lane(member.subscription.lane_id)
-        seat.feed, seat.lane = feed, lane
-        member.position = lane.joining_position()
-        member.joined = feed.accepted
-        lane.members[session.id, member.name] = member
-        if member.subscription.tells_first:
-            lane.tell_firsts()
-            feed.listen(lane)
-        lists = [s.lane for s in session.seats.values() if isinstance(s.lane, ListLane)]
-        for shared in lists:
-            shared.watch(
-                session.limits.messages_max // len(lists), session.limits.bytes_max // len(lists)
-            )
+    def _release(self, seat: Seat) -> None:
+        """A move's deadline has come."""
+        assert seat.carry is not None
+        assert seat.lane is not None
+        assert seat.feed is not None
+        if seat.carry.release(seat.feed.board, seat.lane, seat.member):
+            self._wake(self._sessions[seat.member.session])
+        else:
+            seat.carry = None
+
+    def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:
+        flushed = lane.flush(now)
+        feed.listen(lane)
+        self._schedule.arm(lane, (feed, lane))
+        if flushed:
+            self._flushes += 1
+            for member in lane.members.values():
+                self._wake(self._sessions[member.session])
 
     def _leave(self, session: Session, name: str, reason: str) -> None:
         topic_name = session.seats[name].topic.name
@@ -258,12 +295,9 @@ class Engine:
 
     def _vacate(self, session: Session, name: str) -> None:
         seat = session.seats.pop(name)
-        if seat.lane is None:
-            return
-        self._past[seat.topic.name].update(accounting.ended(seat))
-        del seat.lane.members[session.id, name]
-        if not seat.lane.members:
-            seat.topic.drop_lane(seat.lane)
+        if seat.lane is not None:
+            self._past[seat.topic.name].update(accounting.ended(seat))
+            seating.leave(session, seat)
 
     def _end_finished(self, session: Session) -> None:
         """A `sow` is over with its last row."""

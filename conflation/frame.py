@@ -54,6 +54,10 @@ class Batch:
         self.payload_bytes = sum(len(frame.payload) for frame in self.frames)
         self.encoded: dict[str, bytes] = {}
 
+    def without_id(self) -> Batch:
+        """The same rows for a member that older ones are still owed to."""
+        return Batch(self.frames, self.since, self.position, None, self.firsts)
+
 
 def prefix_within(frames: Sequence[Frame], bytes_max: int) -> int:
     """How many of the first frames fit into `bytes_max`; at least one, so that work goes on."""

@@ -76,9 +76,12 @@ class KeyLane(Lane):
         return [frame for _, frame in self._missed(member)]
 
     def waiting(self, member: Member) -> int:
-        held = (self.board.get(board_key) for board_key in self._held)
-        coming = sum(frame is not None and frame.offset > member.cut for frame in held)
-        return len(self._missed(member)) + coming
+        return len(self._missed(member)) + len(self._coming(member))
+
+    def catch_up(self, member: Member) -> list[Frame]:
+        rows = [*self.backlog(member), *self._coming(member)]
+        member.position, member.cut = self.position, self.board.head
+        return rows
 
     def row_position(self, frame: Frame) -> int:
         for position, flushed in reversed(self._flushed.values()):
@@ -89,6 +92,10 @@ class KeyLane(Lane):
     def low_water(self) -> int:
         first_held = next(iter(self._held.values()), None)
         return self.board.head if first_held is None else first_held - 1
+
+    def _coming(self, member: Member) -> list[Frame]:
+        held = (self.board.get(board_key) for board_key in self._held)
+        return [frame for frame in held if frame is not None and frame.offset > member.cut]
 
     def _missed(self, member: Member) -> list[tuple[int, Frame]]:
         missed: list[tuple[int, Frame]] = []

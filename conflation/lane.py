@@ -59,6 +59,10 @@ class Lane(ABC):
         """Rows that the member will still get if nothing else is published."""
 
     @abstractmethod
+    def catch_up(self, member: Member) -> list[Frame]:
+        """All that the member has not got, held rows included; it then stands at the head."""
+
+    @abstractmethod
     def row_position(self, frame: Frame) -> int:
         """The position of a member that has taken a backlog up to this row."""
 
@@ -146,6 +150,11 @@ class BatchLane(Lane):
 
     def waiting(self, member: Member) -> int:
         return len(self.board.changes(member.position))
+
+    def catch_up(self, member: Member) -> list[Frame]:
+        rows = self.board.changes(member.position)
+        member.position = self.board.head
+        return rows
 
     def row_position(self, frame: Frame) -> int:
         return frame.offset

@@ -61,6 +61,14 @@ class ListLane(Lane):
     def waiting(self, member: Member) -> int:
         return self.queued(member)[0]
 
+    def catch_up(self, member: Member) -> list[Frame]:
+        rows: list[Frame] = []
+        if member.conflated_to > member.position:
+            rows = self.board.changes(member.position, until=member.conflated_to)
+        rows += self.log.after(max(member.position, member.conflated_to))
+        member.position = self.board.head
+        return rows
+
     def row_position(self, frame: Frame) -> int:
         return frame.offset
 

@@ -1,39 +1,44 @@
-"""The schedule: one heap over the deadlines of all lanes."""
+"""The schedule: one heap over all deadlines."""
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
 from itertools import count
+from typing import Generic, Protocol, TypeVar
 
 from conflation.duration import Instant
-from conflation.feed import Feed
-from conflation.lane import Lane
-
-Entry = tuple[Instant, int, Feed, Lane]
 
 
-class Schedule:
-    """Lanes by deadline, in arming order where equal; stale entries are passed over."""
+class Timed(Protocol):
+    """Has a deadline, or None when there is nothing to wait for."""
+
+    deadline: Instant | None
+
+
+Owner = TypeVar("Owner")
+
+
+class Schedule(Generic[Owner]):
+    """What is due when, in arming order where equal; an entry whose deadline moved is stale."""
 
     def __init__(self) -> None:
-        self._heap: list[Entry] = []
+        self._heap: list[tuple[Instant, int, Timed, Owner]] = []
         self._order = count()
 
-    def arm(self, feed: Feed, lane: Lane) -> None:
-        """Note a lane's deadline."""
-        if lane.deadline is not None:
-            heappush(self._heap, (lane.deadline, next(self._order), feed, lane))
+    def arm(self, timed: Timed, owner: Owner) -> None:
+        """Note a deadline, and whose it is."""
+        if timed.deadline is not None:
+            heappush(self._heap, (timed.deadline, next(self._order), timed, owner))
 
     def next_deadline(self) -> Instant | None:
         """The earliest deadline that still holds."""
-        while self._heap and self._heap[0][3].deadline != self._heap[0][0]:
+        while self._heap and self._heap[0][2].deadline != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def pop_due(self, now: Instant) -> tuple[Feed, Lane] | None:
-        """The next lane that is due, taken off the schedule."""
+    def pop_due(self, now: Instant) -> Owner | None:
+        """Whose deadline has come, taken off the schedule; one at a time."""
         deadline = self.next_deadline()
         if deadline is None or deadline > now:
             return None
-        _, _, feed, lane = heappop(self._heap)
-        return feed, lane
+        return heappop(self._heap)[3]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from conflation.carry import Carry
 from conflation.feed import Feed
+from conflation.frame import Batch
 from conflation.lane import Lane
 from conflation.list_lane import ListLane
 from conflation.member import Member
@@ -31,20 +33,33 @@ class Seat:
     opening: Opening | None = None
     feed: Feed | None = None
     lane: Lane | None = None
+    carry: Carry | None = None
 
     def take(self, bytes_max: int) -> list[Output]:
-        """The opening first, then what the lane has let go."""
+        """The opening first, then what a move left owing, then what the lane has let go."""
         if self.opening is not None:
             outputs = self.opening.take(bytes_max)
             if self.opening.done:
                 self.opening = None
             return outputs
-        batch = None if self.lane is None else self.lane.take(self.member, bytes_max)
-        while batch is not None and not batch.frames and self.lane is not None:
-            batch = self.lane.take(self.member, bytes_max)
+        batch = self._carried(bytes_max) or self._from_lane(bytes_max)
         if batch is None:
             return []
         return [Rows(self.member.name, self.topic.name, self.topic.epoch, "publish", batch)]
+
+    def _carried(self, bytes_max: int) -> Batch | None:
+        batch = None if self.carry is None else self.carry.take(bytes_max)
+        if batch is not None:
+            self.member.delivered += len(batch.frames)
+        if self.carry is not None and self.carry.over:
+            self.carry = None
+        return batch
+
+    def _from_lane(self, bytes_max: int) -> Batch | None:
+        batch = None if self.lane is None else self.lane.take(self.member, bytes_max)
+        while batch is not None and not batch.frames and self.lane is not None:
+            batch = self.lane.take(self.member, bytes_max)
+        return batch if batch is None or self.carry is None else batch.without_id()
 
     def queued(self) -> tuple[int, int]:
         """Messages and bytes that count towards the session's limits."""

@@ -1,0 +1,159 @@
+"""Joining, moving and leaving: what is held at a move is kept (CONTRACT 5.1)."""
+
+import itertools
+
+import pytest
+
+from conflation.definition import Definition
+from conflation.duration import SECOND
+from conflation.engine import Engine
+from conflation.errors import SubscriptionUnknown
+from conflation.frame import Frame
+from conflation.log import History
+from conflation.options import Options
+from conflation.outputs import Rows
+from conflation.session import QueueLimits
+from conflation.subscription import Subscription, decide
+from keys.extract import record_key
+from keys.spec import KeySpec
+
+SPEC = KeySpec.of(["/t"])
+KEY_OF = record_key(SPEC)
+LANES = ("conflation=1s", "conflation=1s,pace=key", "conflation=none", "conflation=60s")
+
+
+class Room:
+    """One engine, one topic, one session `a` that has joined with some options."""
+
+    def __init__(self, options: str) -> None:
+        self.engine = Engine(sessions_max=9, subscriptions_max=9)
+        self.engine.define_topic("p", Definition(History(100), SPEC), "e")
+        self.offset = 0
+        self.sit("a", options)
+
+    def sit(self, session: str, options: str) -> None:
+        self.engine.open_session(session, QueueLimits(100, 1 << 20))
+        self.engine.subscribe(session, "s", self.wish(options))
+        self.take(session)
+
+    def wish(self, options: str) -> Subscription:
+        return decide("p", SPEC, Options.parse(options), command="subscribe")
+
+    def publish(self, at: float, *texts: str) -> None:
+        frames = []
+        for text in texts:
+            self.offset += 1
+            payload = b'{"t":"%s","v":%s}' % (text[:1].encode(), text[1:].encode())
+            frames.append(Frame(self.offset, payload, KEY_OF(payload)))
+        self.engine.publish("p", frames, round(at * SECOND))
+
+    def move(self, at: float, options: str, session: str = "a") -> None:
+        self.engine.change(session, "s", self.wish(options), round(at * SECOND))
+
+    def take(self, session: str = "a") -> list[Rows]:
+        taken = iter(lambda: self.engine.take(session, 1 << 20), [])
+        return [out for outputs in taken for out in outputs if isinstance(out, Rows)]
+
+    def run(self, session: str = "a") -> list[tuple[float, list[str]]]:
+        """Advance from deadline to deadline; instants in seconds with what came."""
+        came = []
+        while (due := self.engine.next_deadline()) is not None:
+            now = max(due, self.engine._now)
+            self.engine.advance(now)
+            came += [(now / SECOND, shown(rows)) for rows in self.take(session)]
+        return came
+
+
+def shown(rows: Rows) -> list[str]:
+    fields = [frame.payload.decode() for frame in rows.batch.frames]
+    return [text[6:7] + text[13:-1] for text in fields]
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.permutations(LANES, 2)))
+def test_a_move_loses_and_repeats_nothing(before: str, after: str) -> None:
+    room = Room(before)
+    room.publish(0, "A1", "B1")
+    room.publish(0.1, "A2")
+    room.move(0.2, after)
+    room.publish(0.5, "B2", "C1")
+    rows = [row for _, batch in room.run() for row in batch]
+    assert {row[0]: row for row in rows} == {"A": "A2", "B": "B2", "C": "C1"}
+    assert len(rows) == len(set(rows))
+    stats = room.engine.session_stats("a").subscriptions[0]
+    assert (stats.matched, stats.waiting) == (5, 0)
+    assert stats.delivered == len(rows)
+    assert stats.conflated == 5 - len(rows)
+
+
+def test_what_is_held_goes_at_the_new_interval_if_that_is_earlier() -> None:
+    room = Room("conflation=10s")
+    room.publish(0, "A1")
+    room.move(0.2, "conflation=1s")
+    assert room.run() == [(1.2, ["A1"])]
+
+
+def test_what_is_held_goes_at_the_old_deadline_if_that_is_earlier() -> None:
+    room = Room("conflation=10s")
+    room.publish(0, "A1")
+    room.move(9, "conflation=60s")
+    room.publish(9.5, "B1")
+    assert room.run() == [(10, ["A1", "B1"])]
+
+
+def test_what_is_held_goes_at_once_to_who_now_wants_every_message() -> None:
+    room = Room("conflation=10s,pace=key")
+    room.publish(0, "A1", "B1")
+    room.publish(1, "A2")
+    room.move(2, "conflation=none")
+    assert [shown(rows) for rows in room.take()] == [["B1", "A2"]]
+    room.publish(3, "A3", "A4")
+    assert room.run() == [(3, ["A3", "A4"])]
+
+
+def test_no_id_is_given_while_older_rows_are_owed() -> None:
+    room = Room("conflation=10s")
+    room.sit("b", "conflation=1s")
+    room.publish(8, "A1")
+    room.engine.advance(9 * SECOND)
+    room.take("b")
+    room.publish(9.5, "B1")
+    room.move(9.6, "conflation=1s")  # A1 and B1 are owed until 10.6
+    room.publish(9.7, "C1")
+    ids = []
+    while (due := room.engine.next_deadline()) is not None:
+        room.engine.advance(due)
+        ids += [(due / SECOND, shown(rows), rows.batch.low_water) for rows in room.take()]
+    assert ids == [(10.5, ["C1"], None), (10.6, ["A1", "B1"], 3)]
+
+
+def test_a_second_move_keeps_what_the_first_carried() -> None:
+    room = Room("conflation=10s")
+    room.publish(0, "A1")
+    room.move(1, "conflation=5s")
+    room.publish(2, "B1")
+    room.move(3, "conflation=1s,pace=key")
+    assert room.run() == [(4, ["A1", "B1"])]
+
+
+def test_who_leaves_drops_what_it_carries() -> None:
+    room = Room("conflation=10s")
+    room.sit("b", "conflation=10s")
+    room.publish(0, "A1", "B1")
+    room.move(1, "conflation=2s")
+    room.engine.unsubscribe("a", "s")
+    assert room.run("b") == [(10, ["A1", "B1"])]
+    stats = room.engine.topic_stats("p")
+    assert (stats.matched, stats.delivered, stats.dropped) == (4, 2, 2)
+
+
+def test_the_same_lane_is_no_move() -> None:
+    room = Room("conflation=10s")
+    room.publish(0, "A1")
+    room.move(1, "conflation=10s,conflation_key=[/t],pace=batch")
+    assert room.run() == [(10, ["A1"])]
+
+
+def test_a_subscription_that_is_not_there_cannot_move() -> None:
+    room = Room("conflation=10s")
+    with pytest.raises(SubscriptionUnknown):
+        room.engine.change("a", "other", room.wish("conflation=1s"), 0)
