@@ -1,0 +1,9 @@
+"""What only the store that keeps nothing promises; the rest is in `test_store_contract`."""
+
+from __future__ import annotations
+
+from app.memory_store import MemoryStore
+
+
+def test_it_does_not_say_that_it_survives_the_process() -> None:
+    assert MemoryStore.survives_process is False

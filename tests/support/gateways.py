@@ -1,0 +1,179 @@
+"""A whole gateway in the test's own loop, a client of it, and streams read event by event."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from app.gateway import Gateway
+from app.main import create_app
+from app.settings import Settings
+from clients.sse import Event, Parser
+from tests.support.servers import edge_settings, running
+from tests.support.wire import Wire, connected
+
+DEADLINE_S = 30  # generous: only what hangs meets it
+NDJSON = {"Content-Type": "application/x-ndjson"}
+JSON = {"Content-Type": "application/json"}
+
+
+class Stream:
+    """One open event stream; every wait has a deadline."""
+
+    def __init__(self, answer: httpx2.Response) -> None:
+        self.answer = answer
+        self.parser = Parser()
+        self.raw = b""
+        self._chunks = answer.aiter_raw()
+        self._ahead: deque[Event] = deque()
+
+    @property
+    def last_id(self) -> str:
+        """What a browser would send as Last-Event-ID."""
+        return self.parser.last_id
+
+    async def next(self) -> Event:
+        """The next event."""
+        async with asyncio.timeout(DEADLINE_S):
+            while not self._ahead:
+                self._take(await anext(self._chunks))
+        return self._ahead.popleft()
+
+    async def until(self, name: str) -> list[Event]:
+        """Events up to and with the first of this name."""
+        events = [await self.next()]
+        while events[-1].name != name:
+            events.append(await self.next())
+        return events
+
+    async def values(self, count: int) -> list[Any]:
+        """The JSON of the next messages; other events are an error."""
+        values = []
+        for _ in range(count):
+            event = await self.next()
+            assert event.name == "message", event
+            values.append(json.loads(event.text))
+        return values
+
+    async def raw_until(self, mark: bytes) -> bytes:
+        """Everything received so far, once `mark` is in it."""
+        async with asyncio.timeout(DEADLINE_S):
+            while mark not in self.raw:
+                self._take(await anext(self._chunks))
+        return self.raw
+
+    async def rest(self) -> list[Event]:
+        """Events up to the stream's orderly end."""
+        async with asyncio.timeout(DEADLINE_S):
+            async for chunk in self._chunks:
+                self._take(chunk)
+        rest = list(self._ahead)
+        self._ahead.clear()
+        return rest
+
+    def _take(self, chunk: bytes) -> None:
+        self.raw += chunk
+        self._ahead.extend(self.parser.feed(chunk))
+
+
+@dataclass
+class Running:
+    """A gateway that serves, and verbs with short words to talk to it over HTTP."""
+
+    address: str
+    gateway: Gateway
+    http: httpx2.AsyncClient
+    stop: Callable[[], None]
+    hellos: list[dict[str, Any]] = field(default_factory=list)
+
+    async def topic(self, name: str = "px", key: Sequence[str] = ("/k",), **more: object) -> None:
+        """Create a topic, or replace its definition."""
+        answer = await self.http.put(f"/v1/topics/{name}", json={"key": list(key), **more})
+        assert answer.status_code in {200, 201}, answer.text
+
+    async def publish(
+        self, *messages: object, topic: str = "px", headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Publish values in one request."""
+        lines = b"\n".join(json.dumps(message).encode() for message in messages)
+        return await self.publish_lines(lines, topic=topic, headers=headers)
+
+    async def publish_lines(
+        self, lines: bytes, topic: str = "px", headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Publish NDJSON as it is."""
+        answer = await self.http.post(
+            f"/v1/topics/{topic}/messages", content=lines, headers={**NDJSON, **(headers or {})}
+        )
+        assert answer.status_code == 200, answer.text
+        published: dict[str, Any] = answer.json()
+        return published
+
+    async def sow(self, topic: str = "px") -> list[Any]:
+        """The newest value of each key, by last change."""
+        answer = await self.http.get(f"/v1/topics/{topic}/sow")
+        assert answer.status_code == 200, answer.text
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    @contextlib.asynccontextmanager
+    async def subscribe(
+        self, options: str = "", topic: str = "px", last_id: str = "", **params: str
+    ) -> AsyncIterator[Stream]:
+        """A stream that has said `hello`."""
+        query = {"options": options, **params} if options else params
+        headers = {"Last-Event-ID": last_id} if last_id else {}
+        path = f"/v1/topics/{topic}/subscribe"
+        async with self.http.stream("GET", path, params=query, headers=headers) as answer:
+            assert answer.status_code == 200, (await answer.aread()).decode()
+            stream = Stream(answer)
+            hello = await stream.next()
+            assert hello.name == "hello"
+            self.hellos.append(json.loads(hello.text))
+            yield stream
+
+    @contextlib.asynccontextmanager
+    async def frozen(
+        self, options: str = "", topic: str = "px", query: str = ""
+    ) -> AsyncIterator[Wire]:
+        """A subscriber that reads `hello` and then nothing more."""
+        async with connected(self.address) as wire:
+            target = f"/v1/topics/{topic}/subscribe?options={options}{query}"
+            await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            await wire.read_until(b"event: hello")
+            wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            yield wire
+
+
+@contextlib.asynccontextmanager
+async def running_gateway(**given: Any) -> AsyncIterator[Running]:
+    """A gateway on a free port, its settings as given."""
+    settings: Settings = edge_settings(**given)
+    app = create_app(settings)
+    gateway: Gateway = app.state.gateway
+    async with (
+        running(app, settings, on_shutdown=gateway.say_goodbye) as server,
+        httpx2.AsyncClient(base_url=server.address, trust_env=False, timeout=DEADLINE_S) as http,
+    ):
+        yield Running(server.address, gateway, http, server.stop)
+
+
+async def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Wait until something holds; fails with `what` when it never does."""
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            while not condition():
+                await asyncio.sleep(0.005)
+    except TimeoutError:
+        raise AssertionError(f"it never happened: {what}") from None
+
+
+def names(events: Iterable[Event]) -> list[str]:
+    """The names of events, in order."""
+    return [event.name for event in events]
