@@ -103,7 +103,8 @@ class Catalog:
             return found
         if not self._settings.auto_create_topics:
             raise Problem("topic-unknown", "There is no topic of this name.")
-        return (await self.put(name, TopicDocument()))[0]
+        async with self._changing:  # it may be there by now, with a definition of its own
+            return self._entries.get(name) or await self._create(name, TopicDocument())
 
     async def delete(self, name: str, expected: Precondition | None = None) -> None:
         """Delete a topic; its subscriptions end with REMOVED.
@@ -130,7 +131,7 @@ class Catalog:
                 f"There are {self._settings.topics_max} topics already.",
                 headers={"Retry-After": "60"},
             )
-        record = TopicRecord(name, document, epoch=secrets.token_hex(6))
+        record = TopicRecord(name, document, _new_epoch())
         await self._store.put_topic(record)
         return self._admit(record)
 
@@ -143,11 +144,12 @@ class Catalog:
                     "The key of a topic that holds messages stays; delete the topic first.",
                     pointer="/key",
                 )
+            epoch = known.record.epoch if same_key else _new_epoch()
+            record = TopicRecord(name, document, epoch)
+            await self._store.put_topic(record)
             if not same_key:
                 self._driver.drop_topic(name)
-                return await self._create(name, document)
-            record = TopicRecord(name, document, known.record.epoch)
-            await self._store.put_topic(record)
+                return self._admit(record)
             known.record = record
             self._driver.define_topic(name, document.definition(self._settings), record.epoch)
         return known
@@ -177,6 +179,10 @@ class Catalog:
                     "topic-unknown", "The source topic is not there.", pointer="/source/topic"
                 )
             source = found.document.source
+
+
+def _new_epoch() -> str:
+    return secrets.token_hex(6)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,13 +30,13 @@ class MemoryStore:
         known = self._records.get(record.name)
         if known is None or known.epoch != record.epoch:
             self._last[record.name] = 0
+            self._forget_producers(record.name)
         self._records[record.name] = record
 
     async def delete_topic(self, name: str) -> None:
         """Forget a topic and its producers."""
         del self._records[name], self._last[name]
-        for producer in [known for known in self._sequences if known[0] == name]:
-            del self._sequences[producer]
+        self._forget_producers(name)
 
     async def append(
         self, topic: str, payloads: Sequence[bytes], producer: Producer | None
@@ -53,3 +53,7 @@ class MemoryStore:
 
     async def aclose(self) -> None:
         """Nothing to let go."""
+
+    def _forget_producers(self, topic: str) -> None:
+        for producer in [known for known in self._sequences if known[0] == topic]:
+            del self._sequences[producer]
