@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from app.problems import Problem
-from app.query import checked_topic_name
+from app.query import TOPIC_NAME
 from app.settings import Settings
 from app.units import parse_size
 from conflation.definition import Definition, QueuePolicy
@@ -72,7 +72,7 @@ class TopicDocument:
             raise Problem("topic-invalid", "A topic is a JSON object.")
         for name in document:
             if name in _LATER:
-                if document[name] != _LATER[name]:
+                if not _same(document[name], _LATER[name]):
                     raise _invalid(f"{name} is not available yet.", f"/{name}")
             elif name not in _READERS:
                 known = ", ".join(_READERS)
@@ -120,6 +120,11 @@ class TopicDocument:
             age_ms=parse_duration(kept["age"]) // MILLISECOND if "age" in kept else None,
         )
         return Definition(history, self.key_spec, self.policy)
+
+
+def _same(value: object, default: object) -> bool:
+    """Equal and of one type: to Python 0 is also False."""
+    return type(value) is type(default) and value == default
 
 
 def _key_spec(value: object) -> KeySpec:
@@ -190,12 +195,12 @@ def _source(value: object) -> Source | None:
     if value["engine"] != SPARK:
         raise _invalid("engine is gateway or spark.", "/source/engine")
     topic = value.get("topic")
-    if not isinstance(topic, str):
+    if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic):
         raise _invalid("topic is the name of the source topic.", "/source/topic")
     interval_ns = _check_text(value.get("interval"), parse_duration, "/source/interval")
     if not SOURCE_NS_MIN <= interval_ns <= SOURCE_NS_MAX:
         raise _invalid("interval is from 100ms to 1h.", "/source/interval")
-    return Source(checked_topic_name(topic), interval_ns, SPARK)
+    return Source(topic, interval_ns, SPARK)
 
 
 def _description(value: object) -> str:
