@@ -1,0 +1,118 @@
+"""When each message of a file is due, and the requests that follow from it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import msgspec
+
+from app.cli.errors import UsageInvalid
+from app.cli.lines import Line, Lines
+from keys.errors import PathInvalid
+from keys.path import FieldPath, getter
+
+LINES_PER_REQUEST = 1_000
+BYTES_PER_REQUEST = 8 * 1024 * 1024
+TICK_S = 0.02  # messages due within one tick share a request
+
+Schedule = Callable[[Line], float]
+"""Seconds after the first message at which a line is due."""
+
+
+def parse_rate(rate: str | None, time_field: str | None) -> Schedule | None:
+    """`5000` messages a second, or `2x` the speed that a field of each message tells.
+
+    The answer is None where neither is given: as fast as they are taken.
+
+    Raises:
+        UsageInvalid: anything else, or a speed without its field, a field without its speed.
+    """
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([xX]?)", rate or "", re.ASCII)
+    if rate is not None and (found is None or float(found[1]) <= 0):
+        raise UsageInvalid(f"--rate is such as 5000 (a second) or 2x, not {rate!r}")
+    if found is not None and found[2]:
+        if time_field is None:
+            raise UsageInvalid(f"--rate {rate} needs --time-field, such as --time-field /ts")
+        return recorded(_path(time_field), float(found[1]))
+    if time_field is not None:
+        raise UsageInvalid("--time-field goes with a speed, such as --rate 2x")
+    return None if found is None else steady(float(found[1]))
+
+
+def steady(per_second: float) -> Schedule:
+    """So many messages a second."""
+    sent = 0
+
+    def due_s(line: Line) -> float:
+        nonlocal sent
+        sent += 1
+        return (sent - 1) / per_second
+
+    return due_s
+
+
+def recorded(path: FieldPath, speed: float) -> Schedule:
+    """As recorded, `speed` times as fast: numbers are milliseconds, texts are ISO 8601 times.
+
+    A time before the one before it counts as that one.
+    """
+    field = getter(path.steps)
+    first_s: float | None = None
+    latest_s = 0.0
+
+    def due_s(line: Line) -> float:
+        nonlocal first_s, latest_s
+        at_s = _seconds(field, path, line)
+        first_s = at_s if first_s is None else first_s
+        latest_s = max(latest_s, (at_s - first_s) / speed)
+        return latest_s
+
+    return due_s
+
+
+def batches(lines: Lines, schedule: Schedule | None = None) -> Iterator[list[Line]]:
+    """What each request carries, given out when it is due."""
+    held: list[Line] = []
+    held_bytes, started_at = 0, time.monotonic()
+    for line in lines:
+        wait_s = 0.0
+        if line is not None and schedule is not None:
+            tick_at = schedule(line) // TICK_S * TICK_S
+            wait_s = started_at + tick_at - time.monotonic()
+        full = len(held) >= LINES_PER_REQUEST or held_bytes >= BYTES_PER_REQUEST
+        if held and (full or line is None or wait_s > 0):
+            yield held
+            held, held_bytes = [], 0
+            if wait_s > 0:  # publishing took a part of it
+                wait_s = started_at + tick_at - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        if line is not None:
+            held.append(line)
+            held_bytes += len(line.text)
+    if held:
+        yield held
+
+
+def _path(text: str) -> FieldPath:
+    try:
+        return FieldPath.parse(text)
+    except PathInvalid as error:
+        raise UsageInvalid(f"--time-field: {error.detail}") from None
+
+
+def _seconds(field: Callable[[bytes], bytes | None], path: FieldPath, line: Line) -> float:
+    try:
+        found = field(line.text)
+        moment = None if found is None else msgspec.json.decode(found, type=float | str)
+        if isinstance(moment, str):
+            read = datetime.fromisoformat(moment)
+            return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, msgspec.MsgspecError):
+        moment = None
+    if moment is None:
+        raise UsageInvalid(f"line {line.number} has no time in {path}")
+    return moment / 1000

@@ -1,0 +1,94 @@
+"""`tidegate subscribe TOPIC`: a live table on a terminal, NDJSON into a pipe."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from app.cli.arguments import Parser, add_gateway, add_topic, count, seconds
+from app.cli.connection import gateway_at
+from app.cli.errors import DONE, UsageInvalid
+from app.cli.terminal import say
+
+if TYPE_CHECKING:
+    from clients.gateway import Gateway
+    from clients.subscription import Subscription, Trouble
+
+COMMANDS = ("subscribe", "sow_and_subscribe", "sow", "delta_subscribe", "sow_and_delta_subscribe")
+
+
+def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "subscribe", help="follow a topic; comes back by itself", allow_abbrev=False
+    )
+    add_topic(parser)
+    parser.add_argument("--options", default="", help="such as conflation=500ms")
+    parser.add_argument("--filter", metavar="TEXT", help="which messages")
+    parser.add_argument("--command", choices=COMMANDS, help="(what fits the topic)")
+    parser.add_argument("--format", choices=("value", "envelope", "batch"), help="(value)")
+    parser.add_argument("--count", type=count, metavar="N", help="end after so many messages")
+    parser.add_argument(
+        "--for", type=seconds, metavar="TIME", dest="seconds_max", help="end after, such as 10s"
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="a live table (what a terminal gets without --format)"
+    )
+    add_gateway(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Follow the topic until the count, the time, or the gateway says that it is over.
+
+    Raises:
+        UsageInvalid: `--table` together with `--format`.
+    """
+    if arguments.table and arguments.format is not None:
+        raise UsageInvalid("--table and --format exclude one another")
+    as_table = arguments.table or (sys.stdout.isatty() and arguments.format is None)
+    with gateway_at(arguments) as gateway:
+        if as_table:
+            _show_table(gateway, arguments)
+        else:
+            with _subscribed(gateway, arguments, arguments.format, say) as subscription:
+                _print_messages(subscription, arguments.count)
+    return DONE
+
+
+def _print_messages(subscription: Subscription, count_max: int | None) -> None:
+    """Each message on a line of its own, at once: whoever reads may be waiting for it."""
+    printed = 0
+    for event in subscription:
+        if event.name == "message":
+            sys.stdout.write(event.text + "\n")
+            sys.stdout.flush()
+            printed += 1
+            if printed == count_max:
+                return
+
+
+def _show_table(gateway: Gateway, arguments: argparse.Namespace) -> None:
+    from app.cli.table import LiveTable
+
+    table = LiveTable(arguments.topic)
+    with _subscribed(gateway, arguments, "batch", table.note) as subscription, table:
+        for event in subscription:
+            table.take(event)
+            if arguments.count is not None and table.updates >= arguments.count:
+                return
+
+
+def _subscribed(
+    gateway: Gateway, arguments: argparse.Namespace, format_name: str | None, trouble: Trouble
+) -> Subscription:
+    return gateway.subscribe(
+        arguments.topic,
+        options=arguments.options,
+        filter_text=arguments.filter,
+        command=arguments.command,
+        format_name=format_name,
+        seconds_max=arguments.seconds_max,
+        trouble=trouble,
+    )

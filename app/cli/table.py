@@ -1,0 +1,133 @@
+"""The live table of `tidegate subscribe`: the newest value of each key, and how fast they come."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import deque
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from clients.sse import Event
+
+FRAMES_PER_SECOND = 8
+RATE_OVER_S = 5.0
+FRESH_S = 0.6
+FIELDS_MAX = 10
+LINES_AROUND = 6
+WHOLE_TOPIC = "(topic)"
+
+
+class LiveTable:
+    """Takes events in format `batch`, and redraws itself a few times a second.
+
+    Attributes:
+        updates: rows taken, snapshot included.
+    """
+
+    def __init__(self, topic: str, console: Console | None = None) -> None:
+        self.updates = 0
+        self._topic = topic
+        self._console = console or Console()
+        self._values: dict[str, dict[str, Any]] = {}
+        self._changed_at: dict[str, float] = {}
+        self._fields: dict[str, None] = {}
+        self._arrivals: deque[tuple[float, int]] = deque()
+        self._granted = ""
+        self._note = ""
+        self._lock = threading.Lock()  # the drawing thread reads what the taking one writes
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=FRAMES_PER_SECOND,
+            get_renderable=self.render,
+            screen=False,
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._live.stop()
+
+    def take(self, event: Event) -> None:
+        """Heed one event of the stream."""
+        with self._lock:
+            self._take(event)
+
+    def _take(self, event: Event) -> None:
+        if event.name == "hello":
+            self._granted = json.loads(event.text)["subscriptions"][0]["options"]
+            self._note = ""
+        elif event.name == "message":
+            self._take_rows(json.loads(event.text)["rows"])
+        elif event.name in ("goodbye", "unsubscribed"):
+            self._note = f"{event.name}: {json.loads(event.text).get('reason')}"
+
+    def note(self, sentence: str) -> None:
+        """Show a sentence beneath the table until the connection is back."""
+        self._note = sentence
+
+    def render(self) -> RenderableType:
+        """The table as it stands now."""
+        with self._lock:
+            return self._render()
+
+    def _render(self) -> RenderableType:
+        now = time.monotonic()
+        lines_max = max(3, self._console.height - LINES_AROUND)
+        shown = sorted(self._values)[:lines_max]
+        table = Table("key", *self._fields, title=self._title(now), expand=False)
+        for name in shown:
+            fresh = now - self._changed_at[name] < FRESH_S
+            cells = _cells(self._values[name], self._fields)
+            table.add_row(Text(name), *cells, style="bold green" if fresh else "")
+        left = len(self._values) - len(shown)
+        beneath = [f"and {left} more keys" if left > 0 else "", self._note]
+        return Group(table, Text("  ".join(filter(None, beneath)), style="dim"))
+
+    def _take_rows(self, rows: list[dict[str, Any]]) -> None:
+        now = time.monotonic()
+        for row in rows:
+            name = WHOLE_TOPIC if row.get("key") is None else _key_text(row["key"])
+            value = row.get("value")
+            record = value if isinstance(value, dict) else {"value": value}
+            self._fields |= dict.fromkeys(record)
+            self._values[name] = record
+            self._changed_at[name] = now
+        while len(self._fields) > FIELDS_MAX:
+            self._fields.popitem()
+        self.updates += len(rows)
+        self._arrivals.append((now, len(rows)))
+
+    def _title(self, now: float) -> Text:
+        while self._arrivals and self._arrivals[0][0] < now - RATE_OVER_S:
+            self._arrivals.popleft()
+        rate = sum(rows for _, rows in self._arrivals) / RATE_OVER_S
+        return Text(
+            f"{self._topic}  {self._granted}  {self.updates:,} updates, {rate:,.0f} a second"
+        )
+
+
+def _cells(record: dict[str, Any], fields: dict[str, None]) -> list[Text]:
+    return [
+        Text("") if name not in record else Text(_text(record[name]), justify=_side(record[name]))
+        for name in fields
+    ]
+
+
+def _key_text(fields: list[object]) -> str:
+    return " ".join(_text(field) for field in fields)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _side(value: object) -> Any:
+    return "right" if isinstance(value, int | float) and not isinstance(value, bool) else "left"

@@ -1,0 +1,186 @@
+"""The demo's course: gateway, feeds and Spark begin together and end together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from types import FrameType
+
+from app.demo.feed import MACHINE_TOPIC, MARKET_TOPIC, machine_feed, market_feed
+from app.demo.spark import SPARK_TOPIC, Launch, SparkChild
+from app.listener import base_url
+from app.settings import Settings
+from clients.errors import GatewayError
+from clients.gateway import Gateway
+
+EXIT_DELIVERED = 0
+EXIT_MISSING = 1
+EXIT_INTERRUPTED = 130
+LOOK_EVERY_S = 0.25
+FEED_END_S_MAX = 1.0
+START_S_MAX = 20.0
+
+Say = Callable[[str], None]
+
+TOPICS = {
+    MARKET_TOPIC: {
+        "key": ["/tickerId"],
+        "description": "A simulated market: the newest quote or trade of each ticker",
+    },
+    MACHINE_TOPIC: {
+        "key": ["/kind", "/name"],
+        "description": "This machine: cores, memory, networks, and its busiest programs",
+    },
+}
+
+
+class Show:
+    """One run of the demo.
+
+    Args:
+        settings: of the gateway.
+        listener: its listening socket, so that the address is known before anything runs.
+        spark: how to start the pipeline; None leaves it out.
+        seconds_max: how long to run, from the address being printed; None for until a signal.
+        tell: prints a line of output.
+        say: prints a line for people.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        listener: socket.socket,
+        *,
+        spark: Launch | None,
+        seconds_max: float | None,
+        tell: Say,
+        say: Say,
+    ) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._address = base_url(listener, settings.host)
+        self._spark = spark
+        self._seconds_max = seconds_max
+        self._tell = tell
+        self._say = say
+        self._feeds = [market_feed(), machine_feed()]
+        self._stop = asyncio.Event()
+        self._interrupted = False
+        self._spark_failure = ""
+
+    def run(self) -> int:
+        """Run to the end and tell what was delivered; the answer is the exit code."""
+        # Until the loop takes them over, a signal must unwind this function: Spark is a child.
+        signal.signal(signal.SIGTERM, _unwind)
+        with contextlib.ExitStack() as held:
+            # Spark takes longest to begin, so it begins first; it waits for the gateway.
+            child = None
+            if self._spark is not None:
+                child = held.enter_context(SparkChild(self._spark, self._address))
+            delivered = asyncio.run(self._show(child))
+        self._tell("Delivered: " + "; ".join(_told(name, n) for name, n in delivered.items()))
+        if self._interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_DELIVERED if all(delivered.values()) else EXIT_MISSING
+
+    async def _show(self, child: SparkChild | None) -> dict[str, int]:
+        self._take_signals()
+        async with self._gateway():
+            await asyncio.to_thread(self._create_topics)
+            for feed in self._feeds:
+                feed.start(self._address)
+            self._tell(f"Tidegate listens on {self._address}")
+            self._say(self._instructions())
+            await self._wait(child)
+            return await asyncio.to_thread(self._finish, child)
+
+    @contextlib.asynccontextmanager
+    async def _gateway(self) -> AsyncIterator[None]:
+        """The gateway in this loop; goodbyes are said at the end."""
+        from app.logs import configure_logging
+        from app.main import create_app
+        from app.server import Server
+
+        configure_logging(self._settings.log_level)
+        app = create_app(self._settings)
+        server = Server(
+            app,
+            self._settings,
+            on_shutdown=app.state.gateway.say_goodbye,
+            takes_signals=False,
+        )
+        serving = asyncio.create_task(server.serve(sockets=[self._listener]))
+        serving.add_done_callback(lambda _: self._stop.set())
+        try:
+            yield
+        finally:
+            server.stop()
+            await serving
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        self._interrupted = self._interrupted or number == signal.SIGINT
+        self._stop.set()
+
+    def _create_topics(self) -> None:
+        with Gateway(self._address, answer_seconds_max=START_S_MAX) as gateway:
+            for topic, definition in TOPICS.items():
+                gateway.put_topic(topic, definition)
+
+    async def _wait(self, child: SparkChild | None) -> None:
+        """Until the time is up or a signal came; what fails meanwhile is said at once."""
+        loop = asyncio.get_running_loop()
+        ends_at = None if self._seconds_max is None else loop.time() + self._seconds_max
+        while not self._stop.is_set() and (ends_at is None or loop.time() < ends_at):
+            if child is not None and not self._spark_failure:
+                self._spark_failure = child.failure()
+                if self._spark_failure:
+                    self._say(self._spark_failure)
+            wait_s = LOOK_EVERY_S if ends_at is None else min(LOOK_EVERY_S, ends_at - loop.time())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), max(0.0, wait_s))
+
+    def _finish(self, child: SparkChild | None) -> dict[str, int]:
+        """End feeds and Spark while the gateway still answers; what each has delivered."""
+        for feed in self._feeds:
+            feed.stop()
+        if child is not None:
+            child.stop()
+        for feed in self._feeds:
+            feed.join(FEED_END_S_MAX)
+            if feed.trouble:
+                self._say(f"{feed.topic}: {feed.trouble}")
+        delivered = {feed.topic: feed.delivered for feed in self._feeds}
+        if child is not None:
+            delivered[SPARK_TOPIC] = self._committed(SPARK_TOPIC)
+        return delivered
+
+    def _committed(self, topic: str) -> int:
+        """Messages that a topic has taken in, by its own count."""
+        with Gateway(self._address, answer_seconds_max=1.0) as gateway:
+            try:
+                return int(gateway.topic(topic)["messages_in"])
+            except (GatewayError, KeyError):
+                return 0
+
+    def _instructions(self) -> str:
+        ends = (
+            "Ctrl-C ends it." if self._seconds_max is None else f"Ends in {self._seconds_max:g} s."
+        )
+        spark = "" if self._spark is None else f" Spark fills {SPARK_TOPIC} in some 20 seconds."
+        return f"Open it in a browser; nothing is kept.{spark} {ends}"
+
+
+def _unwind(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(EXIT_DELIVERED)
+
+
+def _told(topic: str, messages: int) -> str:
+    return f"{topic}{' (Spark)' * (topic == SPARK_TOPIC)} {messages:,}"

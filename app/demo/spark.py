@@ -1,0 +1,96 @@
+"""The Spark pipeline as a child: a process group of its own, ended by its id."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from app.demo.feed import MARKET_TOPIC
+
+SPARK_TOPIC = "market.1s"
+INTERVAL = "1s"
+STOP_S_MAX = 2.5
+LOOK_EVERY_S = 0.05
+
+Launch = tuple[Callable[[str], list[str]], dict[str, str]]
+"""From a definition file to the command that runs it, and that command's environment."""
+
+
+class SparkChild:
+    """Runs the pipeline that fills `market.1s` from `market`.
+
+    Use as a context manager: leaving it ends the child and removes its folder.
+    """
+
+    def __init__(self, launch: Launch, address: str) -> None:
+        self._command, self._environment = launch
+        self._address = address
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="tidegate-demo-", ignore_cleanup_errors=True
+        )
+        self._log = Path(self._folder.name, "pipeline.log")
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        file = Path(self._folder.name, "demo.toml")
+        file.write_text(definition(self._address), "utf-8")
+        with self._log.open("wb") as log:
+            self._child = subprocess.Popen(
+                self._command(str(file)),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder.name,
+                env=self._environment,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.stop()
+        self._folder.cleanup()
+
+    def failure(self) -> str:
+        """What it said last, if it has ended by itself; empty while it runs."""
+        if self._child is None or self._child.poll() is None:
+            return ""
+        said = self._log.read_text("utf-8", errors="replace").strip().splitlines()
+        last = said[-1].removeprefix("tidegate: ") if said else "it said nothing"
+        return f"The Spark pipeline ended with {self._child.returncode}: {last}"
+
+    def stop(self, seconds_max: float = STOP_S_MAX) -> None:
+        """Ask it to end after the batch it is in, and see to it that all of it does."""
+        child = self._child
+        if child is None:
+            return
+        self._child = None
+        self._signal(child.pid, signal.SIGTERM)
+        give_up_at = time.monotonic() + seconds_max
+        while child.poll() is None and time.monotonic() < give_up_at:
+            time.sleep(LOOK_EVERY_S)
+        # The Java process is in the group too, and may outlive the Python one.
+        self._signal(-child.pid, signal.SIGKILL)
+        child.wait()
+
+    def _signal(self, target: int, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(target, number)
+
+
+def definition(address: str) -> str:
+    """The definition file: the newest quote of each ticker, every second."""
+    return f"""gateway = "{address}"
+
+[pipeline.market]
+source = {{ kind = "tidegate", topic = "{MARKET_TOPIC}" }}
+key = ["/tickerId"]
+interval = "{INTERVAL}"
+sink = {{ topic = "{SPARK_TOPIC}" }}
+"""
