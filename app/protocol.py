@@ -258,8 +258,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._close() if own.response_complete else self.transport.abort()
             return
         if own is not None:
-            own.disconnected = True
-            own.message_event.set()
+            own.disconnected = True  # whatever it answers now is not sent
             queued = [entry for entry in self.pipeline if entry[0] is not own]
             self.pipeline.clear()
             self.pipeline.extend(queued)

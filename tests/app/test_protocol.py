@@ -129,6 +129,7 @@ async def test_what_is_no_plain_http_is_refused_and_closed(shared: Server, raw: 
 async def test_a_request_has_one_host(shared: Server, raw: bytes) -> None:
     answer = await exchange(shared.address, raw)
     assert (answer.status, answer.code) == (400, "host-not-allowed")
+    assert answer.headers["connection"] == "close"
 
 
 @pytest.mark.parametrize(
@@ -167,6 +168,18 @@ async def test_headers_and_targets_have_a_size(
 ) -> None:
     answer = await exchange(shared.address, raw)
     assert (answer.status, answer.code) == (status, code)
+
+
+async def test_a_refusal_reaches_a_client_that_is_still_sending(shared: Server) -> None:
+    """Closing at once would reset the connection, and the answer with it."""
+    async with connected(shared.address) as wire:
+        wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        await wire.send(get()[:-2] + b"X: ")
+        for _ in range(90):
+            await wire.send(b"a" * 10_000)
+            await asyncio.sleep(0)  # the server's turn
+        wire.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        assert parse_answer(await wire.read_to_end()).status == 431
 
 
 @pytest.mark.parametrize(
@@ -418,7 +431,8 @@ async def test_a_frozen_client_is_cut_and_has_swallowed_little(
         await connections_end(server)
     assert streams.stalled_at_bytes is not None
     assert streams.stalled_at_bytes < 1 << 20
-    assert streams.unsent_bytes > 0
+    assert 0 < streams.write_buffer_bytes < 20_000
+    assert streams.write_buffer_bytes < streams.unsent_bytes
     assert not caplog.records  # whoever cuts it says so, once
 
 

@@ -98,7 +98,10 @@ async def test_an_interrupt_ends_with_130() -> None:
 @pytest.mark.slow
 async def test_a_second_signal_waits_for_nobody() -> None:
     async with (
-        gateway_process(TIDEGATE_SHUTDOWN_GRACE="5m") as (process, address),
+        gateway_process(
+            TIDEGATE_SHUTDOWN_GRACE="5m",
+            TIDEGATE_TCP_USER_TIMEOUT="1h",  # or the kernel would cut the frozen one
+        ) as (process, address),
         streaming(address, "/calm/") as open_stream,
         frozen(address),
     ):

@@ -30,6 +30,7 @@ class Streams:
         self.cut = asyncio.Event()
         self.stalled_at_bytes: int | None = None
         self.unsent_bytes = 0
+        self.write_buffer_bytes = 0
         self.disconnects = 0
 
     def say_goodbye(self) -> None:
@@ -60,6 +61,7 @@ class Streams:
             except TimeoutError:
                 self.stalled_at_bytes = sent_bytes
                 self.unsent_bytes = connection.unsent_bytes
+                self.write_buffer_bytes = connection.write_buffer_bytes
                 connection.abort()
                 self.cut.set()
                 return
