@@ -88,37 +88,37 @@ class GatewayProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
-    def data_received(self, data: bytes) -> None:
+    def data_received(self, received: bytes) -> None:
         """Feed the parser within the limits."""
         if self._stage is Stage.REFUSED:
-            self._discard(data)
+            self._discard(received)
             return
         self._unset_keepalive_if_required()
         # Line ends between requests are passed over, but may not hold an idle connection open.
-        if self._stage is Stage.IDLE and (data.strip(b"\r\n") or not self._unanswered()):
+        if self._stage is Stage.IDLE and (received.strip(b"\r\n") or not self._unanswered()):
             self._enter(Stage.HEAD)
-        self._bare_bytes += len(data)
+        self._bare_bytes += len(received)
         try:
-            self._feed(data)
+            self._feed(received)
             self._check_bare_bytes()
         except (httptools.HttpParserError, Refused):
             self._refuse(self._refusal or Problem("message-invalid", "Not a valid HTTP request."))
         else:
             self._watch_stage()
 
-    def _feed(self, data: bytes) -> None:
+    def _feed(self, received: bytes) -> None:
         """Parse; a request that asks for another protocol is read again as the plain one it is.
 
         The parser would leave its body unread, and the application would see an empty one.
         Java's client asks so with every first request.
         """
         try:
-            self.parser.feed_data(data)
+            self.parser.feed_data(received)
         except httptools.HttpParserUpgrade as upgrade:
             plain_head = self._plain_head
             self._plain_head = None
             self.parser = _new_parser(self)
-            self._feed((plain_head or b"") + data[upgrade.args[0] :])
+            self._feed((plain_head or b"") + received[upgrade.args[0] :])
 
     # Parser callbacks
 
@@ -280,8 +280,8 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.write_eof()
         self._deadline = self.loop.call_later(LINGER_S, self.transport.abort)
 
-    def _discard(self, data: bytes) -> None:
-        self._discarded_bytes += len(data)
+    def _discard(self, received: bytes) -> None:
+        self._discarded_bytes += len(received)
         if self._discarded_bytes > LINGER_BYTES_MAX:
             self.transport.abort()
 

@@ -87,6 +87,13 @@ async def connected(address: str) -> AsyncIterator[Wire]:
             await writer.wait_closed()
 
 
+async def read_all(address: str, raw: bytes) -> bytes:
+    """Send `raw` and read to the server's close."""
+    async with connected(address) as wire:
+        await wire.send(raw)
+        return await wire.read_to_end()
+
+
 async def exchange(address: str, raw: bytes) -> Answer:
     """Send `raw`, read to the server's close, and parse the one answer."""
     async with connected(address) as wire:
@@ -101,6 +108,16 @@ def request(
     """A request that asks the server to close after it."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n"
+
+
+def get(*lines: bytes, first: bytes = b"GET / HTTP/1.1") -> bytes:
+    """A request that leaves the connection open, of raw header lines."""
+    return b"\r\n".join([first, b"Host: localhost", *lines, b"", b""])
+
+
+def post(*lines: bytes, body: bytes = b"") -> bytes:
+    """The same with a body, which the lines have to announce."""
+    return get(*lines, first=b"POST /body HTTP/1.1") + body
 
 
 def parse_answer(raw: bytes) -> Answer:
