@@ -138,7 +138,13 @@ class Engine:
         assert name not in session.seats, "subscription names are never used twice"
         if len(session.seats) >= self._subscriptions_max:
             raise LimitReached(f"a session has at most {self._subscriptions_max} subscriptions")
-        opening = open_with(name, topic, subscription, session.limits.messages_max)
+        opening = open_with(
+            name,
+            topic,
+            subscription,
+            queue_messages_max=session.limits.messages_max,
+            queue_bytes_max=session.limits.bytes_max,
+        )
         member = Member(name, session_id, subscription, 0, topic.head, 0)
         seat = Seat(member, topic, opening)
         session.seats[name] = seat
@@ -225,6 +231,18 @@ class Engine:
             del self._sessions[session_id]
         session.ready = bool(outputs)
         return outputs
+
+    def crowded(self, topic_name: str) -> set[str]:
+        """Sessions whose queue, filled by this topic among others, is more than half full.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        feeds = self.topic(topic_name).feeds.values()
+        lanes = [lane for feed in feeds for lane in feed.lanes.values()]
+        behind = [lane for lane in lanes if isinstance(lane, ListLane) and lane.is_long()]
+        members = {member.session for lane in behind for member in lane.members.values()}
+        return {session_id for session_id in members if self._sessions[session_id].half_full()}
 
     def events(self) -> list[Event]:
         """What has happened since the last call, for the shell to act on."""

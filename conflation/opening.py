@@ -9,8 +9,9 @@ from conflation.bookmark import Bookmark
 from conflation.definition import QueuePolicy
 from conflation.frame import Batch, Frame, prefix_within
 from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, ResumeMode, Rows
-from conflation.subscription import Command, Subscription
+from conflation.subscription import Command, LaneId, Subscription
 from conflation.topic import Topic
+from keys.extract import conflation_key
 
 ROWS_MAX = 100
 
@@ -60,17 +61,24 @@ class Opening:
 
 
 def open_with(
-    name: str, topic: Topic, subscription: Subscription, queue_messages_max: int
+    name: str,
+    topic: Topic,
+    subscription: Subscription,
+    *,
+    queue_messages_max: int,
+    queue_bytes_max: int,
 ) -> Opening | None:
     """What a new subscription of this topic starts with; None: with the next message.
 
     The cut is the topic's head at this very call, so snapshot and live rows have neither gap
-    nor overlap.
+    nor overlap. A replay beyond the session's limits is conflated where the topic allows it.
     """
     bookmark = subscription.resume
     if bookmark is not None:
-        mode = resume_mode(topic, subscription, bookmark, queue_messages_max)
-        rows = _resume_rows(topic, mode, bookmark)
+        missed, size = topic.journal.backlog(bookmark.offset)
+        too_long = missed > queue_messages_max or size > queue_bytes_max
+        mode = resume_mode(topic, subscription, bookmark, too_long=too_long)
+        rows = _resume_rows(topic, subscription.lane_id, mode, bookmark)
         gap = topic.head - bookmark.offset if bookmark.epoch == topic.epoch else None
         resumed = Resumed(name, mode, gap if gap is None or gap >= 0 else None)
         group = mode is ResumeMode.SNAPSHOT
@@ -81,19 +89,18 @@ def open_with(
 
 
 def resume_mode(
-    topic: Topic, subscription: Subscription, bookmark: Bookmark, queue_messages_max: int
+    topic: Topic, subscription: Subscription, bookmark: Bookmark, *, too_long: bool
 ) -> ResumeMode:
-    """The first row of CONTRACT 4.2 that fits."""
+    """The first way that fits; `too_long`: a replay would be over the session's limits."""
     continues = bookmark.epoch == topic.epoch and bookmark.offset <= topic.head
     by_record = topic.sow is not None and bookmark.offset >= topic.sow.board.horizon
     lane_id = subscription.lane_id
     if not continues:
         return ResumeMode.SNAPSHOT
     if lane_id.interval_ns:
-        same_key = lane_id.key_spec == topic.definition.key_spec
-        return ResumeMode.CHANGES if by_record and same_key else ResumeMode.SNAPSHOT
+        of_key_fields = set(lane_id.key_spec.paths) <= set(topic.definition.key_spec.paths)
+        return ResumeMode.CHANGES if by_record and of_key_fields else ResumeMode.SNAPSHOT
     if topic.journal_reaches(bookmark):
-        too_long = topic.head - bookmark.offset > queue_messages_max
         conflates = topic.definition.policy is QueuePolicy.CONFLATE
         if not (too_long and conflates and by_record):
             return ResumeMode.REPLAY
@@ -101,13 +108,24 @@ def resume_mode(
     return ResumeMode.SNAPSHOT
 
 
-def _resume_rows(topic: Topic, mode: ResumeMode, bookmark: Bookmark) -> Sequence[Frame]:
+def _resume_rows(
+    topic: Topic, lane_id: LaneId, mode: ResumeMode, bookmark: Bookmark
+) -> Sequence[Frame]:
     if mode is ResumeMode.REPLAY:
         return topic.journal.after(bookmark.offset)
     if mode is ResumeMode.CHANGES and topic.sow is not None:
         changes = topic.sow.board.changes(bookmark.offset)
-        return [frame for frame in changes if not frame.removed]
+        return _newest([frame for frame in changes if not frame.removed], topic, lane_id)
     return _snapshot(topic)
+
+
+def _newest(changed: list[Frame], topic: Topic, lane_id: LaneId) -> list[Frame]:
+    """The newest record of each conflation key, oldest first."""
+    if lane_id.key_spec == topic.definition.key_spec:
+        return changed
+    key_of = conflation_key(lane_id.key_spec)
+    newest = {key_of(frame.payload): frame for frame in changed}
+    return sorted(newest.values(), key=lambda frame: frame.offset)
 
 
 def _snapshot(topic: Topic) -> Sequence[Frame]:
