@@ -65,9 +65,10 @@ class KeyLane(Lane):
         return bool(frames)
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        """A member that joined while keys were held must not get again what it joined with."""
-        fresh = not batch.frames or batch.frames[0].offset > member.cut
-        return fresh and batch.since == member.position
+        """Only once nothing is held that a member joined with: no row twice, no id back."""
+        fresh = batch.low_water is not None and batch.low_water >= member.cut
+        newer = not batch.frames or batch.frames[0].offset > member.cut
+        return fresh and newer and batch.since == member.position
 
     def joining_position(self) -> int:
         return self.position

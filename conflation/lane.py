@@ -112,7 +112,7 @@ class Lane(ABC):
         frames = self.backlog(member)
         count = prefix_within(frames, bytes_max)
         if count == len(frames):
-            position, low_water = self.position, self.low_water()
+            position, low_water = self.position, max(self.low_water(), member.cut)
         else:
             frames = frames[:count]
             position, low_water = self.row_position(frames[-1]), None
