@@ -15,7 +15,7 @@ taken. A recorded list of calls replays to the same outputs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from conflation import accounting, seating
 from conflation.bookmark import Bookmark
@@ -54,6 +54,7 @@ class Engine:
         self._sessions: dict[str, Session] = {}
         self._schedule: Schedule[tuple[Feed, Lane] | Seat] = Schedule()
         self._events: list[Event] = []
+        self._watched: dict[ListLane, None] = {}
         self._past: dict[str, Counter[str]] = {}
         self._flushes = 0
         self._now: Instant = 0
@@ -150,6 +151,7 @@ class Engine:
         session.seats[name] = seat
         if subscription.command is not Command.SOW:
             seating.join(session, seat)
+            self._watch(other.lane for other in session.seats.values())
         if opening is not None:
             self._wake(session)
         return topic.bookmark(topic.head)
@@ -182,6 +184,7 @@ class Engine:
         assert subscription.topic == seat.topic.name, "a subscription stays with its topic"
         if subscription.lane_id != seat.lane.id:
             carry = seating.move(session, seat, subscription, now)
+            self._watch(other.lane for other in session.seats.values())
             self._schedule.arm(carry, seat)
             if carry.rows:
                 self._wake(session)
@@ -198,10 +201,9 @@ class Engine:
             return
         for feed, lane in topic.publish(frames, now):
             self._schedule.arm(lane, (feed, lane))
-        lanes = [lane for feed in topic.feeds.values() for lane in feed.lanes.values()]
-        for lane in lanes:  # closing a session may end its lane
-            if isinstance(lane, ListLane) and lane.may_overflow():
-                self._relieve(lane)
+        for feed in topic.feeds.values():
+            self._watch(feed.lanes.values())
+        self._relieve()
 
     def advance(self, now: Instant) -> None:
         """Let every lane go that is due; wakes the sessions that have something to take."""
@@ -330,18 +332,33 @@ class Engine:
         if not session.seats and session.ended is None:
             self.close_session(session.id, CloseReason.UNSUBSCRIBED)
 
-    def _relieve(self, lane: ListLane) -> None:
-        """A queue is over its limit: conflate it whole; if that is not enough, close."""
-        for session_id in dict.fromkeys(member.session for member in lane.members.values()):
-            session = self._sessions[session_id]
-            if not session.over_limit():
-                continue
-            for seat in session.seats.values():
-                conflates = seat.topic.definition.policy is QueuePolicy.CONFLATE
-                if conflates and isinstance(seat.lane, ListLane):
-                    seat.lane.give_up(seat.member)
-            if session.over_limit():
-                self.close_session(session_id, CloseReason.QUEUE_LIMIT)
+    def _watch(self, lanes: Iterable[Lane | None]) -> None:
+        """Lists that may have grown beyond a member's share of its session's limits."""
+        self._watched.update((lane, None) for lane in lanes if isinstance(lane, ListLane))
+
+    def _relieve(self) -> None:
+        """Conflate the queues that are over their limit, or close their sessions.
+
+        A session over its limit has one list beyond its share, but it may be another that has
+        just grown: a long list is looked at with every publish until it is short again.
+        """
+        for lane in list(self._watched):
+            if lane.members and lane.may_overflow():
+                for session_id in dict.fromkeys(member.session for member in lane.members.values()):
+                    self._relieve_session(self._sessions[session_id])
+            else:
+                del self._watched[lane]
+
+    def _relieve_session(self, session: Session) -> None:
+        """Conflate its whole queue; if that is not enough, close."""
+        if not session.over_limit():
+            return
+        for seat in session.seats.values():
+            conflates = seat.topic.definition.policy is QueuePolicy.CONFLATE
+            if conflates and isinstance(seat.lane, ListLane):
+                seat.lane.give_up(seat.member)
+        if session.over_limit():
+            self.close_session(session.id, CloseReason.QUEUE_LIMIT)
 
     def _wake(self, session: Session) -> None:
         if not session.ready:

@@ -39,3 +39,18 @@ def test_a_limit_counts_what_the_board_keeps_for_a_queue_that_was_given_up() -> 
     assert world.engine.session_stats("s").queued_messages == 4
     world.flush()
     assert world.hears() == ["a1 b1 c3 d2"]
+
+
+def test_a_limit_holds_whichever_of_a_sessions_queues_grew_last() -> None:
+    """Rule 52: the limits are of the session; its lists share them unevenly."""
+    world = World()
+    world.topic()
+    world.topic("other", policy="off")
+    world.session(messages_max=8)
+    world.subscribe("conflation=none")
+    world.subscribe("conflation=none", topic="other")
+    world.say("a1 a2 a3 a4 a5 a6")
+    world.say("b1 b2 b3", topic="other")
+    assert world.engine.session_stats("s").queued_messages == 4
+    world.flush()
+    assert world.hears() == ["a6", "b1 b2 b3"]
