@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.catalog import Entry
@@ -18,7 +18,8 @@ from keys.errors import KeysError
 from keys.jsontext import check_json, one_line
 
 PIPELINE_PREFIX = "tidegate.pipeline."
-CHECKED_AT_ONCE = 500
+CHECKED_BYTES_AT_ONCE = 16 << 10
+JSON_SPACE = b" \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +38,34 @@ class Ingest:
         self._driver = driver
         self._settings = settings
 
-    async def check(self, entry: Entry, texts: Sequence[bytes], *, lined: bool) -> list[Message]:
+    async def check(self, entry: Entry, body: bytes, *, lined: bool) -> list[Message]:
         """Check every message of a request; a large one leaves the loop room to breathe.
 
         Args:
             entry: the topic.
-            texts: JSON texts as received; blank ones are passed over.
-            lined: whether a problem names the line (NDJSON).
+            body: one JSON text, or with `lined` one a line, blank lines passed over.
+            lined: whether it is NDJSON, and a problem names the line.
 
         Raises:
             Problem: message-invalid, message-too-large, key-missing or key-invalid.
         """
         messages: list[Message] = []
-        for number, text in enumerate(texts, start=1):
-            if lined and (not text or text.isspace()):
-                continue
-            messages.append(self._checked(entry, text, number if lined else None))
+        for first_line, texts in _pieces(body) if lined else [(1, [body])]:
+            for number, text in enumerate(texts, first_line):
+                if not lined or text.strip(JSON_SPACE):
+                    messages.append(self._checked(entry, text, number if lined else None))
             if len(messages) > self._settings.request_messages_max:
                 limit = self._settings.request_messages_max
                 raise Problem("message-too-large", f"A request has at most {limit} messages.")
-            if number % CHECKED_AT_ONCE == 0:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
         if not messages:
             raise Problem("message-invalid", "The request holds no message.")
         return messages
 
-    async def check_plain(self, texts: Sequence[bytes], *, lined: bool) -> None:
+    async def check_plain(self, body: bytes, *, lined: bool) -> None:
         """Check a request for a topic that is still to be made: a plain one."""
         record = TopicRecord("", TopicDocument(), "")
-        await self.check(Entry(record, None), texts, lined=lined)
+        await self.check(Entry(record, None), body, lined=lined)
 
     async def publish(
         self, entry: Entry, messages: Sequence[Message], producer: Producer | None
@@ -125,3 +125,14 @@ class Ingest:
                 "limit-reached", f"A topic has at most {keys_max} keys.",
                 headers={"Retry-After": "60"},
             )  # fmt: skip
+
+
+def _pieces(body: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """Lines in pieces of a few KiB, each with the number of its first line."""
+    start, line = 0, 1
+    while start < len(body):
+        end = body.find(b"\n", start + CHECKED_BYTES_AT_ONCE)
+        end = len(body) if end < 0 else end
+        piece = body[start:end]
+        yield line, piece.split(b"\n") if piece.strip(JSON_SPACE) else []
+        start, line = end + 1, line + piece.count(b"\n") + 1

@@ -47,14 +47,13 @@ async def publish(request: Request) -> Response:
     producer = _producer(request.scope)
     body = await read_body(request, gateway.settings.request_bytes_max)
     lined = media_type == NDJSON
-    texts = body.split(b"\n") if lined else [body]
     entry = gateway.catalog.find(name)
     if entry is None and not gateway.settings.auto_create_topics:
         raise Problem("topic-unknown", "There is no topic of this name.")
     if entry is None:  # nothing is made for a request that is refused
-        await gateway.ingest.check_plain(texts, lined=lined)
+        await gateway.ingest.check_plain(body, lined=lined)
         entry = await gateway.catalog.get_or_create(name)
-    messages = await gateway.ingest.check(entry, texts, lined=lined)
+    messages = await gateway.ingest.check(entry, body, lined=lined)
     appended = await gateway.ingest.publish(entry, messages, producer)
     epoch, published = entry.record.epoch, not appended.duplicate
     answer = {

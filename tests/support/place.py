@@ -35,8 +35,8 @@ class Place:
 
     async def say(self, name: str, *messages: object, producer: Producer | None = None) -> Appended:
         entry = self.catalog.get(name)
-        texts = [json.dumps(message).encode() for message in messages]
-        checked = await self.ingest.check(entry, texts, lined=True)
+        body = b"\n".join(json.dumps(message).encode() for message in messages)
+        checked = await self.ingest.check(entry, body, lined=True)
         return await self.ingest.publish(entry, checked, producer)
 
 

@@ -1,0 +1,183 @@
+"""A body becomes messages: strictly, all or none, in one order, without holding the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from app.ingest import Message
+from app.problems import Problem
+from app.store import Appended, Producer
+from conflation.errors import TopicUnknown
+from tests.support.place import Place
+
+SPARK = {"topic": "px", "interval": "1s", "engine": "spark"}
+
+
+async def keyed(**given: Any) -> Place:
+    place = Place(**given)
+    await place.put("px", key=["/k"])
+    return place
+
+
+async def check(place: Place, body: bytes, *, lined: bool = True) -> list[Message]:
+    return await place.ingest.check(place.catalog.get("px"), body, lined=lined)
+
+
+async def test_lines_become_messages_with_their_keys() -> None:
+    messages = await check(await keyed(), b'{"k":1.0}\r\n\n \t\n  {"k":"a"}  \n')
+    assert messages == [Message(b'{"k":1.0}', "[1]"), Message(b'{"k":"a"}', '["a"]')]
+
+
+async def test_one_message_may_stand_on_several_lines() -> None:
+    [message] = await check(await keyed(), b'\n{"k":1,\r\n"s":"a b"}\n', lined=False)
+    assert message.payload == b'{"k":1,  "s":"a b"}'
+
+
+async def test_a_plain_topic_takes_any_value_and_knows_no_key() -> None:
+    place = Place()
+    await place.put("px")
+    assert await check(place, b'null\n1\n"x"\n[]') == [
+        Message(text, "") for text in (b"null", b"1", b'"x"', b"[]")
+    ]
+
+
+REFUSED = [
+    (b'{"k":1}\n{"k":', "message-invalid", 2),
+    (b'{"k":1}\n\n{"k":NaN}', "message-invalid", 3),
+    (b'{"k":1} {"k":2}', "message-invalid", 1),
+    (b'{"k":"\\ud800"}', "message-invalid", 1),
+    (b'{"k":"\xff"}', "message-invalid", 1),
+    (b'{"k":1}\n\x0c\n', "message-invalid", 2),
+    (b'{"k":1}\n' + b"[" * 65 + b"]" * 65, "message-invalid", 2),
+    (b"\xef\xbb\xbf{}", "message-invalid", 1),
+    (b'{"k":1}\n{"j":1}', "key-missing", 2),
+    (b'{"k":1}\n7', "key-missing", 2),
+    (b'{"k":null}', "key-invalid", 1),
+    (b'{"k":[1]}', "key-invalid", 1),
+    (b'{"k":18446744073709551616}', "key-invalid", 1),
+]
+
+
+@pytest.mark.parametrize(("body", "code", "line"), REFUSED, ids=lambda given: str(given)[:40])
+async def test_one_bad_line_refuses_the_request(body: bytes, code: str, line: int) -> None:
+    with pytest.raises(Problem) as refused:
+        await check(await keyed(), body)
+    assert (refused.value.code, refused.value.line) == (code, line)
+
+
+async def test_a_single_message_has_no_line() -> None:
+    with pytest.raises(Problem) as refused:
+        await check(await keyed(), b'\n{"k":}', lined=False)
+    assert refused.value.line is None
+    assert refused.value.position is not None
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\n \r\n"])
+async def test_a_request_holds_a_message(body: bytes) -> None:
+    for lined in (True, False):
+        with pytest.raises(Problem) as refused:
+            await check(await keyed(), body, lined=lined)
+        assert refused.value.code == "message-invalid"
+
+
+async def test_a_message_has_a_size_and_a_request_a_number_of_them() -> None:
+    place = await keyed(message_bytes_max=1_024, request_messages_max=2)
+    at_limit = b'{"k":"' + b"x" * (1_024 - 8) + b'"}'
+    assert len(await check(place, at_limit + b"\n" + at_limit)) == 2
+    with pytest.raises(Problem) as too_large:
+        await check(place, b'{"k":1}\n' + at_limit.replace(b"xx", b"xxx", 1))
+    assert (too_large.value.code, too_large.value.line) == ("message-too-large", 2)
+    with pytest.raises(Problem) as too_many:
+        await check(place, b'{"k":1}\n' * 3)
+    assert too_many.value.code == "message-too-large"
+
+
+@pytest.mark.parametrize("body", [b"\n" * (1 << 18), b" 1\n" * 50_000], ids=["blank", "small"])
+async def test_others_get_their_turn_while_a_large_request_is_checked(body: bytes) -> None:
+    place = Place()
+    await place.put("px")
+    with_turns, turns = await turns_during(place.ingest.check_plain(body, lined=True))
+    assert turns > len(body) / (64 << 10)
+    assert isinstance(with_turns, Problem | None)
+
+
+async def turns_during(call: Coroutine[Any, Any, object]) -> tuple[BaseException | None, int]:
+    """How the call ended, and how often the loop came round meanwhile."""
+    turns = 0
+    task = asyncio.create_task(call)
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return task.exception(), turns
+
+
+async def test_messages_are_numbered_delivered_and_seen() -> None:
+    place = await keyed()
+    assert await place.say("px", {"k": 1}, {"k": 2}) == Appended(1, 2)
+    assert await place.say("px", {"k": 1}) == Appended(3, 3)
+    topic = place.driver.engine.topic("px")
+    assert topic.head == 3
+    assert [frame.offset for frame in topic.journal.after(0)] == [1, 2, 3]
+    assert topic.sow is not None
+    assert [frame.offset for frame in topic.sow.board.live()] == [2, 3]
+    assert topic.journal.after(2)[0].timestamp_ms > 1_600_000_000_000
+
+
+async def test_a_producers_number_counts_once() -> None:
+    place = await keyed()
+    assert await place.say("px", {"k": 1}, producer=Producer("p", 5)) == Appended(1, 1)
+    for sequence in (5, 4):
+        repeated = await place.say("px", {"k": 2}, producer=Producer("p", sequence))
+        assert repeated.duplicate
+    assert place.driver.engine.topic("px").head == 1
+
+
+async def test_a_topic_has_only_so_many_keys() -> None:
+    place = await keyed(topic_keys_max=2)
+    await place.say("px", {"k": 1}, {"k": 1}, {"k": 2}, {"k": 1})
+    with pytest.raises(Problem) as refused:
+        await place.say("px", {"k": 2}, {"k": 3})
+    assert refused.value.code == "limit-reached"
+    assert refused.value.headers["Retry-After"]
+    assert await place.say("px", {"k": 2}) == Appended(5, 5)
+
+
+async def test_a_filled_topic_is_written_by_its_filler_alone() -> None:
+    place = await keyed()
+    await place.put("slow", key=["/k"], source=SPARK)
+    for producer in (None, Producer("p", 1), Producer("tidegate.pipelines", 1)):
+        with pytest.raises(Problem) as refused:
+            await place.say("slow", {"k": 1}, producer=producer)
+        assert refused.value.code == "topic-read-only"
+    assert place.driver.engine.topic("slow").head == 0
+    filled = await place.say("slow", {"k": 1}, producer=Producer("tidegate.pipeline.slow", 1))
+    assert filled == Appended(1, 1)
+
+
+async def test_a_topic_that_went_meanwhile_takes_nothing() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    messages = await place.ingest.check(entry, b'{"k":1}', lined=True)
+    await place.catalog.delete("px")
+    with pytest.raises(TopicUnknown):
+        await place.ingest.publish(entry, messages, None)
+    await place.put("px", key=["/k"])
+    with pytest.raises(Problem) as refused:
+        await place.ingest.publish(entry, messages, None)
+    assert refused.value.code == "topic-unknown"
+    assert place.driver.engine.topic("px").head == 0
+
+
+async def test_requests_at_once_are_published_whole_and_one_after_another() -> None:
+    place = await keyed(queue_messages_max=10)
+    requests = [[{"k": n, "v": v} for v in range(50)] for n in range(5)]
+    appended = await asyncio.gather(*(place.say("px", *request) for request in requests))
+    assert sorted((one.first, one.last) for one in appended) == [
+        (n * 50 + 1, n * 50 + 50) for n in range(5)
+    ]
+    keys = [frame.key for frame in place.driver.engine.topic("px").journal.after(0)]
+    assert keys == [key for start in range(0, 250, 50) for key in [keys[start]] * 50]
