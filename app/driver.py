@@ -19,6 +19,12 @@ from conflation.subscription import Subscription
 
 SLICE_MESSAGES_MAX = 1_000
 
+# How long a request of several slices waits for streams that are behind but take what they can:
+# for one that takes too little, and in all. A stream that was given up is not waited for again
+# before it has caught up.
+PATIENCE_S = 0.25
+PATIENCE_S_PER_REQUEST = 2.0
+
 logger = logging.getLogger("tidegate.driver")
 
 
@@ -33,11 +39,11 @@ class Consumer:
     def take(self, bytes_max: int) -> list[Output]:
         """What to send now; nothing left means: wait."""
         try:
-            return self._driver.engine.take(self.session, bytes_max)
+            outputs = self._driver.engine.take(self.session, bytes_max)
         except SessionUnknown:
-            return []
-        finally:
-            self._driver.settle()
+            outputs = []
+        self._driver.taken(self.session, is_all=not outputs)
+        return outputs
 
     async def wait(self, seconds_max: float) -> bool:
         """Until there is something to take; False when that took longer than it may."""
@@ -77,6 +83,8 @@ class Driver:
         self._clock = clock
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
+        self._taken = asyncio.Event()
+        self._given_up: set[str] = set()
         self._timer: asyncio.Handle | None = None
         self._timer_due: Instant | None = None
 
@@ -95,6 +103,7 @@ class Driver:
 
         So no single request, however large, breaches the queue of a healthy session.
         """
+        patience_s = PATIENCE_S_PER_REQUEST
         for piece in slices(frames, self.limits):
             now = self._now()
             self.engine.publish(topic, piece, now)
@@ -104,6 +113,7 @@ class Driver:
             self.engine.advance(now)
             self.settle()
             await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
+            patience_s -= await self._drained(topic, min(patience_s, PATIENCE_S))
 
     def open(self, session: str, name: str, subscription: Subscription) -> Consumer:
         """Open a session of one subscription.
@@ -124,6 +134,8 @@ class Driver:
             self.engine.close_session(session, reason)
         if reason is None:
             self._consumers.pop(session, None)
+            self._given_up.discard(session)
+            self._taken.set()
         self.settle()
 
     def close_all(self, reason: CloseReason) -> int:
@@ -132,6 +144,13 @@ class Driver:
         for session in sessions:
             self.close(session, reason)
         return len(sessions)
+
+    def taken(self, session: str, *, is_all: bool) -> None:
+        """A session took something, or has taken everything there was."""
+        if is_all:
+            self._given_up.discard(session)
+        self._taken.set()
+        self.settle()
 
     def settle(self) -> None:
         """After each call into the engine: wake who has something to take, re-arm the timer."""
@@ -142,9 +161,25 @@ class Driver:
                 consumer.wake()
         self._rearm()
 
+    async def _drained(self, topic: str, seconds_max: float) -> float:
+        """Wait until every session has room for another slice; returns for how long."""
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        try:
+            async with asyncio.timeout(seconds_max):
+                while self._crowded(topic):
+                    self._taken.clear()
+                    await self._taken.wait()
+        except TimeoutError:
+            self._given_up |= self._crowded(topic)
+        return loop.time() - began_at
+
+    def _crowded(self, topic: str) -> set[str]:
+        return self.engine.crowded(topic) - self._given_up
+
     def _note_closed(self, event: SessionClosed) -> None:
-        if event.reason is None:
-            return
+        if event.reason is None or event.session not in self._consumers:
+            return  # the peer left by itself, or after its reason was noted
         self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
         logger.info("session %s closed: %s", event.session, event.reason)
 

@@ -98,6 +98,13 @@ class ListLane(Lane):
             or self.log.payload_bytes + self._kept_bytes > self._watch_bytes
         )
 
+    def is_long(self) -> bool:
+        """Whether the list is long enough to fill half of any member's queue."""
+        return self._watch_messages is not None and (
+            2 * (len(self.log) + self._kept_messages) > self._watch_messages
+            or 2 * (self.log.payload_bytes + self._kept_bytes) > self._watch_bytes
+        )
+
     def give_up(self, member: Member) -> None:
         """Conflate a member's whole queue: forget the list, remember the position."""
         member.conflated_to = self.board.head

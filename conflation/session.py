@@ -105,3 +105,8 @@ class Session:
         """Whether the queue is longer than the session may have it."""
         messages, size = self.queued()
         return messages > self.limits.messages_max or size > self.limits.bytes_max
+
+    def half_full(self) -> bool:
+        """Whether more than half of what may wait does."""
+        messages, size = self.queued()
+        return 2 * messages > self.limits.messages_max or 2 * size > self.limits.bytes_max
