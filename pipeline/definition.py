@@ -85,7 +85,7 @@ def read_definitions(path: Path) -> list[StreamDefinition]:
     top.finish()
     if not named.left:
         raise top.wrong("pipeline", "at least one table [pipeline.NAME]", {})
-    streams = [_stream(name, named.table(name), gateway, path.parent) for name in named.left]
+    streams = [_stream(name, named.table(name), gateway, path.parent) for name in list(named.left)]
     _refuse_shared(path.name, streams)
     return streams
 

@@ -61,6 +61,7 @@ class StreamFailed(PipelineError):
 
 
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
+_RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
 _KINDS = {
     kind.__name__: kind
     for kind in (CheckpointMismatch, SourceLost, GatewayRefused, GatewayUnreachable, StreamFailed)
@@ -75,7 +76,6 @@ def from_spark(stream: str, text: str) -> PipelineError:
     found = [match for match in _SENTENCE.finditer(text) if match[1] in _KINDS]
     if found:
         return _KINDS[found[-1][1]](f"{stream}: {found[-1][2].strip()}")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return StreamFailed(
-        f"{stream}: Spark ended the stream: {(lines or ['no reason given'])[0][:500]}"
-    )
+    # The last line of a worker's traceback says more than the first of Spark's own report.
+    raised = _RAISED.findall(text) or text.strip().splitlines() or ["no reason given"]
+    return StreamFailed(f"{stream}: Spark ended the stream: {raised[-1].strip()[:500]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -35,6 +36,8 @@ def open_session(master: str) -> SparkSession:
         raise SparkUnavailable(
             "PySpark is not installed: run python3 dev.py setup (without --no-spark)"
         ) from None
+    # It would print the traceback of a failed batch, which we tell as a sentence.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     local = master.startswith("local")
     _prepare_environment(local)
     builder = SparkSession.builder.master(master).appName("tidegate")
@@ -85,10 +88,10 @@ def _prepare_environment(local: bool) -> None:
 
 
 def _settings(local: bool) -> dict[str, str]:
-    logging = Path(__file__).with_name("log4j2.properties")
+    quiet = Path(__file__).with_name("log4j2.properties")
     settings = {
         "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging.as_uri()}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

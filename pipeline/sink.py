@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -62,9 +62,11 @@ class TopicWriter:
         """
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with _BatchWriting(self, batch_id, not_before_ms) as writing:
+            with Gateway(self.gateway) as gateway:
+                writing = BatchWriting(self, gateway, batch_id, not_before_ms)
                 for batch in batches:
                     writing.take(batch)
+                writing.end()
             yield writing.receipt_batch()
 
         in_order = rows.repartition(1).sortWithinPartitions("part", "row")
@@ -73,10 +75,11 @@ class TopicWriter:
 
 
 @dataclass
-class _BatchWriting:
+class BatchWriting:
     """One micro-batch on its way out, on the executor."""
 
     writer: TopicWriter
+    gateway: Gateway
     batch_id: int
     not_before_ms: int
     chunk: list[bytes] = field(default_factory=list)
@@ -88,17 +91,10 @@ class _BatchWriting:
     sent_at_ms: int = 0
     refused: list[bytes] = field(default_factory=list)
 
-    def __enter__(self) -> Self:
-        self._gateway = Gateway(self.writer.gateway)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._send()
-                self._bury()
-        finally:
-            self._gateway.close()
+    def end(self) -> None:
+        """Send what is left, then write down the dead letters."""
+        self._send()
+        self._bury()
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Add rows, which come in publication order."""
@@ -136,7 +132,7 @@ class _BatchWriting:
             time.sleep(max(0.0, self.not_before_ms / 1000 - time.time()))
         sequence = self.batch_id * CHUNKS_PER_BATCH_MAX + self.chunks + 1
         body = b"\n".join(self.chunk) + b"\n"
-        if self._gateway.publish(self.writer.topic, body, self.writer.producer, sequence):
+        if self.gateway.publish(self.writer.topic, body, self.writer.producer, sequence):
             self.published += len(self.chunk)
         else:
             self.repeated += len(self.chunk)

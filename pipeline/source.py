@@ -31,7 +31,7 @@ from pyspark.sql.types import StructType
 from pipeline.bookmark import START, join_bookmark, split_bookmark
 from pipeline.envelope import envelope_batch
 from pipeline.errors import DefinitionInvalid, SourceLost
-from pipeline.gateway import DEFAULT_GATEWAY, Gateway
+from pipeline.gateway import DEFAULT_GATEWAY, Gateway, Journal
 
 SCHEMA = "offset long, key string, value string, timestamp_ms long, bookmark string"
 MESSAGES_PER_TASK_MAX = 20_000
@@ -185,11 +185,10 @@ class JournalEdge:
 
     def __init__(self, options: TopicOptions) -> None:
         self._options = options
-        self._gateway = Gateway(options.gateway)
 
     def initial(self) -> str:
         """The bookmark after which reading begins; `epoch` while the topic is empty."""
-        journal = self._gateway.journal(self._options.topic)
+        journal = self._journal()
         if self._options.start == START:
             if journal.first is None:
                 return journal.last or START
@@ -206,7 +205,7 @@ class JournalEdge:
 
     def newest(self) -> str | None:
         """The bookmark of the newest message, None for an empty topic."""
-        return self._gateway.journal(self._options.topic).last
+        return self._journal().last
 
     def require_empty(self, start: str) -> None:
         """Complain if a stream that has read something finds the topic empty."""
@@ -243,6 +242,10 @@ class JournalEdge:
         cuts = [after + rows * part // count for part in range(count)] + [last] if rows > 0 else []
         return [JournalSlice(epoch=epoch, after=low, last=high) for low, high in pairwise(cuts)]
 
+    def _journal(self) -> Journal:
+        with Gateway(self._options.gateway) as gateway:
+            return gateway.journal(self._options.topic)
+
     def _another_life(self, read: str, live: str) -> SourceLost:
         return SourceLost(
             f"the checkpoint was made with another life of topic {self._options.topic} "
@@ -256,19 +259,15 @@ def read_slice(options: TopicOptions, part: JournalSlice) -> Iterator[pa.RecordB
     Raises:
         SourceLost: the journal was trimmed, or the topic began a new life.
     """
-    gateway = Gateway(options.gateway)
-    try:
-        after = part.after
+    after = part.after
+    with Gateway(options.gateway) as gateway:
         while after < part.last:
             wanted = min(part.last - after, MESSAGES_PER_REQUEST_MAX)
             since = join_bookmark(part.epoch, after) if after else START
-            body = gateway.messages(options.topic, since, wanted)
-            page = envelope_batch(body, part.epoch, after)
+            page = envelope_batch(gateway.messages(options.topic, since, wanted), part.epoch, after)
             if page.num_rows == 0:
                 raise SourceLost(
                     f"topic {options.topic} no longer holds the messages after position {after}"
                 )
             yield page
             after += page.num_rows
-    finally:
-        gateway.close()

@@ -56,11 +56,8 @@ class Stream:
         as it goes, and the query ends with what was there at its start.
         """
         definition = self.definition
-        gateway = Gateway(definition.gateway)
-        try:
+        with Gateway(definition.gateway) as gateway:
             require_sink(gateway, definition.sink_topic, sink_definition(definition))
-        finally:
-            gateway.close()
         self._paced = not available_now
         writer = (
             _lines(spark, definition)

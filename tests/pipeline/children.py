@@ -1,0 +1,66 @@
+"""A child process in a group of its own, so that a kill takes its JVM and workers along."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from dev import ROOT
+
+LOOK_EVERY_S = 0.05
+
+
+class Child:
+    """A running command; whatever is left of its group is killed with the `with` block."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self._command = command
+        self._log = folder / f"child-{len(list(folder.glob('child-*')))}.log"
+
+    def __enter__(self) -> Self:
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """kill -9 for the whole group, and wait for it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self, number: signal.Signals, seconds: float = 30) -> int:
+        """Signal the process alone; returns its exit code."""
+        self._process.send_signal(number)
+        return self._process.wait(seconds)
+
+    def wait(self, seconds: float) -> int:
+        """The exit code, once it has ended by itself."""
+        return self._process.wait(seconds)
+
+    def await_until(self, reached: Callable[[], bool], seconds: float) -> None:
+        """Return when the condition holds; fail if the process ends or time runs out first."""
+        deadline = time.monotonic() + seconds
+        while not reached():
+            assert self._process.poll() is None, f"it ended:\n{self.output()}"
+            assert time.monotonic() < deadline, f"it did not get there:\n{self.output()}"
+            time.sleep(LOOK_EVERY_S)
+
+    def output(self) -> str:
+        """What it has printed so far."""
+        return self._log.read_text(encoding="utf-8", errors="replace")

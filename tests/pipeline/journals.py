@@ -1,0 +1,161 @@
+"""A real HTTP server with the journal side of a gateway, in memory, that tests can look into.
+
+It speaks what a stream needs, as the contract has it: topics, the journal, numbered producers.
+Unlike a gateway it can be told to fail, to hold an answer back, and to trim a journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+
+@dataclass
+class Publication:
+    """One accepted request."""
+
+    producer: str | None
+    sequence: int | None
+    values: list[bytes]
+
+
+@dataclass
+class Topic:
+    """A topic's definition and everything published to it."""
+
+    definition: dict[str, Any]
+    epoch: str = "e-1"
+    values: list[bytes] = field(default_factory=list)
+    trimmed: int = 0
+    highest: dict[str, int] = field(default_factory=dict)
+    publications: list[Publication] = field(default_factory=list)
+    repeats: int = 0
+
+    def bookmark(self, position: int) -> str:
+        return f"{self.epoch}-{position}"
+
+
+class Journals:
+    """The server's state; tests publish and look at it directly."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.address = ""
+        self.refusals: list[int] = []
+        self.hold_after: int | None = None
+        self.held = threading.Event()
+
+    def topic(self, name: str, lines: list[bytes] | None = None, **definition: Any) -> Topic:
+        """Create a topic, or add lines to it."""
+        topic = self.topics.setdefault(name, Topic({"key": [], "source": None, **definition}))
+        topic.values += lines or []
+        return topic
+
+    async def put(self, request: Request) -> Response:
+        name = request.path_params["topic"]
+        created = name not in self.topics
+        self.topic(name, **await request.json())
+        return JSONResponse({"topic": name}, 201 if created else 200)
+
+    async def describe(self, request: Request) -> Response:
+        topic = self.topics.get(request.path_params["topic"])
+        if topic is None:
+            return problem(404, "topic-unknown")
+        last = len(topic.values)
+        first = topic.trimmed + 1 if last > topic.trimmed else None
+        ends = {
+            "first": topic.bookmark(first) if first else None,
+            "last": topic.bookmark(last) if last else None,
+            "messages": last - topic.trimmed,
+        }
+        return JSONResponse({**topic.definition, "journal": ends})
+
+    async def read(self, request: Request) -> Response:
+        topic = self.topics.get(request.path_params["topic"])
+        if topic is None:
+            return problem(404, "topic-unknown")
+        after = request.query_params["from"]
+        epoch, _, position = after.rpartition("-")
+        start = topic.trimmed if after == "epoch" else int(position)
+        if after != "epoch" and (epoch != topic.epoch or start < topic.trimmed):
+            return problem(410, "bookmark-expired")
+        limit = int(request.query_params["limit"])
+        rows = enumerate(topic.values[start : start + limit], start=start + 1)
+        lines = [
+            b'{"topic":"t","op":"publish","key":["k"],"bookmark":"%s","value":%s}\n'
+            % (topic.bookmark(at).encode(), value)
+            for at, value in rows
+        ]
+        return Response(b"".join(lines), media_type="application/x-ndjson")
+
+    async def publish(self, request: Request) -> Response:
+        if self.refusals:
+            return problem(self.refusals.pop(0), "made-up")
+        name = request.path_params["topic"]
+        topic = self.topics.get(name)
+        if topic is None:
+            return problem(404, "topic-unknown")
+        values = [line for line in (await request.body()).split(b"\n") if line.strip()]
+        for value in values:
+            json.loads(value)
+        producer = request.headers.get("tidegate-producer")
+        if topic.definition["source"] and not (producer or "").startswith("tidegate.pipeline."):
+            return problem(403, "topic-read-only")
+        duplicate = False
+        if producer:
+            sequence = int(request.headers["tidegate-sequence"])
+            duplicate = sequence <= topic.highest.get(producer, 0)
+            topic.highest[producer] = max(sequence, topic.highest.get(producer, 0))
+        if duplicate:
+            topic.repeats += 1
+        else:
+            topic.values += values
+            topic.publications.append(Publication(producer, sequence, values))
+            if self.hold_after is not None and len(topic.publications) == self.hold_after:
+                self.held.set()
+                await asyncio.sleep(3600)
+        return JSONResponse({"topic": name, "messages": len(values), "duplicate": duplicate})
+
+
+def problem(status: int, code: str) -> Response:
+    body = {"type": f"urn:tidegate:problem:{code}", "title": "No", "status": status, "code": code}
+    return JSONResponse(body, status, media_type="application/problem+json")
+
+
+@contextmanager
+def serving() -> Iterator[Journals]:
+    """A server on a free port of this machine, stopped with the block."""
+    journals = Journals()
+    path = "/v1/topics/{topic}"
+    app = Starlette(
+        routes=[
+            Route(path, journals.put, methods=["PUT"]),
+            Route(path, journals.describe),
+            Route(path + "/messages", journals.read),
+            Route(path + "/messages", journals.publish, methods=["POST"]),
+        ]
+    )
+    config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")
+    server = uvicorn.Server(config)
+    with config.bind_socket() as listener:
+        host, port = listener.getsockname()
+        journals.address = f"http://{host}:{port}"
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield journals
+        finally:
+            server.should_exit = True
+            server.force_exit = True
+            thread.join()

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.checkpoint import Checkpoint
+from pipeline.definition import StreamDefinition, read_definitions
+from pipeline.errors import CheckpointMismatch
+
+TOML = """\
+[pipeline.s]
+key = ["/a"]
+interval = "1s"
+source = {kind = "tidegate", topic = "raw"}
+sink = {topic = "newest"}
+"""
+
+
+def defined(folder: Path, old: str = "", new: str = "") -> StreamDefinition:
+    path = folder / "s.toml"
+    path.write_text(TOML.replace(old, new))
+    return read_definitions(path)[0]
+
+
+def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
+    with Checkpoint(defined(tmp_path)) as first:
+        assert first.spark_folder == tmp_path / "checkpoints/s/spark"
+    with Checkpoint(defined(tmp_path, '"1s"', '"2s"')):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('"raw"', '"other"', "source 'topic raw'"),
+        ('"/a"', '"/b"', r"key '\[/a\]'"),
+        ("newest", "x", "sink 'newest'"),
+    ],
+)
+def test_another_stream_does_not_continue_it(
+    tmp_path: Path, old: str, new: str, field: str
+) -> None:
+    with Checkpoint(defined(tmp_path)):
+        pass
+    with (
+        pytest.raises(CheckpointMismatch, match=f"was made with {field}"),
+        Checkpoint(defined(tmp_path, old, new)),
+    ):
+        pass
+    with Checkpoint(defined(tmp_path)):
+        pass
+
+
+def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
+    with (
+        Checkpoint(defined(tmp_path)),
+        pytest.raises(CheckpointMismatch, match="another process runs"),
+        Checkpoint(defined(tmp_path)),
+    ):
+        pass
+    with Checkpoint(defined(tmp_path)):
+        pass
+
+
+def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
+    with Checkpoint(defined(tmp_path)):
+        pass
+    (tmp_path / "checkpoints/s/definition.json").write_text("{")
+    with (
+        pytest.raises(CheckpointMismatch, match="cannot be read"),
+        Checkpoint(defined(tmp_path)),
+    ):
+        pass

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from pipeline.errors import GatewayUnreachable, SourceLost, StreamFailed, from_spark
+
+WRAPPED = """\
+[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. SQLSTATE: 39000
+Traceback (most recent call last):
+  File "x.py", line 1, in read
+    raise SourceLost(said)
+pipeline.errors.SourceLost: messages are gone
+=== Streaming Query ===
+"""
+
+
+def test_our_sentence_is_found_inside_what_spark_wraps_around_it() -> None:
+    found = from_spark("newest", WRAPPED)
+    assert (type(found), str(found)) == (SourceLost, "newest: messages are gone")
+    unreachable = from_spark("s", WRAPPED.replace("SourceLost: mess", "GatewayUnreachable: mess"))
+    assert (type(unreachable), unreachable.exit_code) == (GatewayUnreachable, 3)
+
+
+def test_what_is_not_ours_is_told_by_the_last_line_of_the_traceback() -> None:
+    found = from_spark("newest", WRAPPED.replace("pipeline.errors.SourceLost", "KeyError"))
+    assert isinstance(found, StreamFailed)
+    assert str(found) == "newest: Spark ended the stream: KeyError: messages are gone"
+    assert str(from_spark("newest", "boom")).endswith("boom")
+    assert str(from_spark("newest", "")).endswith("no reason given")

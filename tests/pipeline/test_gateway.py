@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.errors import GatewayRefused, GatewayUnreachable, SourceLost
+from pipeline.gateway import Gateway, Journal
+from tests.pipeline.journals import Journals
+
+
+@pytest.fixture
+def gateway(journals: Journals) -> Iterator[Gateway]:
+    with Gateway(journals.address) as opened:
+        yield opened
+
+
+def test_a_number_published_before_is_told_and_publishes_nothing(
+    journals: Journals, gateway: Gateway
+) -> None:
+    topic = journals.topic("t")
+    assert gateway.publish("t", b"1\n2\n", "p", 7)
+    assert not gateway.publish("t", b"1\n2\n", "p", 7)
+    assert gateway.publish("t", b"3\n", "p", 8)
+    assert topic.values == [b"1", b"2", b"3"]
+
+
+def test_a_gateway_in_trouble_is_asked_again(journals: Journals, gateway: Gateway) -> None:
+    journals.refusals = [503, 429, 500]
+    topic = journals.topic("t")
+    assert gateway.publish("t", b"1\n", "p", 1)
+    assert topic.values == [b"1"]
+    assert journals.refusals == []
+
+
+def test_a_refusal_is_not_repeated_and_says_why(journals: Journals, gateway: Gateway) -> None:
+    journals.refusals = [422, 422]
+    journals.topic("t")
+    with pytest.raises(GatewayRefused, match=r"said no: No \[made-up\]"):
+        gateway.publish("t", b"1\n", "p", 1)
+    assert journals.refusals == [422]
+
+
+def test_patience_ends() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with (
+            Gateway(address, patience_s=0.3) as gateway,
+            pytest.raises(GatewayUnreachable, match="cannot reach the gateway at http://127"),
+        ):
+            gateway.topic("t")
+
+
+def test_a_missing_topic_is_none_and_has_no_journal(gateway: Gateway) -> None:
+    assert gateway.topic("none") is None
+    with pytest.raises(GatewayRefused, match="has no topic none"):
+        gateway.journal("none")
+
+
+def test_a_trimmed_journal_is_a_loss(journals: Journals, gateway: Gateway) -> None:
+    journals.topic("t", [b"1", b"2"]).trimmed = 1
+    with pytest.raises(SourceLost, match="bookmark-expired"):
+        gateway.messages("t", "e-1-0", 10)
+
+
+def test_the_journals_ends_are_bookmarks(journals: Journals, gateway: Gateway) -> None:
+    journals.topic("t")
+    assert gateway.journal("t") == Journal(first=None, last=None)
+    journals.topic("t", [b"1", b"2", b"3"]).trimmed = 1
+    assert gateway.journal("t") == Journal(first="e-1-2", last="e-1-3")
