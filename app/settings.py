@@ -182,7 +182,10 @@ class Settings(BaseSettings):
         "15s", "A stream without output for so long gets a comment.", least="100ms", most="1h"
     )
     session_retention: DurationValue = _duration_field(
-        "60s", "A session is kept for so long after its connection is lost.", least="0s"
+        "60s",
+        "A session opened with POST (not available yet) is kept for so long after its connection "
+        "is lost; a plain GET is resumed by its bookmark.",
+        least="0s",
     )
     queue_messages_max: CountValue = _count_field(
         10_000, "Messages a session's queue holds before its policy applies."

@@ -20,6 +20,10 @@ async def test_unacknowledged_bytes_are_seen_and_an_abort_is_a_disconnect() -> N
         await send({"type": "http.response.start", "status": 200, "headers": []})
         body = b"x" * (8 << 20)  # more than both kernels take
         await send({"type": "http.response.body", "body": body, "more_body": True})
+        while connection.unsent_bytes == connection.write_buffer_bytes:
+            await asyncio.sleep(
+                0.01
+            )  # until the client's window is full and the kernel's queue too
         figures = (connection.write_buffer_bytes, connection.unsent_bytes)
         connection.abort()
         while (await receive())["type"] != "http.disconnect":
