@@ -40,6 +40,9 @@ def create_app(settings: Settings) -> FastAPI:
         title="Tidegate",
         version=VERSION,
         lifespan=lifespan,
+        docs_url=None,  # theirs loads its script from another host
+        redoc_url=None,
+        redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
     app.state.gateway = gateway
@@ -49,6 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(module.router)
     if STATIC.is_dir():
         app.add_api_route("/", console, include_in_schema=False)
+        app.add_api_route("/docs", reference, include_in_schema=False)
         app.mount("/static", StaticFiles(directory=STATIC))
     fit(app, settings)
     return app
@@ -57,6 +61,11 @@ def create_app(settings: Settings) -> FastAPI:
 async def console() -> Response:
     """The first page."""
     return FileResponse(STATIC / "index.html")
+
+
+async def reference() -> Response:
+    """The HTTP API, read from /openapi.json."""
+    return FileResponse(STATIC / "reference.html")
 
 
 async def _answer(request: Request, error: Exception) -> Response:

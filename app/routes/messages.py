@@ -11,6 +11,7 @@ from starlette.types import Scope
 
 from app.envelope import EnvelopeWriter
 from app.gateway import Gateway, gateway_of
+from app.openapi import described
 from app.problems import Problem
 from app.query import (
     content_type,
@@ -38,7 +39,18 @@ _LATER_HEADERS = ("tidegate-stage", "idempotency-key", "tidegate-conflate")
 router = APIRouter(tags=["messages"])
 
 
-@router.post("/v1/topics/{topic}/messages", summary="Publish messages, all or none")
+@router.post(
+    "/v1/topics/{topic}/messages",
+    summary="Publish messages, all or none",
+    openapi_extra=described(
+        query={"ack": "processed: it has its position and the state of the world shows it"},
+        header={
+            "Tidegate-Producer": "Name of a numbered producer",
+            "Tidegate-Sequence": "Its number; one not above its highest publishes nothing",
+        },
+        body=[JSON, NDJSON],
+    ),
+)
 async def publish(request: Request) -> Response:
     """One JSON value, or NDJSON. Answers with the bookmarks of the first and the last."""
     gateway, name = gateway_of(request), writable_topic_name(request.scope)
@@ -66,7 +78,13 @@ async def publish(request: Request) -> Response:
     return Response(msgspec.json.encode(answer), media_type=JSON)
 
 
-@router.get("/v1/topics/{topic}/messages", summary="The journal as NDJSON envelopes")
+@router.get(
+    "/v1/topics/{topic}/messages",
+    summary="The journal as NDJSON envelopes",
+    openapi_extra=described(
+        query={"from": "epoch, or a bookmark: what is after it", "limit": "At most so many"}
+    ),
+)
 async def read_journal(request: Request) -> Response:
     """Messages after `from`, oldest first; 410 when they are no longer kept."""
     gateway = gateway_of(request)

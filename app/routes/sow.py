@@ -10,6 +10,7 @@ from starlette.types import Scope
 
 from app.envelope import EnvelopeWriter
 from app.gateway import gateway_of
+from app.openapi import TOPIC, described
 from app.problems import Problem
 from app.query import one_of, query_values, record_key_text, topic_name
 from app.routes.messages import JSON, LINES_AT_ONCE, NDJSON
@@ -29,7 +30,14 @@ _LATER = {
 router = APIRouter(tags=["state of the world"])
 
 
-@router.get("/v1/topics/{topic}/sow", summary="The newest message of each key")
+_FORMAT = {"format": "value, or envelope"}
+
+
+@router.get(
+    "/v1/topics/{topic}/sow",
+    summary="The newest message of each key",
+    openapi_extra=described(query=_FORMAT),
+)
 async def read_sow(request: Request) -> Response:
     """Rows as NDJSON, or a JSON array where Accept asks for application/json."""
     topic, board, form = _asked(request)
@@ -41,7 +49,13 @@ async def read_sow(request: Request) -> Response:
     return StreamingResponse(lines, media_type=JSON if as_array else NDJSON, headers=headers)
 
 
-@router.get("/v1/topics/{topic}/sow/{record_key:path}", summary="The newest message of one key")
+@router.get(
+    "/v1/topics/{topic}/sow/{record_key:path}",
+    summary="The newest message of one key",
+    openapi_extra=described(
+        path={**TOPIC, "record_key": 'JSON array of the key\'s fields: ["IBM",7]'}, query=_FORMAT
+    ),
+)
 async def read_record(request: Request) -> Response:
     """The record whose key is the percent-encoded JSON array in the path."""
     topic, board, form = _asked(request)

@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from app.gateway import Gateway, gateway_of
+from app.openapi import described
 from app.problems import Problem
 from app.query import (
     checked_characters,
@@ -31,6 +32,7 @@ from keys.jsontext import check_json
 
 SUBSCRIPTION_NAME = "s1"
 REQUEST_BYTES_MAX = 64 << 10
+JSON = "application/json"
 UNKNOWN_EPOCH = "unknown"
 
 _ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
@@ -50,7 +52,20 @@ _STREAM: dict[int | str, dict[str, object]] = {
 }
 
 
-@router.get("/v1/topics/{topic}/subscribe", summary="Subscribe", responses=_STREAM)
+_MEANINGS = {
+    "options": "conflation=1s,conflation_key=[/a],pace=batch",
+    "command": "subscribe, sow, or sow_and_subscribe",
+    "format": "value, envelope, or batch",
+    "last_event_id": "Continue behind this event, as Last-Event-ID",
+}
+
+
+@router.get(
+    "/v1/topics/{topic}/subscribe",
+    summary="Subscribe: a stream of server-sent events",
+    responses=_STREAM,
+    openapi_extra=described(query=_MEANINGS, header={"Last-Event-ID": "Continue behind it"}),
+)
 async def subscribe(request: Request) -> Response:
     """A stream of one subscription; parameters in the query."""
     name = topic_name(request.scope)
@@ -58,13 +73,18 @@ async def subscribe(request: Request) -> Response:
     return _stream(request, name, query_values(request.scope, PARAMETERS))
 
 
-@router.post("/v1/topics/{topic}/subscribe", summary="Subscribe", responses=_STREAM)
+@router.post(
+    "/v1/topics/{topic}/subscribe",
+    summary="Subscribe, the parameters as a JSON object of texts",
+    responses=_STREAM,
+    openapi_extra=described(header={"Last-Event-ID": "Continue behind it"}, body=[JSON]),
+)
 async def subscribe_by_post(request: Request) -> Response:
     """The same, with the parameters as a JSON object of texts."""
     name = topic_name(request.scope)
     require_accept(request.scope, "text/event-stream")
     query_values(request.scope, {})
-    content_type(request.scope, ("application/json",))
+    content_type(request.scope, (JSON,))
     body = await read_body(request, REQUEST_BYTES_MAX)
     return _stream(request, name, _posted(body))
 

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.catalog import Entry, Precondition
 from app.gateway import Gateway, gateway_of
+from app.openapi import described
 from app.problems import Problem
 from app.query import (
     content_type,
@@ -30,7 +31,14 @@ DOCUMENT_BYTES_MAX = 256 << 10
 router = APIRouter(tags=["topics"])
 
 
-@router.put("/v1/topics/{topic}", summary="Create a topic or replace its definition")
+_MATCH = {"If-Match": "The topic's ETag, or *", "If-None-Match": "* for a topic that is new"}
+
+
+@router.put(
+    "/v1/topics/{topic}",
+    summary="Create a topic or replace its definition",
+    openapi_extra=described(header=_MATCH, body=["application/json"]),
+)
 async def put_topic(request: Request) -> Response:
     """201 for a new topic, 200 for one that was there; the same definition changes nothing."""
     gateway, name = gateway_of(request), writable_topic_name(request.scope)
@@ -46,7 +54,11 @@ async def put_topic(request: Request) -> Response:
     return _answer(description(gateway, entry), 201 if is_new else 200, entry)
 
 
-@router.get("/v1/topics/{topic}", summary="A topic's definition and live figures")
+@router.get(
+    "/v1/topics/{topic}",
+    summary="A topic's definition and live figures",
+    openapi_extra=described(),
+)
 async def get_topic(request: Request) -> Response:
     """The definition, with what has come in and what it came to."""
     gateway = gateway_of(request)
@@ -55,7 +67,12 @@ async def get_topic(request: Request) -> Response:
     return _answer(description(gateway, entry), 200, entry)
 
 
-@router.delete("/v1/topics/{topic}", status_code=204, summary="Delete a topic")
+@router.delete(
+    "/v1/topics/{topic}",
+    status_code=204,
+    summary="Delete a topic",
+    openapi_extra=described(header=_MATCH),
+)
 async def delete_topic(request: Request) -> Response:
     """204; its subscriptions end with REMOVED."""
     gateway, name = gateway_of(request), writable_topic_name(request.scope)
@@ -64,7 +81,18 @@ async def delete_topic(request: Request) -> Response:
     return Response(status_code=204)
 
 
-@router.get("/v1/topics", summary="Topics by name")
+@router.get(
+    "/v1/topics",
+    summary="Topics by name",
+    openapi_extra=described(
+        path={},
+        query={
+            "prefix": "Only names that begin so",
+            "limit": "At most so many, 1 to 1,000; default 100",
+            "after": "Names behind this one",
+        },
+    ),
+)
 async def list_topics(request: Request) -> Response:
     """`{"topics": [...], "next": address or null}`."""
     gateway = gateway_of(request)
