@@ -1,0 +1,234 @@
+"""What each subscriber was sent, held against the rules row by row."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from dataclasses import dataclass, field
+
+from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
+from tests.support.model import (
+    Key,
+    LaneModel,
+    LaneWish,
+    Mark,
+    OpeningModel,
+    Replica,
+    Said,
+    Sums,
+    TopicModel,
+    newest,
+)
+
+
+@dataclass(eq=False)
+class Follower:
+    """One subscription and all that it was sent; `hear_row` refuses what breaks a rule."""
+
+    name: str
+    topic: TopicModel
+    lane: LaneModel | None
+    wish: LaneWish
+    fast: bool
+    replica: Replica
+    opening: OpeningModel | None
+    cut: int = 0
+    sent: dict[Key, Said] = field(default_factory=dict)
+    sent_at: dict[Key, int] = field(default_factory=dict)
+    delivered: set[int] = field(default_factory=set)
+    queue: deque[Said] = field(default_factory=deque)
+    given_up_to: int = 0
+    last_offset: int = 0
+    mark: int = 0
+    script: deque[tuple[object, ...]] = field(default_factory=deque)
+    marks: list[Mark] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.cut = self.mark = self.topic.head
+        if self.opening is not None:
+            self.script.extend(self.opening.script(self.topic))
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self.topic.key if self.wish.fields is None else self.wish.fields
+
+    @property
+    def since_join(self) -> list[Said]:
+        return self.topic.after(self.cut)
+
+    def enqueue(self, new: list[Said]) -> None:
+        """A list keeps every message; what was given up keeps the newest of each key."""
+        keys = {said.key(self.topic.key) for said in new}
+        kept = (
+            said
+            for said in self.queue
+            if said.offset > self.given_up_to or said.key(self.topic.key) not in keys
+        )
+        self.queue = deque([*kept, *new])
+
+    def give_up(self) -> None:
+        """The whole queue is conflated."""
+        self.given_up_to = self.topic.head
+        self.queue = deque(newest(list(self.queue), self.topic.key).values())
+
+    def hear(self, output: Output, bytes_max: int, now: int) -> None:
+        """One output: openings to the letter, live rows by the rules."""
+        match output:
+            case Resumed(mode=mode, gap_messages=gap):
+                assert self.script.popleft() == ("resumed", mode.value, gap)
+            case GroupBegin(rows=rows):
+                assert self.script.popleft() == ("begin", rows)
+                whole = self.topic.key and set(self.fields) <= set(self.topic.key)
+                self.replica = Replica(0 if whole else self.cut)
+            case GroupEnd(bookmark=bookmark):
+                assert self.script.popleft() == ("end", bookmark)
+                self.remember(self.cut)
+            case Rows():
+                self.hear_rows(output, bytes_max, now)
+
+    def hear_rows(self, output: Rows, bytes_max: int, now: int) -> None:
+        batch, topic = output.batch, self.topic
+        assert (output.topic, output.epoch) == (topic.name, topic.epoch)
+        assert batch.frames, "an empty flush sends nothing"
+        assert batch.payload_bytes <= bytes_max or len(batch.frames) == 1
+        heard = [topic.said[frame.offset - 1] for frame in batch.frames]
+        fields = topic.key or (self.fields if self.wish.interval_ns else ())
+        for said, frame in zip(heard, batch.frames, strict=True):
+            assert frame.payload == said.payload
+            assert frame.key == (key_text(said.key(fields)) if fields else "")
+        if self.script:
+            for said in heard:
+                assert self.script.popleft() == (output.op, said)
+                self.replica.learn(said.key(self.fields), said.offset)
+            assert batch.low_water == (None if self.script else self.cut)
+        else:
+            assert self.lane is not None
+            assert output.op == "publish"
+            shared = heard == self.lane.last_flush
+            for said, first in zip(heard, batch.firsts, strict=True):
+                self.hear_row(said, shared, now)
+                told = self.lane.firsts[said.key(self.fields)]
+                assert first == (told if self.wish.tells_first else said.offset)
+            self.hear_low_water(batch.low_water)
+        if batch.low_water is not None:
+            self.remember(batch.low_water)
+
+    def remember(self, offset: int) -> None:
+        """A client may come back with this id; it must lose nothing by that."""
+        self.check_replica(offset)
+        name, epoch = self.topic.name, self.topic.epoch
+        self.marks.append(Mark(name, epoch, offset, self.wish, self.replica.copy()))
+
+    def hear_row(self, said: Said, shared: bool, now: int) -> None:
+        """A live row: order, truth, rate (rules 1, 12, 16, 21)."""
+        assert self.lane is not None
+        assert said.offset > self.cut, "rows at or below the cut never come from the lane"
+        own_key = said.key(self.fields)
+        last = self.sent.get(own_key)
+        assert last is None or said.offset > last.offset, "no repeat, no step back"
+        if self.lane.interval_ns:
+            assert self.lane.flushed.get(own_key) is said, "the newest at its key's last flush"
+            stale = newest(self.topic.said, self.fields)[own_key] is not said
+            assert shared or not stale, "superseded rows are not sent to members behind"
+            if self.fast and own_key in self.sent_at:
+                apart_ns = now - self.sent_at[own_key]
+                assert apart_ns >= self.lane.interval_ns, "one update per key per interval"
+        else:
+            assert self.queue.popleft() is said, "every message, in order"
+            assert said.offset <= self.lane.position, "not before the flush"
+        if self.lane.pace == "batch":
+            assert said.offset > self.last_offset, "publication order"
+        self.last_offset = said.offset
+        self.sent[own_key], self.sent_at[own_key] = said, now
+        self.delivered.add(said.offset)
+        self.replica.learn(own_key, said.offset)
+
+    def hear_low_water(self, low_water: int | None) -> None:
+        """Rule 41: nothing at or below it is still held or queued, and it never steps back."""
+        assert self.lane is not None
+        if self.fast:
+            assert low_water == max(self.lane.low_water(), self.cut), "as high as it can be"
+        if low_water is None:
+            return
+        assert self.mark <= low_water <= self.topic.head, "ids never step back"
+        self.mark = low_water
+        for own_key, last in newest(self.since_join, self.fields).items():
+            if self.lane.interval_ns and last.offset <= low_water:
+                assert self.sent.get(own_key) is last, "an id promised too much"
+        assert not self.queue or self.queue[0].offset > low_water, "an id promised too much"
+        self.check_replica(low_water)
+
+    def check_replica(self, position: int) -> None:
+        """A replica at a position equals the board there, but for keys that changed since."""
+        for own_key, last in newest(self.topic.said, self.fields).items():
+            if last.offset <= position:
+                held = self.replica.offsets.get(own_key)
+                unknown = held is None and last.offset <= self.replica.since
+                assert held == last.offset or unknown, f"{own_key}: {held}, not {last.offset}"
+
+    def check_complete(self) -> None:
+        """Everything flushed has been taken: rules 13, 17, 22."""
+        if self.lane is None:
+            return
+        for own_key, said in self.lane.flushed.items():
+            missed = said.offset > self.cut and self.sent.get(own_key) is not said
+            stale = newest(self.topic.said, self.fields)[own_key] is not said
+            assert not missed or (stale and not self.fast), "flushed, but not delivered"
+        queued = self.queue and self.queue[0].offset <= self.lane.position
+        assert self.lane.interval_ns or not queued, "flushed, but not delivered"
+
+    def check_age(self, now: int) -> None:
+        """Nothing is held longer than the interval (`pace=key`: plus a tick)."""
+        assert self.lane is not None
+        waiting = [said for said in self.since_join if self.waits(said)]
+        patience_ns = self.lane.interval_ns + (self.lane.tick_ns if self.lane.pace == "key" else 0)
+        for said in waiting:
+            assert now < said.at + patience_ns, "held too long"
+
+    def waits(self, said: Said) -> bool:
+        """Whether neither the message nor a newer one of its key was delivered."""
+        if self.lane is not None and not self.lane.interval_ns:
+            return said in self.queue
+        last = self.sent.get(said.key(self.fields))
+        return last is None or last.offset < said.offset
+
+    def sums(self) -> Sums:
+        """Counted one by one: a message is delivered, waits as its key's newest, or conflated."""
+        if self.lane is None:
+            return Sums()
+        matched = self.since_join
+        if self.lane.interval_ns:
+            waiting = {said for said in newest(matched, self.fields).values() if self.waits(said)}
+        else:
+            waiting = set(self.queue)
+        conflated = [m for m in matched if m.offset not in self.delivered and m not in waiting]
+        return Sums(len(matched), len(self.delivered), len(conflated), len(waiting))
+
+
+@dataclass(eq=False)
+class SessionModel:
+    """One consumer as the model knows it; `owed` are the control outputs still to come."""
+
+    name: str
+    fast: bool
+    limits: tuple[int, int]
+    followers: dict[str, Follower] = field(default_factory=dict)
+    owed: deque[Output] = field(default_factory=deque)
+    ready: bool = False
+    ended: bool = False
+
+    def queues(self) -> list[Follower]:
+        return [f for f in self.followers.values() if f.lane and not f.lane.interval_ns]
+
+    def queued(self) -> tuple[int, int]:
+        waiting = [said for follower in self.queues() for said in follower.queue]
+        return len(waiting), sum(len(said.payload) for said in waiting)
+
+    def over_limit(self) -> bool:
+        messages, size = self.queued()
+        return messages > self.limits[0] or size > self.limits[1]
+
+
+def key_text(key: Key) -> str:
+    """A key as it is written, by the standard library."""
+    return json.dumps(list(key), separators=(",", ":"))
