@@ -1,0 +1,180 @@
+"""The first page in a real Chromium, on a real gateway."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import threading
+from collections.abc import Iterator
+from typing import Self
+
+import pytest
+from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
+
+import dev
+from clients.gateway import Gateway
+from tests.support.commands import serving
+from tests.support.outside import require_chromium
+
+pytestmark = pytest.mark.browser
+
+PICTURES = dev.ROOT / "artifacts"
+SEES_MS_MAX = 20_000
+SYMBOLS = ("AIG", "BAC", "IBM", "SPY")
+CHROMIUM_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+class Publisher:
+    """Prices that change a hundred times a second, until stopped."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Self:
+        self.gateway.put_topic("prices", {"key": ["/symbol"]})
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        for number in itertools.count():
+            prices = [
+                {"symbol": symbol, "price": number / 100, "note": f"<b>{number}</b>"}
+                for symbol in SYMBOLS
+            ]
+            self.gateway.publish("prices", [json.dumps(price).encode() for price in prices])
+            if self._stopping.wait(0.04):
+                return
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    path = require_chromium()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(path), args=CHROMIUM_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    with serving() as address, Gateway(address) as client:
+        yield client
+
+
+@pytest.fixture
+def page(chromium: Browser, gateway: Gateway) -> Iterator[Page]:
+    """A page that fails its test if the browser has anything to complain about."""
+    complaints: list[str] = []
+    page = chromium.new_page(viewport={"width": 1280, "height": 860})
+    page.set_default_timeout(SEES_MS_MAX)
+    expect.set_options(timeout=SEES_MS_MAX)
+    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("requestfailed", lambda request: complaints.append(failure_of(request)))
+    yield page
+    said = [complaint for complaint in complaints if complaint]
+    page.close()
+    assert said == []
+
+
+def failure_of(request: Request) -> str:
+    """Why a request failed; empty for a stream that the page itself has closed."""
+    return "" if request.failure == "net::ERR_ABORTED" else f"{request.failure}: {request.url}"
+
+
+def price_of(page: Page, symbol: str) -> str:
+    row = page.locator("#body tr").filter(has=page.get_by_role("rowheader", name=symbol))
+    return row.locator("td").first.inner_text()
+
+
+def test_values_change_beside_the_rates(page: Page, gateway: Gateway) -> None:
+    with Publisher(gateway):
+        page.goto(gateway.base_url)
+        expect(page.locator("#state")).to_have_text("live")
+        expect(page.get_by_role("rowheader")).to_have_text(SYMBOLS)
+        before = price_of(page, "IBM")
+        cell = page.locator("#body tr").nth(SYMBOLS.index("IBM")).locator("td").first
+        expect(cell).not_to_have_text(before)
+        expect(page.locator("#raw")).to_have_text(re.compile("[1-9]"))
+        expect(page.locator("#saved")).to_contain_text("%")
+        page.wait_for_function(
+            "() => parseFloat(document.getElementById('saved').textContent) > 50"
+        )
+        expect(page.locator("#granted")).to_contain_text("conflation=500ms")
+        PICTURES.mkdir(exist_ok=True)
+        page.screenshot(path=PICTURES / "page.png")
+
+
+def test_what_is_published_is_text_and_never_markup(page: Page, gateway: Gateway) -> None:
+    with Publisher(gateway):
+        page.goto(gateway.base_url)
+        expect(page.locator("#body td", has_text="<b>").first).to_be_visible()
+        expect(page.locator("#body b")).to_have_count(0)
+
+
+def test_another_interval_is_another_subscription(page: Page, gateway: Gateway) -> None:
+    with Publisher(gateway):
+        page.goto(gateway.base_url)
+        expect(page.locator("#granted")).to_contain_text("conflation=500ms")
+        page.get_by_label("At most one update per key every").select_option("2s")
+        expect(page.locator("#granted")).to_contain_text("conflation=2s")
+        page.get_by_label("At most one update per key every").select_option("none")
+        expect(page.locator("#granted")).to_contain_text("conflation=none")
+        expect(page.locator("#saved")).to_contain_text("%")
+        page.reload()
+        expect(page.locator("#granted")).to_contain_text("conflation=none")
+
+
+def test_a_topic_without_key_shows_its_newest_messages(page: Page, gateway: Gateway) -> None:
+    gateway.publish("log", [b'{"line":"one"}'])
+    page.goto(gateway.base_url)
+    expect(page.locator("#state")).to_have_text("live")
+    expect(page.get_by_label("At most one update per key every")).to_be_disabled()
+    gateway.publish("log", [b'{"line":"two"}', b"3"])
+    expect(page.locator("#body")).to_contain_text("two")
+    expect(page.locator("#body tr")).to_have_count(2)
+
+
+def test_keys_can_be_searched(page: Page, gateway: Gateway) -> None:
+    gateway.put_topic("prices", {"key": ["/symbol"]})
+    gateway.publish("prices", [b'{"symbol":"%s"}' % symbol.encode() for symbol in SYMBOLS])
+    page.goto(gateway.base_url)
+    expect(page.locator("#body tr")).to_have_count(4)
+    page.get_by_label("Find").fill("b")
+    expect(page.locator("#body tr:visible")).to_have_count(2)
+
+
+def test_an_empty_gateway_says_how_to_begin_and_then_shows_what_comes(
+    page: Page, gateway: Gateway
+) -> None:
+    page.goto(gateway.base_url)
+    expect(page.locator("#hint")).to_contain_text("No topics yet")
+    gateway.put_topic("prices", {"key": ["/symbol"]})
+    gateway.publish("prices", [b'{"symbol":"IBM"}'])
+    expect(page.get_by_role("rowheader", name="IBM")).to_be_visible()
+    expect(page.locator("#hint")).to_be_hidden()
+
+
+def test_a_stopped_gateway_is_told(chromium: Browser) -> None:
+    page = chromium.new_page()
+    with serving() as address, Gateway(address) as gateway:
+        gateway.publish("log", [b"1"])
+        page.goto(address)
+        expect(page.locator("#state")).to_have_text("live", timeout=SEES_MS_MAX)
+    expect(page.locator("#state")).to_have_attribute("data-state", "lost", timeout=SEES_MS_MAX)
+    page.close()

@@ -1,0 +1,88 @@
+"""Real processes of the command `tidegate`, started as people start them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import dev
+
+ENDS_S_MAX = 60
+LISTENS = re.compile(r"Tidegate listens on (http://\S+)")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that has ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def environment() -> dict[str, str]:
+    """The tests' own, without settings that would reach the command."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("TIDEGATE_")}
+    return {**kept, "PYTHONPATH": str(dev.ROOT)}
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-W", "error", "-m", "app.cli.main", *arguments]
+
+
+def run(*arguments: str, stdin: bytes = b"", cwd: str | None = None, **variables: str) -> Ended:
+    """Run a command to its end."""
+    ended = subprocess.run(
+        command(*arguments),
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        env={**environment(), **variables},
+        timeout=ENDS_S_MAX,
+    )
+    return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
+    """A running command, its output in pipes."""
+    return subprocess.Popen(
+        command(*arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment(), **variables},
+    )
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    """The address that a gateway prints when it listens."""
+    assert process.stdout is not None
+    overdue = threading.Timer(ENDS_S_MAX, process.kill)
+    overdue.start()
+    try:
+        for line in process.stdout:
+            found = LISTENS.fullmatch(line.rstrip())
+            if found:
+                return found[1]
+    finally:
+        overdue.cancel()
+    rest = process.stderr.read() if process.stderr else ""
+    raise AssertionError(f"it ended with {process.wait()} before it listened: {rest}")
+
+
+@contextlib.contextmanager
+def serving(*arguments: str) -> Iterator[str]:
+    """The address of `tidegate serve` on a free port, stopped at the end."""
+    process = start("serve", "--port", "0", *arguments)
+    try:
+        yield address_of(process)
+    finally:
+        process.terminate()
+        process.communicate(timeout=ENDS_S_MAX)
