@@ -1,0 +1,90 @@
+"""The application as a whole: what it answers where nothing else does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from app import main
+from app.main import VERSION, create_app
+from conflation.errors import BookmarkExpired, OptionsInvalid
+from keys.errors import KeyInvalid
+from tests.support.gateways import running_gateway
+from tests.support.servers import edge_settings, running_server
+from tests.support.wire import exchange, request
+
+ROUTES = {
+    "/v1/topics": {"get"},
+    "/v1/topics/{topic}": {"get", "put", "delete"},
+    "/v1/topics/{topic}/messages": {"get", "post"},
+    "/v1/topics/{topic}/sow": {"get"},
+    "/v1/topics/{topic}/sow/{record_key}": {"get"},
+    "/v1/topics/{topic}/subscribe": {"get", "post"},
+    "/healthz": {"get"},
+    "/readyz": {"get"},
+    "/metrics": {"get"},
+}
+
+
+async def test_the_openapi_document_has_every_route() -> None:
+    async with running_gateway() as running:
+        document = (await running.http.get("/openapi.json")).json()
+    assert {path: set(methods) for path, methods in document["paths"].items()} == ROUTES
+    assert document["info"]["version"] == VERSION
+
+
+REFUSALS: list[tuple[Exception, int, dict[str, Any]]] = [
+    (OptionsInvalid("no such option", 7), 400, {"code": "options-invalid", "position": 7}),
+    (BookmarkExpired("too old"), 410, {"code": "bookmark-expired"}),
+    (KeyInvalid("not a scalar"), 422, {"code": "key-invalid"}),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "fields"), REFUSALS, ids=["options", "old", "key"])
+async def test_what_engine_and_keys_refuse_is_a_problem(
+    error: Exception, status: int, fields: dict[str, Any]
+) -> None:
+    app: FastAPI = create_app(edge_settings())
+
+    @app.get("/refusing")
+    async def refusing() -> None:
+        raise error
+
+    async with running_server(app, edge_settings()) as address:
+        answer = await exchange(address, request("/refusing"))
+    assert answer.status == status
+    assert fields.items() <= answer.problem.items()
+    assert answer.problem["detail"].endswith(".")
+
+
+@pytest.mark.parametrize("path", ["/healthz/", "/v1/topics/px/", "/v1/", "/nowhere", "/static/"])
+async def test_a_path_that_is_not_there_is_not_guessed_at(path: str) -> None:
+    """No redirect either: it would repeat the Host header, and drop the body of a publish."""
+    async with running_server(create_app(edge_settings())) as address:
+        answer = await exchange(address, request(path))
+    assert (answer.status, answer.code) == (404, "not-found")
+
+
+async def test_the_console_is_served_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_server(create_app(edge_settings())) as address:
+        answer = await exchange(address, request("/"))
+    if (main.STATIC / "index.html").is_file():
+        assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+
+
+async def test_without_a_console_there_is_nothing_at_the_root(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(main, "STATIC", tmp_path)
+    async with running_server(create_app(edge_settings())) as address:
+        answer = await exchange(address, request("/"))
+    assert (answer.status, answer.code) == (404, "not-found")
+
+
+async def test_a_gateway_opens_and_closes_with_the_server() -> None:
+    app = create_app(edge_settings())
+    async with running_server(app):
+        assert app.state.gateway.ready
+    assert not app.state.gateway.ready

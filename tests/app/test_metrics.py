@@ -1,0 +1,76 @@
+"""Metrics: Prometheus can read them, and they add up."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from app.metrics import exposition
+from tests.support.gateways import Running, eventually, running_gateway
+
+
+def samples(running: Running) -> dict[str, float]:
+    text = exposition(running.gateway.driver).decode()
+    return {
+        sample.name + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def identity(running: Running, topic: str = "px") -> tuple[float, float]:
+    found = samples(running)
+    total = {
+        name: found[f"tidegate_topic_{name}_total{{{topic}}}"]
+        for name in ("matched", "delivered", "conflated", "dropped")
+    }
+    waiting = found[f"tidegate_topic_waiting{{{topic}}}"]
+    return total["matched"], total["delivered"] + total["conflated"] + total["dropped"] + waiting
+
+
+async def test_an_idle_gateway_has_metrics() -> None:
+    async with running_gateway() as running:
+        found = samples(running)
+        assert found["tidegate_sessions"] == found["tidegate_topics"] == 0
+        assert found["tidegate_flushes_total"] == 0
+
+
+async def test_matched_is_delivered_conflated_dropped_and_waiting() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with (
+            running.subscribe("conflation=50ms", command="subscribe") as quick,
+            running.subscribe("conflation=1h", command="subscribe"),
+        ):
+            await running.publish({"k": 1}, {"k": 1}, {"k": 2})
+            await quick.values(2)
+            found = samples(running)
+            assert found["tidegate_topic_messages_in_total{px}"] == 3
+            assert found["tidegate_topic_keys{px}"] == 2
+            assert found["tidegate_topic_matched_total{px}"] == 6
+            assert found["tidegate_topic_delivered_total{px}"] == 2
+            assert found["tidegate_topic_conflated_total{px}"] == 2
+            assert found["tidegate_topic_waiting{px}"] == 2
+            assert found["tidegate_topic_subscriptions{px}"] == 2
+            assert found["tidegate_sessions"] == 2
+            assert identity(running) == (6, 6)
+        await eventually(lambda: not samples(running)["tidegate_sessions"], "both leave")
+        found = samples(running)
+        assert found["tidegate_topic_dropped_total{px}"] == 2
+        assert found["tidegate_topic_waiting{px}"] == 0
+        assert identity(running) == (6, 6)
+
+
+async def test_closed_sessions_are_counted_by_reason() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe() as stream:
+            running.gateway.say_goodbye()
+            await stream.rest()
+        assert samples(running)["tidegate_sessions_closed_total{SHUTDOWN}"] == 1
+
+
+async def test_a_topics_figures_go_with_it() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.http.delete("/v1/topics/px")
+        assert not [name for name in samples(running) if name.endswith("{px}")]
