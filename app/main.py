@@ -50,7 +50,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(KeysError, _answer)
     for module in (topics, messages, sow, subscribe, operations):
         app.include_router(module.router)
-    if STATIC.is_dir():
+    if (STATIC / "index.html").is_file():
         app.add_api_route("/", console, include_in_schema=False)
         app.add_api_route("/docs", reference, include_in_schema=False)
         app.mount("/static", StaticFiles(directory=STATIC))
