@@ -1,0 +1,115 @@
+"""Subscribing over HTTP: commands, formats, snapshots, ways back."""
+
+from __future__ import annotations
+
+import json
+
+from tests.support.gateways import JSON, Stream, eventually, names, running_gateway
+
+
+async def test_a_keyed_topic_begins_with_its_snapshot() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        last = (await running.publish({"k": 1}, {"k": 2}, {"k": 1}))["last"]
+        async with running.subscribe() as stream:
+            events = await stream.until("group_end")
+            assert names(events) == ["group_begin", "message", "message", "group_end"]
+            assert json.loads(events[0].text) == {"sub": "s1", "rows": 2}
+            assert [event.id for event in events] == ["", "", "", last]
+            await running.publish({"k": 3})
+            assert await stream.values(1) == [{"k": 3}]
+
+
+async def test_a_plain_topic_begins_with_the_next_message() -> None:
+    async with running_gateway() as running:
+        await running.topic(key=())
+        await running.publish(1)
+        async with running.subscribe() as stream:
+            await running.publish(2, "x", None)
+            assert await stream.values(3) == [2, "x", None]
+
+
+async def test_a_sow_ends_by_itself_and_its_return_finds_nothing() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        async with running.subscribe(command="sow") as stream:
+            events = await stream.rest()
+        assert names(events) == ["group_begin", "message", "group_end", "goodbye"]
+        assert json.loads(events[-1].text) == {"reason": "UNSUBSCRIBED", "reconnect": False}
+        back = await running.http.get(
+            "/v1/topics/px/subscribe?command=sow", headers={"Last-Event-ID": stream.last_id}
+        )
+        assert (back.status_code, back.content) == (204, b"")
+
+
+async def test_a_snapshot_larger_than_a_piece_has_one_id() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        last = (await running.publish(*[{"k": n, "pad": "x" * 1_000} for n in range(350)]))["last"]
+        async with running.subscribe("conflation=1h", command="sow") as stream:
+            events = await stream.rest()
+        assert len(events) == 353
+        assert [event.id for event in events if event.id] == [last, last]  # group_end, goodbye
+
+
+async def test_formats() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with (
+            running.subscribe("conflation=50ms", command="subscribe", format="envelope") as each,
+            running.subscribe("conflation=50ms", command="subscribe", format="batch") as all_,
+        ):
+            published = await running.publish({"k": 1, "v": 1}, {"k": 1, "v": 2}, {"k": 2})
+            rows = await each.values(2)
+            [batch] = await all_.values(1)
+        assert [row["value"] for row in rows] == [{"k": 1, "v": 2}, {"k": 2}]
+        assert rows[0]["bookmark"] == published["first"]  # of the first message it stands for
+        assert batch == {"topic": "px", "rows": rows}
+
+
+async def test_posting_the_parameters_is_the_same() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        body = b'{"options":"conflation=50ms","command":"subscribe","format":"batch"}'
+        path = "/v1/topics/px/subscribe"
+        async with running.http.stream("POST", path, content=body, headers=JSON) as answer:
+            stream = Stream(answer)
+            assert (await stream.next()).name == "hello"
+            await running.publish({"k": 1})
+            [batch] = await stream.values(1)
+        assert len(batch["rows"]) == 1
+
+
+async def test_a_subscription_that_is_refused_leaves_nothing_behind() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        answer = await running.http.get("/v1/topics/px/subscribe?options=conflation%3Dx")
+        assert answer.status_code == 400
+        stats = running.gateway.driver.engine.stats()
+        assert (stats.sessions, stats.topics[0].lanes) == (0, 0)
+
+
+async def test_the_header_wins_over_the_query() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        first = (await running.publish({"k": 1}))["last"]
+        newest = (await running.publish({"k": 2}))["last"]
+        async with running.subscribe(last_id=newest, last_event_id=first) as stream:
+            resumed = await stream.next()
+            assert json.loads(resumed.text)["gap_messages"] == 0
+        async with running.subscribe(last_event_id=first) as stream:
+            resumed = await stream.next()
+            assert json.loads(resumed.text)["gap_messages"] == 1
+            assert await stream.values(1) == [{"k": 2}]
+
+
+async def test_equal_subscriptions_share_a_lane() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe("conflation=1s"), running.subscribe("conflation=1000ms"):
+            assert running.hellos[0]["subscriptions"] == running.hellos[1]["subscriptions"]
+            assert running.gateway.driver.engine.stats().topics[0].lanes == 1
+        await eventually(
+            lambda: running.gateway.driver.engine.stats().topics[0].lanes == 0, "the lane ends"
+        )
