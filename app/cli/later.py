@@ -19,9 +19,17 @@ VERBS = {
 def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     """Add the verbs; whatever arguments follow are passed over."""
     for name, does in VERBS.items():
-        parser = verbs.add_parser(name, help=f"{does} (not available yet)", add_help=False)
-        parser.add_argument("rest", nargs=argparse.REMAINDER)
-        parser.set_defaults(run=refuse, refused=name)
+        add_refused(verbs, name, f"{does} (not available yet)", name)
+
+
+def add_refused(
+    verbs: argparse._SubParsersAction[Parser], name: str, does: str, refused: str
+) -> None:
+    """Add one verb that takes anything and refuses it."""
+    # No argument is an option here, so that none is complained of before the verb itself is.
+    parser = verbs.add_parser(name, help=does, add_help=False, prefix_chars="\0")
+    parser.add_argument("rest", nargs="*")
+    parser.set_defaults(run=refuse, refused=refused)
 
 
 def refuse(arguments: argparse.Namespace) -> int:

@@ -10,7 +10,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterator
-from typing import IO, NamedTuple, cast
+from typing import IO, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -26,6 +26,15 @@ class Line(NamedTuple):
 
     number: int
     text: bytes
+
+
+class CsvRows(Protocol):
+    """What `csv.reader` gives back."""
+
+    line_num: int
+
+    def __iter__(self) -> Iterator[list[str]]: ...
+    def __next__(self) -> list[str]: ...
 
 
 Lines = Iterator[Line | None]
@@ -71,7 +80,14 @@ def csv_lines(raw: IO[bytes]) -> Lines:
     Raises:
         UsageInvalid: a header that names nothing, or a name twice; a row longer or shorter.
     """
-    rows = csv.reader(io.TextIOWrapper(raw, "utf-8-sig", newline=""), strict=True)
+    text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
+    try:
+        yield from _objects(csv.reader(text, strict=True))
+    finally:
+        text.detach()  # closing is for whoever opened it
+
+
+def _objects(rows: CsvRows) -> Lines:
     header = next(rows, [])
     if not header or not all(header) or len(set(header)) != len(header):
         raise UsageInvalid("the first row of the CSV must name each column, and differently")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from app.cli.arguments import Parser
-from app.cli.errors import UsageInvalid
+from app.cli.later import add_refused
 
 NOT_YET = {
     "journal": "archive a topic to Parquet",
@@ -31,9 +31,7 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     )
     running.set_defaults(run=run)
     for name, does in NOT_YET.items():
-        absent = actions.add_parser(name, help=f"{does} (not available yet)", add_help=False)
-        absent.add_argument("rest", nargs=argparse.REMAINDER)
-        absent.set_defaults(run=_refuse)
+        add_refused(actions, name, f"{does} (not available yet)", f"pipeline {name}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,7 +55,3 @@ def pipeline_environment() -> dict[str, str]:
     here = str(Path(__file__).resolve().parents[2])
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [here, inherited]))}
-
-
-def _refuse(arguments: argparse.Namespace) -> int:
-    raise UsageInvalid(f"pipeline {arguments.action} is not available yet")

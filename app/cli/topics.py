@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.cli.arguments import Parser, add_gateway, add_topic, count
 from app.cli.connection import gateway_at
 from app.cli.errors import DONE, UsageInvalid
+from app.cli.later import add_refused
 from app.cli.terminal import tell
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     _add(actions, "show", "a topic's definition and live figures").set_defaults(run=run_show)
     _add(actions, "delete", "delete a topic and what it holds").set_defaults(run=run_delete)
     _add_create(actions)
-    update = actions.add_parser("update", help="(not available yet)", add_help=False)
-    update.add_argument("rest", nargs=argparse.REMAINDER)
-    update.set_defaults(run=_refuse_update)
+    add_refused(actions, "update", "change a definition (not available yet)", "topics update")
 
 
 def _add(actions: argparse._SubParsersAction[Parser], name: str, does: str) -> Parser:
@@ -133,7 +132,3 @@ def _print_table(gateway: Gateway, prefix: str) -> None:
         figures = [f"{topic.get(name) or 0:,}" for name in FIGURES]
         table.add_row(topic["topic"], ", ".join(topic["key"]), *figures, filled)
     Console().print(table)
-
-
-def _refuse_update(arguments: argparse.Namespace) -> int:
-    raise UsageInvalid("topics update is not available yet: create replaces a definition")

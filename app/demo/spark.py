@@ -27,19 +27,23 @@ class SparkChild:
     """Runs the pipeline that fills `market.1s` from `market`.
 
     Use as a context manager: leaving it ends the child and removes its folder.
+
+    Attributes:
+        folder: the child's working folder: definition, checkpoint and log.
     """
 
     def __init__(self, launch: Launch, address: str) -> None:
         self._command, self._environment = launch
         self._address = address
-        self._folder = tempfile.TemporaryDirectory(
+        self._held = tempfile.TemporaryDirectory(
             prefix="tidegate-demo-", ignore_cleanup_errors=True
         )
-        self._log = Path(self._folder.name, "pipeline.log")
+        self.folder = self._held.name
+        self._log = Path(self.folder, "pipeline.log")
         self._child: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        file = Path(self._folder.name, "demo.toml")
+        file = Path(self.folder, "demo.toml")
         file.write_text(definition(self._address), "utf-8")
         with self._log.open("wb") as log:
             self._child = subprocess.Popen(
@@ -47,7 +51,7 @@ class SparkChild:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                cwd=self._folder.name,
+                cwd=self.folder,
                 env=self._environment,
                 start_new_session=True,
             )
@@ -55,7 +59,7 @@ class SparkChild:
 
     def __exit__(self, *raised: object) -> None:
         self.stop()
-        self._folder.cleanup()
+        self._held.cleanup()
 
     def failure(self) -> str:
         """What it said last, if it has ended by itself; empty while it runs."""

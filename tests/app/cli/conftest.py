@@ -1,0 +1,25 @@
+"""One real gateway for all tests of the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from clients.gateway import Gateway
+from tests.support.commands import serving
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    with serving() as address:
+        yield address
+
+
+@pytest.fixture
+def gateway(address: str) -> Iterator[Gateway]:
+    """A client, and a gateway without topics after each test."""
+    with Gateway(address) as client:
+        yield client
+        for topic in list(client.topics()):
+            client.delete_topic(topic["topic"])

@@ -1,0 +1,95 @@
+"""Messages out of files, and files that are not what they say."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.errors import UsageInvalid
+from app.cli.lines import Line, read_lines
+
+NDJSON = b'{"a":1}\n\n  {"a":2}  \r\n[3]'
+LINES = [Line(1, b'{"a":1}'), Line(3, b'{"a":2}'), Line(4, b"[3]")]
+
+
+def written(folder: Path, name: str, content: bytes) -> str:
+    path = folder / name
+    path.write_bytes(content)
+    return str(path)
+
+
+def test_ndjson_plain_and_packed(tmp_path: Path) -> None:
+    assert list(read_lines(written(tmp_path, "a.ndjson", NDJSON))) == LINES
+    packed = gzip.compress(NDJSON)
+    assert list(read_lines(written(tmp_path, "a.ndjson.gz", packed))) == LINES
+
+
+def test_csv_becomes_objects_with_numbers_as_they_are_spelt(tmp_path: Path) -> None:
+    content = '\ufeffname,price,note\r\nIBM,1.50,"a ""b"", c"\r\n007,-1e3,\r\n\r\nä,+1,"x\ny"\r\n'
+    for name, raw in (
+        ("a.csv", content.encode()),
+        ("a.CSV.gz", gzip.compress(content.encode())),
+    ):
+        lines = list(read_lines(written(tmp_path, name, raw)))
+        assert next(line.text for line in lines if line) == (
+            b'{"name":"IBM","price":1.50,"note":"a \\"b\\", c"}'
+        )
+        rows = [(line.number, json.loads(line.text)) for line in lines if line]
+        assert rows[1] == (3, {"name": "007", "price": -1000.0})
+        assert rows[2] == (6, {"name": "ä", "price": "+1", "note": "x\ny"})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", b"", "first row"),
+        ("a.csv", b"a,a\n1,2\n", "first row"),
+        ("a.csv", b"a,\n1,2\n", "first row"),
+        ("a.csv", b"a,b\n1\n", "line 2 of the CSV has 1 cells, its header 2"),
+        ("a.csv", b'a\n"x\n', "not valid CSV"),
+        ("a.csv", b"a\n\xff\n", "not UTF-8"),
+        ("a.gz", b"plain", "not a whole gzip file"),
+        ("a.gz", gzip.compress(b"[1]\n" * 99)[:-9], "not a whole gzip file"),
+        ("a.gz", gzip.compress(os.urandom(999))[:40] + b"\0" * 50, "not a whole gzip file"),
+    ],
+)
+def test_a_bad_file_is_told_in_a_sentence(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    with pytest.raises(UsageInvalid, match=said):
+        list(read_lines(written(tmp_path, name, content)))
+
+
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UsageInvalid, match="No such file"):
+        list(read_lines(str(tmp_path / "none")))
+    with pytest.raises(UsageInvalid, match="directory"):
+        list(read_lines(str(tmp_path)))
+
+
+class Terminal:
+    """Standard input of which one piece has arrived after the other."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.buffer = self
+        self._pieces = list(pieces)
+
+    def read1(self, size: int) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+
+def test_standard_input_is_given_out_as_it_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(b"1\n2\n", b"3", b"3\n\n4"))
+    given = [None if line is None else (line.number, line.text) for line in read_lines("-")]
+    assert given == [(1, b"1"), (2, b"2"), None, None, (3, b"33"), None, (5, b"4")]
+
+
+def test_empty_standard_input_is_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert list(read_lines("-")) == []

@@ -1,0 +1,35 @@
+"""The pipeline runs in its own process; its sentences and codes come through."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+import dev
+from app.cli.pipeline import pipeline_command, pipeline_environment
+from tests.support.commands import run
+
+
+def test_the_packages_beside_app_are_found_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "elsewhere")
+    assert pipeline_environment()["PYTHONPATH"] == os.pathsep.join([str(dev.ROOT), "elsewhere"])
+    monkeypatch.delenv("PYTHONPATH")
+    assert pipeline_environment()["PYTHONPATH"] == str(dev.ROOT)
+    assert pipeline_command("a.toml")[1:] == ["-P", "-m", "pipeline", "run", "a.toml"]
+
+
+@pytest.mark.slow
+def test_a_definition_that_is_not_there_is_78(tmp_path: Path) -> None:
+    ended = run("pipeline", "run", str(tmp_path / "none.toml"))
+    assert ended.code == 78
+    assert ended.err.startswith("tidegate: ")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_folder_of_the_same_name_does_not_stand_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "pipeline").mkdir()
+    (tmp_path / "pipeline" / "__main__.py").write_text("raise SystemExit(99)")
+    assert run("pipeline", "run", "none.toml", cwd=str(tmp_path)).code == 78

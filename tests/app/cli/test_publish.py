@@ -1,0 +1,113 @@
+"""Files reach a real gateway, and what it refuses is named by the file's own line."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from clients.gateway import Gateway
+from tests.support.commands import ENDS_S_MAX, command, environment, run
+from tests.support.outside import require_ticks
+
+pytestmark = pytest.mark.slow
+SUMMARY = re.compile(
+    r"Published ([\d,]+) messages? to (\S+) in [\d.]+ s \([\d,]+ a second\), "
+    r"last bookmark (\S+)\n"
+)
+
+
+def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Path) -> None:
+    file = tmp_path / "many.ndjson"
+    file.write_bytes(b"".join(b'{"n":%d}\n' % number for number in range(2500)))
+    ended = run("publish", "many", str(file), "--gateway", gateway.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    found = SUMMARY.fullmatch(ended.out)
+    assert found
+    assert found.group(1, 2) == ("2,500", "many")
+    envelopes = [json.loads(line) for line in gateway.messages("many", limit=5000)]
+    assert [envelope["value"]["n"] for envelope in envelopes] == list(range(2500))
+    assert found[3] == envelopes[-1]["bookmark"]
+
+
+def test_recorded_ticks_end_at_one_record_a_key(gateway: Gateway) -> None:
+    file = str(require_ticks())
+    gateway.put_topic("ticks", {"key": ["/tickerId", "/exchange", "/type"]})
+    ended = run("publish", "ticks", file, "--gateway", gateway.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("Published 48,262 messages to ticks in ")
+    assert len(list(gateway.sow("ticks"))) == 74
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",)])
+def test_standard_input(gateway: Gateway, arguments: tuple[str, ...]) -> None:
+    ended = run("publish", "t", *arguments, "--gateway", gateway.base_url, stdin=b"1\n\n2\n3")
+    assert ended.code == 0
+    assert ended.out.startswith("Published 3 messages to t in ")
+
+
+def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -> None:
+    import subprocess
+
+    gateway.put_topic("t", {})
+    process = subprocess.Popen(
+        command("publish", "t", "--gateway", gateway.base_url),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"1\n")
+    process.stdin.flush()
+    give_up_at = time.monotonic() + ENDS_S_MAX
+    while gateway.topic("t")["messages_in"] < 1:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)
+    process.communicate(timeout=ENDS_S_MAX)
+    assert process.returncode == 0
+
+
+def test_a_bad_line_is_named_as_the_file_counts_and_what_came_before_is_told(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    file = tmp_path / "bad.ndjson"
+    file.write_bytes(b"\n" + b"1\n" * 1500 + b"{\n" + b"2\n")
+    ended = run("publish", "t", str(file), "--gateway", gateway.base_url)
+    assert (ended.code, ended.out) == (1, "")
+    said, why = ended.err.splitlines()
+    assert said.startswith("Published 1,000 messages to t in ")
+    assert "[message-invalid, line 1502" in why
+    assert gateway.topic("t")["messages_in"] == 1000
+
+
+def test_a_paced_file_takes_its_time(gateway: Gateway, tmp_path: Path) -> None:
+    file = tmp_path / "paced.ndjson"
+    file.write_bytes(b"".join(b'{"ts":%d}\n' % (number * 100) for number in range(11)))
+    started_at = time.monotonic()
+    arguments = ("--rate", "2x", "--time-field", "/ts", "--gateway", gateway.base_url)
+    ended = run("publish", "t", str(file), *arguments)
+    assert ended.code == 0
+    assert time.monotonic() - started_at >= 0.5
+    assert gateway.topic("t")["messages_in"] == 11
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [("none.ndjson", None, 2), ("bad.gz", b"no", 2), ("bad.csv", b"a,a\n", 2), ("e", b"", 0)],
+)
+def test_bad_files_and_an_empty_one(
+    gateway: Gateway, tmp_path: Path, name: str, content: bytes | None, code: int
+) -> None:
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    ended = run("publish", "t", str(file), "--gateway", gateway.base_url)
+    assert ended.code == code
+    if code:
+        assert ended.err.startswith("tidegate: ")
+        assert ended.err.count("\n") == 1
+    else:
+        assert ended.out.startswith("Published 0 messages to t in ")

@@ -1,0 +1,69 @@
+"""The gateway as a command: what it says when it listens, and why it would not."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from app.cli.serve import NOTHING_KEPT
+from clients.gateway import Gateway
+from tests.support.commands import ENDS_S_MAX, address_of, run, start
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_it_listens_serves_and_ends(number: signal.Signals, code: int) -> None:
+    process = start("serve", "--port", "0")
+    address = address_of(process)
+    assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d*", address)
+    with Gateway(address) as gateway:
+        gateway.publish("t", [b"1"])
+        events = gateway.subscribe("t")
+        assert next(events).name == "hello"
+        process.send_signal(number)
+        assert next(events).name == "goodbye"
+        events.close()
+    _, err = process.communicate(timeout=ENDS_S_MAX)
+    assert process.returncode == code
+    assert err.startswith(NOTHING_KEPT)
+
+
+@pytest.mark.slow
+def test_an_address_that_is_taken_is_78() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = run("serve", "--port", str(port))
+    assert (ended.code, ended.out) == (78, "")
+    assert f"Cannot listen on 127.0.0.1 port {port}: address already in use" in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--data", "store"), "not available yet"),
+        (("--redis", "redis://127.0.0.1"), "--redis: not available yet"),
+        (("--redis", "redis://127.0.0.1", "--workers", "2"), "--redis: not available yet"),
+        (("--topics", "dir"), "--topics: not available yet"),
+        (("--host", "0.0.0.0"), "--insecure"),
+        (("--config", "none.toml"), "none.toml"),
+    ],
+)
+def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    ended = run("serve", "--port", "0", *arguments, cwd=str(tmp_path))
+    assert (ended.code, ended.out) == (78, "")
+    assert said in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_store_from_file_or_environment_is_refused_as_well(tmp_path: Path) -> None:
+    assert run("serve", TIDEGATE_DATA="store").code == 78
+    (tmp_path / "tidegate.toml").write_text('data = "store"')
+    ended = run("serve", cwd=str(tmp_path))
+    assert ended.code == 78
+    assert "not available yet" in ended.err

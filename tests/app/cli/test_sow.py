@@ -1,0 +1,30 @@
+"""The state of the world, line by line."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from clients.gateway import Gateway
+from tests.support.commands import run
+
+pytestmark = pytest.mark.slow
+
+
+def test_records_as_published_or_in_envelopes(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    gateway.publish("t", [b'{"id":1,"v":1.50}', b'{"id":2}', b'{"id":1,"v":2.50}'])
+    ended = run("sow", "t", "--gateway", gateway.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    assert sorted(ended.out.splitlines()) == ['{"id":1,"v":2.50}', '{"id":2}']
+    ended = run("sow", "t", "--format", "envelope", "--gateway", gateway.base_url)
+    keys = [json.loads(line)["key"] for line in ended.out.splitlines()]
+    assert sorted(keys) == [[1], [2]]
+
+
+def test_what_the_gateway_does_not_offer_yet_is_1(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    ended = run("sow", "t", "--filter", "/id = 1", "--gateway", gateway.base_url)
+    assert ended.code == 1
+    assert "not available yet" in ended.err

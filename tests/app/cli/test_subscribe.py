@@ -1,0 +1,106 @@
+"""Subscribing into a pipe: NDJSON, and an end when it was asked for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+import pytest
+
+from clients.gateway import Gateway
+from tests.support.commands import ENDS_S_MAX, address_of, run, start
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def prices(gateway: Gateway) -> Gateway:
+    gateway.put_topic("prices", {"key": ["/symbol"]})
+    gateway.publish("prices", [b'{"symbol":"A"}', b'{"symbol":"B"}', b'{"symbol":"C"}'])
+    return gateway
+
+
+def subscribe(gateway: Gateway, *arguments: str) -> list[str]:
+    ended = run("subscribe", "prices", *arguments, "--gateway", gateway.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    return ended.out.splitlines()
+
+
+def test_so_many_messages(prices: Gateway) -> None:
+    assert subscribe(prices, "--count", "2") == ['{"symbol":"A"}', '{"symbol":"B"}']
+
+
+def test_for_so_long(prices: Gateway) -> None:
+    started_at = time.monotonic()
+    assert len(subscribe(prices, "--for", "700ms")) == 3
+    assert time.monotonic() - started_at >= 0.7
+
+
+def test_a_sow_ends_by_itself(prices: Gateway) -> None:
+    rows = [json.loads(line) for line in subscribe(prices, "--command", "sow", "--format", "batch")]
+    assert [row["key"] for batch in rows for row in batch["rows"]] == [["A"], ["B"], ["C"]]
+
+
+def test_options_reach_the_gateway_and_a_wrong_one_is_1(prices: Gateway) -> None:
+    ended = run("subscribe", "prices", "--options", "conflation=x", "--gateway", prices.base_url)
+    assert ended.code == 1
+    assert "[options-invalid, position 11]" in ended.err
+    ended = run("subscribe", "prices", "--filter", "/a = 1", "--gateway", prices.base_url)
+    assert ended.code == 1
+    assert "[filter-invalid" in ended.err
+
+
+def test_a_table_into_a_pipe_is_drawn_at_the_end(prices: Gateway) -> None:
+    drawn = "\n".join(subscribe(prices, "--table", "--command", "sow"))
+    assert "prices" in drawn
+    assert "3 updates" in drawn
+
+
+def test_each_message_is_there_at_once(prices: Gateway) -> None:
+    process = start("subscribe", "prices", "--command", "subscribe", "--gateway", prices.base_url)
+    assert process.stdout is not None
+    await_subscription(prices)
+    for number in range(3):
+        prices.publish("prices", [b'{"symbol":"D","n":%d}' % number])
+        assert json.loads(process.stdout.readline())["n"] == number
+    process.terminate()
+    process.communicate(timeout=ENDS_S_MAX)
+
+
+def test_it_comes_back_when_the_gateway_does() -> None:
+    first = start("serve", "--port", "0")
+    address = address_of(first)
+    port = address.rpartition(":")[2]
+    follower = publish_and_follow(address, b"1")
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == "1\n"
+    first.terminate()
+    first.communicate(timeout=ENDS_S_MAX)
+    assert follower.stderr is not None
+    assert follower.stderr.readline()  # the stream ended, or nobody is there
+    second = start("serve", "--port", port)
+    assert address_of(second) == address
+    with Gateway(address) as gateway:
+        gateway.put_topic("t", {"key": ["/n"]})
+        gateway.publish("t", [b'{"n":2}'])
+    assert follower.stdout.readline() == '{"n":2}\n'
+    for process in (follower, second):
+        process.terminate()
+        process.communicate(timeout=ENDS_S_MAX)
+
+
+def publish_and_follow(address: str, text: bytes) -> subprocess.Popen[str]:
+    with Gateway(address) as gateway:
+        gateway.put_topic("t", {})
+        follower = start("subscribe", "t", "--gateway", address)
+        await_subscription(gateway, "t")
+        gateway.publish("t", [text])
+    return follower
+
+
+def await_subscription(gateway: Gateway, topic: str = "prices") -> None:
+    give_up_at = time.monotonic() + ENDS_S_MAX
+    while gateway.topic(topic)["subscriptions"] < 1:
+        assert time.monotonic() < give_up_at
+        time.sleep(0.02)

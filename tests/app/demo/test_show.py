@@ -1,0 +1,94 @@
+"""The demo from its first line to its last, started as people start it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from clients.gateway import Gateway
+from clients.sse import Event
+from tests.support.commands import ENDS_S_MAX, address_of, start
+from tests.support.outside import require_java
+
+LAST = re.compile(
+    r"Delivered: market ([\d,]+); machine ([\d,]+)(?:; market\.1s \(Spark\) ([\d,]+))?"
+)
+CLEAN_END_S_MAX = 5.0
+
+
+def counts(line: str) -> list[int]:
+    found = LAST.fullmatch(line)
+    assert found, line
+    return [int(count.replace(",", "")) for count in found.groups() if count]
+
+
+def await_event(events: Iterator[Event], name: str) -> None:
+    assert any(event.name == name for event in events)
+
+
+@pytest.mark.slow
+def test_without_spark_both_feeds_deliver_and_it_ends_by_itself() -> None:
+    process = start("demo", "--no-spark", "--for", "2s", "--port", "0")
+    address_of(process)
+    listened_at = time.monotonic()
+    out, err = process.communicate(timeout=ENDS_S_MAX)
+    assert time.monotonic() - listened_at >= 1.9
+    assert process.returncode == 0, err
+    market, machine = counts(out.splitlines()[-1])
+    assert market > 0
+    assert machine > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_ends_it_cleanly_with_streams_open(number: signal.Signals, code: int) -> None:
+    process = start("demo", "--no-spark", "--port", "0")
+    with Gateway(address_of(process)) as gateway:
+        rows = gateway.subscribe("machine")
+        await_event(rows, "message")
+        await_event(gateway.subscribe("market"), "message")
+        sent_at = time.monotonic()
+        process.send_signal(number)
+        await_event(rows, "goodbye")
+        rows.close()
+    out, err = process.communicate(timeout=ENDS_S_MAX)
+    assert time.monotonic() - sent_at < CLEAN_END_S_MAX
+    assert (process.returncode, "Traceback" in err) == (code, False)
+    assert counts(out.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_without_java_it_says_what_to_do() -> None:
+    process = start("demo", JAVA_HOME="/none")
+    out, err = process.communicate(timeout=ENDS_S_MAX)
+    assert (process.returncode, out) == (78, "")
+    assert "--no-spark" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_with_spark_all_three_feeds_deliver() -> None:
+    require_java()
+    process = start("demo", "--for", "30s", "--port", "0")
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, out + err
+    assert len(counts(out.splitlines()[-1])) == 3
+    assert all(counts(out.splitlines()[-1]))
+
+
+@pytest.mark.spark
+def test_an_interrupt_ends_spark_too() -> None:
+    require_java()
+    process = start("demo", "--port", "0")
+    address_of(process)
+    sent_at = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=ENDS_S_MAX)
+    assert time.monotonic() - sent_at < CLEAN_END_S_MAX
+    assert (process.returncode, "Traceback" in err) == (130, False)
+    assert len(counts(out.splitlines()[-1])) >= 2
