@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from pipeline.errors import GatewayRefused, GatewayUnreachable, SourceLost
+from pipeline.errors import GatewayRefused, GatewayUnreachable, PipelineError, SourceLost
 
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 ANSWER_SECONDS_MAX = 60.0
@@ -23,8 +23,12 @@ BACKOFF_MAX_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a topic's journal holds: bookmarks of its ends, None while it is empty."""
+    """What a topic's journal holds.
 
+    `first` and `last` are bookmarks, None while it holds nothing; `epoch` is the topic's life.
+    """
+
+    epoch: str | None
     first: str | None
     last: str | None
 
@@ -74,7 +78,7 @@ class Gateway:
                 "it, before a stream reads it"
             )
         ends = found.get("journal") or {}
-        return Journal(first=ends.get("first"), last=ends.get("last"))
+        return Journal(found.get("epoch"), ends.get("first"), ends.get("last"))
 
     def messages(self, topic: str, after: str, messages_max: int) -> bytes:
         """NDJSON envelopes of what follows bookmark `after`, at most `messages_max` lines.
@@ -103,18 +107,19 @@ class Gateway:
         give_up_at = time.monotonic() + self._patience_s
         pause_s = BACKOFF_FIRST_S
         while True:
-            trouble: str
+            trouble: PipelineError
             try:
                 answer = self._http.request(method, path, **request)
                 if answer.status_code != 429 and answer.status_code < 500:
                     return self._accepted(answer, absent_allowed)
-                trouble = _problem_text(answer)
+                trouble = self._trouble(answer)
             except httpx2.TransportError as error:
-                trouble = str(error) or type(error).__name__
+                said = str(error) or type(error).__name__
+                trouble = GatewayUnreachable(f"cannot reach the gateway at {self.address}: {said}")
             # Jitter keeps many tasks from knocking at the same moment after an outage.
             wait_s = pause_s * random.uniform(0.5, 1.0)
             if time.monotonic() + wait_s > give_up_at:
-                raise GatewayUnreachable(f"cannot reach the gateway at {self.address}: {trouble}")
+                raise trouble
             time.sleep(wait_s)
             pause_s = min(pause_s * 2, BACKOFF_MAX_S)
 
@@ -127,6 +132,12 @@ class Gateway:
                 f"messages that the stream had still to read are gone from the journal: {said}"
             )
         raise GatewayRefused(f"the gateway at {self.address} said no: {said}")
+
+    def _trouble(self, answer: httpx2.Response) -> PipelineError:
+        said = _problem_text(answer)
+        if answer.status_code == 429:
+            return GatewayRefused(f"the gateway at {self.address} still says no: {said}")
+        return GatewayUnreachable(f"the gateway at {self.address} is out of order: {said}")
 
 
 def _topic_path(topic: str) -> str:

@@ -123,8 +123,8 @@ class JournalReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Slices from the option `from` to the newest message."""
         edge = JournalEdge(self._options)
-        start, last = edge.initial(), edge.newest()
-        return [] if last is None else edge.slices(start, last)
+        start, end = edge.initial(), edge.end()
+        return [] if end is None else edge.slices(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one slice, from an executor."""
@@ -152,17 +152,16 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the newest message as the last one to be read."""
-        self._target = self._edge.newest()
+        self._target = self._edge.end()
         self._targeted = True
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
         """The end of the next micro-batch, at most `limit` rows on; `start` if nothing is new."""
-        newest = self._edge.newest()
+        newest = self._edge.end()
         last = self._target if self._targeted else newest
-        if last is None:
-            self._edge.require_empty(start["bookmark"])
-            return start
         after = self._edge.resolve(start["bookmark"], newest)
+        if last is None:
+            return start
         epoch, position = split_bookmark(last)
         if isinstance(limit, ReadMaxRows):
             position = min(position, after + limit.max_rows)
@@ -187,33 +186,29 @@ class JournalEdge:
         self._options = options
 
     def initial(self) -> str:
-        """The bookmark after which reading begins; `epoch` while the topic is empty."""
+        """The bookmark after which reading begins; `epoch` if an empty topic tells no epoch."""
         journal = self._journal()
+        end = _end(journal)
+        if self._options.start == "now":
+            return end or START
         if self._options.start == START:
             if journal.first is None:
-                return journal.last or START
+                return end or START
             epoch, position = split_bookmark(journal.first)
             return join_bookmark(epoch, position - 1)
-        if self._options.start == "now":
-            return journal.last or START
         try:
             split_bookmark(self._options.start)
         except ValueError as error:
             raise DefinitionInvalid(f"from is epoch, now or a bookmark: {error}") from None
-        self.resolve(self._options.start, journal.last)
+        self.resolve(self._options.start, end)
         return self._options.start
 
-    def newest(self) -> str | None:
-        """The bookmark of the newest message, None for an empty topic."""
-        return self._journal().last
+    def end(self) -> str | None:
+        """The bookmark of the newest message, None if an empty topic tells no epoch."""
+        return _end(self._journal())
 
-    def require_empty(self, start: str) -> None:
-        """Complain if a stream that has read something finds the topic empty."""
-        if start != START:
-            raise self._another_life(split_bookmark(start)[0], "an empty one")
-
-    def resolve(self, start: str, newest: str | None) -> int:
-        """The position of `start`, after proof that it belongs to this life of the topic.
+    def resolve(self, start: str, end: str | None) -> int:
+        """The position of `start`, after proof that it belongs to the topic's life of `end`.
 
         Raises:
             SourceLost: another epoch, or a position that the topic has not reached.
@@ -221,11 +216,13 @@ class JournalEdge:
         if start == START:
             return 0
         epoch, position = split_bookmark(start)
-        if newest is None:
-            raise self._another_life(epoch, "an empty one")
-        live_epoch, live_position = split_bookmark(newest)
+        live_epoch, live_position = split_bookmark(end) if end else ("of an empty topic", 0)
         if epoch != live_epoch:
-            raise self._another_life(epoch, live_epoch)
+            raise SourceLost(
+                f"the checkpoint was made with another life of topic {self._options.topic} "
+                f"(epoch {epoch}, now {live_epoch}): "
+                "remove the checkpoint to read the new one from its start"
+            )
         if position > live_position:
             raise SourceLost(
                 f"topic {self._options.topic} ends at position {live_position}, before position "
@@ -246,11 +243,11 @@ class JournalEdge:
         with Gateway(self._options.gateway) as gateway:
             return gateway.journal(self._options.topic)
 
-    def _another_life(self, read: str, live: str) -> SourceLost:
-        return SourceLost(
-            f"the checkpoint was made with another life of topic {self._options.topic} "
-            f"(epoch {read}, now {live}): remove the checkpoint to read the new one from its start"
-        )
+
+def _end(journal: Journal) -> str | None:
+    if journal.last is None and journal.epoch is not None:
+        return join_bookmark(journal.epoch, 0)
+    return journal.last
 
 
 def read_slice(options: TopicOptions, part: JournalSlice) -> Iterator[pa.RecordBatch]:

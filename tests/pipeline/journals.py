@@ -53,6 +53,7 @@ class Journals:
         self.topics: dict[str, Topic] = {}
         self.address = ""
         self.refusals: list[int] = []
+        self.tells_epoch = True
         self.hold_after: int | None = None
         self.held = threading.Event()
 
@@ -79,7 +80,8 @@ class Journals:
             "last": topic.bookmark(last) if last else None,
             "messages": last - topic.trimmed,
         }
-        return JSONResponse({**topic.definition, "journal": ends})
+        epoch = {"epoch": topic.epoch} if self.tells_epoch else {}
+        return JSONResponse({**topic.definition, **epoch, "journal": ends})
 
     async def read(self, request: Request) -> Response:
         topic = self.topics.get(request.path_params["topic"])

@@ -42,6 +42,16 @@ def test_a_refusal_is_not_repeated_and_says_why(journals: Journals, gateway: Gat
     assert journals.refusals == [422]
 
 
+@pytest.mark.parametrize(("status", "kind"), [(503, GatewayUnreachable), (429, GatewayRefused)])
+def test_trouble_that_lasts_is_told_for_what_it_is(
+    journals: Journals, status: int, kind: type[Exception]
+) -> None:
+    journals.refusals = [status] * 50
+    journals.topic("t")
+    with Gateway(journals.address, patience_s=0.2) as gateway, pytest.raises(kind, match="made-up"):
+        gateway.publish("t", b"1\n", "p", 1)
+
+
 def test_patience_ends() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -67,6 +77,6 @@ def test_a_trimmed_journal_is_a_loss(journals: Journals, gateway: Gateway) -> No
 
 def test_the_journals_ends_are_bookmarks(journals: Journals, gateway: Gateway) -> None:
     journals.topic("t")
-    assert gateway.journal("t") == Journal(first=None, last=None)
+    assert gateway.journal("t") == Journal("e-1", None, None)
     journals.topic("t", [b"1", b"2", b"3"]).trimmed = 1
-    assert gateway.journal("t") == Journal(first="e-1-2", last="e-1-3")
+    assert gateway.journal("t") == Journal("e-1", "e-1-2", "e-1-3")

@@ -66,10 +66,16 @@ def test_a_stream_starts_where_it_is_told(
     assert reader(journals, **{"from": given}).initialOffset() == expected
 
 
-def test_a_stream_on_an_empty_topic_starts_with_its_first_message(journals: Journals) -> None:
+@pytest.mark.parametrize("tells_epoch", [True, False])
+@pytest.mark.parametrize("given", ["epoch", "now"])
+def test_a_stream_on_an_empty_topic_starts_with_its_first_message(
+    journals: Journals, given: str, tells_epoch: bool
+) -> None:
+    journals.tells_epoch = tells_epoch
     journals.topic("t")
-    stream = reader(journals)
+    stream = reader(journals, **{"from": given})
     start = stream.initialOffset()
+    assert start == (at(0) if tells_epoch else {"bookmark": "epoch"})
     assert stream.latestOffset(start, ReadAllAvailable()) == start
     assert stream.partitions(start, start) == []
     journals.topic("t", LINES)
@@ -94,7 +100,8 @@ def test_another_life_of_the_topic_is_told(journals: Journals) -> None:
     with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e-1, now e-2\)"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
     topic.values.clear()
-    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e-1, now an empty"):
+    journals.tells_epoch = False
+    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e-1, now of an empty"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
 
 
