@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.errors import SessionUnknown
+from conflation.errors import (
+    LimitReached,
+    SessionUnknown,
+    SubscriptionUnknown,
+    TopicUnknown,
+)
 from conflation.outputs import CloseReason, SessionClosed
-from tests.support.world import World
+from tests.support.world import World, make_frames
 
 
 def test_a_session_over_its_limit_on_an_off_topic_is_closed() -> None:
+    """Rule 53."""
     world = World()
     world.topic(policy="off")
     world.session(messages_max=2)
@@ -42,3 +48,117 @@ def test_a_session_that_has_ended_takes_no_subscription() -> None:
     assert world.hears() == ["goodbye SHUTDOWN"]
     world.say("a1")
     world.flush()
+
+
+def test_a_session_is_announced_once_until_a_take_finds_nothing() -> None:
+    """Rule 26."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s")
+    world.say("a1")
+    world.wait("1s")
+    assert world.announced() == ["s"]
+    world.say("a2")
+    world.wait("1s")
+    assert world.announced() == []
+    assert world.hears() == ["a2"]
+    world.say("a3")
+    world.wait("1s")
+    assert world.announced() == ["s"]
+
+
+def test_the_last_subscriptions_end_is_the_sessions() -> None:
+    """Rule 63."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s")
+    world.engine.unsubscribe("s", "sub1")
+    assert world.hears() == ["unsubscribed from px: REQUESTED", "goodbye UNSUBSCRIBED"]
+    with pytest.raises(SessionUnknown):
+        world.take()
+
+
+def test_a_topic_that_goes_ends_its_subscriptions() -> None:
+    world = World()
+    world.topic()
+    world.topic("other")
+    world.subscribe("conflation=1s")
+    world.subscribe("conflation=1s", topic="other")
+    world.engine.drop_topic("px")
+    assert world.hears() == ["unsubscribed from px: REMOVED"]
+    world.topic(epoch="e2")
+    world.subscribe("conflation=none", resume="e1-0")
+    assert world.hears()[0] == "resumed by snapshot, gap None"
+
+
+def test_a_peer_that_is_gone_leaves_nothing_behind() -> None:
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s")
+    world.say("a1")
+    world.engine.close_session("s")
+    assert world.events() == [SessionClosed("s", None)]
+    assert world.engine.next_deadline() is None
+    stats = world.engine.stats()
+    assert (stats.sessions, stats.topics[0].lanes, stats.topics[0].dropped) == (0, 0, 1)
+
+
+def test_what_is_refused_has_no_effect() -> None:
+    world = World(sessions_max=1, subscriptions_max=1)
+    world.topic()
+    world.subscribe("conflation=1s")
+    before = world.engine.stats()
+    with pytest.raises(LimitReached):
+        world.session("t")
+    with pytest.raises(LimitReached):
+        world.subscribe("conflation=2s")
+    with pytest.raises(TopicUnknown):
+        world.engine.publish("none", make_frames("a1"), 0)
+    with pytest.raises(SubscriptionUnknown):
+        world.engine.unsubscribe("s", "none")
+    with pytest.raises(SessionUnknown):
+        world.engine.close_session("none")
+    assert world.engine.stats() == before
+    assert world.events() == []
+
+
+def test_the_clock_never_runs_back() -> None:
+    world = World()
+    world.engine.advance(5)
+    with pytest.raises(AssertionError, match="clock"):
+        world.engine.advance(4)
+
+
+def test_the_same_calls_give_the_same_outputs() -> None:
+    """Rule 64."""
+
+    def day() -> list[str]:
+        world = World()
+        world.topic()
+        for name in ("x", "y", "z"):
+            world.subscribe("conflation=1s", session=name)
+        world.say("a1 b1 a2")
+        world.wait("2s")
+        return [*world.announced(), *world.hears("x"), *world.hears("y"), *world.hears("z")]
+
+    assert day() == day()
+
+
+def test_publishing_nothing_changes_nothing() -> None:
+    world = World()
+    world.topic()
+    world.subscribe("conflation=none")
+    world.engine.publish("px", [], 0)
+    assert world.engine.next_deadline() is None
+
+
+def test_a_topic_that_is_defined_again_keeps_its_messages_and_takes_the_new_policy() -> None:
+    world = World()
+    world.topic()
+    world.session(messages_max=2)
+    world.subscribe("conflation=none")
+    world.say("a1 a2")
+    world.topic(policy="off", epoch="other")
+    world.say("a3")
+    assert world.hears() == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
+    assert str(world.engine.topic("px").bookmark(3)) == "e1-3"

@@ -14,7 +14,90 @@ def list_lane(world: World) -> ListLane:
     return lane
 
 
+def test_every_message_comes_in_order_as_soon_as_the_caller_advances() -> None:
+    """Rule 51."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=none")
+    world.say("a1 a2 b1")
+    world.say("a3")
+    assert world.engine.next_deadline() == world.now
+    world.flush()
+    assert world.hears() == ["a1 a2 b1 a3"]
+
+
+def test_a_member_behind_gets_what_is_left_of_the_list() -> None:
+    world = World()
+    world.topic()
+    world.subscribe("conflation=none")
+    for text in ("a1 a2", "a3"):
+        world.say(text)
+        world.flush()
+    assert world.hears(bytes_max=1) == ["a1", "a2", "a3"]
+
+
+def test_a_full_queue_keeps_the_newest_row_of_each_key() -> None:
+    """Rule 52."""
+    world = World()
+    world.topic()
+    world.session(messages_max=3)
+    world.subscribe("conflation=none")
+    world.say("a1 b1 a2")
+    world.say("c1")
+    world.flush()
+    assert world.hears() == ["b1 a2 c1"]
+
+
+def test_a_full_queue_of_a_plain_topic_keeps_the_newest_message() -> None:
+    """Rule 52: the topic is the key."""
+    world = World()
+    world.topic(key="")
+    world.session(messages_max=2)
+    world.subscribe("conflation=none")
+    world.say("a1 b1")
+    world.say("c1")
+    world.flush()
+    assert world.hears() == ["c1"]
+
+
+def test_a_row_that_was_kept_goes_when_its_key_comes_again() -> None:
+    """Rule 54."""
+    world = World()
+    world.topic()
+    world.session(messages_max=3)
+    world.subscribe("conflation=none")
+    world.say("a1 b1 a2 a3")
+    world.flush()
+    world.say("b2")
+    world.flush()
+    assert world.hears() == ["a3 b2"]
+
+
+def test_more_keys_than_the_limit_close_the_session() -> None:
+    """Rule 53."""
+    world = World()
+    world.topic()
+    world.session(messages_max=2)
+    world.subscribe("conflation=none")
+    world.say("a1 b1 c1")
+    assert world.hears() == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
+    assert world.engine.topic_stats("px").dropped == 3
+
+
+def test_a_slow_session_is_no_other_sessions_business() -> None:
+    world = World()
+    world.topic()
+    world.session("slow", messages_max=1)
+    world.subscribe("conflation=none", session="slow")
+    world.subscribe("conflation=none", session="fast")
+    world.say("a1 a2 a3")
+    world.flush()
+    assert world.hears("slow") == ["a3"]
+    assert world.hears("fast") == ["a1 a2 a3"]
+
+
 def test_a_queue_that_was_given_up_costs_no_list() -> None:
+    """Rule 56."""
     world = World()
     world.topic()
     world.session(messages_max=4)
@@ -27,6 +110,7 @@ def test_a_queue_that_was_given_up_costs_no_list() -> None:
 
 
 def test_a_limit_counts_what_the_board_keeps_for_a_queue_that_was_given_up() -> None:
+    """Rule 56."""
     world = World()
     world.topic()
     world.session(messages_max=4)

@@ -135,6 +135,7 @@ class World:
         session: str = "s",
         command: str | None = "subscribe",
         resume: str | None = None,
+        tells_first: bool = False,
     ) -> str:
         """Subscribe, opening the session if need be; returns the subscription's name."""
         try:
@@ -145,7 +146,14 @@ class World:
         name = f"sub{self._subscribed}"
         sow_spec = self.engine.topic(topic).definition.key_spec
         bookmark = None if resume is None else Bookmark.parse(resume)
-        wish = decide(topic, sow_spec, Options.parse(options), command=command, resume=bookmark)
+        wish = decide(
+            topic,
+            sow_spec,
+            Options.parse(options),
+            command=command,
+            resume=bookmark,
+            tells_first=tells_first,
+        )
         self.engine.subscribe(session, name, wish)
         return name
 

@@ -1,0 +1,62 @@
+"""A session: its subscriptions take turns, its control events come after rows."""
+
+from __future__ import annotations
+
+from tests.support.world import World, told
+
+
+def two_subscriptions() -> World:
+    world = World()
+    world.topic()
+    world.topic("other")
+    world.subscribe("conflation=1s")
+    world.subscribe("conflation=1s", topic="other")
+    return world
+
+
+def test_subscriptions_take_turns_so_that_none_starves() -> None:
+    world = two_subscriptions()
+    world.say("a1 b1")
+    world.say("x1 y1", topic="other")
+    world.wait("1s")
+    pieces = [told(world.take_once(1)) for _ in range(4)]
+    assert pieces == [["a1"], ["x1"], ["b1"], ["y1"]]
+
+
+def test_room_is_shared_by_all_subscriptions() -> None:
+    world = two_subscriptions()
+    world.say("a1")
+    world.say("x1", topic="other")
+    world.wait("1s")
+    assert told(world.take_once(1_000)) == ["a1", "x1"]
+
+
+def test_the_end_of_a_subscription_is_told_and_drops_what_it_held() -> None:
+    """Rule 62."""
+    world = two_subscriptions()
+    world.say("a1")
+    world.engine.unsubscribe("s", "sub1")
+    world.wait("1s")
+    assert world.hears() == ["unsubscribed from px: REQUESTED"]
+    assert world.engine.topic_stats("px").dropped == 1
+
+
+def test_two_subscriptions_of_one_topic_are_two_deliveries() -> None:
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s")
+    world.subscribe("conflation=1s")
+    world.say("a1")
+    world.wait("1s")
+    assert world.hears() == ["a1", "a1"]
+
+
+def test_what_is_queued_counts_messages_and_bytes_of_every_list() -> None:
+    """Rules 52 and 55: intervals queue nothing."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=none")
+    world.subscribe("conflation=1s")
+    world.say("a1 a2")
+    stats = world.engine.session_stats("s")
+    assert (stats.queued_messages, stats.queued_bytes) == (2, 2 * len(b'{"k":"a","v":1}'))
