@@ -7,7 +7,6 @@ import contextlib
 import json
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
@@ -30,7 +29,7 @@ class Stream:
     def __init__(self, answer: httpx2.Response) -> None:
         self.answer = answer
         self.parser = Parser()
-        self.raw = b""
+        self.raw = bytearray()
         self._chunks = answer.aiter_raw()
         self._ahead: deque[Event] = deque()
 
@@ -62,7 +61,7 @@ class Stream:
             values.append(json.loads(event.text))
         return values
 
-    async def raw_until(self, mark: bytes) -> bytes:
+    async def raw_until(self, mark: bytes) -> bytearray:
         """Everything received so far, once `mark` is in it."""
         async with asyncio.timeout(DEADLINE_S):
             while mark not in self.raw:
@@ -83,15 +82,13 @@ class Stream:
         self._ahead.extend(self.parser.feed(chunk))
 
 
-@dataclass
-class Running:
-    """A gateway that serves, and verbs with short words to talk to it over HTTP."""
+class Remote:
+    """A gateway that serves somewhere, and verbs with short words to talk to it over HTTP."""
 
-    address: str
-    gateway: Gateway
-    http: httpx2.AsyncClient
-    stop: Callable[[], None]
-    hellos: list[dict[str, Any]] = field(default_factory=list)
+    def __init__(self, address: str, http: httpx2.AsyncClient) -> None:
+        self.address = address
+        self.http = http
+        self.hellos: list[dict[str, Any]] = []
 
     async def topic(self, name: str = "px", key: Sequence[str] = ("/k",), **more: object) -> None:
         """Create a topic, or replace its definition."""
@@ -151,6 +148,21 @@ class Running:
             yield wire
 
 
+class Running(Remote):
+    """A gateway in this very process, which can also be looked into."""
+
+    def __init__(self, address: str, http: httpx2.AsyncClient, gateway: Gateway) -> None:
+        super().__init__(address, http)
+        self.gateway = gateway
+
+
+@contextlib.asynccontextmanager
+async def client_of(address: str) -> AsyncIterator[Remote]:
+    """The same verbs for a gateway that is a process of its own."""
+    async with httpx2.AsyncClient(base_url=address, trust_env=False, timeout=DEADLINE_S) as http:
+        yield Remote(address, http)
+
+
 @contextlib.asynccontextmanager
 async def running_gateway(**given: Any) -> AsyncIterator[Running]:
     """A gateway on a free port, its settings as given."""
@@ -161,7 +173,7 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
         running(app, settings, on_shutdown=gateway.say_goodbye) as server,
         httpx2.AsyncClient(base_url=server.address, trust_env=False, timeout=DEADLINE_S) as http,
     ):
-        yield Running(server.address, gateway, http, server.stop)
+        yield Running(server.address, http, gateway)
 
 
 async def eventually(condition: Callable[[], bool], what: str) -> None:

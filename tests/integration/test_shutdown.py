@@ -1,0 +1,93 @@
+"""A real gateway process ends at SIGTERM, whoever listens and whoever does not."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from asyncio.subprocess import Process
+
+import psutil
+import pytest
+
+from tests.support.children import ended, serving
+from tests.support.gateways import DEADLINE_S, client_of
+
+END_S_MAX = 3.0  # the promise itself
+SHORT = {"TIDEGATE_WRITE_TIMEOUT": "2s", "TIDEGATE_QUEUE_MESSAGES_MAX": "100"}
+
+
+@pytest.mark.slow
+async def test_open_and_frozen_streams_hold_no_shutdown_up() -> None:
+    async with serving() as (process, address), client_of(address) as remote:
+        await remote.topic()
+        pad = "x" * 100_000
+        async with (
+            remote.subscribe("conflation=1h") as idle,
+            remote.subscribe("conflation=50ms", command="subscribe") as busy,
+            remote.frozen("conflation=none", query="&command=subscribe"),
+            remote.frozen("conflation=50ms", query="&command=subscribe"),
+        ):
+            for version in range(100):
+                await remote.publish({"k": version % 10, "v": version, "pad": pad})
+                await busy.next()
+            began_at = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            for stream in (idle, busy):
+                goodbye = (await stream.rest())[-1]
+                assert goodbye.name == "goodbye"
+                assert json.loads(goodbye.text) == {"reason": "SHUTDOWN", "reconnect": True}
+                assert stream.parser.retry_ms is not None
+            status, logged = await ended(process)
+            assert time.monotonic() - began_at < END_S_MAX
+        assert status == 0
+        assert "Traceback" not in logged
+
+
+@pytest.mark.slow
+async def test_frozen_and_slow_clients_hold_nobody_up() -> None:
+    """Three that never read, one that reads on: it gets every version on time, memory stays."""
+    async with (
+        serving(**SHORT) as (process, address),
+        client_of(address) as remote,
+    ):
+        await remote.topic()
+        pad = "x" * 20_000
+        async with (
+            remote.frozen("conflation=none", query="&command=subscribe"),
+            remote.frozen("conflation=50ms", query="&command=subscribe"),
+            remote.frozen("conflation=50ms,pace=key", query="&command=subscribe"),
+            remote.subscribe("conflation=none", command="subscribe") as fast,
+        ):
+            before_bytes = resident_bytes(process)
+            waits_s, cut = [], 0.0
+            deadline = time.monotonic() + DEADLINE_S
+            version = 0
+            while cut < 3 or version < 150:
+                assert time.monotonic() < deadline, "the frozen ones are not cut"
+                version += 1
+                began_at = time.monotonic()
+                await remote.publish(*[{"k": k, "v": version, "pad": pad} for k in range(20)])
+                rows = await fast.values(20)
+                waits_s.append(time.monotonic() - began_at)
+                assert [row["v"] for row in rows] == [version] * 20
+                cut = await closed(remote.http, "WRITE_TIMEOUT")
+            grown_bytes = resident_bytes(process) - before_bytes
+        # 100,000 messages of journal may be held; what clients have not taken may not.
+        published_bytes = version * 20 * (len(pad) + 30)
+        assert grown_bytes < published_bytes * 1.5 + (64 << 20)
+        waits_s.sort()
+        assert waits_s[len(waits_s) // 2] < 0.5, "the fast one waits for the others"
+        summary = f"{version} versions, median wait {waits_s[len(waits_s) // 2] * 1e3:.0f} ms"
+        assert cut == 3, summary
+
+
+async def closed(http: object, reason: str) -> float:
+    answer = await http.get("/metrics")  # type: ignore[attr-defined]
+    name = f'tidegate_sessions_closed_total{{reason="{reason}"}} '
+    counts = [line for line in answer.text.splitlines() if line.startswith(name)]
+    return float(counts[0].removeprefix(name)) if counts else 0.0
+
+
+def resident_bytes(process: Process) -> int:
+    return int(psutil.Process(process.pid).memory_info().rss)

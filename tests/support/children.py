@@ -1,0 +1,50 @@
+"""The command `tidegate serve` as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+START_S_MAX = 60
+END_S_MAX = 30
+COMMAND = Path(sys.executable).with_name("tidegate")
+
+
+@contextlib.asynccontextmanager
+async def serving(**variables: str) -> AsyncIterator[tuple[Process, str]]:
+    """A gateway process that keeps nothing, and its address; killed if it is still there."""
+    environment = {**os.environ, **variables}
+    command = (str(COMMAND), "serve", "--port", "0", "--data", ":memory:")
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        async with asyncio.timeout(START_S_MAX):
+            address = await _address(process)
+        yield process, address
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def _address(process: Process) -> str:
+    assert process.stdout is not None
+    async for line in process.stdout:
+        for word in line.decode().split():
+            if word.startswith("http://"):
+                return word
+    raise AssertionError("the gateway ended before it said its address")
+
+
+async def ended(process: Process) -> tuple[int, str]:
+    """Exit status and what was logged, once the process has ended."""
+    async with asyncio.timeout(END_S_MAX):
+        _, logged = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, logged.decode()
