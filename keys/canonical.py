@@ -73,7 +73,13 @@ def _number(text: bytes) -> str:
         return repr(value)
     if abs(value) > 2**64:  # as a double; the exact bounds are checked below
         raise beyond
-    integer = int(value) if abs(value) < 2**53 else int(Decimal(text.decode()))
+    integer = int(value) if abs(value) < 2**53 else _nearest_integer(text.decode())
     if not INTEGER_MIN <= integer <= INTEGER_MAX:
         raise beyond
     return str(integer)
+
+
+def _nearest_integer(text: str) -> int:
+    """Exact for an integer, however it is written; a fraction is what a double makes of it."""
+    exact = Decimal(text)
+    return int(exact) if exact == int(exact) else int(float(text))

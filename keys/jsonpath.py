@@ -30,7 +30,8 @@ def jsonpath_steps(text: str, position: int = 0) -> tuple[str | int, ...]:
         raise PathInvalid(f"a JSONPath has at most {TEXT_LENGTH_MAX} characters", position)
     try:
         tree = _parsed(text)
-    except (JSONPathError, RecursionError) as error:
+    except (JSONPathError, RecursionError, DeprecationWarning) as error:
+        # jsonpath-ng warns of operators that it will drop; all of them name several places
         raise PathInvalid("not a JSONPath", position) from error
     steps: list[str | int] = []
     _collect(tree, steps, position)

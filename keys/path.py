@@ -16,6 +16,7 @@ Step = str | int
 Getter = Callable[[bytes], bytes | None]
 
 _NAME = re.compile(r"[\w@$][\w@$.:-]*")
+_NO_STRUCT_NAME = re.compile(r'[\\"\x00-\x1f]').search
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,25 @@ def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct]:
     It raises `msgspec.ValidationError` for a text that is no object.
     """
     attributes = [f"f{index}" for index in range(len(names))]
-    struct = msgspec.defstruct(
-        "Fields",
-        [(attribute, msgspec.Raw, msgspec.UNSET) for attribute in attributes],
-        rename=dict(zip(attributes, names, strict=True)),
-        gc=False,
-    )
+    fields = [(attribute, msgspec.Raw, msgspec.UNSET) for attribute in attributes]
+    if any(map(_NO_STRUCT_NAME, names)):
+        return _all_fields_decoder(names, msgspec.defstruct("Fields", fields, gc=False))
+    renamed = dict(zip(attributes, names, strict=True))
+    struct = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)
     return msgspec.json.Decoder(struct).decode
+
+
+def _all_fields_decoder(
+    names: tuple[str, ...], struct: type[msgspec.Struct]
+) -> Callable[[bytes], msgspec.Struct]:
+    """The slower way, for names that msgspec allows no struct to have."""
+    decode_all = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+    def decode(text: bytes) -> msgspec.Struct:
+        found = decode_all(text)
+        return struct(*(found.get(name, msgspec.UNSET) for name in names))
+
+    return decode
 
 
 def _xpath_steps(text: str, position: int) -> tuple[str, ...]:

@@ -1,0 +1,193 @@
+"""Canonical keys against an oracle made of the standard library's json and Decimal."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keys.canonical import canonical_key, canonical_or_null, canonical_scalar, join_key
+from keys.errors import KeyInvalid
+from tests.support.profiles import examples
+
+Meaning = tuple[str, object]
+
+
+def meaning(text: str) -> Meaning | None:
+    """What a scalar is, whatever way it is written; None: no key."""
+    value = json.loads(text, parse_float=Decimal, parse_int=Decimal)
+    if isinstance(value, Decimal):
+        return number(value)
+    return ("text", value) if isinstance(value, str) else ("truth", value)
+
+
+def number(value: Decimal) -> Meaning | None:
+    """Integers exactly; anything else as a double (rule 72)."""
+    if value.adjusted() > 400:
+        return None
+    exact = value if value.adjusted() >= -400 else Decimal(0)
+    if exact == int(exact) and (exact == value or not value):
+        whole = int(exact)
+    else:
+        double = float(value)
+        if not double.is_integer():
+            return None if double in (float("inf"), float("-inf")) else ("number", Decimal(double))
+        whole = int(double)
+    return ("number", Decimal(whole)) if -(2**63) <= whole < 2**64 else None
+
+
+def canonical(text: str) -> str | None:
+    try:
+        return canonical_scalar(text.encode())
+    except KeyInvalid:
+        return None
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ["1", "1.0", "1e0", "10e-1", "0.1e1", "1.000", "1E+0", "100E-2"],
+        ["0", "-0", "0.0", "-0.0", "0e99", "-0E-5", "1e-999"],
+        ["1.5", "15e-1", "1.50"],
+        ["-7", "-7.0", "-70e-1"],
+        ["18446744073709551615", "18446744073709551615.0", "1844674407370955161.5e1"],
+        ["-9223372036854775808", "-9223372036854775808.00"],
+        ["9007199254740993", "9007199254740993.0"],
+        ["9007199254740994", "9007199254740993.5", "9007199254740994e0"],
+        ["0.1", "0.10", "1e-1", "0.1000000000000000000001"],
+        ['"1"', '"\\u0031"'],
+        ['"/"', '"\\/"'],
+        ['"\u00e9"', '"\\u00e9"', '"\\u00E9"'],
+        ['"\U0001f600"', '"\\ud83d\\ude00"'],
+        ['"\\n"', '"\\u000a"'],
+        ["true"],
+        ["false"],
+        ['"true"'],
+        ['""'],
+    ],
+)
+def test_one_spelling_for_each_value(spellings: list[str]) -> None:
+    """Rules 71 and 72."""
+    assert len({canonical(text) for text in spellings}) == 1
+    assert canonical(spellings[0]) is not None
+
+
+def test_unlike_values_stay_apart() -> None:
+    """Rule 71."""
+    texts = ["1", '"1"', "true", "false", "0", '""', '"true"', "1.5", '"1.5"', '"null"', "-1"]
+    texts += ["9007199254740992", "9007199254740993", '"\u00e9"', '"e\u0301"']
+    assert len({canonical(text) for text in texts}) == len(texts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "null",
+        "{}",
+        "[]",
+        '{"a":1}',
+        "[1]",
+        "18446744073709551616",
+        "-9223372036854775809",
+        "1e20",
+        "1e400",
+        "-1e400",
+        "1.5e300",
+        "1" * 401,
+        "18446744073709551615.5",
+        f"0.{'1' * 400}",
+    ],
+)
+def test_what_is_no_key_is_refused(text: str) -> None:
+    """Rules 72 and 73."""
+    with pytest.raises(KeyInvalid) as refused:
+        canonical_scalar(text.encode())
+    assert refused.value.code == "key-invalid"
+
+
+NUMBERS = st.one_of(
+    st.from_regex(r"-?(0|[1-9][0-9]{0,21})(\.[0-9]{1,22})?([eE][+-]?[0-9]{1,2})?", fullmatch=True),
+    st.integers(-(2**63) - 3, 2**64 + 3).map(str),
+    st.integers(2**53 - 5, 2**53 + 5).map(lambda whole: f"{whole}.{whole % 10}"),
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.sampled_from(["1e-5", "1e5", "0.00001", "100000", "100000.0"]),
+)
+STRINGS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+SCALARS = st.one_of(
+    NUMBERS,
+    STRINGS.map(json.dumps),
+    STRINGS.map(lambda text: json.dumps(text, ensure_ascii=False)),
+    st.sampled_from(["true", "false", '"true"', '"1"', "1"]),
+)
+
+
+@examples(1_000, nightly=100_000)
+@given(SCALARS, SCALARS)
+def test_two_spellings_are_one_key_exactly_if_they_mean_the_same(one: str, two: str) -> None:
+    """Rules 71 and 72."""
+    first, second = canonical(one), canonical(two)
+    assert (first is None) == (meaning(one) is None)
+    assert (second is None) == (meaning(two) is None)
+    if first is not None and second is not None:
+        assert (first == second) == (meaning(one) == meaning(two))
+
+
+@examples(500, nightly=50_000)
+@given(SCALARS)
+def test_a_canonical_spelling_is_json_and_its_own(text: str) -> None:
+    found = canonical(text)
+    if found is not None:
+        assert meaning(found) == meaning(text)
+        assert canonical(found) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('["IBM",7.0]', '["IBM",7]'),
+        (' [ "IBM" , 7e0 ] ', '["IBM",7]'),
+        ("[]", "[]"),
+        ("[null]", "[null]"),
+        ('["\\u0049BM"]', '["IBM"]'),
+        ("[true, false]", "[true,false]"),
+    ],
+)
+def test_a_key_as_users_write_it(text: str, expected: str) -> None:
+    assert canonical_key(text.encode()) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"IBM",
+        b'"IBM"',
+        b"7",
+        b"{}",
+        b"[",
+        b"[1,]",
+        b"[1][2]",
+        b"[[1]]",
+        b"[{}]",
+        b'["\xff"]',
+        b'["\\ud800"]',
+        b"[1e400]",
+        b"[NaN]",
+        b"[01]",
+        b"\xff",
+        b"[1_0]",
+        b"[" * 100000,
+    ],
+)
+def test_what_is_written_otherwise_is_refused(text: bytes) -> None:
+    with pytest.raises(KeyInvalid):
+        canonical_key(text)
+
+
+def test_null_stands_only_where_it_is_let() -> None:
+    assert canonical_or_null(b"null") == "null"
+    assert canonical_or_null(b"1.0") == "1"
+    assert join_key(["1", "null"]) == "[1,null]"

@@ -1,0 +1,106 @@
+"""Specs compiled to functions from a message to its key."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keys.errors import KeyInvalid, KeyMissing
+from keys.extract import conflation_key, read_fields, record_key
+from keys.path import FieldPath
+from keys.spec import KeySpec
+from tests.support.profiles import examples
+
+
+def key(spec: str, payload: str) -> str:
+    return record_key(KeySpec.parse(spec))(payload.encode())
+
+
+def coarse(spec: str, payload: str) -> str:
+    return conflation_key(KeySpec.parse(spec))(payload.encode())
+
+
+def test_a_key_is_the_array_of_its_fields_in_the_order_of_the_spec() -> None:
+    """Rule 71."""
+    payload = '{"venue":"X","px":1.5,"symbol":"IBM","n":7.0}'
+    assert key("[/symbol,/n]", payload) == '["IBM",7]'
+    assert key("[/n,/symbol]", payload) == '[7,"IBM"]'
+
+
+@pytest.mark.parametrize(
+    ("spec", "payload", "expected"),
+    [
+        ("[/a/b]", '{"a":{"b":1}}', "[1]"),
+        ("[/a,/a/b]", '{"a":1}', None),
+        ("[/a/b,/a/c]", '{"a":{"c":2,"b":1}}', "[1,2]"),
+        ("[$.a[1]]", '{"a":[1,2]}', "[2]"),
+        ("[$[0],$[1].x]", '["k",{"x":1}]', '["k",1]'),
+        ("[$['a\"b']]", '{"a\\"b":1}', "[1]"),
+        ("[/a,$['\\n']]", '{"\\n":2,"a":1}', None),
+        ("[/a]", ' {\n "a" :\t1 } ', "[1]"),
+        ("[/a]", '{"a":1,"a":2}', "[2]"),
+        ("[/a]", '{"\\u0061":1}', "[1]"),
+        ("[/a]", "{}", None),
+        ("[/a]", "[]", None),
+        ("[/a]", "7", None),
+        ("[/a]", '"a"', None),
+        ("[/a/b]", '{"a":[1]}', None),
+        ("[/a/b]", '{"a":null}', None),
+        ("[$.a[0]]", '{"a":{"0":1}}', None),
+        ("[$.a[2]]", '{"a":[1,2]}', None),
+    ],
+)
+def test_fields_are_found_wherever_they_stand(
+    spec: str, payload: str, expected: str | None
+) -> None:
+    """Rule 73."""
+    if expected is None:
+        with pytest.raises(KeyMissing) as missing:
+            key(spec, payload)
+        assert missing.value.code == "key-missing"
+    else:
+        assert key(spec, payload) == expected
+
+
+@pytest.mark.parametrize("value", ["null", "{}", "[1]", "1e30", '{"a":1}'])
+def test_a_field_that_is_no_scalar_is_no_key(value: str) -> None:
+    """Rule 73."""
+    with pytest.raises(KeyInvalid, match="/a: "):
+        key("[/a]", f'{{"a":{value}}}')
+
+
+def test_in_a_conflation_key_a_missing_field_is_null_and_anything_else_its_own_text() -> None:
+    """Rule 19."""
+    assert coarse("[/a,/b]", '{"a":1.0}') == "[1,null]"
+    assert coarse("[/a]", '{"a":null}') == coarse("[/a]", "[]") == coarse("[/a/b]", '{"a":7}')
+    assert coarse("[/a]", '{"a":{"b":1}}') == '[{"b":1}]'
+    assert coarse("[/a]", '{"a":1e30}') != coarse("[/a]", '{"a":1e31}')
+    assert coarse("[/a]", '{"a":"null"}') != coarse("[/a]", '{"a":null}')
+
+
+VALUES = st.one_of(st.integers(-9, 9), st.booleans(), st.text(max_size=3), st.none())
+RECORDS = st.dictionaries(
+    st.sampled_from(["a", "b", "c\n"]),
+    st.one_of(VALUES, st.dictionaries(st.sampled_from("ab"), VALUES)),
+)
+PATHS = (("a",), ("b", "a"), ("b", "b"), ("c\n",))
+
+
+@examples(300, nightly=20_000)
+@given(RECORDS, st.lists(st.sampled_from(PATHS), min_size=1, unique=True))
+def test_only_the_fields_that_are_asked_for_are_read(
+    record: dict[str, object], paths: list[tuple[str, ...]]
+) -> None:
+    def plain(steps: tuple[str, ...]) -> object:
+        found: object = record
+        for step in steps:
+            found = found.get(step, "absent") if isinstance(found, dict) else "absent"
+        return found
+
+    texts = read_fields(tuple(FieldPath(steps) for steps in paths))(json.dumps(record).encode())
+    for steps, text in zip(paths, texts, strict=True):
+        expected = plain(steps)
+        assert (text is None and expected == "absent") or json.loads(text or b"0") == expected

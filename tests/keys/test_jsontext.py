@@ -1,0 +1,217 @@
+"""Strict JSON: exactly what a strict oracle takes, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keys.errors import JsonInvalid
+from keys.jsontext import DEPTH_MAX, check_json, one_line
+from tests.support.profiles import examples
+
+
+def refuse(_: str) -> object:
+    raise ValueError
+
+
+def strict(text: bytes) -> bool:
+    """What RFC 8259 and rule 74 take, by the standard library and a look at what came out."""
+    try:
+        value = json.loads(text.decode("utf-8"), parse_constant=refuse)
+    except (ValueError, RecursionError):
+        return False
+    return depth(value) <= DEPTH_MAX and not surrogate(value)
+
+
+def depth(value: object) -> int:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+def surrogate(value: object) -> bool:
+    text = json.dumps(value, ensure_ascii=False)
+    return re.search("[\ud800-\udfff]", text) is not None
+
+
+def taken(text: bytes) -> bool:
+    try:
+        check_json(text)
+    except JsonInvalid:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"0",
+        b"-0",
+        b"1e5",
+        b"1E-5",
+        b"-1.5e+3",
+        b'""',
+        b"null",
+        b"true",
+        b"[]",
+        b"{}",
+        b" 1\n",
+        b'"\\u0000"',
+        b'"\\ud83d\\ude00"',
+        b'"\x7f"',
+        '"\u2028é"'.encode(),
+        b"\t[\r\n]",
+        b'{"":1,"":2}',
+        b"1" * 400,
+        b"1e999",
+        b'{"a":[{"b":null}]}',
+        b'"\\/\\b\\f\\n\\r\\t"',
+    ],
+)
+def test_json_is_taken(text: bytes) -> None:
+    assert strict(text)
+    check_json(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b" ",
+        b"nul",
+        b"True",
+        b"NaN",
+        b"Infinity",
+        b"-Infinity",
+        b"01",
+        b"-01",
+        b"1.",
+        b".5",
+        b"+1",
+        b"-",
+        b"1e",
+        b"1e+",
+        b"0x1",
+        b"1_0",
+        b"'a'",
+        b'"',
+        b'"\\"',
+        b'"\\x41"',
+        b'"\\u12"',
+        b'"\\u00zz"',
+        b'"\n"',
+        b'"\x00"',
+        b'"\x1f"',
+        b"[1,]",
+        b"[,1]",
+        b"[1 2]",
+        b'{"a":1,}',
+        b'{"a"}',
+        b"{a:1}",
+        b"{1:2}",
+        b"[",
+        b"]",
+        b"[}",
+        b"1 2",
+        b"1\x00",
+        b"\x00",
+        b"//c\n1",
+        b"\xef\xbb\xbf1",
+        b"\x0c1",
+        b"\xc2\xa01",
+        b'"\\ud800"',
+        b'"\\udc00"',
+        b'"\\ud800\\ud800"',
+        b'"\\ud800x"',
+        b'{"\\ud800":1}',
+        b'"\xff"',
+        b'"\xed\xa0\x80"',
+        b'"\xc0\x80"',
+        b'"\xf8"',
+        b'"\\ud800\\u0041"',
+        b'"\\uD83D\\n"',
+        b'["\\ud83d"]',
+    ],
+)
+def test_anything_else_is_refused(text: bytes) -> None:
+    """Rule 74."""
+    assert not strict(text)
+    with pytest.raises(JsonInvalid) as refused:
+        check_json(text)
+    assert refused.value.code == "message-invalid"
+    assert refused.value.position is not None
+    assert 0 <= refused.value.position <= len(text)
+
+
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_64_levels_and_no_more(opening: bytes, closing: bytes) -> None:
+    """Rule 74."""
+    check_json(opening * DEPTH_MAX + b"1" + closing * DEPTH_MAX)
+    check_json(opening * DEPTH_MAX + b'"[[[{{{"' + closing * DEPTH_MAX)
+    with pytest.raises(JsonInvalid, match="64") as refused:
+        check_json(opening * (DEPTH_MAX + 1) + b"1" + closing * (DEPTH_MAX + 1))
+    assert refused.value.position == len(opening) * DEPTH_MAX
+
+
+def test_many_brackets_are_not_many_levels() -> None:
+    check_json(b"[" + b",".join([b"[]"] * 500) + b"]")
+    check_json(b'["' + b"[" * 500 + b'\\"[{"]')
+
+
+@pytest.mark.parametrize("text", [b"[" * 1_000_000, b'{"a":' * 200_000, b"[" * 70 + b"]" * 70])
+def test_a_tower_of_brackets_is_refused_and_not_climbed(text: bytes) -> None:
+    with pytest.raises(JsonInvalid, match="64"):
+        check_json(text)
+
+
+WRONG = st.sampled_from([b",", b":", b'"', b"\\", b"]", b"}", b"[", b"{", b"0", b"-", b".", b"e"])
+STRANGE = st.sampled_from([b"\\u", b"\\ud800", b"\\udc00", b"\n", b"\x00", b"\xff", b"tru", b" "])
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4)),
+    lambda inner: st.one_of(st.lists(inner), st.dictionaries(st.text(max_size=3), inner)),
+    max_leaves=8,
+)
+
+
+@examples(1_000, nightly=200_000)
+@given(JSON, st.booleans(), st.lists(st.tuples(st.integers(0, 60), st.one_of(WRONG, STRANGE))))
+def test_we_take_exactly_what_the_oracle_takes(
+    value: object, ascii_only: bool, wounds: list[tuple[int, bytes]]
+) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only).encode()
+    for at, wound in wounds[:3]:
+        text = text[:at] + wound + text[at + at % 2 :]
+    assert taken(text) == strict(text)
+
+
+@examples(500, nightly=100_000)
+@given(st.text(alphabet='[]{}",:\\u0d8ef1-+.truefalsn \n', max_size=12))
+def test_short_texts_of_json_letters(text: str) -> None:
+    assert taken(text.encode()) == strict(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'{"a":1}', b'{"a":1}'),
+        (b' {\n"a"\r\n: 1 }\n', b'{ "a"  : 1 }'),
+        (b'["a\\nb"]', b'["a\\nb"]'),
+        (b"\t1 ", b"1"),
+    ],
+)
+def test_one_line_changes_only_the_space_between_tokens(text: bytes, expected: bytes) -> None:
+    assert one_line(text) == expected
+
+
+@examples(200, nightly=10_000)
+@given(JSON, st.sampled_from([None, 1]))
+def test_one_line_is_one_line_of_the_same_value(value: object, indent: int | None) -> None:
+    text = json.dumps(value, indent=indent).encode()
+    line = one_line(text)
+    assert b"\n" not in line
+    assert b"\r" not in line
+    assert json.dumps(json.loads(line)) == json.dumps(json.loads(text))

@@ -1,0 +1,160 @@
+"""Field paths: two spellings, one tree, plain getters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keys.errors import PathInvalid
+from keys.path import STEPS_MAX, FieldPath, fields_decoder, getter
+from tests.support.profiles import examples
+
+
+@pytest.mark.parametrize(
+    ("text", "steps", "spelling"),
+    [
+        ("/a", ("a",), "/a"),
+        ("/a/b", ("a", "b"), "/a/b"),
+        ("$.a.b", ("a", "b"), "/a/b"),
+        ("$['a']", ("a",), "/a"),
+        ('$["a"]', ("a",), "/a"),
+        ("$.a[0]", ("a", 0), "$['a'][0]"),
+        ("$[3]", (3,), "$[3]"),
+        ("/@id/$ref", ("@id", "$ref"), "/@id/$ref"),
+        ("/a-b/c.d/e:f", ("a-b", "c.d", "e:f"), "/a-b/c.d/e:f"),
+        ("/\u00e9", ("\u00e9",), "/\u00e9"),
+        ("/0", ("0",), "/0"),
+        ("$['']", ("",), "$['']"),
+        ("$['a b']", ("a b",), "$['a b']"),
+        ("$['it\\'s']", ("it's",), "$['it\\'s']"),
+    ],
+)
+def test_two_spellings_of_one_place(text: str, steps: tuple[str | int, ...], spelling: str) -> None:
+    path = FieldPath.parse(text)
+    assert path.steps == steps
+    assert str(path) == spelling
+    assert FieldPath.parse(spelling) == path
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("", 7),
+        ("a", 7),
+        (" /a", 7),
+        ("a/b", 7),
+        ("/", 7),
+        ("//a", 7),
+        ("/a/", 9),
+        ("/a//b", 9),
+        ("/a b", 9),
+        ("/a[0]", 9),
+        ("/-a", 7),
+        ("$", 7),
+        ("$..a", 7),
+        ("$.*", 7),
+        ("$[*]", 7),
+        ("$[0,1]", 7),
+        ("$[1:2]", 7),
+        ("$[-1]", 7),
+        ("$['a','b']", 7),
+        ("$.a|$.b", 7),
+        ("$.a where $.b", 7),
+        ("$.`this`", 7),
+        ("$.a.", 7),
+        ("$a", 7),
+        ("$[", 7),
+        ("$\x00", 7),
+        ("$[?(@.a)]", 7),
+    ],
+)
+def test_what_is_no_path_to_one_place_is_refused_with_its_place(text: str, position: int) -> None:
+    """Rule 75."""
+    with pytest.raises(PathInvalid) as refused:
+        FieldPath.parse(text, 7)
+    assert (refused.value.code, refused.value.position) == ("key-invalid", position)
+
+
+def test_a_path_has_at_most_64_steps() -> None:
+    assert len(FieldPath.parse("/a" * STEPS_MAX).steps) == STEPS_MAX
+    for text in ("/a" * (STEPS_MAX + 1), "$" + ".a" * (STEPS_MAX + 1), "$" + "[0]" * 65):
+        with pytest.raises(PathInvalid, match="64"):
+            FieldPath.parse(text)
+
+
+@examples(200, nightly=20_000)
+@given(st.text(alphabet="$/.[]'\"ab01*?@(),:|\\ \n\u00e9`", max_size=24))
+def test_no_text_breaks_the_parser(text: str) -> None:
+    try:
+        path = FieldPath.parse(text)
+    except PathInvalid:
+        return
+    assert FieldPath.parse(str(path)) == path
+
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+STEPS = st.lists(st.one_of(NAMES.filter(lambda name: name != "*"), st.integers(0, 3)), min_size=1)
+
+
+@examples(200, nightly=10_000)
+@given(STEPS.map(tuple))
+def test_every_path_can_be_spelt(steps: tuple[str | int, ...]) -> None:
+    path = FieldPath(steps[:STEPS_MAX])
+    assert FieldPath.parse(str(path)) == path
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=4)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+PLACES = st.lists(st.one_of(st.sampled_from("abc"), st.integers(0, 2)), max_size=4)
+
+
+def inside(value: object, step: str | int) -> list[object]:
+    """What stands at a step of a value, as a list of none or one."""
+    if isinstance(step, str):
+        return [value[step]] if isinstance(value, dict) and step in value else []
+    return value[step : step + 1] if isinstance(value, list) else []
+
+
+@examples(300, nightly=20_000)
+@given(JSON, PLACES)
+def test_a_getter_finds_what_plain_python_finds(value: object, steps: list[str | int]) -> None:
+    found: list[object] = [value]
+    for step in steps:
+        found = [item for outer in found for item in inside(outer, step)]
+    text = getter(tuple(steps))(json.dumps(value).encode())
+    assert ([] if text is None else [json.loads(text)]) == found
+
+
+@pytest.mark.parametrize(
+    "name", ['a"b', "a\\b", "a\nb", "\x00", "\x1f", "", "\x7f", "a b", "\u2028"]
+)
+def test_whatever_name_a_path_can_spell_can_be_read(name: str) -> None:
+    """Rule 75."""
+    text = json.dumps({"other": 1, name: [7]}).encode()
+    assert getter((name, 0))(text) == b"7"
+    assert getter((name, 0))(b'{"other":1}') is None
+    assert getter((name, 0))(b"[1]") is None
+
+
+def test_of_duplicate_names_the_last_counts_however_it_is_spelt() -> None:
+    """Rule 73."""
+    assert getter(("a",))(b'{"a":1,"\\u0061":2}') == b"2"
+    assert getter(("a", "b"))(b'{"a":{"b":1},"a":{"c":2}}') is None
+    assert getter(('"',))(b'{"\\"":1,"\\u0022":2}') == b"2"
+
+
+def test_an_index_beyond_all_lists_finds_nothing() -> None:
+    assert getter((10**30,))(b"[1]") is None
+
+
+def test_one_decoder_reads_several_fields() -> None:
+    record = fields_decoder(("a", "b\n"))(b'{"b\\n":2,"c":[],"a":1}')
+    assert [bytes(getattr(record, name)) for name in ("f0", "f1")] == [b"1", b"2"]
