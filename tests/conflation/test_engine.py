@@ -10,7 +10,10 @@ from conflation.errors import (
     SubscriptionUnknown,
     TopicUnknown,
 )
+from conflation.options import Options
 from conflation.outputs import CloseReason, SessionClosed
+from conflation.subscription import decide
+from keys.spec import KeySpec
 from tests.support.world import World, make_frames
 
 
@@ -120,6 +123,21 @@ def test_what_is_refused_has_no_effect() -> None:
         world.engine.close_session("none")
     assert world.engine.stats() == before
     assert world.events() == []
+
+
+def test_a_move_to_a_longer_interval_keeps_the_earlier_deadline() -> None:
+    """Rule 25."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=1s")
+    world.say("a1")
+    world.wait("600ms")
+    longer = decide("px", KeySpec.parse("[/k]"), Options.parse("conflation=10s"))
+    world.engine.change("s", name, longer, world.now)
+    world.wait("399ms")
+    assert world.hears() == []
+    world.wait("1ms")
+    assert world.hears() == ["a1"]
 
 
 def test_the_clock_never_runs_back() -> None:

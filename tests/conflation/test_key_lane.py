@@ -78,7 +78,7 @@ def test_an_id_never_steps_back_behind_the_join() -> None:
 
 
 def test_an_id_stands_below_the_first_message_that_is_held() -> None:
-    """Rule 41."""
+    """Rules 41 and 43."""
     world = World()
     world.topic()
     world.subscribe(BY_KEY)

@@ -1,0 +1,25 @@
+"""What a topic is when nothing else is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from conflation.definition import Definition, QueuePolicy
+from conflation.log import History
+
+
+def test_a_topic_is_plain_and_conflates_unless_told_otherwise() -> None:
+    definition = Definition(History(10))
+    assert not definition.key_spec
+    assert definition.policy is QueuePolicy.CONFLATE
+
+
+def test_a_definition_is_a_value() -> None:
+    assert Definition(History(10)) == Definition(History(10))
+    assert Definition(History(10)) != Definition(History(11))
+
+
+def test_policies_that_are_not_served_are_unknown() -> None:
+    assert [policy.value for policy in QueuePolicy] == ["off", "conflate"]
+    with pytest.raises(ValueError, match="always"):
+        QueuePolicy("always")
