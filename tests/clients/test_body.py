@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 
 import httpx2
@@ -16,7 +15,7 @@ from tests.clients.support.streams import Scripted, broken_stream, scripted, str
 
 @contextlib.contextmanager
 def body_of(gateway: Scripted) -> Iterator[BodyReader]:
-    with httpx2.Client() as http:
+    with httpx2.Client(timeout=None) as http:
         answer = http.send(http.build_request("GET", gateway.address), stream=True)
         with BodyReader(answer) as body:
             yield body
@@ -58,10 +57,8 @@ def test_a_waiting_read_ends_when_stopped_by_another_thread() -> None:
         assert body.read(20) == b"a"
         stopper = threading.Timer(0.05, body.stop)
         stopper.start()
-        started_at = time.monotonic()
-        with pytest.raises(httpx2.TransportError):
-            body.read(60)
-        assert time.monotonic() - started_at < 30
+        with pytest.raises(httpx2.TransportError):  # and not Silence
+            body.read(10)
         stopper.join()
         hang.set()
 

@@ -152,3 +152,11 @@ def test_it_begins_where_it_is_told_to() -> None:
     with scripted(stream(HELLO, GOODBYE)) as fake, Gateway(fake.address) as gateway:
         list(gateway.subscribe("t", last_event_id="e-5"))
         assert fake.requests[0][0] == "e-5"
+
+
+def test_the_place_is_that_of_the_event_in_hand_not_of_what_has_arrived() -> None:
+    script = stream(HELLO + row(1) + row(2) + GOODBYE)
+    with scripted(script) as fake, Gateway(fake.address) as gateway:
+        subscription = gateway.subscribe("t")
+        places = [(event.name, subscription.last_event_id) for event in subscription]
+    assert places[:3] == [("hello", ""), ("message", "e-1"), ("message", "e-2")]

@@ -74,7 +74,7 @@ def test_without_java_it_says_what_to_do() -> None:
 @pytest.mark.timeout(240)
 def test_with_spark_all_three_feeds_deliver() -> None:
     require_java()
-    process = start("demo", "--for", "30s", "--port", "0")
+    process = start("demo", "--for", "5s", "--port", "0")
     out, err = process.communicate(timeout=200)
     assert process.returncode == 0, out + err
     assert len(counts(out.splitlines()[-1])) == 3
