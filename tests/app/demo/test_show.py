@@ -12,7 +12,6 @@ import pytest
 from clients.gateway import Gateway
 from clients.sse import Event
 from tests.support.commands import ENDS_S_MAX, address_of, start
-from tests.support.outside import require_java
 
 LAST = re.compile(
     r"Delivered: market ([\d,]+); machine ([\d,]+)(?:; market\.1s \(Spark\) ([\d,]+))?"
@@ -68,27 +67,3 @@ def test_without_java_it_says_what_to_do() -> None:
     assert (process.returncode, out) == (78, "")
     assert "--no-spark" in err
     assert err.count("\n") == 1
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(240)
-def test_with_spark_all_three_feeds_deliver() -> None:
-    require_java()
-    process = start("demo", "--for", "5s", "--port", "0")
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, out + err
-    assert len(counts(out.splitlines()[-1])) == 3
-    assert all(counts(out.splitlines()[-1]))
-
-
-@pytest.mark.spark
-def test_an_interrupt_ends_spark_too() -> None:
-    require_java()
-    process = start("demo", "--port", "0")
-    address_of(process)
-    sent_at = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=ENDS_S_MAX)
-    assert time.monotonic() - sent_at < CLEAN_END_S_MAX
-    assert (process.returncode, "Traceback" in err) == (130, False)
-    assert len(counts(out.splitlines()[-1])) >= 2

@@ -1,0 +1,44 @@
+"""The demo with Spark: all three feeds deliver, and an interrupt ends all of it."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.support.commands import ENDS_S_MAX, address_of, start
+from tests.support.outside import require_java
+
+CLEAN_END_S_MAX = 5.0
+
+
+def last_line(out: str) -> str:
+    line = out.splitlines()[-1]
+    assert line.startswith("Delivered: market ")
+    return line
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_with_spark_all_three_feeds_deliver() -> None:
+    require_java()
+    process = start("demo", "--for", "5s", "--port", "0")
+    out, err = process.communicate(timeout=200)
+    assert process.returncode == 0, out + err
+    counts = [feed.split()[-1] for feed in last_line(out).split("; ")]
+    assert len(counts) == 3
+    assert "0" not in counts
+
+
+@pytest.mark.spark
+def test_an_interrupt_ends_spark_too() -> None:
+    require_java()
+    process = start("demo", "--port", "0")
+    address_of(process)
+    sent_at = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=ENDS_S_MAX)
+    assert time.monotonic() - sent_at < CLEAN_END_S_MAX
+    assert (process.returncode, "Traceback" in err) == (130, False)
+    assert "market.1s (Spark)" in last_line(out)
