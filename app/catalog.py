@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ from app.settings import Settings
 from app.store import Store, TopicRecord
 from app.topic_document import TopicDocument
 from keys.extract import KeyOf, record_key
+
+ENDED_EPOCHS_MAX = 1_000
 
 
 @dataclass(slots=True)
@@ -42,6 +45,7 @@ class Catalog:
         self._driver = driver
         self._settings = settings
         self._entries: dict[str, Entry] = {}
+        self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
         self._changing = asyncio.Lock()
 
     async def open(self) -> None:
@@ -63,6 +67,10 @@ class Catalog:
     def find(self, name: str) -> Entry | None:
         """The topic of this name, if there is one."""
         return self._entries.get(name)
+
+    def has_ended(self, epoch: str) -> bool:
+        """Whether the topic of this epoch was deleted, as far back as is remembered."""
+        return epoch in self._ended
 
     def listed(self, prefix: str, after: str, limit: int) -> Iterator[Entry]:
         """Topics by name, at most `limit` from behind `after`."""
@@ -122,6 +130,7 @@ class Catalog:
             async with entry.writing:
                 await self._store.delete_topic(name)
                 del self._entries[name]
+                self._ended.append(entry.record.epoch)
                 self._driver.drop_topic(name)
 
     async def _create(self, name: str, document: TopicDocument) -> Entry:

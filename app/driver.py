@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from conflation.bookmark import Bookmark
 from conflation.definition import Definition
 from conflation.duration import Instant
 from conflation.engine import Engine
@@ -29,10 +30,14 @@ logger = logging.getLogger("tidegate.driver")
 
 
 class Consumer:
-    """One session's end towards its stream: take what is there, else wait to be woken."""
+    """One session's end towards its stream: take what is there, else wait to be woken.
 
-    def __init__(self, driver: Driver, session: str) -> None:
+    `cut` is where its subscription began: what follows a snapshot, or comes without one, is newer.
+    """
+
+    def __init__(self, driver: Driver, session: str, cut: Bookmark) -> None:
         self.session = session
+        self.cut = cut
         self._driver = driver
         self._woken = asyncio.Event()
 
@@ -123,8 +128,8 @@ class Driver:
         """
         self.engine.topic(subscription.topic)
         self.engine.open_session(session, self.limits)
-        self.engine.subscribe(session, name, subscription)
-        consumer = self._consumers[session] = Consumer(self, session)
+        cut = self.engine.subscribe(session, name, subscription)
+        consumer = self._consumers[session] = Consumer(self, session, cut)
         self.settle()
         return consumer
 

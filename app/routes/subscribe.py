@@ -108,19 +108,21 @@ def _posted(body: bytes) -> dict[str, str]:
 
 def _stream(request: Request, name: str, values: Mapping[str, str]) -> Response:
     gateway = gateway_of(request)
-    subscription, form = _decided(gateway, name, values, _last_event_id(request, values))
+    resume = _last_event_id(request, values)
+    is_gone = gateway.catalog.find(name) is None
+    if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
+        return Response(status_code=204)  # as its stream has said
+    subscription, form = _decided(gateway, name, values, resume)
     if subscription.command is Command.SOW and subscription.resume is not None:
         return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return refusal_stream(Problem("not-ready", "The gateway is shutting down."))
-    if request.method == "HEAD":
-        return Response(media_type="text/event-stream")
     session = gateway.new_session_id()
     try:
         consumer = gateway.driver.open(session, SUBSCRIPTION_NAME, subscription)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
-    hello = _hello(gateway, session, subscription)
+    hello = _hello(gateway, session, subscription, consumer.cut)
     return EventStream(consumer, form, hello, gateway.settings)
 
 
@@ -163,7 +165,9 @@ def _last_event_id(request: Request, values: Mapping[str, str]) -> Bookmark | No
         return Bookmark(UNKNOWN_EPOCH, 0)  # continued by a snapshot, as any unknown id
 
 
-def _hello(gateway: Gateway, session: str, subscription: Subscription) -> bytes:
+def _hello(gateway: Gateway, session: str, subscription: Subscription, cut: Bookmark) -> bytes:
+    """Without a snapshot to come, it has an id: who leaves now can come back to this place."""
+    begins_empty = subscription.command is Command.SUBSCRIBE and subscription.resume is None
     granted = str(subscription.lane_id)
     document = {
         "session": session,
@@ -178,4 +182,4 @@ def _hello(gateway: Gateway, session: str, subscription: Subscription) -> bytes:
             }
         ],
     }
-    return event("hello", document)
+    return event("hello", document, id_text=str(cut) if begins_empty else "")

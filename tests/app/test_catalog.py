@@ -155,6 +155,14 @@ async def test_a_topic_made_again_has_a_new_epoch() -> None:
     assert second.etag != first.etag
 
 
+async def test_a_deleted_topic_is_remembered_by_its_epoch() -> None:
+    place = Place()
+    entry, _ = await place.put("px")
+    assert not place.catalog.has_ended(entry.record.epoch)
+    await place.catalog.delete("px")
+    assert place.catalog.has_ended(entry.record.epoch)
+
+
 async def test_if_match_wants_the_definition_it_names() -> None:
     place = Place()
     with refused("precondition-failed"):

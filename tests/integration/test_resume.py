@@ -146,6 +146,30 @@ async def test_another_key_than_the_topics_continues_by_snapshot() -> None:
         assert replica.values() == [33, 34, 35]
 
 
+@pytest.mark.parametrize("options", ["", KEYED])
+async def test_who_leaves_before_the_first_message_misses_none(options: str) -> None:
+    """A stream without a snapshot says at once from where to come back."""
+    async with running_gateway() as running:
+        await running.topic(key=["/k"])
+        feed, replica = Feed(running), Replica("k")
+        await feed.rows(2)
+        async with running.subscribe(options, command="subscribe") as stream:
+            left_at = stream.last_id
+        await feed.rows(3)
+        async with running.subscribe(options, last_id=left_at, command="subscribe") as stream:
+            await replica.follow(stream, 5)
+        assert replica.values() == [3, 4, 5]
+
+
+async def test_a_snapshot_that_breaks_off_is_begun_again() -> None:
+    """There is no id before all of it is there."""
+    async with running_gateway() as running:
+        await running.topic(key=["/k"])
+        await Feed(running).rows(7)
+        async with running.subscribe(KEYED) as stream:
+            assert (stream.hello_id, (await stream.next()).id) == ("", "")
+
+
 @pytest.mark.parametrize("bookmark", ["elsewhere-3", "not.one~of_ours", "0"])
 @pytest.mark.parametrize("options", ["", KEYED])
 async def test_an_unknown_id_continues_by_snapshot(bookmark: str, options: str) -> None:

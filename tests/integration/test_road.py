@@ -81,6 +81,10 @@ async def test_a_deleted_topic_ends_its_streams() -> None:
                 }  # fmt: skip
                 assert goodbye.name == "goodbye"
                 assert json.loads(goodbye.text) == {"reason": "UNSUBSCRIBED", "reconnect": False}
+            back = await running.http.get(
+                "/v1/topics/px/subscribe", headers={"Last-Event-ID": second.last_id}
+            )
+            assert (back.status_code, back.content) == (204, b"")
         assert running.gateway.driver.engine.stats().sessions == 0
 
 

@@ -30,6 +30,7 @@ class Stream:
         self.answer = answer
         self.parser = Parser()
         self.raw = bytearray()
+        self.hello_id = ""
         self._chunks = answer.aiter_raw()
         self._ahead: deque[Event] = deque()
 
@@ -133,6 +134,7 @@ class Remote:
             hello = await stream.next()
             assert hello.name == "hello"
             self.hellos.append(json.loads(hello.text))
+            stream.hello_id = hello.id
             yield stream
 
     @contextlib.asynccontextmanager
