@@ -51,8 +51,8 @@ def create_app(settings: Settings) -> FastAPI:
     for module in (topics, messages, sow, subscribe, operations):
         app.include_router(module.router)
     if (STATIC / "index.html").is_file():
-        app.add_api_route("/", console, include_in_schema=False)
-        app.add_api_route("/docs", reference, include_in_schema=False)
+        app.add_api_route("/", console, methods=["GET", "HEAD"], include_in_schema=False)
+        app.add_api_route("/docs", reference, methods=["GET", "HEAD"], include_in_schema=False)
         app.mount("/static", StaticFiles(directory=STATIC))
     fit(app, settings)
     return app

@@ -90,24 +90,24 @@ def rows_text(rows: Rows, form: Format) -> bytes:
 
 
 _END = b"\n\n"
-_DATA = b"data: "
+_FIELD = b"data: "
 
 
 def _values(rows: Rows) -> bytes:
-    texts = [_DATA + frame.payload for frame in rows.batch.frames]
+    texts = [_FIELD + frame.payload for frame in rows.batch.frames]
     return _END.join(_with_id(texts, rows))
 
 
 def _envelopes(rows: Rows) -> bytes:
     writer = EnvelopeWriter(rows.topic, rows.epoch, rows.op)
     pairs = zip(rows.batch.frames, rows.batch.firsts, strict=True)
-    texts = [_DATA + writer.envelope(frame, first) for frame, first in pairs]
+    texts = [_FIELD + writer.envelope(frame, first) for frame, first in pairs]
     return _END.join(_with_id(texts, rows))
 
 
 def _batch(rows: Rows) -> bytes:
     writer = EnvelopeWriter(rows.topic, rows.epoch, rows.op)
-    texts = [_DATA + writer.batch(rows.batch.frames, rows.batch.firsts)]
+    texts = [_FIELD + writer.batch(rows.batch.frames, rows.batch.firsts)]
     return _END.join(_with_id(texts, rows))
 
 
