@@ -205,4 +205,4 @@ def wish_of(plain: bool, pick: int) -> LaneWish:
 
 
 TestEngineMachine = EngineMachine.TestCase
-TestEngineMachine.settings = examples(100, nightly=6_000, steps=40)
+TestEngineMachine.settings = examples(250, nightly=12_000, steps=40)
