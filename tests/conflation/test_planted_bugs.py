@@ -55,10 +55,10 @@ PLANTED = {
         "        return self.board.changes(member.position, until=self.position)",
         "        return self.board.changes(member.position)",
     ),
-    "the last message of a flush comes again with the next": (
-        "conflation/list_lane.py",
-        "        frames = self.log.after(self.position)",
-        "        frames = self.log.after(self.position - 1)",
+    "the last row of a batch comes again": (
+        "conflation/lane.py",
+        "        member.position = batch.position",
+        "        member.position = batch.position - 1",
     ),
     "the lane's position is one too far": (
         "conflation/lane.py",
