@@ -69,6 +69,13 @@ async def test_one_bad_line_refuses_the_request(body: bytes, code: str, line: in
     assert (refused.value.code, refused.value.line) == (code, line)
 
 
+@pytest.mark.parametrize("good", [b'{"k":1}', b"", b'{"k":"' + b"x" * 2_000 + b'"}'])
+async def test_lines_are_counted_over_the_pieces_of_a_large_request(good: bytes) -> None:
+    with pytest.raises(Problem) as refused:
+        await check(await keyed(), (good + b"\n") * 9_999 + b"?")
+    assert refused.value.line == 10_000
+
+
 async def test_a_single_message_has_no_line() -> None:
     with pytest.raises(Problem) as refused:
         await check(await keyed(), b'\n{"k":}', lined=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 from fastapi import FastAPI
@@ -100,7 +101,10 @@ async def slowly(wire: Wire, *, until: bytes, pause_s: float, piece_bytes: int) 
     async with asyncio.timeout(60):
         while until not in received:
             await asyncio.sleep(pause_s)
-            received += socket._sock.recv(piece_bytes)
+            with contextlib.suppress(BlockingIOError):  # nothing has come meanwhile
+                piece = socket._sock.recv(piece_bytes)
+                assert piece, "the peer was cut"
+                received += piece
     return bytes(received)
 
 
