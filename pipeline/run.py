@@ -7,14 +7,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from pipeline.checkpoint import Checkpoint
 from pipeline.definition import read_definitions
-from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError, from_spark
+from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError, StreamFailed, from_spark
 from pipeline.session import open_session
 from pipeline.stream import Stream
 
@@ -102,6 +102,7 @@ def run_streams(path: Path, master: str, available_now: bool, stop: Stop, report
         report(f"starting Spark on {master}")
         spark = open_session(master)
         held.callback(_close_session, spark)
+        held.enter_context(_outliving_its_jvm(stop))
         stop.take_signals()
         try:
             for stream, checkpoint in zip(streams, checkpoints, strict=True):
@@ -147,8 +148,24 @@ def _stop_queries(streams: list[Stream]) -> None:
         query.stop()
 
 
+@contextmanager
+def _outliving_its_jvm(stop: Stop) -> Iterator[None]:
+    """A signal to the whole process group ends the JVM as well, and the streams with it."""
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except (Py4JError, ConnectionError) as error:
+        if not stop.asked:
+            raise StreamFailed("Spark's Java process has ended, or refuses to go on") from error
+
+
 def _close_session(spark: SparkSession) -> None:
-    spark.stop()
+    """Close it, if its JVM is still there to be told."""
+    from py4j.protocol import Py4JError
+
+    with suppress(Py4JError, OSError):
+        spark.stop()
 
 
 def _started(stream: Stream) -> str:
