@@ -1,4 +1,4 @@
-"""What only the store that keeps nothing promises; the rest is in `test_store_contract`."""
+"""What only the store that keeps nothing promises; the rest is in `test_store`."""
 
 from __future__ import annotations
 
