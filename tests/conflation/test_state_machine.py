@@ -92,6 +92,15 @@ class EngineMachine(RuleBasedStateMachine):
         chosen = commands[command % len(commands)]
         self.join(session, "log" if plain else "px", wish_of(plain, wish), chosen)
 
+    @precondition(lambda self: self.mirror.all_followers() and self.rarely(2))
+    @rule(session=PICK, pick=PICK, letters=LETTERS)
+    def join_a_busy_lane(self, session: int, pick: int, letters: list[int]) -> None:
+        """Somebody joins a lane that holds something."""
+        found = self.mirror.all_followers()
+        _, other = found[pick % len(found)]
+        self.publish(not other.topic.key, letters)
+        self.join(session, other.topic.name, other.wish, "subscribe")
+
     @precondition(lambda self: self.mirror.marks and self.rarely(3))
     @rule(session=PICK, mark=st.integers(0, 40))
     def resume(self, session: int, mark: int) -> None:
@@ -205,4 +214,4 @@ def wish_of(plain: bool, pick: int) -> LaneWish:
 
 
 TestEngineMachine = EngineMachine.TestCase
-TestEngineMachine.settings = examples(250, nightly=12_000, steps=40)
+TestEngineMachine.settings = examples(150, nightly=12_000, steps=40)
