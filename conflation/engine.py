@@ -15,17 +15,16 @@ taken. A recorded list of calls replays to the same outputs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from conflation import accounting, seating
 from conflation.bookmark import Bookmark
-from conflation.definition import Definition, QueuePolicy
+from conflation.definition import Definition
 from conflation.duration import Instant
 from conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown, TopicUnknown
 from conflation.feed import Feed
 from conflation.frame import Frame
 from conflation.lane import Lane
-from conflation.list_lane import ListLane
 from conflation.member import Member
 from conflation.opening import open_with
 from conflation.outputs import (
@@ -37,6 +36,7 @@ from conflation.outputs import (
     SessionReady,
     Unsubscribed,
 )
+from conflation.relief import Relief
 from conflation.schedule import Schedule
 from conflation.session import QueueLimits, Seat, Session
 from conflation.stats import EngineStats, SessionStats, TopicStats
@@ -54,7 +54,7 @@ class Engine:
         self._sessions: dict[str, Session] = {}
         self._schedule: Schedule[tuple[Feed, Lane] | Seat] = Schedule()
         self._events: list[Event] = []
-        self._watched: dict[ListLane, None] = {}
+        self._relief = Relief(self._sessions)
         self._past: dict[str, Counter[str]] = {}
         self._flushes = 0
         self._now: Instant = 0
@@ -151,7 +151,7 @@ class Engine:
         session.seats[name] = seat
         if subscription.command is not Command.SOW:
             seating.join(session, seat)
-            self._watch(other.lane for other in session.seats.values())
+            self._relief.watch(other.lane for other in session.seats.values())
         if opening is not None:
             self._wake(session)
         return topic.bookmark(topic.head)
@@ -184,7 +184,7 @@ class Engine:
         assert subscription.topic == seat.topic.name, "a subscription stays with its topic"
         if subscription.lane_id != seat.lane.id:
             carry = seating.move(session, seat, subscription, now)
-            self._watch(other.lane for other in session.seats.values())
+            self._relief.watch(other.lane for other in session.seats.values())
             self._schedule.arm(carry, seat)
             if carry.rows:
                 self._wake(session)
@@ -202,8 +202,9 @@ class Engine:
         for feed, lane in topic.publish(frames, now):
             self._schedule.arm(lane, (feed, lane))
         for feed in topic.feeds.values():
-            self._watch(feed.lanes.values())
-        self._relieve()
+            self._relief.watch(feed.lanes.values())
+        for session in self._relief.overflowed():
+            self.close_session(session.id, CloseReason.QUEUE_LIMIT)
 
     def advance(self, now: Instant) -> None:
         """Let every lane go that is due; wakes the sessions that have something to take."""
@@ -240,11 +241,7 @@ class Engine:
         Raises:
             TopicUnknown: there is no such topic.
         """
-        feeds = self.topic(topic_name).feeds.values()
-        lanes = [lane for feed in feeds for lane in feed.lanes.values()]
-        behind = [lane for lane in lanes if isinstance(lane, ListLane) and lane.is_long()]
-        members = {member.session for lane in behind for member in lane.members.values()}
-        return {session_id for session_id in members if self._sessions[session_id].half_full()}
+        return self._relief.crowded(self.topic(topic_name))
 
     def events(self) -> list[Event]:
         """What has happened since the last call, for the shell to act on."""
@@ -331,34 +328,6 @@ class Engine:
         """The last subscription's end is the session's."""
         if not session.seats and session.ended is None:
             self.close_session(session.id, CloseReason.UNSUBSCRIBED)
-
-    def _watch(self, lanes: Iterable[Lane | None]) -> None:
-        """Lists that may have grown beyond a member's share of its session's limits."""
-        self._watched.update((lane, None) for lane in lanes if isinstance(lane, ListLane))
-
-    def _relieve(self) -> None:
-        """Conflate the queues that are over their limit, or close their sessions.
-
-        A session over its limit has one list beyond its share, but it may be another that has
-        just grown: a long list is looked at with every publish until it is short again.
-        """
-        for lane in list(self._watched):
-            if lane.members and lane.may_overflow():
-                for session_id in dict.fromkeys(member.session for member in lane.members.values()):
-                    self._relieve_session(self._sessions[session_id])
-            else:
-                del self._watched[lane]
-
-    def _relieve_session(self, session: Session) -> None:
-        """Conflate its whole queue; if that is not enough, close."""
-        if not session.over_limit():
-            return
-        for seat in session.seats.values():
-            conflates = seat.topic.definition.policy is QueuePolicy.CONFLATE
-            if conflates and isinstance(seat.lane, ListLane):
-                seat.lane.give_up(seat.member)
-        if session.over_limit():
-            self.close_session(session.id, CloseReason.QUEUE_LIMIT)
 
     def _wake(self, session: Session) -> None:
         if not session.ready:

@@ -48,7 +48,7 @@ async def test_matched_is_delivered_conflated_dropped_and_waiting() -> None:
             assert found["tidegate_topic_keys{px}"] == 2
             assert found["tidegate_topic_matched_total{px}"] == 6
             assert found["tidegate_topic_delivered_total{px}"] == 2
-            assert found["tidegate_topic_conflated_total{px}"] == 2
+            assert found["tidegate_topic_conflated{px}"] == 2
             assert found["tidegate_topic_waiting{px}"] == 2
             assert found["tidegate_topic_subscriptions{px}"] == 2
             assert found["tidegate_sessions"] == 2
