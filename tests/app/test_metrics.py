@@ -19,12 +19,12 @@ def samples(running: Running) -> dict[str, float]:
 
 def identity(running: Running, topic: str = "px") -> tuple[float, float]:
     found = samples(running)
-    total = {
-        name: found[f"tidegate_topic_{name}_total{{{topic}}}"]
-        for name in ("matched", "delivered", "conflated", "dropped")
+    counted = {
+        name: found[f"tidegate_topic_{name}{{{topic}}}"]
+        for name in ("matched_total", "delivered_total", "dropped_total", "conflated", "waiting")
     }
-    waiting = found[f"tidegate_topic_waiting{{{topic}}}"]
-    return total["matched"], total["delivered"] + total["conflated"] + total["dropped"] + waiting
+    matched = counted.pop("matched_total")
+    return matched, sum(counted.values())
 
 
 async def test_an_idle_gateway_has_metrics() -> None:
