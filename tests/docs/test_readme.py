@@ -17,7 +17,7 @@ TIDEGATE = Path(sys.executable).with_name("tidegate")
 
 
 def block_with(text: str) -> str:
-    return next(block for block in BLOCKS if text in block)
+    return str(next(block for block in BLOCKS if text in block))
 
 
 def test_folders_of_the_map_are_there() -> None:
