@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
+import random
 import sys
 from pathlib import Path
 
@@ -15,7 +15,13 @@ from app.cli.errors import UsageInvalid
 from app.cli.lines import Line, read_lines
 
 NDJSON = b'{"a":1}\n\n  {"a":2}  \r\n[3]'
+NOISE = random.Random(7).randbytes(999)
 LINES = [Line(1, b'{"a":1}'), Line(3, b'{"a":2}'), Line(4, b"[3]")]
+
+
+def packed(content: bytes) -> bytes:
+    """`content` as gzip without a time stamp: every process collects the same tests."""
+    return gzip.compress(content, mtime=0)
 
 
 def written(folder: Path, name: str, content: bytes) -> str:
@@ -26,15 +32,14 @@ def written(folder: Path, name: str, content: bytes) -> str:
 
 def test_ndjson_plain_and_packed(tmp_path: Path) -> None:
     assert list(read_lines(written(tmp_path, "a.ndjson", NDJSON))) == LINES
-    packed = gzip.compress(NDJSON)
-    assert list(read_lines(written(tmp_path, "a.ndjson.gz", packed))) == LINES
+    assert list(read_lines(written(tmp_path, "a.ndjson.gz", packed(NDJSON)))) == LINES
 
 
 def test_csv_becomes_objects_with_numbers_as_they_are_spelt(tmp_path: Path) -> None:
     content = '\ufeffname,price,note\r\nIBM,1.50,"a ""b"", c"\r\n007,-1e3,\r\n\r\nä,+1,"x\ny"\r\n'
     for name, raw in (
         ("a.csv", content.encode()),
-        ("a.CSV.gz", gzip.compress(content.encode())),
+        ("a.CSV.gz", packed(content.encode())),
     ):
         lines = list(read_lines(written(tmp_path, name, raw)))
         assert next(line.text for line in lines if line) == (
@@ -48,15 +53,19 @@ def test_csv_becomes_objects_with_numbers_as_they_are_spelt(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", b"", "first row"),
-        ("a.csv", b"a,a\n1,2\n", "first row"),
-        ("a.csv", b"a,\n1,2\n", "first row"),
-        ("a.csv", b"a,b\n1\n", "line 2 of the CSV has 1 cells, its header 2"),
-        ("a.csv", b'a\n"x\n', "not valid CSV"),
-        ("a.csv", b"a\n\xff\n", "not UTF-8"),
-        ("a.gz", b"plain", "not a whole gzip file"),
-        ("a.gz", gzip.compress(b"[1]\n" * 99)[:-9], "not a whole gzip file"),
-        ("a.gz", gzip.compress(os.urandom(999))[:40] + b"\0" * 50, "not a whole gzip file"),
+        pytest.param("a.csv", b"", "first row", id="csv-empty"),
+        pytest.param("a.csv", b"a,a\n1,2\n", "first row", id="csv-header-twice"),
+        pytest.param("a.csv", b"a,\n1,2\n", "first row", id="csv-header-unnamed"),
+        pytest.param(
+            "a.csv", b"a,b\n1\n", "line 2 of the CSV has 1 cells, its header 2", id="csv-short-row"
+        ),
+        pytest.param("a.csv", b'a\n"x\n', "not valid CSV", id="csv-open-quote"),
+        pytest.param("a.csv", b"a\n\xff\n", "not UTF-8", id="csv-not-utf8"),
+        pytest.param("a.gz", b"plain", "not a whole gzip file", id="gzip-not"),
+        pytest.param("a.gz", packed(b"[1]\n" * 99)[:-9], "not a whole gzip file", id="gzip-cut"),
+        pytest.param(
+            "a.gz", packed(NOISE)[:40] + b"\0" * 50, "not a whole gzip file", id="gzip-damaged"
+        ),
     ],
 )
 def test_a_bad_file_is_told_in_a_sentence(
