@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from conflation.bookmark import Bookmark
 from conflation.definition import QueuePolicy
+from conflation.feed import rows_of
 from conflation.frame import Batch, Frame, prefix_within
 from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, ResumeMode, Rows
+from conflation.recorded import conflate_recorded
 from conflation.subscription import Command, LaneId, Subscription
 from conflation.topic import Topic
 from keys.extract import conflation_key
@@ -97,10 +99,12 @@ def resume_mode(
     lane_id = subscription.lane_id
     if not continues:
         return ResumeMode.SNAPSHOT
-    if lane_id.interval_ns:
-        of_key_fields = set(lane_id.key_spec.paths) <= set(topic.definition.key_spec.paths)
-        return ResumeMode.CHANGES if by_record and of_key_fields else ResumeMode.SNAPSHOT
+    of_key_fields = set(lane_id.key_spec.paths) <= set(topic.definition.key_spec.paths)
+    if lane_id.interval_ns and by_record and of_key_fields:
+        return ResumeMode.CHANGES
     if topic.journal_reaches(bookmark):
+        if lane_id.interval_ns:
+            return ResumeMode.REPLAY
         conflates = topic.definition.policy is QueuePolicy.CONFLATE
         if not (too_long and conflates and by_record):
             return ResumeMode.REPLAY
@@ -112,7 +116,12 @@ def _resume_rows(
     topic: Topic, lane_id: LaneId, mode: ResumeMode, bookmark: Bookmark
 ) -> Sequence[Frame]:
     if mode is ResumeMode.REPLAY:
-        return topic.journal.after(bookmark.offset)
+        missed = topic.journal.after(bookmark.offset)
+        if not lane_id.interval_ns:
+            return missed
+        row_of = rows_of(lane_id.key_spec, topic.definition.key_spec)
+        recorded = [row_of(frame) for frame in missed]
+        return conflate_recorded(recorded, lane_id.interval_ns, lane_id.pace)
     if mode is ResumeMode.CHANGES and topic.sow is not None:
         changes = topic.sow.board.changes(bookmark.offset)
         return _newest([frame for frame in changes if not frame.removed], topic, lane_id)

@@ -83,6 +83,7 @@ def test_a_sow_ends_its_session_with_its_last_row() -> None:
         ("conflation=1s", "e1-6", ["resumed by changes, gap 0"]),
         ("conflation=1s,conflation_key=[/k]", "e1-2", ["resumed by changes, gap 4", "bX2 aY2"]),
         ("conflation=1s,conflation_key=[/g,/k]", "e1-4", ["resumed by changes, gap 2", "aX3 aY2"]),
+        ("conflation=1s,conflation_key=[/v]", "e1-2", ["resumed by replay, gap 4", "aX3 aY2"]),
         ("conflation=none", "e1-2", ["resumed by replay, gap 4", "aX2 bX2 aX3 aY2"]),
         ("conflation=none", "e1-0", ["resumed by replay, gap 6", "aX1 bX1 aX2 bX2 aX3 aY2"]),
     ],
@@ -103,14 +104,14 @@ def test_a_resume_continues_from_the_bookmark(
         ("conflation=none", "strange-1", None),
         ("conflation=1s", "e1-9", None),
         ("conflation=none", "e1-9", None),
-        ("conflation=1s,conflation_key=[/v]", "e1-1", 2),
+        ("conflation=1s,conflation_key=[/v]", "e1-0", 3),
         ("conflation=none", "e1-0", 3),
     ],
 )
 def test_a_resume_that_cannot_continue_begins_anew(
     options: str, resume: str, gap: int | None
 ) -> None:
-    """Rule 32: another epoch, the future, a key of other fields, a journal too short."""
+    """Rule 32: another epoch, the future, a journal too short."""
     world = keyed("a1 b1 a2", history=2)
     world.subscribe(options, resume=resume)
     assert world.hears() == [
@@ -145,13 +146,20 @@ def test_a_replay_beyond_the_limits_is_conflated_where_the_topic_allows_it(
 
 def test_a_plain_topic_has_nothing_to_begin_anew_with() -> None:
     """Rule 35."""
-    world = keyed("a1 b1", key="")
+    world = keyed("a1 b1 c1", key="", history=1)
     world.subscribe("conflation=1s,conflation_key=[/k]", resume="e1-1")
     assert world.hears() == [
-        "resumed by snapshot, gap 1",
+        "resumed by snapshot, gap 2",
         "group of 0",
-        "group ends at e1-2",
+        "group ends at e1-3",
     ]
+
+
+def test_a_plain_topic_is_continued_from_its_journal() -> None:
+    """Rule 34: with an interval, conflated by the messages' own times."""
+    world = keyed("a1 b1 a2 b2", key="")
+    world.subscribe("conflation=1s,conflation_key=[/k]", resume="e1-1")
+    assert world.hears() == ["resumed by replay, gap 3", "a2 b2"]
 
 
 def test_resumed_rows_end_with_the_cut_as_their_id_and_count_as_no_delivery() -> None:

@@ -193,11 +193,13 @@ def resume_mode(
     """CONTRACT 4.2 for what is served so far."""
     if epoch != topic.epoch or offset > topic.head:
         return "snapshot"
-    if wish.interval_ns:
-        of_key_fields = topic.key and set(wish.fields or topic.key) <= set(topic.key)
-        return "changes" if of_key_fields else "snapshot"
+    of_key_fields = topic.key and set(wish.fields or topic.key) <= set(topic.key)
+    if wish.interval_ns and of_key_fields:
+        return "changes"
     if offset < topic.dropped_through:
         return "snapshot"
+    if wish.interval_ns:
+        return "replay"
     missed = topic.after(offset)
     too_much = len(missed) > limits[0] or sum(len(said.payload) for said in missed) > limits[1]
     by_record = bool(topic.key) and topic.policy == "conflate"
@@ -222,7 +224,7 @@ def opening(
     if mode == "snapshot":
         return OpeningModel(records, True, mode, gap)
     missed = topic.after(offset)
-    if mode == "changes":
+    if mode == "changes" or wish.interval_ns:  # all was said at one time: a single interval
         fields = topic.key if not wish.interval_ns or wish.fields is None else wish.fields
         missed = list(newest(missed, fields).values())
     return OpeningModel(missed, False, mode, gap)
