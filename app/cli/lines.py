@@ -77,6 +77,8 @@ def ndjson_lines(raw: IO[bytes]) -> Lines:
 def csv_lines(raw: IO[bytes]) -> Lines:
     """Objects with the header's names; numbers are numbers, empty cells are left out.
 
+    A file of blank lines holds no message, so nobody asks for its header.
+
     Raises:
         UsageInvalid: a header that names nothing, or a name twice; a row longer or shorter.
     """
@@ -88,8 +90,10 @@ def csv_lines(raw: IO[bytes]) -> Lines:
 
 
 def _objects(rows: CsvRows) -> Lines:
-    header = next(rows, [])
-    if not header or not all(header) or len(set(header)) != len(header):
+    header = next((row for row in rows if row), None)
+    if header is None:
+        return
+    if not all(header) or len(set(header)) != len(header):
         raise UsageInvalid("the first row of the CSV must name each column, and differently")
     names = [msgspec.json.encode(name) + b":" for name in header]
     for row in rows:

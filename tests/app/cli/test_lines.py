@@ -53,7 +53,6 @@ def test_csv_becomes_objects_with_numbers_as_they_are_spelt(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        pytest.param("a.csv", b"", "first row", id="csv-empty"),
         pytest.param("a.csv", b"a,a\n1,2\n", "first row", id="csv-header-twice"),
         pytest.param("a.csv", b"a,\n1,2\n", "first row", id="csv-header-unnamed"),
         pytest.param(
@@ -73,6 +72,13 @@ def test_a_bad_file_is_told_in_a_sentence(
 ) -> None:
     with pytest.raises(UsageInvalid, match=said):
         list(read_lines(written(tmp_path, name, content)))
+
+
+@pytest.mark.parametrize("name", ["a.ndjson", "a.csv"])
+@pytest.mark.parametrize("content", [b"", b"\n\r\n"], ids=["nothing", "blank-lines"])
+def test_an_empty_file_is_no_message(tmp_path: Path, name: str, content: bytes) -> None:
+    assert list(read_lines(written(tmp_path, name, content))) == []
+    assert list(read_lines(written(tmp_path, f"{name}.gz", packed(content)))) == []
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:

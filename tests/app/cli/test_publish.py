@@ -96,9 +96,15 @@ def test_a_paced_file_takes_its_time(gateway: Gateway, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "content", "code"),
-    [("none.ndjson", None, 2), ("bad.gz", b"no", 2), ("bad.csv", b"a,a\n", 2), ("e", b"", 0)],
+    [
+        ("none.ndjson", None, 2),
+        ("bad.gz", b"no", 2),
+        ("bad.csv", b"a,a\n", 2),
+        ("empty.ndjson", b"", 0),
+        ("empty.csv", b"", 0),
+    ],
 )
-def test_bad_files_and_an_empty_one(
+def test_bad_files_and_empty_ones(
     gateway: Gateway, tmp_path: Path, name: str, content: bytes | None, code: int
 ) -> None:
     file = tmp_path / name
