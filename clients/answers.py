@@ -41,6 +41,21 @@ def fields_of(answer: httpx2.Response) -> Fields:
     return fields
 
 
+def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
+    """Close and refuse an open answer whose content is of none of these types.
+
+    Raises:
+        AnswerInvalid: so it is; whatever answered is no gateway.
+    """
+    sent = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if sent not in accepted:
+        answer.close()
+        raise AnswerInvalid(
+            f"{answer.request.url} answered {sent or 'nothing'}, not {accepted[0]}: "
+            "it is no Tidegate gateway"
+        )
+
+
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
     """The lines of a body that arrives in pieces; blank ones are passed over."""
     pieces: list[bytes] = []

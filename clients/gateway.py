@@ -9,13 +9,15 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
-from clients.answers import Fields, fields_of, problem_of, split_lines
-from clients.errors import GatewayUnreachable
-from clients.subscription import HELLO_SECONDS_MAX, Subscription, Trouble, require_event_stream
+from clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
+from clients.errors import AnswerInvalid, GatewayUnreachable
+from clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT, Subscription, Trouble
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8080"
 ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
+EVENT_STREAM = "text/event-stream"
+JSON = "application/json"
 NDJSON = "application/x-ndjson"
 TOPICS_PER_PAGE = 1000
 
@@ -38,7 +40,8 @@ class Gateway:
     """One gateway. Safe to share between threads; close it, or use it as a context manager.
 
     Every method raises GatewayProblem when the gateway says no and GatewayUnreachable when it
-    cannot be reached. Requests are sent once: only subscriptions come back by themselves.
+    cannot be reached, AnswerInvalid when what answers is no gateway. Requests are sent once: only
+    subscriptions come back by themselves.
 
     Args:
         base_url: such as `http://127.0.0.1:8080`.
@@ -69,7 +72,9 @@ class Gateway:
 
     def put_topic(self, topic: str, definition: Fields) -> bool:
         """Create or replace a topic; true if it is new."""
-        return self._ask("PUT", _topic_path(topic), json=definition).status_code == 201
+        answer = self._ask("PUT", _topic_path(topic), json=definition)
+        fields_of(answer)
+        return answer.status_code == 201
 
     def topic(self, topic: str) -> Fields:
         """A topic's definition and live figures."""
@@ -88,7 +93,9 @@ class Gateway:
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and what it holds; its subscriptions end."""
-        self._ask("DELETE", _topic_path(topic))
+        answer = self._ask("DELETE", _topic_path(topic))
+        if answer.status_code != NO_CONTENT:
+            raise AnswerInvalid(f"{answer.request.url} did not delete as a Tidegate gateway does")
 
     # Messages
 
@@ -192,6 +199,7 @@ class Gateway:
     def _lines(self, path: str, query: dict[str, str | int | None]) -> Iterator[bytes]:
         params = {name: value for name, value in query.items() if value is not None}
         answer = self._send(self._http.build_request("GET", path, params=params))
+        require_media_type(answer, NDJSON, JSON)
         try:
             yield from split_lines(answer.iter_bytes())
         except httpx2.HTTPError as error:
@@ -200,7 +208,7 @@ class Gateway:
             answer.close()
 
     def _open_stream(self, path: str, params: dict[str, str], after: str) -> httpx2.Response:
-        headers = {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
         if after:
             headers["Last-Event-ID"] = after
         limits = httpx2.Timeout(HELLO_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
@@ -211,7 +219,8 @@ class Gateway:
         # The limit was for the answer's header. How long a stream may be silent is known from its
         # first event only, and watched by the subscription.
         request.extensions["timeout"]["read"] = None
-        require_event_stream(answer)
+        if answer.status_code != NO_CONTENT:
+            require_media_type(answer, EVENT_STREAM)
         return answer
 
     def _send(self, request: httpx2.Request) -> httpx2.Response:

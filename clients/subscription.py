@@ -15,7 +15,6 @@ from clients.body import BodyReader, Silence
 from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from clients.sse import Event, Parser
 
-EVENT_STREAM = "text/event-stream"
 HEARTBEATS_OF_SILENCE_MAX = 2.5
 HELLO_SECONDS_MAX = 30.0
 NO_CONTENT = 204
@@ -181,18 +180,6 @@ class Subscription:
         if self._ends_at is not None:
             seconds = min(seconds, self._ends_at - time.monotonic())
         self._closed.wait(max(0.0, seconds))
-
-
-def require_event_stream(answer: httpx2.Response) -> None:
-    """Close and refuse an answer that is no event stream.
-
-    Raises:
-        AnswerInvalid: it has another content type.
-    """
-    content_type = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if answer.status_code != NO_CONTENT and content_type != EVENT_STREAM:
-        answer.close()
-        raise AnswerInvalid(f"{answer.request.url} answered without an event stream")
 
 
 def _fields(event: Event) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from clients.answers import fields_of, problem_of, split_lines
+from clients.answers import fields_of, problem_of, require_media_type, split_lines
 from clients.errors import AnswerInvalid
 
 
@@ -19,6 +19,19 @@ def test_an_answer_without_object_is_no_gateways(body: bytes) -> None:
     with pytest.raises(AnswerInvalid, match="did not answer as a Tidegate gateway"):
         fields_of(answer(200, body))
     assert problem_of(answer(502, body)).code == "http-502"
+
+
+@pytest.mark.parametrize("sent", ["application/x-ndjson", "Application/JSON; charset=utf-8"])
+def test_the_media_types_that_were_asked_for_are_taken(sent: str) -> None:
+    require_media_type(
+        answer(200, b"", **{"Content-Type": sent}), "application/x-ndjson", "application/json"
+    )
+
+
+@pytest.mark.parametrize("sent", ["text/html", "application/jsonx", ""])
+def test_another_media_type_is_no_gateways(sent: str) -> None:
+    with pytest.raises(AnswerInvalid, match=f"answered {sent or 'nothing'}, not application/json"):
+        require_media_type(answer(200, b"<p>", **{"Content-Type": sent}), "application/json")
 
 
 def test_a_problem_says_where() -> None:

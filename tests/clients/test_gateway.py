@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pytest
 
 from app.main import create_app
-from clients.errors import GatewayProblem, GatewayUnreachable
+from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from clients.gateway import Gateway
+from tests.clients.support.streams import plain, scripted
 from tests.support.servers import edge_settings, running
 
 STARTS_S_MAX = 20
@@ -124,3 +125,22 @@ def test_nobody_there_is_told_with_the_address() -> None:
         for call in (lambda: gateway.topic("t"), lambda: list(gateway.sow("t"))):
             with pytest.raises(GatewayUnreachable, match=re.escape("http://127.0.0.1:1")):
                 call()
+
+
+def test_pages_of_another_server_are_no_records() -> None:
+    page = plain(200, b"<html>\n<p>Hello\n</html>", "text/html")
+    with scripted(page) as fake, Gateway(fake.address) as gateway:
+        for call in (
+            lambda: list(gateway.sow("t")),
+            lambda: list(gateway.messages("t")),
+            lambda: gateway.put_topic("t", {}),
+            lambda: gateway.delete_topic("t"),
+        ):
+            with pytest.raises(AnswerInvalid, match="Tidegate gateway"):
+                call()
+
+
+def test_records_as_json_are_taken_too() -> None:
+    record = plain(200, b"[1]", "application/json")
+    with scripted(record) as fake, Gateway(fake.address) as gateway:
+        assert list(gateway.sow("t")) == [b"[1]"]

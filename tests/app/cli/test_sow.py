@@ -7,6 +7,7 @@ import json
 import pytest
 
 from clients.gateway import Gateway
+from tests.clients.support.streams import plain, scripted
 from tests.support.commands import run
 
 pytestmark = pytest.mark.slow
@@ -28,3 +29,12 @@ def test_what_the_gateway_does_not_offer_yet_is_1(gateway: Gateway) -> None:
     ended = run("sow", "t", "--filter", "/id = 1", "--gateway", gateway.base_url)
     assert ended.code == 1
     assert "not available yet" in ended.err
+
+
+def test_a_server_that_is_no_gateway_is_3_in_one_line() -> None:
+    with scripted(plain(200, b"<html>\n", "text/html")) as other:
+        ended = run("sow", "t", "--gateway", other.address)
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err.startswith("tidegate: ")
+    assert ended.err.endswith("it is no Tidegate gateway\n")
+    assert ended.err.count("\n") == 1

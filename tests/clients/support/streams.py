@@ -72,7 +72,8 @@ def plain(status: int, body: bytes = b"", media_type: str = "text/plain", **head
 def scripted(*scripts: Script) -> Iterator[Scripted]:
     """A running gateway of scripts; stopped at the end, open streams cut."""
     script = Scripted(list(scripts))
-    app = Starlette(routes=[Route("/{path:path}", script.answer, methods=["GET", "POST", "PUT"])])
+    methods = ["GET", "POST", "PUT", "DELETE"]
+    app = Starlette(routes=[Route("/{path:path}", script.answer, methods=methods)])
     config = uvicorn.Config(
         app, port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1
     )
