@@ -22,9 +22,9 @@ SLICE_MESSAGES_MAX = 1_000
 
 # How long a request of several slices waits for streams that are behind but take what they can:
 # for one that takes too little, and in all. A stream that was given up is not waited for again
-# before it has caught up.
-PATIENCE_S = 0.25
-PATIENCE_S_PER_REQUEST = 2.0
+# before it has taken something.
+PATIENCE_S = 1.0
+PATIENCE_S_PER_REQUEST = 5.0
 
 logger = logging.getLogger("tidegate.driver")
 
@@ -47,7 +47,7 @@ class Consumer:
             outputs = self._driver.engine.take(self.session, bytes_max)
         except SessionUnknown:
             outputs = []
-        self._driver.taken(self.session, is_all=not outputs)
+        self._driver.taken(self.session)
         return outputs
 
     async def wait(self, seconds_max: float) -> bool:
@@ -150,10 +150,9 @@ class Driver:
             self.close(session, reason)
         return len(sessions)
 
-    def taken(self, session: str, *, is_all: bool) -> None:
+    def taken(self, session: str) -> None:
         """A session took something, or has taken everything there was."""
-        if is_all:
-            self._given_up.discard(session)
+        self._given_up.discard(session)
         self._taken.set()
         self.settle()
 

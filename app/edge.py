@@ -3,6 +3,7 @@
 from fastapi import FastAPI
 
 from app.headers import RequestChecks, SecurityHeaders, host_rule
+from app.methods import HeadAsGet
 from app.problems import install
 from app.settings import Settings
 
@@ -13,8 +14,9 @@ def fit(app: FastAPI, settings: Settings) -> None:
     """Call it last of all, after every route and other middleware.
 
     From the outside in: security headers on every answer, problems for whatever is raised,
-    checks of Host and path, then what the application brought.
+    checks of Host and path, HEAD as GET, then what the application brought.
     """
+    app.add_middleware(HeadAsGet)
     app.add_middleware(RequestChecks, is_host_allowed=host_rule(_host_names(settings)))
     install(app)
     app.add_middleware(SecurityHeaders)

@@ -48,11 +48,13 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.gateway = gateway
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
-    for module in (topics, messages, sow, subscribe, operations):
-        app.include_router(module.router)
+    routers = [module.router for module in (topics, messages, sow, subscribe, operations)]
+    app.state.routes = [route for router in routers for route in router.routes]
+    for router in routers:
+        app.include_router(router)
     if (STATIC / "index.html").is_file():
-        app.add_api_route("/", console, methods=["GET", "HEAD"], include_in_schema=False)
-        app.add_api_route("/docs", reference, methods=["GET", "HEAD"], include_in_schema=False)
+        app.add_api_route("/", console, include_in_schema=False)
+        app.add_api_route("/docs", reference, include_in_schema=False)
         app.mount("/static", StaticFiles(directory=STATIC))
     fit(app, settings)
     return app

@@ -18,6 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.methods import allowed_methods
+
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:tidegate:problem:"
 TRANSPORT_EXTENSION = "tidegate.transport"
@@ -236,7 +238,10 @@ def problem_of(error: Exception) -> Problem:
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    return problem_of(error).response()
+    problem = problem_of(error)
+    if problem.status == http.HTTPStatus.METHOD_NOT_ALLOWED:
+        problem.headers = {**problem.headers, "Allow": allowed_methods(request)}
+    return problem.response()
 
 
 def _of_status(error: HTTPException) -> Problem:

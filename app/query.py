@@ -149,21 +149,40 @@ def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
     return text
 
 
-def require_accept(scope: Scope, media_type: str) -> None:
-    """Check that the client takes `media_type`; no Accept header takes everything.
+def require_accept(scope: Scope, *media_types: str) -> None:
+    """Check that the client takes one of the media types; no Accept header takes everything.
 
     Raises:
         Problem: not-acceptable.
     """
-    accepted = [value for key, value in scope["headers"] if key == b"accept"]
-    if not accepted:
-        return
-    wanted = {media_type, media_type.split("/", 1)[0] + "/*", "*/*"}
-    for item in b",".join(accepted).decode("latin-1").split(","):
+    if not any(accepts(scope, media_type) for media_type in media_types):
+        names = " or ".join(media_types)
+        raise Problem("not-acceptable", f"The answer is {names}, which Accept leaves out.")
+
+
+def accepts(scope: Scope, media_type: str) -> bool:
+    """Whether Accept takes the media type, by name or by a wildcard; the closest range counts."""
+    ranges = _accepted(scope)
+    for wanted in (media_type, media_type.split("/", 1)[0] + "/*", "*/*"):
+        if wanted in ranges:
+            return ranges[wanted]
+    return all(name != b"accept" for name, _ in scope["headers"])
+
+
+def prefers(scope: Scope, media_type: str) -> bool:
+    """Whether Accept names the media type itself."""
+    return _accepted(scope).get(media_type, False)
+
+
+def _accepted(scope: Scope) -> dict[str, bool]:
+    """Media range -> whether it is taken; `q=0` excludes it."""
+    header = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    ranges: dict[str, bool] = {}
+    for item in header.decode("latin-1").split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
-        if name in wanted and not any(re.fullmatch(r"q=0(\.0*)?", p) for p in parameters):
-            return
-    raise Problem("not-acceptable", f"The answer is {media_type}, which Accept leaves out.")
+        if name:
+            ranges[name] = not any(re.fullmatch(r"q=0(\.0*)?", part) for part in parameters)
+    return ranges
 
 
 def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
@@ -174,7 +193,8 @@ def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
     """
     found = [value for key, value in scope["headers"] if key == b"content-type"]
     name, *parameters = (p.strip().lower() for p in b",".join(found).decode("latin-1").split(";"))
-    is_utf8 = all(p in {"charset=utf-8", 'charset="utf-8"', ""} for p in parameters)
+    charsets = [p for p in parameters if p.startswith("charset")]
+    is_utf8 = all(p in {"charset=utf-8", 'charset="utf-8"'} for p in charsets)
     if name not in taken or not is_utf8:
         raise Problem("unsupported-media-type", f"Content-Type is {_list(taken)}, in UTF-8.")
     require_no_encoding(scope)

@@ -22,6 +22,7 @@ from conflation.outputs import CloseReason, Goodbye, Output
 # one with a backlog gets little at a time, so that newer values overtake what is not sent yet.
 TAKE_BYTES_MAX = 1 << 20
 TAKE_BYTES_BEHIND = 16 << 10
+LOOKS_PER_TIMEOUT = 10
 RETRY_MS = (1_000, 5_000)
 
 logger = logging.getLogger("tidegate.stream")
@@ -80,13 +81,17 @@ class EventStream(EventSourceResponse):
 
         uvicorn waits before it writes, so a send that was cut short can be said again.
         """
+        timeout_s = self._settings.write_timeout.seconds
+        unsent_bytes, took_at = self._unsent_bytes(), anyio.current_time()
         while True:
-            unsent_bytes = self._unsent_bytes()
-            with anyio.move_on_after(self._settings.write_timeout.seconds) as wait:
+            with anyio.move_on_after(timeout_s / LOOKS_PER_TIMEOUT) as wait:
                 await send(message)
             if not wait.cancelled_caught:
                 return
-            if self._unsent_bytes() >= unsent_bytes:
+            before, unsent_bytes = unsent_bytes, self._unsent_bytes()
+            if unsent_bytes < before:
+                took_at = anyio.current_time()
+            elif anyio.current_time() - took_at >= timeout_s:
                 raise SendTimeoutError
 
     def _unsent_bytes(self) -> int:

@@ -12,7 +12,15 @@ from app.envelope import EnvelopeWriter
 from app.gateway import gateway_of
 from app.openapi import TOPIC, described
 from app.problems import Problem
-from app.query import one_of, query_values, record_key_text, topic_name
+from app.query import (
+    accepts,
+    one_of,
+    prefers,
+    query_values,
+    record_key_text,
+    require_accept,
+    topic_name,
+)
 from app.routes.messages import JSON, LINES_AT_ONCE, NDJSON
 from conflation.board import Board
 from conflation.frame import Frame
@@ -69,6 +77,7 @@ async def read_record(request: Request) -> Response:
 
 def _asked(request: Request) -> tuple[Topic, Board, str]:
     gateway, name = gateway_of(request), topic_name(request.scope)
+    require_accept(request.scope, NDJSON, JSON)
     values = query_values(request.scope, {"format": "options-invalid", **_LATER})
     for parameter, code in _LATER.items():
         if parameter in values:
@@ -84,9 +93,9 @@ def _asked(request: Request) -> tuple[Topic, Board, str]:
 
 
 def _wants_array(scope: Scope) -> bool:
-    accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
-    names = [item.split(b";")[0].strip().lower() for item in accepted.split(b",")]
-    return JSON.encode() in names and NDJSON.encode() not in names
+    """NDJSON, unless only JSON is taken."""
+    prefers_json = prefers(scope, JSON) and not prefers(scope, NDJSON)
+    return accepts(scope, JSON) and (prefers_json or not accepts(scope, NDJSON))
 
 
 def _text(frame: Frame, writer: EnvelopeWriter | None) -> bytes:

@@ -109,12 +109,13 @@ def _posted(body: bytes) -> dict[str, str]:
 def _stream(request: Request, name: str, values: Mapping[str, str]) -> Response:
     gateway = gateway_of(request)
     resume = _last_event_id(request, values)
-    is_gone = gateway.catalog.find(name) is None
-    if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
+    if resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
     subscription, form = _decided(gateway, name, values, resume)
-    if subscription.command is Command.SOW and subscription.resume is not None:
-        return Response(status_code=204)  # a finished sow: the browser need not come back
+    if subscription.command is Command.SOW and resume is not None:
+        topic = gateway.driver.engine.topic(name)
+        if resume.epoch == topic.epoch and resume.offset <= topic.head:
+            return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return refusal_stream(Problem("not-ready", "The gateway is shutting down."))
     session = gateway.new_session_id()

@@ -13,6 +13,7 @@ from app.gateway import Gateway, gateway_of
 from app.openapi import described
 from app.problems import Problem
 from app.query import (
+    checked_topic_name,
     content_type,
     header_value,
     integer,
@@ -103,7 +104,8 @@ async def list_topics(request: Request) -> Response:
         values.get("limit", "100"), least=1, most=PAGE_MAX, code="options-invalid", what="limit"
     )
     prefix = values.get("prefix", "")
-    entries = list(gateway.catalog.listed(prefix, values.get("after", ""), limit + 1))
+    behind = checked_topic_name(values["after"]) if "after" in values else ""
+    entries = list(gateway.catalog.listed(prefix, behind, limit + 1))
     following = None
     if len(entries) > limit:
         after = entries[limit - 1].record.name

@@ -118,7 +118,7 @@ async def test_a_refusal_is_a_problem(address: str, raw: bytes, status: int, cod
 async def test_a_refusal_keeps_its_headers(address: str) -> None:
     assert (await exchange(address, request("/refused"))).headers["retry-after"] == "3"
     wrong_method = await exchange(address, request("/", method="DELETE"))
-    assert wrong_method.headers["allow"] == "GET"
+    assert wrong_method.headers["allow"] == "GET, HEAD"
 
 
 @pytest.mark.parametrize(

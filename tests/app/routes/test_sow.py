@@ -82,3 +82,19 @@ async def test_a_key_of_another_type_is_another_key() -> None:
         assert len(await running.sow()) == 3
         answer = await running.http.get("/v1/topics/px/sow/%5Btrue%5D")
         assert answer.json() == {"k": True}
+
+
+async def test_what_accept_leaves_out_is_not_sent() -> None:
+    async with running_gateway() as running:
+        await filled(running)
+        kinds = {
+            "application/json;q=0, */*": "application/x-ndjson",
+            "application/x-ndjson;q=0, application/*": "application/json",
+            "*/*": "application/x-ndjson",
+        }
+        for accept, kind in kinds.items():
+            answer = await running.http.get("/v1/topics/px/sow", headers={"Accept": accept})
+            assert answer.headers["content-type"] == kind, accept
+        for accept in ("text/html", "text/event-stream", "application/*;q=0"):
+            answer = await running.http.get("/v1/topics/px/sow", headers={"Accept": accept})
+            assert answer.json()["code"] == "not-acceptable", accept

@@ -56,3 +56,10 @@ async def test_a_deleted_topic_is_gone() -> None:
         answer = await running.http.delete("/v1/topics/px")
         assert (answer.status_code, answer.content) == (204, b"")
         assert (await running.http.get("/v1/topics/px")).status_code == 404
+
+
+async def test_a_page_begins_behind_a_name_and_nothing_else() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        answer = await running.http.get("/v1/topics", params={"after": "/v1/topics?after=px"})
+        assert (answer.status_code, answer.json()["code"]) == (400, "topic-invalid")

@@ -1,0 +1,40 @@
+"""HEAD is answered as GET would be; Allow names every method of a path."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.gateways import running_gateway
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v1/topics", "/v1/topics/px", "/metrics"])
+async def test_head_has_the_header_of_get_and_no_body(path: str) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        head, get = await running.http.head(path), await running.http.get(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
+
+
+async def test_head_opens_no_stream() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        answer = await running.http.head("/v1/topics/px/subscribe")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+        assert running.gateway.driver.engine.stats().sessions == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/v1/topics/px", "DELETE, GET, HEAD, PUT"),
+        ("/v1/topics/px/messages", "GET, HEAD, POST"),
+        ("/v1/topics/px/sow", "GET, HEAD"),
+        ("/v1/topics/px/subscribe", "GET, POST"),
+        ("/healthz", "GET, HEAD"),
+    ],
+)
+async def test_allow_names_every_method_of_the_path(path: str, allowed: str) -> None:
+    async with running_gateway() as running:
+        answer = await running.http.request("PATCH", path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
