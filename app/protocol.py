@@ -73,7 +73,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     # Connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio's own is wider
         """Take the accepted connection; its first header's time runs from here."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes_max, low=0)
@@ -157,7 +157,7 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         if len(self.pipeline) >= PIPELINE_MAX:
             self._stop(Problem("limit-reached", "Too many requests at once on one connection."))
-        self.scope["extensions"] = {TRANSPORT_EXTENSION: self.connection}  # type: ignore[dict-item]
+        self.scope["extensions"] = {TRANSPORT_EXTENSION: self.connection}  # type: ignore[dict-item]  # ours is no dict
         super().on_headers_complete()
         self._enter(Stage.BODY)
 

@@ -152,7 +152,7 @@ class Server(uvicorn.Server):
     async def _connections_end(self, at: float) -> None:
         now = asyncio.get_running_loop().time
         # uvicorn's set of connections tells nobody when it empties.
-        while self.server_state.connections and not self.force_exit and now() < at:  # noqa: ASYNC110
+        while self.server_state.connections and not self.force_exit and now() < at:  # noqa: ASYNC110 - as said
             await asyncio.sleep(LOOK_AGAIN_S)
 
 

@@ -57,7 +57,7 @@ def figures() -> Iterator[tuple[str, float, str]]:
     frames = [Frame(i, text, key_of(text)) for i, text in enumerate(texts, start=1)]
     yield "board put", ns_each(lambda: _fill(frames), MESSAGES), "ns"
     for lanes in (0, 1, 10, 100):
-        cost = ns_each(lambda n=lanes: _publish(frames, n), MESSAGES)  # type: ignore[misc]
+        cost = ns_each(lambda n=lanes: _publish(frames, n), MESSAGES)  # type: ignore[misc]  # mypy cannot type its default
         yield f"publish with {lanes} interval lanes", cost, "ns"
     board = _fill(frames)
     yield (

@@ -155,7 +155,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._edge.end()
         self._targeted = True
 
-    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch, at most `limit` rows on; `start` if nothing is new."""
         newest = self._edge.end()
         last = self._target if self._targeted else newest

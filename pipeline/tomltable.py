@@ -43,9 +43,11 @@ class TomlTable:
     def text(self, field: str, default: str | None = None, expected: str = "a text") -> str:
         """A text; `default` None makes the field required."""
         found = self.take(field, str, expected)
-        if found is None and default is None:
+        if found is not None:
+            return found
+        if default is None:
             raise DefinitionInvalid(f"{self.where(field)}: is missing, expected {expected}")
-        return default if found is None else found  # type: ignore[return-value]
+        return default
 
     def checked(self, field: str, fits: Callable[[str], object], expected: str) -> str:
         """A required text for which `fits` gives something true."""

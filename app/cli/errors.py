@@ -16,6 +16,12 @@ class CommandError(Exception):
     exit_code = REFUSED
 
 
+class GatewayAway(CommandError):
+    """The gateway was lost on the way, and is not back."""
+
+    exit_code = UNREACHABLE
+
+
 class UsageInvalid(CommandError):
     """The command was asked for something that makes no sense, or is not available yet."""
 

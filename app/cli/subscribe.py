@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from app.cli.arguments import Parser, add_gateway, add_topic, count, seconds
 from app.cli.connection import gateway_at
-from app.cli.errors import DONE, UsageInvalid
+from app.cli.errors import DONE, GatewayAway, UsageInvalid
 from app.cli.terminal import say
 
 if TYPE_CHECKING:
     from clients.gateway import Gateway
-    from clients.subscription import Subscription, Trouble
+    from clients.outage import Trouble
+    from clients.subscription import Subscription
 
 COMMANDS = ("subscribe", "sow_and_subscribe", "sow", "delta_subscribe", "sow_and_delta_subscribe")
 
@@ -44,6 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         UsageInvalid: `--table` together with `--format`.
+        GatewayAway: the time was over during an outage.
     """
     if arguments.table and arguments.format is not None:
         raise UsageInvalid("--table and --format exclude one another")
@@ -61,12 +63,15 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
     """Each message on a line of its own, at once: whoever reads may be waiting for it."""
     printed = 0
     for event in subscription:
-        if event.name == "message":
+        if event.name == "hello" and subscription.connections > 1:
+            say("Connected again")
+        elif event.name == "message":
             sys.stdout.write(event.text + "\n")
             sys.stdout.flush()
             printed += 1
             if printed == count_max:
                 return
+    _require_connected(subscription)
 
 
 def _show_table(gateway: Gateway, arguments: argparse.Namespace) -> None:
@@ -78,6 +83,18 @@ def _show_table(gateway: Gateway, arguments: argparse.Namespace) -> None:
             table.take(event)
             if arguments.count is not None and table.updates >= arguments.count:
                 return
+        _require_connected(subscription)
+
+
+def _require_connected(subscription: Subscription) -> None:
+    """Whoever asked for so long a time has to know that its end was not followed."""
+    from clients.errors import GatewayUnreachable
+
+    error = subscription.standing_error
+    if isinstance(error, GatewayUnreachable):  # which was told when it began
+        raise GatewayAway("the time was over before the gateway was back")
+    if error is not None:
+        raise error
 
 
 def _subscribed(

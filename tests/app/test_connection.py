@@ -35,7 +35,7 @@ async def test_unacknowledged_bytes_are_seen_and_an_abort_is_a_disconnect() -> N
     app = edge_app(settings)
     app.mount("/full", full)
     async with running(app, settings) as server, connected(server.address) as wire:
-        wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        wire.freeze()
         await wire.send(request("/full/"))
         async with asyncio.timeout(20):
             waiting_bytes, unsent_bytes, is_closing = await seen

@@ -60,12 +60,12 @@ async def every_deadline_passes(address: str) -> None:
 async def test_a_refusal_reaches_a_client_that_is_still_sending(shared: Server) -> None:
     """Closing at once would reset the connection, and the answer with it."""
     async with connected(shared.address) as wire:
-        wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        wire.freeze()
         await wire.send(get()[:-2] + b"X: ")
         for _ in range(90):
             await wire.send(b"a" * 10_000)
             await asyncio.sleep(0)  # the server's turn
-        wire.reader._transport.resume_reading()  # type: ignore[attr-defined]
+        wire.thaw()
         assert parse_answer(await wire.read_to_end()).status == 431
 
 
@@ -290,7 +290,7 @@ async def test_a_frozen_client_is_cut_and_has_swallowed_little(
 ) -> None:
     """With the kernel's defaults it would be four megabytes before anybody noticed."""
     async with connected(server.address) as wire:
-        wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        wire.freeze()
         await wire.send(get(first=b"GET /flood/ HTTP/1.1"))
         async with asyncio.timeout(20):
             await streams.cut.wait()

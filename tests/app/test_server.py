@@ -56,7 +56,7 @@ async def frozen(address: str) -> AsyncIterator[Wire]:
     """A client that stopped reading in the middle of a stream without end."""
     async with streaming(address, "/frozen/") as wire:
         await wire.read_until(b"xxxx")
-        wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        wire.freeze()
         yield wire
 
 

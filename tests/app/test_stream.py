@@ -62,7 +62,7 @@ async def test_a_frozen_peer_is_cut_after_the_write_timeout() -> None:
         async with running.frozen("conflation=50ms") as wire:
             await flood_until(running, lambda: sessions(running) == 0)
             await eventually(lambda: closed(running) == {"WRITE_TIMEOUT": 1}, "it is counted")
-            wire.reader._transport.resume_reading()  # type: ignore[attr-defined]
+            wire.thaw()
             await wire.read_to_end()  # the socket is freed
 
 
@@ -95,7 +95,7 @@ async def test_a_slow_peer_is_not_cut_while_it_takes_something() -> None:
 
 async def slowly(wire: Wire, *, until: bytes, pause_s: float, piece_bytes: int) -> bytes:
     """Read little at a time off the socket itself, so that nothing is read ahead."""
-    transport = wire.reader._transport  # type: ignore[attr-defined]
+    transport = wire.transport
     received = bytearray(wire.reader._buffer)  # type: ignore[attr-defined]
     socket = transport.get_extra_info("socket")
     async with asyncio.timeout(60):

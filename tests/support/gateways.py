@@ -146,7 +146,7 @@ class Remote:
             target = f"/v1/topics/{topic}/subscribe?options={options}{query}"
             await wire.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             await wire.read_until(b"event: hello")
-            wire.reader._transport.pause_reading()  # type: ignore[attr-defined]
+            wire.freeze()
             yield wire
 
 

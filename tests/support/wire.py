@@ -5,7 +5,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 DEADLINE_S = 20  # generous: only a hanging server meets it
@@ -46,6 +46,19 @@ class Wire:
     async def send(self, raw: bytes) -> None:
         self.writer.write(raw)
         await self.writer.drain()
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """What reads the socket; asyncio keeps it to itself."""
+        return cast("asyncio.Transport", self.writer.transport)
+
+    def freeze(self) -> None:
+        """Read nothing any more, as a client that hangs."""
+        self.transport.pause_reading()
+
+    def thaw(self) -> None:
+        """Read again."""
+        self.transport.resume_reading()
 
     async def read_to_end(self) -> bytes:
         """Everything up to the server's close; a reset counts as one."""
