@@ -3,6 +3,7 @@
 GatewayError
 |- GatewayProblem      the gateway said no, and why (RFC 9457)
 |- GatewayUnreachable  nobody answered there, or the connection was lost
+|  `- StreamLost       a stream that had begun ended, broke off or fell silent
 `- AnswerInvalid       what answered there is no gateway, or spoke nonsense
 """
 
@@ -55,6 +56,10 @@ class GatewayProblem(GatewayError):
 
 class GatewayUnreachable(GatewayError):
     """No connection, or none that lasted; the text names the address."""
+
+
+class StreamLost(GatewayUnreachable):
+    """A stream is over that should go on; the gateway may still be there."""
 
 
 class AnswerInvalid(GatewayError):

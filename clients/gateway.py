@@ -11,7 +11,8 @@ import httpx2
 
 from clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
 from clients.errors import AnswerInvalid, GatewayUnreachable
-from clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT, Subscription, Trouble
+from clients.outage import Trouble
+from clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT, Subscription
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8080"
 ANSWER_SECONDS_MAX = 60.0
@@ -165,7 +166,7 @@ class Gateway:
             format_name: `value`, `envelope` or `batch`.
             last_event_id: resume after it.
             seconds_max: end after so long.
-            trouble: told in a sentence whenever the connection is lost.
+            trouble: told in a sentence when the connection is lost; see Subscription.
         """
         query = {
             "options": options or None,

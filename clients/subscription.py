@@ -12,16 +12,21 @@ import msgspec
 
 from clients.backoff import Backoff
 from clients.body import BodyReader, Silence
-from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+from clients.errors import (
+    AnswerInvalid,
+    GatewayError,
+    GatewayProblem,
+    GatewayUnreachable,
+    StreamLost,
+)
+from clients.outage import Outage, Trouble
 from clients.sse import Event, Parser
 
 HEARTBEATS_OF_SILENCE_MAX = 2.5
 HELLO_SECONDS_MAX = 30.0
 NO_CONTENT = 204
-WORTH_ANOTHER_TRY = frozenset({408, 429, 500, 502, 503, 504})
 
 Connect = Callable[[str], httpx2.Response]
-Trouble = Callable[[str], None]
 
 
 class Subscription:
@@ -37,7 +42,7 @@ class Subscription:
         seconds_max: ends the iteration after so long; None for never.
         last_event_id: where to resume.
         once: a stream that ends in good order is not opened again.
-        trouble: told in a sentence whenever the connection is lost.
+        trouble: told once an outage that the connection is lost, and why it stays so.
         backoff: how long to wait between attempts.
 
     Attributes:
@@ -58,7 +63,7 @@ class Subscription:
         self._connect = connect
         self._ends_at = None if seconds_max is None else time.monotonic() + seconds_max
         self._last_id = last_event_id
-        self._trouble = trouble or (lambda sentence: None)
+        self._outage = Outage(trouble or (lambda sentence: None))
         self._backoff = backoff or Backoff()
         self._retry_s = 0.0
         self._silence_s_max = HELLO_SECONDS_MAX
@@ -72,6 +77,11 @@ class Subscription:
     def last_event_id(self) -> str:
         """The id after which a later subscription would go on; empty before the first."""
         return self._last_id
+
+    @property
+    def standing_error(self) -> GatewayError | None:
+        """Why there is no connection, after one that was lost; None while all is well."""
+        return self._outage.error
 
     def close(self) -> None:
         """End the iteration, at once also where another thread waits in it."""
@@ -97,18 +107,18 @@ class Subscription:
             try:
                 yield from self._follow(self._open())
                 if not self._finished():
-                    self._trouble("the stream ended")
+                    self._outage.bear(StreamLost("the stream ended"))
             except (GatewayProblem, GatewayUnreachable) as error:
-                self._raise_if_final(error)
-                self._trouble(str(error))
+                self._bear(error)
             if not self._finished():
-                self._wait(self._backoff.wait_s(self._retry_s))
+                self._wait(self._outage.shortened_s(self._backoff.wait_s(self._retry_s)))
 
     def _open(self) -> httpx2.Response:
         answer = self._connect(self._last_id)
         self.connections += 1
         if answer.status_code == NO_CONTENT:
             self._over = True
+            self._outage.over()
         return answer
 
     def _follow(self, answer: httpx2.Response) -> Iterator[Event]:
@@ -133,7 +143,7 @@ class Subscription:
         """The next bytes; None when the stream has ended or is no longer wanted.
 
         Raises:
-            GatewayUnreachable: the connection was lost, or is silent.
+            StreamLost: the connection was lost, or is silent.
         """
         seconds = self._silence_s_max
         if self._ends_at is not None:
@@ -143,12 +153,12 @@ class Subscription:
         except Silence:
             if self._finished():
                 return None
-            raise GatewayUnreachable(f"the stream was silent for {seconds:.0f} s") from None
+            raise StreamLost(f"the stream was silent for {seconds:.0f} s") from None
         except httpx2.HTTPError as error:
             if self._finished():
                 return None
             reason = str(error) or type(error).__name__
-            raise GatewayUnreachable(f"the stream was lost: {reason}") from None
+            raise StreamLost(f"the stream was lost: {reason}") from None
         if chunk is None:
             self._over = self._over or self._once
         return chunk
@@ -157,19 +167,19 @@ class Subscription:
         """Take from control events what concerns the connection."""
         if event.name == "hello":
             self._backoff.succeeded()
+            self._outage.over()
             heartbeat_ms = _fields(event).get("heartbeat_ms")
             if isinstance(heartbeat_ms, int | float) and heartbeat_ms > 0:
                 self._silence_s_max = HEARTBEATS_OF_SILENCE_MAX * heartbeat_ms / 1000
         elif event.name == "goodbye" and _fields(event).get("reconnect") is False:
             self._over = True
 
-    def _raise_if_final(self, error: GatewayProblem | GatewayUnreachable) -> None:
+    def _bear(self, error: GatewayProblem | GatewayUnreachable) -> None:
         """A first attempt that fails is the caller's to know; later ones only if hopeless."""
         if self.connections == 0:
             raise error
+        self._outage.bear(error)
         if isinstance(error, GatewayProblem):
-            if error.status not in WORTH_ANOTHER_TRY:
-                raise error
             self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
 
     def _finished(self) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 import time
 
+import httpx2
 import pytest
 
+from clients.backoff import Backoff
 from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from clients.gateway import Gateway
 from clients.subscription import Subscription
@@ -14,6 +16,7 @@ from tests.clients.support.streams import Script, broken_stream, plain, scripted
 
 HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
 GOODBYE = b'event: goodbye\nretry: 1\ndata: {"reason":"UNSUBSCRIBED","reconnect":false}\n\n'
+TOPIC_UNKNOWN = b'{"title":"There is no such topic","status":404,"code":"topic-unknown"}'
 PROBLEM = (
     b'{"title":"Not valid options","status":400,"code":"options-invalid",'
     b'"detail":"No.","position":3}'
@@ -101,6 +104,54 @@ def test_a_later_404_is_raised() -> None:
         subscription = gateway.subscribe("t")
         with pytest.raises(GatewayProblem):
             texts(subscription)
+
+
+def missing_topic() -> Script:
+    return plain(404, TOPIC_UNKNOWN, "application/problem+json")
+
+
+def test_a_topic_that_is_missing_for_a_while_is_waited_for() -> None:
+    scripts = (stream(HELLO, row(1)), missing_topic(), missing_topic(), stream(HELLO, row(2)))
+    lost: list[str] = []
+    with scripted(*scripts, plain(204)) as fake, Gateway(fake.address) as gateway:
+        subscription = gateway.subscribe("t", trouble=lost.append)
+        assert texts(subscription) == ["1", "2"]
+        assert subscription.standing_error is None
+    assert lost == ["the stream ended"] * 2
+
+
+def test_a_topic_that_stays_missing_is_raised_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clients.outage.MISSING_SECONDS_MAX", 0.5)
+    with scripted(stream(HELLO, row(1)), missing_topic()) as fake, Gateway(fake.address) as gateway:
+        with pytest.raises(GatewayProblem, match="topic-unknown"):
+            texts(gateway.subscribe("t"))
+        assert len(fake.requests) > 2
+
+
+def test_a_topic_that_never_was_is_raised_at_once() -> None:
+    with scripted(missing_topic()) as fake, Gateway(fake.address) as gateway:
+        with pytest.raises(GatewayProblem, match="topic-unknown"):
+            next(gateway.subscribe("t"))
+        assert len(fake.requests) == 1
+
+
+def test_an_outage_is_told_once_and_stands_when_the_time_is_over() -> None:
+    tried: list[str] = []
+    lost: list[str] = []
+    with scripted(stream(HELLO, row(1))) as fake, httpx2.Client(trust_env=False) as client:
+
+        def connect(after: str) -> httpx2.Response:
+            tried.append(after)
+            if len(tried) > 1:
+                raise GatewayUnreachable(f"Cannot reach it, attempt {len(tried)}")
+            return client.send(client.build_request("GET", fake.address), stream=True)
+
+        quick = Backoff(first_s=0.05, most_s=0.05)
+        subscription = Subscription(connect, seconds_max=2, trouble=lost.append, backoff=quick)
+        assert texts(subscription) == ["1"]
+    assert len(tried) > 3
+    assert lost == ["the stream ended", "Cannot reach it, attempt 2"]
+    assert isinstance(subscription.standing_error, GatewayUnreachable)
 
 
 def test_nobody_there_is_raised_at_once() -> None:

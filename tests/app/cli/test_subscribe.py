@@ -8,10 +8,14 @@ import time
 
 import pytest
 
+from app.cli.main import main
 from clients.gateway import Gateway
+from tests.clients.support.streams import plain, scripted, stream
 from tests.support.commands import ENDS_S_MAX, address_of, run, start
 
 pytestmark = pytest.mark.slow
+HELLO = b'event: hello\ndata: {"heartbeat_ms":20000,"subscriptions":[{"options":""}]}\n\n'
+TOPIC_UNKNOWN = b'{"title":"There is no such topic","status":404,"code":"topic-unknown"}'
 
 
 @pytest.fixture
@@ -68,6 +72,35 @@ def test_each_message_is_there_at_once(prices: Gateway) -> None:
     process.communicate(timeout=ENDS_S_MAX)
 
 
+def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> None:
+    served = start("serve", "--port", "0")
+    address = address_of(served)
+    with Gateway(address) as gateway:
+        gateway.put_topic("t", {})
+        follower = start("subscribe", "t", "--for", "6s", "--gateway", address)
+        await_subscription(gateway, "t")
+    served.kill()
+    served.communicate(timeout=ENDS_S_MAX)
+    out, err = follower.communicate(timeout=ENDS_S_MAX)
+    assert (follower.returncode, out) == (3, "")
+    lost, away, ended = err.splitlines()
+    assert lost.startswith("the stream ")
+    assert away.startswith("Cannot reach ")
+    assert ended == "tidegate: the time was over before the gateway was back"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--table",)], ids=["lines", "table"])
+def test_a_topic_that_stays_missing_is_1_in_one_line(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("clients.outage.MISSING_SECONDS_MAX", 0.5)
+    missing = plain(404, TOPIC_UNKNOWN, "application/problem+json")
+    with scripted(stream(HELLO), missing) as fake:
+        assert main(["subscribe", "t", *arguments, "--gateway", fake.address]) == 1
+    complaints = [line for line in capfd.readouterr().err.splitlines() if "no such topic" in line]
+    assert complaints == ["tidegate: There is no such topic [topic-unknown]"]
+
+
 def test_it_comes_back_when_the_gateway_does() -> None:
     first = start("serve", "--port", "0")
     address = address_of(first)
@@ -78,7 +111,7 @@ def test_it_comes_back_when_the_gateway_does() -> None:
     first.terminate()
     first.communicate(timeout=ENDS_S_MAX)
     assert follower.stderr is not None
-    assert follower.stderr.readline()  # the stream ended, or nobody is there
+    assert follower.stderr.readline().startswith("the stream ")
     second = start("serve", "--port", port)
     assert address_of(second) == address
     with Gateway(address) as gateway:
@@ -87,7 +120,8 @@ def test_it_comes_back_when_the_gateway_does() -> None:
     assert follower.stdout.readline() == '{"n":2}\n'
     for process in (follower, second):
         process.terminate()
-        process.communicate(timeout=ENDS_S_MAX)
+    assert follower.communicate(timeout=ENDS_S_MAX)[1].splitlines()[-1] == "Connected again"
+    second.communicate(timeout=ENDS_S_MAX)
 
 
 def publish_and_follow(address: str, text: bytes) -> subprocess.Popen[str]:
