@@ -109,7 +109,8 @@ def _posted(body: bytes) -> dict[str, str]:
 def _stream(request: Request, name: str, values: Mapping[str, str]) -> Response:
     gateway = gateway_of(request)
     resume = _last_event_id(request, values)
-    if resume is not None and gateway.catalog.has_ended(resume.epoch):
+    is_gone = gateway.catalog.find(name) is None
+    if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
     subscription, form = _decided(gateway, name, values, resume)
     if subscription.command is Command.SOW and resume is not None:

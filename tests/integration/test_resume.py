@@ -124,23 +124,24 @@ async def test_a_trimmed_journal_continues_by_snapshot() -> None:
         assert replica.values() == await sow_values(running)
 
 
-async def test_an_interval_on_a_plain_topic_says_that_it_starts_anew() -> None:
-    """Rule 35: there are no records to show, so the client is told to drop what it holds."""
+@pytest.mark.parametrize("topic_key", [[], ["/k"]])
+async def test_an_interval_on_another_key_continues_from_the_journal(topic_key: list[str]) -> None:
+    """Rules 32 and 34: on a plain topic, or by fields that are not of the topic's key."""
     async with running_gateway() as running:
-        await running.topic(key=[])
+        await running.topic(key=topic_key)
         replica = Replica("g")
-        await come_back(running, Feed(running), replica, BY_EXCHANGE, 20)
+        await come_back(running, Feed(running), replica, BY_EXCHANGE, 20, command="subscribe")
         assert replica.resumed is not None
-        assert (replica.resumed["mode"], replica.resumed["gap_messages"]) == ("snapshot", 20)
+        assert (replica.resumed["mode"], replica.resumed["gap_messages"]) == ("replay", 20)
         assert replica.values() == [33, 34, 35]
 
 
-async def test_another_key_than_the_topics_continues_by_snapshot() -> None:
-    """Rule 32: the records are shown, and the newest of each conflation key is among them."""
+async def test_an_interval_on_a_trimmed_plain_topic_says_that_it_starts_anew() -> None:
+    """Rule 35: there are no records to show, so the client is told to drop what it holds."""
     async with running_gateway() as running:
-        await running.topic(key=["/k"])
+        await running.topic(key=[], history={"messages": 5})
         replica = Replica("g")
-        await come_back(running, Feed(running), replica, BY_EXCHANGE, 20, command="subscribe")
+        await come_back(running, Feed(running), replica, BY_EXCHANGE, 20)
         assert replica.resumed is not None
         assert (replica.resumed["mode"], replica.resumed["gap_messages"]) == ("snapshot", 20)
         assert replica.values() == [33, 34, 35]

@@ -122,17 +122,3 @@ async def test_an_id_that_no_sow_had_gets_the_sow() -> None:
         for strange in ("unknown-5", f"{running.gateway.catalog.get('px').record.epoch}-9"):
             async with running.subscribe(command="sow", last_event_id=strange) as stream:
                 assert names(await stream.rest())[-3:] == ["message", "group_end", "goodbye"]
-
-
-async def test_an_id_of_a_topic_that_was_made_again_has_ended() -> None:
-    async with running_gateway() as running:
-        await running.topic()
-        async with running.subscribe() as stream:
-            await stream.until("group_end")
-            await running.http.delete("/v1/topics/px")
-            await stream.rest()
-        await running.topic()
-        back = await running.http.get(
-            "/v1/topics/px/subscribe", headers={"Last-Event-ID": stream.last_id}
-        )
-        assert back.status_code == 204
