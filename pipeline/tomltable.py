@@ -42,7 +42,7 @@ class TomlTable:
 
     def text(self, field: str, default: str | None = None, expected: str = "a text") -> str:
         """A text; `default` None makes the field required."""
-        found = self.take(field, str, expected)
+        found: str | None = self.take(field, str, expected)
         if found is not None:
             return found
         if default is None:

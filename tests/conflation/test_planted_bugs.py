@@ -102,8 +102,8 @@ PLANTED = {
     ),
     "a resume skips a message": (
         "conflation/opening.py",
-        "        return topic.journal.after(bookmark.offset)",
-        "        return topic.journal.after(bookmark.offset + 1)",
+        "        missed = topic.journal.after(bookmark.offset)",
+        "        missed = topic.journal.after(bookmark.offset + 1)",
     ),
     "a full queue is not conflated": (
         "conflation/list_lane.py",
