@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from clients.outage import MISSING_SECONDS_MAX, Outage
 
 from clients.errors import GatewayError, GatewayProblem, GatewayUnreachable, StreamLost
+from clients.outage import MISSING_SECONDS_MAX, Outage
 
 MISSING = GatewayProblem(404, "topic-unknown", "There is no such topic")
 BUSY = GatewayProblem(503, "bus-unavailable", "The bus is out")
