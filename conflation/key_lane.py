@@ -61,7 +61,6 @@ class KeyLane(Lane):
         rows = [frame for _, frame in frames]
         firsts = self.firsts_of(rows)
         self.batch = Batch(rows, since, self.position, self.low_water(), firsts)
-        self.flushes += 1
         return bool(frames)
 
     def in_step(self, member: Member, batch: Batch) -> bool:

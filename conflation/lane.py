@@ -31,7 +31,6 @@ class Lane(ABC):
         self.batch: Batch | None = None
         self.members: dict[tuple[str, str], Member] = {}
         self.firsts: Firsts | None = None
-        self.flushes = 0
 
     @property
     def sees_every_message(self) -> bool:
@@ -139,7 +138,6 @@ class BatchLane(Lane):
             self.firsts.release_all(self.board)
         since, self.position = self.position, self.board.head
         self.batch = Batch(frames, since, self.position, self.position, self.firsts_of(frames))
-        self.flushes += 1
         return True
 
     def joining_position(self) -> int:

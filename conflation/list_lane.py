@@ -41,7 +41,6 @@ class ListLane(Lane):
         frames = self.log.after(self.position)
         since, self.position = self.position, self.board.head
         self.batch = Batch(frames, since, self.position, self.position)
-        self.flushes += 1
         return True
 
     def in_step(self, member: Member, batch: Batch) -> bool:
@@ -51,21 +50,13 @@ class ListLane(Lane):
         return self.board.head
 
     def backlog(self, member: Member) -> list[Frame]:
-        conflated: list[Frame] = []
-        if member.conflated_to > member.position:
-            until = min(member.conflated_to, self.position)
-            conflated = self.board.changes(member.position, until=until)
-        listed_after = max(member.position, member.conflated_to)
-        return conflated + self.log.after(listed_after, until=self.position)
+        return self._rows(member, until=self.position)
 
     def waiting(self, member: Member) -> int:
         return self.queued(member)[0]
 
     def catch_up(self, member: Member) -> list[Frame]:
-        rows: list[Frame] = []
-        if member.conflated_to > member.position:
-            rows = self.board.changes(member.position, until=member.conflated_to)
-        rows += self.log.after(max(member.position, member.conflated_to))
+        rows = self._rows(member, until=self.board.head)
         member.position = self.board.head
         return rows
 
@@ -78,11 +69,8 @@ class ListLane(Lane):
     def queued(self, member: Member) -> tuple[int, int]:
         """Messages and payload bytes of a member's queue, what is not flushed yet included."""
         messages, size = self.log.backlog(max(member.position, member.conflated_to))
-        if member.conflated_to > member.position:
-            kept = self.board.changes(member.position, until=member.conflated_to)
-            messages += len(kept)
-            size += sum(len(frame.payload) for frame in kept)
-        return messages, size
+        kept = self._kept(member, until=member.conflated_to)
+        return messages + len(kept), size + sum(len(frame.payload) for frame in kept)
 
     def watch(self, messages_max: int, bytes_max: int) -> None:
         """A member's share of its session's limits: shorter lists need no closer look."""
@@ -111,6 +99,16 @@ class ListLane(Lane):
         messages, size = self.queued(member)
         self._kept_messages = max(self._kept_messages, messages)
         self._kept_bytes = max(self._kept_bytes, size)
+
+    def _rows(self, member: Member, until: int) -> list[Frame]:
+        """What the board answers of a queue that was given up, then the list."""
+        listed_after = max(member.position, member.conflated_to)
+        return self._kept(member, until) + self.log.after(listed_after, until=until)
+
+    def _kept(self, member: Member, until: int) -> list[Frame]:
+        if member.conflated_to <= member.position:
+            return []
+        return self.board.changes(member.position, until=min(member.conflated_to, until))
 
     def _trim(self) -> None:
         """Forget the part of the list that no member will ask for."""
