@@ -140,7 +140,7 @@ async def test_a_lane_that_ended_leaves_no_timer() -> None:
     assert stage.driver.engine.next_deadline() is None
     assert not [
         handle
-        for handle in asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+        for handle in asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]  # asyncio's own
         if not handle.cancelled()
     ]
 

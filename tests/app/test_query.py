@@ -167,8 +167,10 @@ def test_an_integer_is_plain_digits(text: str) -> None:
     ],
 )
 def test_anything_else_is_no_integer(text: str) -> None:
-    call = lambda: integer(text, least=0, most=10_000, code="options-invalid", what="limit")  # noqa: E731
-    assert code_of(call) == "options-invalid"
+    assert (
+        code_of(lambda: integer(text, least=0, most=10_000, code="options-invalid", what="limit"))
+        == "options-invalid"
+    )
 
 
 def test_a_boolean_is_true_or_false() -> None:
@@ -183,11 +185,15 @@ def test_anything_else_is_no_boolean(text: str) -> None:
 
 def test_a_choice_and_a_length() -> None:
     assert one_of("value", ("value", "batch"), code="options-invalid", what="format") == "value"
-    call: Callable[[], Any] = lambda: one_of("x", ("value",), code="options-invalid", what="f")  # noqa: E731
-    assert code_of(call) == "options-invalid"
+    assert (
+        code_of(lambda: one_of("x", ("value",), code="options-invalid", what="f"))
+        == "options-invalid"
+    )
     assert checked_characters("abc", 3, "filter-invalid", "filter") == "abc"
-    call = lambda: checked_characters("abcd", 3, "filter-invalid", "filter")  # noqa: E731
-    assert code_of(call) == "filter-invalid"
+    assert (
+        code_of(lambda: checked_characters("abcd", 3, "filter-invalid", "filter"))
+        == "filter-invalid"
+    )
 
 
 @pytest.mark.parametrize(
@@ -202,8 +208,10 @@ def test_a_choice_and_a_length() -> None:
 )
 def test_a_header_is_single_printable_and_bounded(values: list[str]) -> None:
     scope = asked(last_event_id=values)
-    call = lambda: header_value(scope, "last-event-id", "bookmark-invalid", 128)  # noqa: E731
-    assert code_of(call) == "bookmark-invalid"
+    assert (
+        code_of(lambda: header_value(scope, "last-event-id", "bookmark-invalid", 128))
+        == "bookmark-invalid"
+    )
 
 
 def test_a_header_may_be_missing() -> None:

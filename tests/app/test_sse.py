@@ -17,6 +17,7 @@ from conflation.outputs import (
     Goodbye,
     GroupBegin,
     GroupEnd,
+    Output,
     Resumed,
     ResumeMode,
     Rows,
@@ -32,8 +33,8 @@ def rows(*frames: Frame, low_water: int | None = 6, op: str = "publish") -> Rows
     return Rows("s1", "px", "e1", op, Batch(frames, 0, 6, low_water, [f.offset for f in frames]))
 
 
-def text(*outputs: object, form: Format = Format.VALUE) -> bytes:
-    return encode(outputs, form, 1_234)  # type: ignore[arg-type]
+def text(*outputs: Output, form: Format = Format.VALUE) -> bytes:
+    return encode(outputs, form, 1_234)
 
 
 def test_values_are_messages_and_the_last_has_the_id() -> None:
@@ -97,7 +98,7 @@ CONTROL = [
 
 
 @pytest.mark.parametrize(("output", "expected"), CONTROL, ids=range(len(CONTROL)))
-def test_control_events_byte_for_byte(output: object, expected: bytes) -> None:
+def test_control_events_byte_for_byte(output: Output, expected: bytes) -> None:
     assert text(output) == expected
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 
 from fastapi import FastAPI
 
@@ -66,10 +67,10 @@ async def test_a_frozen_peer_is_cut_after_the_write_timeout() -> None:
             await wire.read_to_end()  # the socket is freed
 
 
-async def flood_until(running: Running, condition: object) -> None:
+async def flood_until(running: Running, condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         version = 0
-        while not condition():  # type: ignore[operator]
+        while not condition():
             version += 1
             await running.publish(*[{"k": k, "v": version, "pad": LARGE} for k in range(10)])
 
@@ -96,7 +97,7 @@ async def test_a_slow_peer_is_not_cut_while_it_takes_something() -> None:
 async def slowly(wire: Wire, *, until: bytes, pause_s: float, piece_bytes: int) -> bytes:
     """Read little at a time off the socket itself, so that nothing is read ahead."""
     transport = wire.transport
-    received = bytearray(wire.reader._buffer)  # type: ignore[attr-defined]
+    received = bytearray(wire.reader._buffer)  # type: ignore[attr-defined]  # asyncio's own
     socket = transport.get_extra_info("socket")
     async with asyncio.timeout(60):
         while until not in received:

@@ -18,7 +18,7 @@ def test_a_missing_part_is_named_in_one_sentence(monkeypatch: pytest.MonkeyPatch
 
 def test_a_renamed_attribute_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(self: HttpToolsProtocol) -> None:
-        self.elsewhere = 1  # type: ignore[attr-defined]
+        self.elsewhere = 1  # type: ignore[attr-defined]  # it is not there, as is shown
 
     monkeypatch.setattr(HttpToolsProtocol, "__init__", begin)
     assert "HttpToolsProtocol.pipeline" in missing_parts()

@@ -13,7 +13,7 @@ from tests.support.world import make_frames
 def test_a_frame_is_immutable() -> None:
     (frame,) = make_frames("a1")
     with pytest.raises(AttributeError):
-        frame.offset = 2  # type: ignore[misc]
+        frame.offset = 2  # type: ignore[misc]  # frozen, as is shown
 
 
 @given(st.lists(st.integers(0, 30)), st.integers(0, 100))

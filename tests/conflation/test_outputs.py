@@ -28,4 +28,4 @@ def test_outputs_are_compared_by_value_and_cannot_change() -> None:
     assert goodbye == Goodbye(CloseReason.SHUTDOWN)
     assert Unsubscribed("a", "px", "REMOVED") != Unsubscribed("b", "px", "REMOVED")
     with pytest.raises(dataclasses.FrozenInstanceError):
-        goodbye.reason = CloseReason.UNSUBSCRIBED  # type: ignore[misc]
+        goodbye.reason = CloseReason.UNSUBSCRIBED  # type: ignore[misc]  # frozen, as is shown

@@ -18,7 +18,7 @@ def test_a_reading_stays_what_it_was() -> None:
     assert before.topics[0].matched == 0
     assert world.engine.stats().topics[0].matched == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
-        before.topics[0].matched = 9  # type: ignore[misc]
+        before.topics[0].matched = 9  # type: ignore[misc]  # frozen, as is shown
 
 
 def test_flushes_and_sessions_are_counted() -> None:

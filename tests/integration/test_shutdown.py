@@ -7,6 +7,7 @@ import signal
 import time
 from asyncio.subprocess import Process
 
+import httpx2
 import psutil
 import pytest
 
@@ -82,8 +83,8 @@ async def test_frozen_and_slow_clients_hold_nobody_up() -> None:
         assert cut == 3, summary
 
 
-async def closed(http: object, reason: str) -> float:
-    answer = await http.get("/metrics")  # type: ignore[attr-defined]
+async def closed(http: httpx2.AsyncClient, reason: str) -> float:
+    answer = await http.get("/metrics")
     name = f'tidegate_sessions_closed_total{{reason="{reason}"}} '
     counts = [line for line in answer.text.splitlines() if line.startswith(name)]
     return float(counts[0].removeprefix(name)) if counts else 0.0

@@ -34,7 +34,7 @@ def main(copy: str, examples: int) -> int:
     try:
         run_state_machine_as_test(EngineMachine, settings=chosen)
     except Exception as broken:  # whatever it is, it was found
-        print(f"{type(broken).__name__}: {broken}".partition("\n")[0])  # noqa: T201
+        print(f"{type(broken).__name__}: {broken}".partition("\n")[0])  # noqa: T201 - its one output
         return FOUND
     return 0
 

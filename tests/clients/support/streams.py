@@ -87,7 +87,7 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
         script.address = f"http://127.0.0.1:{port}"
         started.set()
 
-    server.startup = announced  # type: ignore[method-assign]
+    server.startup = announced  # type: ignore[method-assign]  # tells when it listens
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:
