@@ -1,0 +1,126 @@
+"""JSON Merge Patches (RFC 7396) on JSON text: what a delta is, and how deltas become one.
+
+A patch says *remove* with null, so it cannot set a member to null. Where a patch cannot say
+what happened the answer is None, and the full value is to be sent instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from keys.path import FieldPath, Step
+from keys.value import EMPTY_OBJECT, NULL, Members, members, same, written
+
+_REMOVED = msgspec.Raw(NULL)
+
+
+def diff(old: bytes, new: bytes) -> bytes | None:
+    """The patch that makes `old` into `new`, `{}` if they say the same.
+
+    Changed members stand in the order of `new`, removed ones after them. None if either is no
+    object, or if a null would have to be set.
+    """
+    before, after = members(old), members(new)
+    if before is None or after is None:
+        return None
+    changes: Members = {}
+    for name, value in after.items():
+        change = _change(before.get(name), bytes(value))
+        if change is None:
+            return None
+        if change != b"":
+            changes[name] = msgspec.Raw(change)
+    changes.update((name, _REMOVED) for name in before if name not in after)
+    return written(changes)
+
+
+def apply(value: bytes, patch: bytes) -> bytes:
+    """The value after the patch, exactly as RFC 7396 has it; untouched members byte for byte."""
+    changes = members(patch)
+    if changes is None:
+        return patch
+    patched = members(value) or {}
+    for name, change in changes.items():
+        text = bytes(change)
+        if text == NULL:
+            patched.pop(name, None)
+        else:
+            before = patched.get(name)
+            patched[name] = msgspec.Raw(apply(NULL if before is None else bytes(before), text))
+    return written(patched)
+
+
+def compose(first: bytes, second: bytes) -> bytes | None:
+    """The one patch that does what `first` and then `second` do, to whatever value.
+
+    It names every member that either names. None where no patch can say it: an object that
+    comes after null or after a scalar must not meet the members that were there before.
+    """
+    later = members(second)
+    if later is None:
+        return second
+    changes = members(first)
+    if changes is None:
+        return None
+    for name, change in later.items():
+        before = changes.get(name)
+        if before is not None and members(bytes(change)) is not None:
+            both = compose(bytes(before), bytes(change))
+            if both is None:
+                return None
+            change = msgspec.Raw(both)
+        changes[name] = change
+    return written(changes)
+
+
+def with_fields(patch: bytes, value: bytes, paths: Sequence[FieldPath]) -> bytes:
+    """The patch with these fields of the value it leads to, in front: a delta names its record.
+
+    A field inside an array brings the array; one that holds null, or is missing, is left out.
+    """
+    if members(value) is None or members(patch) is None:
+        return patch
+    named = EMPTY_OBJECT
+    for path in paths:
+        field = _only(value, path.steps)
+        if field is not None:
+            named = apply(named, field)
+    return compose(named, patch) or patch
+
+
+def is_empty(patch: bytes) -> bool:
+    """Whether the patch changes nothing, whatever it is applied to."""
+    return members(patch) == {}
+
+
+def _change(before: msgspec.Raw | None, value: bytes) -> bytes | None:
+    """What a patch says of one member: nothing, b"", if it is the same; None if it cannot."""
+    if before is not None:
+        old = bytes(before)
+        if members(old) is not None and members(value) is not None:
+            inner = diff(old, value)
+            return b"" if inner == EMPTY_OBJECT else inner
+        if same(old, value):
+            return b""
+    return None if _holds_null(value) else value
+
+
+def _holds_null(value: bytes) -> bool:
+    """Whether a patch would lose a null; those inside arrays it keeps."""
+    inner = members(value)
+    if inner is None:
+        return value == NULL
+    return any(_holds_null(bytes(part)) for part in inner.values())
+
+
+def _only(value: bytes, steps: tuple[Step, ...]) -> bytes | None:
+    """The value with nothing in it but what the steps lead to; None if that is not there."""
+    if not steps or isinstance(steps[0], int):
+        return None if _holds_null(value) else value
+    inner = members(value)
+    if inner is None or steps[0] not in inner:
+        return None
+    found = _only(bytes(inner[steps[0]]), steps[1:])
+    return None if found is None else written({steps[0]: msgspec.Raw(found)})
