@@ -9,7 +9,10 @@ that nobody looks at.
     canonical one spelling for each key value: 1, 1.0 and 1e0 are one, 1, "1" and true three
     extract   a spec compiled to `payload -> canonical key`
     jsontext  strict RFC 8259 syntax, without building a value
+    filter    AMPS's filter language: `/px > 100 AND /side IN ('B', 'S')` to a predicate
     number    numbers exactly: one spelling, order, sums
     value     a text's members and items, and whether two texts say the same
+    select    `[-/,+/a]`: which fields are kept
+    order     `/a DESC,/b`: what comes first
     patch     RFC 7396 merge patches: made, applied, composed
 """

@@ -1,0 +1,116 @@
+"""Order of rows, `/a DESC,/b TEXT`: AMPS's `orderby`, as values that Python can sort by."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from keys.errors import PathInvalid
+from keys.extract import FieldsOf, read_fields
+from keys.number import canonical_number, comparable, is_number
+from keys.path import FieldPath
+from keys.spec import split_list
+from keys.value import items, string
+
+PATHS_MAX = 16
+
+Rank = tuple[int, int | Decimal | str]
+
+_NULL: Rank = (0, 0)
+_WORDS = re.compile(r"(?:\s+(ASC|DESC))?(?:\s+(TEXT))?", re.IGNORECASE).fullmatch
+_PATH = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s'"])*""").match
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One path to order by, upwards or downwards, by value or as text."""
+
+    path: FieldPath
+    descending: bool = False
+    as_text: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}{' DESC' * self.descending}{' TEXT' * self.as_text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One or more columns, the most important first; hashable, equal if they order alike."""
+
+    columns: tuple[Column, ...]
+
+    @classmethod
+    def parse(cls, text: str, position: int = 0) -> Order:
+        """From `/f [ASC|DESC] [TEXT]`, comma-separated; `position` is where it stands.
+
+        Raises:
+            PathInvalid: a malformed or repeated path, another word, or more than 16 paths.
+        """
+        columns: list[Column] = []
+        for part, start in split_list(text):
+            place = position + start + len(part) - len(part.lstrip())
+            if len(columns) == PATHS_MAX:
+                raise PathInvalid(f"an order has at most {PATHS_MAX} paths", place)
+            column = _column(part.strip(), place)
+            if any(column.path == other.path for other in columns):
+                raise PathInvalid("a path stands twice in the order", place)
+            columns.append(column)
+        return cls(tuple(columns))
+
+    def __str__(self) -> str:
+        """The canonical spelling, `/a DESC,/b TEXT`."""
+        return ",".join(map(str, self.columns))
+
+    def sort_token(self, payload: bytes) -> tuple[Any, ...]:
+        """What rows are sorted by: hashable, and in a total order with those of other payloads."""
+        fields = _reader(tuple(column.path for column in self.columns))(payload)
+        return tuple(
+            _Descending(rank) if column.descending else rank
+            for column, rank in zip(self.columns, map(_rank, self.columns, fields), strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Descending:
+    """A rank that stands before those that it is greater than."""
+
+    rank: Rank
+
+    def __lt__(self, other: _Descending) -> bool:
+        return other.rank < self.rank
+
+
+def _column(text: str, position: int) -> Column:
+    path = _PATH(text)
+    assert path is not None, "it matches the empty text too"
+    words = _WORDS(text, path.end())
+    if words is None:
+        after = text[path.end() :]
+        place = path.end() + len(after) - len(after.lstrip())
+        raise PathInvalid("expected ASC or DESC, TEXT, or a comma", position + place)
+    return Column(
+        FieldPath.parse(path.group(), position),
+        descending=(words[1] or "").upper() == "DESC",
+        as_text=words[2] is not None,
+    )
+
+
+@lru_cache(maxsize=1_024)
+def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
+    return read_fields(paths)
+
+
+def _rank(column: Column, text: bytes | None) -> Rank:
+    """Nulls, then numbers, then strings: pairs of different kinds differ in the first place."""
+    if text is None or text == b"null" or text[:1] == b"{":
+        return _NULL
+    if (parts := items(text)) is not None:
+        return _rank(column, bytes(parts[0]) if parts else None)
+    if (said := string(text)) is not None:
+        return (2, said) if said else _NULL
+    if column.as_text:
+        return (2, canonical_number(text) if is_number(text) else text.decode())
+    return (1, comparable(text) if is_number(text) else int(text == b"true"))

@@ -1,0 +1,154 @@
+"""Order of rows: one order over all values, both ways (rule 129)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keys.errors import PathInvalid
+from keys.order import PATHS_MAX, Order
+from tests.support.profiles import examples
+
+RISING = [
+    b"null",
+    b"-1e400",
+    b"-1",
+    b"false",
+    b"0.5",
+    b"true",
+    b"1.0000000000000000001",
+    b"10",
+    b"9007199254740992",
+    b"9007199254740993",
+    b"1e" + b"9" * 50,
+    b'"1"',
+    b'"10"',
+    b'"A"',
+    b'"B"',
+    b'"a"',
+    b'"\xc3\xa9"',
+    b'"\xef\xbf\xbd"',
+    b'"\xf0\x9f\x98\x80"',
+]
+
+
+def row(value: bytes) -> bytes:
+    return b'{"a":' + value + b"}"
+
+
+def test_nulls_then_numbers_then_strings() -> None:
+    rows = [row(value) for value in RISING]
+    upwards, downwards = Order.parse("/a"), Order.parse("/a DESC")
+    assert sorted(rows[::-1], key=upwards.sort_token) == rows
+    assert sorted(rows, key=downwards.sort_token) == rows[::-1]
+    assert len({upwards.sort_token(each) for each in rows}) == len(rows)
+    assert len({downwards.sort_token(each) for each in rows}) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (b"1", b"1.0"),
+        (b"1", b"true"),
+        (b"0", b"-0.0"),
+        (b"null", b"{}"),
+        (b"null", b"[]"),
+        (b"null", b'""'),
+        (b"null", b'{"a":1}'),
+        (b"[7,8]", b"7"),
+        (b"[[7],8]", b"7"),
+        (b'"A"', b'"\\u0041"'),
+    ],
+)
+@pytest.mark.parametrize("text", ["/a", "/a DESC"])
+def test_equal_rows_have_equal_tokens(text: str, one: bytes, other: bytes) -> None:
+    token = Order.parse(text).sort_token
+    assert token(row(one)) == token(row(other))
+    assert hash(token(row(one))) == hash(token(row(other)))
+
+
+@pytest.mark.parametrize("payload", [b"{}", b"5", b"[]", b"null", b'{"b":1}', b'"a"'])
+def test_what_has_no_such_field_is_null(payload: bytes) -> None:
+    assert Order.parse("/a").sort_token(payload) == Order.parse("/a").sort_token(row(b"null"))
+
+
+def test_as_text_ten_comes_before_nine() -> None:
+    values = [b"null", b"1.50", b"10", b'"10a"', b"9", b'"a"', b"false", b"true"]
+    rows = [row(value) for value in values]
+    assert sorted(rows[::-1], key=Order.parse("/a TEXT").sort_token) == rows
+    assert sorted(rows, key=Order.parse("/a DESC TEXT").sort_token) == rows[::-1]
+    assert Order.parse("/a TEXT").sort_token(rows[1]) == Order.parse("/a TEXT").sort_token(
+        row(b'"1.5"')
+    )
+
+
+def test_the_first_column_counts_most() -> None:
+    rows = [b'{"a":2,"b":1}', b'{"a":1,"b":1}', b'{"a":1,"b":2}', b'{"a":2,"b":{"c":1}}']
+    order = Order.parse("/a DESC, /b")
+    assert sorted(rows, key=order.sort_token) == [rows[3], rows[0], rows[1], rows[2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("/a", "/a"),
+        (" /a  asc , /b  DESC\tTEXT", "/a,/b DESC TEXT"),
+        ("/a TEXT,$.b[0] desc", "/a TEXT,$['b'][0] DESC"),
+        ("$['x DESC'] DESC", "$['x DESC'] DESC"),
+        ("$['a, b'],/c", "$['a, b'],/c"),
+    ],
+)
+def test_an_order_is_a_value(text: str, canonical: str) -> None:
+    order = Order.parse(text)
+    assert str(order) == canonical
+    assert Order.parse(canonical) == order
+    assert hash(Order.parse(canonical)) == hash(order)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("", 4),
+        ("a", 4),
+        ("/a,", 7),
+        ("/a, /b DOWN", 11),
+        ("/a TEXT DESC", 7),
+        ("/a DESC DESC", 7),
+        ("/a/ DESC", 6),
+        ("/a,/b, $.a", 11),
+        ("$['a' DESC", 4),
+        ("/a 'x", 7),
+    ],
+)
+def test_malformed_orders_are_refused_with_their_place(text: str, position: int) -> None:
+    with pytest.raises(PathInvalid) as refused:
+        Order.parse(text, 4)
+    assert refused.value.position == position
+
+
+def test_an_order_has_at_most_16_paths() -> None:
+    paths = [f"/f{number}" for number in range(10, 10 + PATHS_MAX + 1)]
+    assert len(Order.parse(",".join(paths[:-1])).columns) == PATHS_MAX
+    with pytest.raises(PathInvalid, match="16") as refused:
+        Order.parse(",".join(paths))
+    assert refused.value.position == 5 * PATHS_MAX
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(-9, 9) | st.text("aB1", max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("b"), inner),
+    max_leaves=4,
+)
+
+
+@given(st.lists(values, max_size=6), st.sampled_from(["/a", "/a DESC", "/a TEXT", "/a DESC TEXT"]))
+@examples(200, nightly=5_000)
+def test_any_two_rows_compare(rows: list[Any], text: str) -> None:
+    tokens = [Order.parse(text).sort_token(json.dumps({"a": value}).encode()) for value in rows]
+    for one in tokens:
+        for other in tokens:
+            assert (one < other) + (other < one) + (one == other) == 1
