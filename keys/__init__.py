@@ -14,5 +14,7 @@ that nobody looks at.
     value     a text's members and items, and whether two texts say the same
     select    `[-/,+/a]`: which fields are kept
     order     `/a DESC,/b`: what comes first
+    reducers  `[/px:max@hi,/qty:sum]`: messages merged into one
+    monoids   what a reducer keeps of a field, and how two of them become one
     patch     RFC 7396 merge patches: made, applied, composed
 """
