@@ -4,7 +4,8 @@ KeysError
 |- PathInvalid   a path or key spec that cannot be parsed, with its position
 |- KeyMissing    a message without a field of its topic's key
 |- KeyInvalid    a key field that is not a scalar within 64 bits
-`- JsonInvalid   text that is not strict JSON, with the byte where it breaks
+|- JsonInvalid   text that is not strict JSON, with the byte where it breaks
+`- FilterInvalid a filter or expression that cannot be parsed, with its position
 """
 
 from __future__ import annotations
@@ -43,3 +44,9 @@ class JsonInvalid(KeysError):
     """Not strict JSON; `position` is the 0-based byte where that shows, when known."""
 
     code = "message-invalid"
+
+
+class FilterInvalid(KeysError):
+    """A filter or expression is malformed or too large; `position` is the 0-based character."""
+
+    code = "filter-invalid"

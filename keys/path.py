@@ -15,7 +15,7 @@ STEPS_MAX = 64
 Step = str | int
 Getter = Callable[[bytes], bytes | None]
 
-_NAME = re.compile(r"[\w@$][\w@$.:-]*")
+NAME = re.compile(r"[\w@$][\w@$.:-]*")
 _NO_STRUCT_NAME = re.compile(r'[\\"\x00-\x1f]').search
 
 
@@ -47,7 +47,7 @@ class FieldPath:
 
     def __str__(self) -> str:
         """The canonical spelling: `/a/b` where every step is a plain name, else JSONPath."""
-        if all(isinstance(step, str) and _NAME.fullmatch(step) for step in self.steps):
+        if all(isinstance(step, str) and NAME.fullmatch(step) for step in self.steps):
             return "/" + "/".join(str(step) for step in self.steps)
         return "$" + "".join(_bracketed(step) for step in self.steps)
 
@@ -119,7 +119,7 @@ def _xpath_steps(text: str, position: int) -> tuple[str, ...]:
     steps: list[str] = []
     at = 0
     while at < len(text):
-        name = _NAME.match(text, at + 1) if text[at] == "/" else None
+        name = NAME.match(text, at + 1) if text[at] == "/" else None
         if name is None:
             raise PathInvalid("expected /name", position + at)
         steps.append(name.group())

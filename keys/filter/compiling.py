@@ -1,0 +1,248 @@
+"""A tree to closures over a row: every subtree that stands twice is evaluated once."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from keys.filter.arrays import Array, Opaque
+from keys.filter.calls import compile_call
+from keys.filter.comparing import between, compare, compare_scalars, has_affix, null
+from keys.filter.fields import Fields, Reader, Row, Value
+from keys.filter.matching import searcher, text_bytes_max
+from keys.filter.numbers import Scalar, calculated, narrow, number, truth, widened
+from keys.filter.printing import printed
+from keys.filter.tree import (
+    Affix,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Compare,
+    Field,
+    In,
+    Is,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    walk,
+)
+
+Test = Callable[[bytes, str], bool]
+Condition = Callable[[Row], bool | None]
+First = Callable[[Row], Scalar | None]
+
+
+def compile_test(tree: Node, topic: str) -> Test:
+    """`(strict JSON text, record key text) -> whether the tree is TRUE`."""
+    compiler = Compiler(tree, topic)
+    row, holds = compiler.fields.row, compiler.condition(tree)
+
+    def test(payload: bytes, record_key: str) -> bool:
+        return holds(row(payload, record_key)) is True
+
+    return test
+
+
+def compile_value(tree: Node, topic: str) -> Callable[[bytes], Scalar | None]:
+    """`strict JSON text -> the tree's value`, of an array its first element."""
+    compiler = Compiler(tree, topic)
+    row, value_of = compiler.fields.row, compiler.first(tree)
+
+    def evaluate(payload: bytes) -> Scalar | None:
+        value = value_of(row(payload, ""))
+        return widened(value) if isinstance(value, str) else value
+
+    return evaluate
+
+
+class Compiler:
+    """Compiles the nodes of one tree; what stands twice shares a slot of the row."""
+
+    def __init__(self, tree: Node, topic: str) -> None:
+        self.topic = narrow(topic)
+        self.fields = Fields(node.path for node in walk(tree) if isinstance(node, Field))
+        self.bytes_max = text_bytes_max(tree)
+        seen = Counter(printed(node) for node in walk(tree) if not isinstance(node, Literal))
+        self._slots = {
+            text: -1 - index
+            for index, text in enumerate(t for t, times in seen.items() if times > 1)
+        }
+
+    def value(self, node: Node) -> Reader:
+        """`row -> value`, kept in the row if the node stands twice."""
+        if isinstance(node, Literal):
+            constant = narrow(node.value) or None if isinstance(node.value, str) else node.value
+            return lambda row: constant
+        read = self._value(node)
+        slot = self._slots.get(printed(node)) if self._slots else None
+        if slot is None:
+            return read
+
+        def kept(row: Row) -> Value:
+            found = row[3]
+            if slot not in found:
+                found[slot] = read(row)
+            return found[slot]  # type: ignore[no-any-return]  # what was put there above
+
+        return kept
+
+    def first(self, node: Node) -> First:
+        """`row -> value`, of an array its first element, of an object None (rules 91, 92)."""
+        read = self.value(node)
+
+        def scalar(row: Row) -> Scalar | None:
+            value = read(row)
+            if isinstance(value, Array):
+                return value.first
+            return None if isinstance(value, Opaque) else value
+
+        return scalar
+
+    def condition(self, node: Node) -> Condition:
+        """`row -> TRUE, FALSE or NULL` (rule 94)."""
+        read = self.first(node)
+        if isinstance(node, Compare | In | Like | Between | Affix | Is | Not | And | Or):
+            return self.value(node)  # type: ignore[return-value]  # these give nothing else
+
+        def holds(row: Row) -> bool | None:
+            value = read(row)
+            return None if value is None else truth(value)
+
+        return holds
+
+    def _value(self, node: Node) -> Reader:
+        match node:
+            case Field(path):
+                return self.fields.reader(path)
+            case Call():
+                return compile_call(self, node)
+            case Arithmetic(sign, left, right):
+                return _arithmetic(sign, self.first(left), self.first(right))
+            case Compare(operator, left, right):
+                return self._comparison(operator, left, right)
+            case In(value, items):
+                return self._membership(value, items)
+            case And(operands):
+                return _conjunction([self.condition(operand) for operand in operands])
+            case Or(operands):
+                return _disjunction([self.condition(operand) for operand in operands])
+            case Not(operand):
+                return _negation(self.condition(operand))
+        return self._test(node)
+
+    def _test(self, node: Node) -> Reader:
+        match node:
+            case Is(value, "NULL"):
+                read = self.value(value)
+                return lambda row: read(row) is None
+            case Is(value, _):
+                return _not_a_number(self.first(value))
+            case Like(value, pattern):
+                return _applied(searcher(pattern, self.bytes_max), self.value(value))
+            case Between(value, low, high):
+                return _range(self.value(value), self.first(low), self.first(high))
+            case Affix(end, value, items):
+                return _affixes(end, self.value(value), [self.first(item) for item in items])
+        raise AssertionError(node)
+
+    def _comparison(self, operator: str, left: Node, right: Node) -> Reader:
+        read = self.value(left)
+        if isinstance(right, Literal) and right.value not in (None, ""):
+            return _against(operator, read, self.value(right)(((), b"", "", {})))  # type: ignore[arg-type]  # a literal is a scalar
+        other = self.value(right)
+        return lambda row: compare(operator, read(row), other(row))
+
+    def _membership(self, value: Node, items: tuple[Node, ...]) -> Reader:
+        read = self.value(value)
+        constants = Array(
+            [self.first(item)(((), b"", "", {})) for item in items if isinstance(item, Literal)]
+        )
+        others = [self.value(item) for item in items if not isinstance(item, Literal)]
+        nulls = None in constants.items
+
+        def member(row: Row) -> bool | None:
+            found = read(row)
+            if null(found):
+                return None
+            if compare("=", found, constants):
+                return True
+            answers = [compare("=", found, other(row)) for other in others]
+            return True if True in answers else None if nulls or None in answers else False
+
+        return member
+
+
+def _against(operator: str, read: Reader, constant: Scalar) -> Reader:
+    """A comparison with a constant: two strings are the common case."""
+    wanted = constant if isinstance(constant, str) and operator == "=" else None
+
+    def test(row: Row) -> bool | None:
+        value = read(row)
+        kind = type(value)
+        if kind is str and wanted is not None:
+            return value == wanted
+        if kind is str or kind is int or kind is float or kind is bool:
+            return compare_scalars(operator, value, constant)  # type: ignore[arg-type]  # a scalar
+        return compare(operator, value, constant)
+
+    return test
+
+
+def _arithmetic(sign: str, left: First, right: First) -> Reader:
+    def calculate(row: Row) -> Value:
+        x, y = left(row), right(row)
+        return None if x is None or y is None else calculated(sign, number(x), number(y))
+
+    return calculate
+
+
+def _conjunction(operands: list[Condition]) -> Reader:
+    def all_hold(row: Row) -> bool | None:
+        for operand in operands:
+            if (answer := operand(row)) is not True:
+                return answer
+        return True
+
+    return all_hold
+
+
+def _disjunction(operands: list[Condition]) -> Reader:
+    def some_holds(row: Row) -> bool | None:
+        for operand in operands:
+            if (answer := operand(row)) is not False:
+                return answer
+        return False
+
+    return some_holds
+
+
+def _negation(operand: Condition) -> Reader:
+    def inverted(row: Row) -> bool | None:
+        answer = operand(row)
+        return None if answer is None else not answer
+
+    return inverted
+
+
+def _not_a_number(read: First) -> Reader:
+    def test(row: Row) -> bool:
+        value = read(row)
+        return isinstance(value, float) and math.isnan(value)
+
+    return test
+
+
+def _applied(test: Callable[[Value], bool | None], read: Reader) -> Reader:
+    return lambda row: test(read(row))
+
+
+def _range(read: Reader, low: First, high: First) -> Reader:
+    return lambda row: between(read(row), low(row), high(row))
+
+
+def _affixes(end: str, read: Reader, items: list[First]) -> Reader:
+    return lambda row: has_affix(end, read(row), [item(row) for item in items])

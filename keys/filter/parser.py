@@ -1,0 +1,345 @@
+"""Tokens to a tree: recursive descent, whose depth the language's own limit bounds."""
+
+from __future__ import annotations
+
+from keys.errors import FilterInvalid
+from keys.filter.limits import LIST_LENGTH_MAX, Budget
+from keys.filter.signatures import Signature, Written, signature_of
+from keys.filter.times import check_format
+from keys.filter.tokens import Kind, Token, number_of, scan
+from keys.filter.tree import (
+    Affix,
+    And,
+    Arithmetic,
+    Between,
+    Call,
+    Compare,
+    Field,
+    In,
+    Is,
+    Like,
+    Literal,
+    Node,
+    Not,
+    Or,
+    joined,
+)
+from keys.path import FieldPath
+
+_CONSTANTS: dict[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
+_RESERVED = frozenset(
+    [
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "BETWEEN",
+        "LIKE",
+        "BEGINS",
+        "ENDS",
+        "WITH",
+        "IS",
+        "MOD",
+        "NAN",
+        "AS",
+    ]
+)
+_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+
+
+class Parser:
+    """Reads one expression after another from a text.
+
+    `position` is where the text stands in the text around it, `start` where reading begins in
+    the text. Names in `aggregates` (capitals) parse as calls of any number of arguments; what
+    they mean is the caller's. Every method raises `FilterInvalid` with its position.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        position: int = 0,
+        *,
+        start: int = 0,
+        aggregates: frozenset[str] = frozenset(),
+    ) -> None:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise FilterInvalid("a lone surrogate is no text", position + error.start) from None
+        self._text = text
+        self._position = position
+        self._aggregates = aggregates
+        self._budget = Budget()
+        self._token = scan(text, start, position, operand=True)
+
+    @property
+    def at(self) -> int:
+        """Where the next token begins in the text."""
+        return self._token.start
+
+    @property
+    def at_end(self) -> bool:
+        """Whether nothing but white space is left."""
+        return self._token.kind is Kind.END
+
+    def accept(self, *words: str) -> str | None:
+        """Take the next token if it is one of these symbols or words; which one it was."""
+        token = self._token
+        if not token.says(*words):
+            return None
+        self._advance()
+        return str(token.value)
+
+    def expect(self, *words: str) -> None:
+        """Take one token after another, each of which must be this symbol or word."""
+        for word in words:
+            if self.accept(word) is None:
+                raise self._unexpected(word)
+
+    def path(self) -> FieldPath:
+        """Take a field path, such as the one after AS."""
+        path = self._token.value
+        if not isinstance(path, FieldPath):
+            raise self._unexpected("a field path")
+        self._advance()
+        return path
+
+    def value(self) -> Node:
+        """Take one expression, as long as it goes on."""
+        operands = [self._conjunction()]
+        while self._operator("OR"):
+            operands.append(self._conjunction())
+        return joined(Or, operands)
+
+    def _conjunction(self) -> Node:
+        operands = [self._negation()]
+        while self._operator("AND"):
+            operands.append(self._negation())
+        return joined(And, operands)
+
+    def _negation(self) -> Node:
+        at = self._place
+        if not self._operator("NOT"):
+            return self._predicate()
+        with self._budget.nested(at):
+            return Not(self._negation())
+
+    def _predicate(self) -> Node:
+        value = self._sum()
+        if comparison := self._operator(*_COMPARISONS):
+            node: Node = Compare(comparison, value, self._sum())
+        elif self._operator("IS"):
+            node = self._state(value)
+        else:
+            inverted = self._operator("NOT") is not None
+            found = self._tested(value)
+            if found is None:
+                if inverted:
+                    raise self._unexpected("IN, LIKE, BETWEEN, BEGINS or ENDS")
+                return value
+            node = Not(found) if inverted else found
+        if self._token.says(*_COMPARISONS, "IS", "IN", "LIKE", "BETWEEN", "BEGINS", "ENDS", "NOT"):
+            raise self._unexpected("AND, OR or the end; predicates do not chain")
+        return node
+
+    def _state(self, value: Node) -> Node:
+        inverted = self._operator("NOT")
+        state = self.accept("NULL", "NAN")
+        if state is None:
+            raise self._unexpected("NULL or NAN")
+        return Not(Is(value, state)) if inverted else Is(value, state)
+
+    def _tested(self, value: Node) -> Node | None:
+        match self._operator("IN", "LIKE", "BETWEEN", "BEGINS", "ENDS"):
+            case "IN":
+                return In(value, self._list())
+            case "LIKE":
+                return Like(value, self._pattern())
+            case "BETWEEN":
+                low = self._sum()
+                self.expect("AND")
+                return Between(value, low, self._sum())
+            case "BEGINS" | "ENDS" as end:
+                self.expect("WITH")
+                return Affix(end, value, self._list())
+        return None
+
+    def _sum(self) -> Node:
+        left = self._product()
+        while operator := self._operator("+", "-"):
+            left = Arithmetic(operator, left, self._product())
+        return left
+
+    def _product(self) -> Node:
+        left = self._signed()
+        while operator := self._operator("*", "/", "%", "MOD"):
+            left = Arithmetic("%" if operator == "MOD" else operator, left, self._signed())
+        return left
+
+    def _signed(self) -> Node:
+        at = self._place
+        sign = self.accept("-", "+")
+        if sign is None:
+            return self._primary()
+        if self._token.kind is Kind.NUMBER:
+            return self._number(sign)
+        if sign == "+":
+            raise self._unexpected("a number after +")
+        self._budget.node(at)
+        self._budget.node(at)
+        with self._budget.nested(at):
+            return Arithmetic("-", Literal(0), self._signed())
+
+    def _primary(self) -> Node:
+        token = self._token
+        match token.kind:
+            case Kind.NUMBER:
+                return self._number("")
+            case Kind.PATH:
+                self._budget.node(self._place)
+                return Field(self.path())
+            case Kind.STRING:
+                self._budget.node(self._place)
+                self._advance()
+                return Literal(str(token.value))
+            case Kind.NAME if token.value not in _RESERVED:
+                return self._named()
+        at = self._place
+        if self.accept("(") is None:
+            raise self._unexpected("a value")
+        with self._budget.nested(at):
+            inner = self.value()
+        self.expect(")")
+        return inner
+
+    def _number(self, sign: str) -> Node:
+        self._budget.node(self._place)
+        number = number_of(sign + str(self._token.value))
+        self._advance()
+        return Literal(0.0 if isinstance(number, float) and number == 0 else number)
+
+    def _named(self) -> Node:
+        at = self._place
+        name = str(self._token.value)
+        self._budget.node(at)
+        self._advance()
+        if name in _CONSTANTS:
+            return Literal(_CONSTANTS[name])
+        if not self._token.says("("):
+            raise FilterInvalid("expected a value; a field begins with /", at)
+        signature = None if name in self._aggregates else signature_of(name, at)
+        return Call(name, self._arguments(signature, at))
+
+    def _arguments(self, signature: Signature | None, at: int) -> tuple[Node, ...]:
+        inside = self._place
+        self.expect("(")
+        arguments: list[Node] = []
+        with self._budget.nested(inside):
+            while not (arguments == [] and self._token.says(")")):
+                if signature is not None and len(arguments) == signature.literal:
+                    arguments.append(self._written(signature.written))
+                else:
+                    arguments.append(self.value())
+                if self.accept(",") is None:
+                    break
+        self.expect(")")
+        if signature and not signature.least <= len(arguments) <= signature.most:
+            raise FilterInvalid(f"expected {_arity(signature)}", at)
+        return tuple(arguments)
+
+    def _written(self, written: Written | None) -> Literal:
+        self._budget.node(self._place)
+        if written is Written.PATTERN:
+            return Literal(self._pattern())
+        token = self._literal_text("a format in quotes")
+        check_format(str(token.value), self._position + token.start)
+        return Literal(str(token.value))
+
+    def _pattern(self) -> str:
+        token = self._literal_text("a pattern in quotes")
+        self._budget.pattern(str(token.value), self._position + token.start)
+        return str(token.value)
+
+    def _literal_text(self, expected: str) -> Token:
+        token = self._token
+        if token.kind is not Kind.STRING:
+            raise self._unexpected(expected)
+        self._advance()
+        return token
+
+    def _list(self) -> tuple[Node, ...]:
+        inside = self._place
+        self.expect("(")
+        items: list[Node] = []
+        with self._budget.nested(inside):
+            while True:
+                if len(items) == LIST_LENGTH_MAX:
+                    detail = f"a list has at most {LIST_LENGTH_MAX} values"
+                    raise FilterInvalid(detail, self._place)
+                items.append(self._item())
+                if self.accept(",") is None:
+                    break
+        self.expect(")")
+        return tuple(items)
+
+    def _item(self) -> Node:
+        at = self._place
+        self._budget.spare()
+        item = self.value()
+        if not isinstance(item, Literal):
+            self._budget.node(at)
+        return item
+
+    def _operator(self, *words: str) -> str | None:
+        """Take one of these operators, which is a node."""
+        at = self._place
+        operator = self.accept(*words)
+        if operator is not None:
+            self._budget.node(at)
+        return operator
+
+    @property
+    def _place(self) -> int:
+        return self._position + self._token.start
+
+    def _advance(self) -> None:
+        token = self._token
+        ends_value = token.kind in (Kind.PATH, Kind.NUMBER, Kind.STRING) or token.says(
+            ")", "]", *_CONSTANTS, "NAN"
+        )
+        self._token = scan(self._text, token.end, self._position, operand=not ends_value)
+
+    def _unexpected(self, expected: str) -> FilterInvalid:
+        return FilterInvalid(f"expected {expected}", self._place)
+
+
+def parse_value(
+    text: str, position: int = 0, *, start: int = 0, aggregates: frozenset[str] = frozenset()
+) -> tuple[Node, int]:
+    """One expression that begins at `start`, and where the token after it begins.
+
+    Raises:
+        FilterInvalid: no expression begins there, or it is too large.
+    """
+    parser = Parser(text, position, start=start, aggregates=aggregates)
+    return parser.value(), parser.at
+
+
+def parse_whole(text: str, position: int = 0) -> Node:
+    """The one expression that a text is.
+
+    Raises:
+        FilterInvalid: as `parse_value`, or something follows it.
+    """
+    parser = Parser(text, position)
+    node = parser.value()
+    if not parser.at_end:
+        raise FilterInvalid("expected an operator or the end", position + parser.at)
+    return node
+
+
+def _arity(signature: Signature) -> str:
+    if signature.least == signature.most:
+        return "1 argument" if signature.least == 1 else f"{signature.least} arguments"
+    return f"at least {signature.least} and at most {signature.most} arguments"

@@ -1,0 +1,179 @@
+"""STRFTIME and STRPTIME: UTC, English, by the civil calendar and no clock."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from keys.errors import FilterInvalid
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_PARTS = re.compile(r"%(?:03f|.|$)|[ \t\n\v\f\r]+|.", re.DOTALL)
+_COMPOSED = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S", "%R": "%H:%M"}
+_SECOND_US, _DAY_S = 1_000_000, 86_400
+_FIRST_S, _END_S = -62_135_596_800, 253_402_300_800
+
+
+def check_format(form: str, position: int) -> None:
+    """Refuse directives that there are not; both functions have the same ones.
+
+    Raises:
+        FilterInvalid: at the format's own position.
+    """
+    if any(part[0] == "%" and part not in _READ for part in _parts(form)):
+        raise FilterInvalid("the format has a directive that there is not", position)
+
+
+def written(form: str, seconds: float) -> str | None:
+    """STRFTIME; None outside the years 1 to 9999."""
+    if not _FIRST_S <= seconds < _END_S:
+        return None
+    second, micro = divmod(math.floor(seconds * _SECOND_US), _SECOND_US)
+    day, second = divmod(second, _DAY_S)
+    year, month, date, of_year = _civil(day)
+    hour, minute = second // 3_600, second // 60 % 60
+    name, weekday = MONTHS[month - 1], WEEKDAYS[(day + 3) % 7]
+    said = {
+        "%Y": f"{year:04}", "%y": f"{year % 100:02}", "%m": f"{month:02}", "%d": f"{date:02}",
+        "%H": f"{hour:02}", "%M": f"{minute:02}", "%S": f"{second % 60:02}",
+        "%j": f"{of_year:03}", "%b": name[:3], "%B": name, "%a": weekday[:3], "%A": weekday,
+        "%I": f"{(hour + 11) % 12 + 1:02}", "%p": "PM" if hour >= 12 else "AM",
+        "%f": f"{micro:06}", "%03f": f"{micro // 1_000:03}", "%z": "+0000", "%Z": "UTC",
+        "%s": str(day * _DAY_S + second), "%%": "%",
+    }  # fmt: skip
+    return "".join(said.get(part, part) for part in _parts(form))
+
+
+def reader(form: str) -> Callable[[str], float | None]:
+    """STRPTIME of one format: text to seconds of the epoch, None where it does not fit."""
+    pieces = _parts(form)
+    pattern = re.compile("".join(map(_readable, pieces)), re.ASCII | re.IGNORECASE)
+    asked = [part for part in pieces if part in _READ and "(" in _READ[part]]
+
+    def read(text: str) -> float | None:
+        found = pattern.fullmatch(text)
+        if found is None:
+            return None
+        return _seconds(dict(zip(asked, map(str.lower, found.groups()), strict=True)))
+
+    return read
+
+
+_NUMBERS_2 = r"([0-9]{1,2})"
+_READ = {
+    "%Y": r"([0-9]{4})", "%y": _NUMBERS_2, "%m": _NUMBERS_2, "%d": _NUMBERS_2,
+    "%H": _NUMBERS_2, "%M": _NUMBERS_2, "%S": _NUMBERS_2, "%I": _NUMBERS_2,
+    "%j": r"([0-9]{1,3})", "%f": r"([0-9]{1,6})", "%03f": r"([0-9]{1,6})",
+    "%s": r"(-?[0-9]{1,12})", "%p": "(AM|PM)", "%%": "%",
+    "%b": "(" + "|".join(name[:3] for name in MONTHS) + ")",
+    "%B": "(" + "|".join(MONTHS) + ")",
+    "%a": "(?:" + "|".join(name[:3] for name in WEEKDAYS) + ")",
+    "%A": "(?:" + "|".join(WEEKDAYS) + ")",
+    "%z": "(Z|[+-][0-9]{2}:?[0-9]{2})", "%Z": "(?:UTC|GMT|Z)",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _parts(form: str) -> tuple[str, ...]:
+    """A format's directives, runs of white space and other characters, in order."""
+    found: list[str] = []
+    for part in _PARTS.findall(form):
+        found.extend(_PARTS.findall(_COMPOSED.get(part, part)))
+    return tuple(found)
+
+
+def _readable(part: str) -> str:
+    """The regular expression of one part; what was taken is not given back."""
+    if part in _READ:
+        return f"(?>{_READ[part]})"
+    if part.isspace():
+        return r"(?>[ \t\n\v\f\r]*)"
+    return f"(?-i:{re.escape(part)})"
+
+
+def _seconds(said: dict[str, str]) -> float | None:
+    """The moment that the directives' lower-case texts say, None if there is none."""
+    number = {part: int(text) for part, text in said.items() if text.lstrip("-").isdecimal()}
+    fraction = said.get("%f", said.get("%03f", "0"))
+    micro = int(fraction.ljust(6, "0")) / _SECOND_US
+    if "%s" in number:
+        return number["%s"] + micro
+    day = _day(said, number)
+    hour = _hour(said, number)
+    minute, second = number.get("%M", 0), number.get("%S", 0)
+    if day is None or hour is None or minute > 59 or second > 59:
+        return None
+    whole = day * _DAY_S + hour * 3_600 + minute * 60 + second
+    return whole - _offset_s(said.get("%z", "z")) + micro
+
+
+def _day(said: dict[str, str], number: dict[str, int]) -> int | None:
+    """The day since the epoch."""
+    short = number.get("%y")
+    year = 1970 if short is None else short + (1900 if short >= 69 else 2000)
+    year = number.get("%Y", year)
+    if year == 0:
+        return None
+    if "%j" in number:
+        last = 366 if _leaps(year) else 365
+        return _days(year, 1, number["%j"]) if 1 <= number["%j"] <= last else None
+    month = number.get("%m", 1)
+    name = said.get("%B", said.get("%b"))
+    if name is not None:
+        month = [full[:3].lower() for full in MONTHS].index(name[:3]) + 1
+    date = number.get("%d", 1)
+    if not (1 <= month <= 12 and 1 <= date <= _month_length(year, month)):
+        return None
+    return _days(year, month, date)
+
+
+def _hour(said: dict[str, str], number: dict[str, int]) -> int | None:
+    if "%I" in number:
+        hour = number["%I"]
+        return hour % 12 + 12 * (said.get("%p") == "pm") if 1 <= hour <= 12 else None
+    hour = number.get("%H", 0)
+    return hour if hour <= 23 else None
+
+
+def _offset_s(zone: str) -> int:
+    if zone == "z":
+        return 0
+    offset = int(zone[1:3]) * 3_600 + int(zone[-2:]) * 60
+    return -offset if zone[0] == "-" else offset
+
+
+def _leaps(year: int) -> bool:
+    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+
+
+def _month_length(year: int, month: int) -> int:
+    return 28 + _leaps(year) if month == 2 else 30 + (month + month // 8) % 2
+
+
+def _days(year: int, month: int, date: int) -> int:
+    """Days from the epoch to a date of the proleptic Gregorian calendar."""
+    before = year - 1
+    days = before * 365 + before // 4 - before // 100 + before // 400
+    days += sum(_month_length(year, earlier) for earlier in range(1, month))
+    return days + date - 719_163
+
+
+def _civil(day: int) -> tuple[int, int, int, int]:
+    """Year, month, date and day of the year of a day since the epoch."""
+    year = 1970 + day * 400 // 146_097
+    while _days(year + 1, 1, 1) <= day:
+        year += 1
+    while _days(year, 1, 1) > day:
+        year -= 1
+    of_year = day - _days(year, 1, 1)
+    month, left = 1, of_year
+    while left >= _month_length(year, month):
+        left -= _month_length(year, month)
+        month += 1
+    return year, month, left + 1, of_year + 1

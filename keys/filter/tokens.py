@@ -1,0 +1,139 @@
+"""Text to tokens, one at a time; whether `/` divides depends on what stands before it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from keys.errors import FilterInvalid
+from keys.filter.scan_path import scan_path
+from keys.path import FieldPath
+
+NUMBER_LENGTH_MAX = 400
+INTEGER_MIN = -(2**63)
+INTEGER_MAX = 2**64 - 1
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SYMBOL = re.compile(r"==|<>|!=|<=|>=|[=<>+\-*/%(),\[\]]")
+_STRING = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|[0-7]{1,3}|.)", re.DOTALL)
+_NAMED_ESCAPES = {"a": 7, "b": 8, "t": 9, "n": 10, "f": 12, "r": 13}
+_SYNONYMS = {"==": "=", "<>": "!="}
+
+
+class Kind(StrEnum):
+    """What a token is."""
+
+    PATH = "path"
+    NUMBER = "number"
+    STRING = "string"
+    NAME = "name"
+    SYMBOL = "symbol"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token; `value` is what it says: a path, the digits, the string, NAME or symbol."""
+
+    kind: Kind
+    value: FieldPath | str
+    start: int
+    end: int
+
+    def says(self, *words: str) -> bool:
+        """Whether this is one of these symbols or words, which are in capitals."""
+        return self.kind in (Kind.NAME, Kind.SYMBOL) and self.value in words
+
+
+def scan(text: str, at: int, position: int, *, operand: bool) -> Token:
+    """The token at or after `at`; `operand` says that a value may begin here.
+
+    Names are put in capitals. `position` is where `text` stands in the text around it.
+
+    Raises:
+        FilterInvalid: no token begins so.
+    """
+    at = _end(_SPACE, text, at)
+    if at == len(text):
+        return Token(Kind.END, "", at, at)
+    first = text[at]
+    if operand and (first in "/$" or text.startswith("[/", at)):
+        path, end = scan_path(text, at, position)
+        return Token(Kind.PATH, path, at, end)
+    if first in "'\"" or (first in "rR" and text[at + 1 : at + 2] in ("'", '"')):
+        return _string(text, at, position)
+    if number := _NUMBER.match(text, at):
+        return _number(text, number, position)
+    if name := _NAME.match(text, at):
+        return Token(Kind.NAME, name.group().upper(), at, name.end())
+    if symbol := _SYMBOL.match(text, at):
+        spelling = symbol.group()
+        return Token(Kind.SYMBOL, _SYNONYMS.get(spelling, spelling), at, symbol.end())
+    raise FilterInvalid("this character means nothing here", position + at)
+
+
+def number_of(digits: str) -> int | float:
+    """The number that decimal digits spell: an integer if it is written as one within 64 bits.
+
+    At most 400 characters; too large a double is infinite.
+    """
+    if digits.lstrip("+-").isdecimal():
+        whole = int(digits)
+        return whole if INTEGER_MIN <= whole <= INTEGER_MAX else float(digits)
+    return float(digits)
+
+
+def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
+    return at if found is None else found.end()
+
+
+def _number(text: str, number: re.Match[str], position: int) -> Token:
+    digits, at, end = number.group(), number.start(), number.end()
+    if text[end : end + 1].isalnum() or text[end : end + 1] in ("_", "."):
+        raise FilterInvalid("a number ends in something else", position + end)
+    if len(digits) > NUMBER_LENGTH_MAX or float(digits) == float("inf"):
+        raise FilterInvalid("a number is too large", position + at)
+    return Token(Kind.NUMBER, digits, at, end)
+
+
+def _string(text: str, at: int, position: int) -> Token:
+    raw = text[at] in "rR"
+    whole = _STRING.match(text, at + raw)
+    if whole is None:
+        raise FilterInvalid("this string is not closed", position + at)
+    inner = whole.group(1) if whole.group(1) is not None else whole.group(2)
+    value = inner if raw or "\\" not in inner else _unescaped(inner, position, whole.start() + 1)
+    return Token(Kind.STRING, value, at, whole.end())
+
+
+def _unescaped(inner: str, position: int, at: int) -> str:
+    pieces: list[bytes] = []
+    done = 0
+    for escape in _ESCAPE.finditer(inner):
+        pieces.append(inner[done : escape.start()].encode())
+        pieces.append(_escaped(escape.group()[1:], position + at + escape.start()))
+        done = escape.end()
+    pieces.append(inner[done:].encode())
+    try:
+        return b"".join(pieces).decode()
+    except UnicodeDecodeError:
+        raise FilterInvalid("the string is not valid UTF-8", position + at - 1) from None
+
+
+def _escaped(code: str, position: int) -> bytes:
+    if code == "x":
+        raise FilterInvalid("expected two hexadecimal digits after \\x", position)
+    if code[0] == "x":
+        return bytes([int(code[1:], 16)])
+    if code[0] in "01234567":
+        if int(code, 8) > 0o377:
+            raise FilterInvalid("an octal escape is at most \\377", position)
+        return bytes([int(code, 8)])
+    if code in _NAMED_ESCAPES:
+        return bytes([_NAMED_ESCAPES[code]])
+    return code.encode()
