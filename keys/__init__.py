@@ -16,5 +16,7 @@ that nobody looks at.
     order     `/a DESC,/b`: what comes first
     reducers  `[/px:max@hi,/qty:sum]`: messages merged into one
     monoids   what a reducer keeps of a field, and how two of them become one
+    aggregates what a group's values come to: SUM, AVG, COUNT_DISTINCT, ...
+    projection `[/id,SUM(/qty) AS /total]` by `[/id]`: a row for each group
     patch     RFC 7396 merge patches: made, applied, composed
 """

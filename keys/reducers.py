@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from keys.errors import PathInvalid
 from keys.extract import FieldsOf, read_fields
 from keys.monoids import MONOIDS, Reducer, join
 from keys.path import FieldPath
 from keys.spec import split_list
-from keys.value import Members, members, written
+from keys.value import meet, members, placed, written
 
 COLUMNS_MAX = 64
 
@@ -80,7 +78,7 @@ class Reduce:
             if len(columns) == COLUMNS_MAX:
                 raise PathInvalid(f"at most {COLUMNS_MAX} reducers", position)
             column = _column(text, position)
-            if any(_meet(column.target, other.target) for other in columns):
+            if any(meet(column.target, other.target) for other in columns):
                 raise PathInvalid("two reducers write to one place", position)
             columns.append(column)
         return cls(tuple(columns))
@@ -134,7 +132,7 @@ class Merged:
             return self.last
         for column, state in zip(self.reduce.columns, self.states, strict=True):
             shown = None if state is None else MONOIDS[column.reducer].show(state)
-            fields = _placed(fields, column.target, shown)
+            fields = placed(fields, column.target, shown)
         return written(fields)
 
 
@@ -155,26 +153,6 @@ def _column(text: str, position: int) -> Column:
     return Column(path, Reducer(reducer_name), name if at and not own else None)
 
 
-def _meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether one place is the other, or stands inside it."""
-    shorter = min(len(one), len(other))
-    return one[:shorter] == other[:shorter]
-
-
 @lru_cache(maxsize=1_024)
 def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
     return read_fields(paths)
-
-
-def _placed(fields: Members, target: tuple[str, ...], text: bytes | None) -> Members:
-    """The members with a text at its place, or with nothing there; objects on the way are made."""
-    name, rest = target[0], target[1:]
-    if rest:
-        before = fields.get(name)
-        inner = None if before is None else members(bytes(before))
-        if inner is None and text is None:
-            return fields
-        text = written(_placed(inner or {}, rest, text))
-    if text is None:
-        return {other: value for other, value in fields.items() if other != name}
-    return {**fields, name: msgspec.Raw(text)}

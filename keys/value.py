@@ -38,6 +38,26 @@ def written(parts: Mapping[str, msgspec.Raw]) -> bytes:
     return msgspec.json.encode(parts)
 
 
+def placed(fields: Members, target: tuple[str, ...], text: bytes | None) -> Members:
+    """The members with a text at its place, or nothing there; objects on the way are made."""
+    name, rest = target[0], target[1:]
+    if rest:
+        before = fields.get(name)
+        inner = None if before is None else members(bytes(before))
+        if inner is None and text is None:
+            return fields
+        text = written(placed(inner or {}, rest, text))
+    if text is None:
+        return {other: value for other, value in fields.items() if other != name}
+    return {**fields, name: msgspec.Raw(text)}
+
+
+def meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Whether one place is the other, or stands inside it."""
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
 def canonical_value(text: bytes) -> str:
     """The same text for the same value: numbers and strings in one spelling, names sorted."""
     text = text.strip()

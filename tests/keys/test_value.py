@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.value import canonical_value, items, members, same, string, written
+from keys.value import canonical_value, items, meet, members, placed, same, string, written
 from tests.support.profiles import examples
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(-1e6, 1e6)
@@ -71,3 +71,30 @@ def test_white_space_order_and_escapes_say_nothing(value: Any) -> None:
     other = json.dumps(value, indent=1, sort_keys=True).encode()
     assert same(plain, other)
     assert json.loads(canonical_value(plain)) == value
+
+
+@pytest.mark.parametrize(
+    ("place", "text", "result"),
+    [
+        (("a",), b"2.0", b'{"a":2.0,"b":{"c":1}}'),
+        (("b", "d"), b"2", b'{"a":1,"b":{"c":1,"d":2}}'),
+        (("a", "x"), b"2", b'{"a":{"x":2},"b":{"c":1}}'),
+        (("z", "y"), b"2", b'{"a":1,"b":{"c":1},"z":{"y":2}}'),
+        (("a",), None, b'{"b":{"c":1}}'),
+        (("b", "c"), None, b'{"a":1,"b":{}}'),
+        (("a", "x"), None, b'{"a":1,"b":{"c":1}}'),
+        (("z",), None, b'{"a":1,"b":{"c":1}}'),
+    ],
+)
+def test_a_text_is_put_in_its_place(
+    place: tuple[str, ...], text: bytes | None, result: bytes
+) -> None:
+    fields = members(b'{"a":1,"b":{"c":1}}')
+    assert fields is not None
+    assert written(placed(fields, place, text)) == result
+
+
+def test_places_meet_where_one_is_inside_the_other() -> None:
+    assert meet(("a",), ("a", "b"))
+    assert meet(("a", "b"), ("a", "b"))
+    assert not meet(("a", "b"), ("a", "c"))
