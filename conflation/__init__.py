@@ -3,7 +3,9 @@
     frame    one published message: offset, key, payload; immutable
     board    the newest frame of each key, in the order of last change
     log      frames in order, bounded: a topic's journal, a list lane's backlog
+    screen   what of a topic stands on a board: a filter, a window, groups
     feed     one board of a topic with the lanes that ask it
+    slot     what a lane holds of a key beside the board: counts, deltas, merged values
     lane     what equal subscriptions share: position, deadline, the batch flushed last
     member   one subscription in its lane: a position, nothing more
     session  one consumer: its members, and the control events it is owed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from conflation.normal import lane_text
 from conflation.session import Seat, Session
 from conflation.stats import SessionStats, SubscriptionStats, TopicStats
 from conflation.topic import Topic
@@ -15,11 +16,18 @@ def subscription_stats(seat: Seat) -> SubscriptionStats:
     member, lane, feed = seat.member, seat.lane, seat.feed
     if lane is None or feed is None:
         return SubscriptionStats(member.name, seat.topic.name, "sow", 0, 0, 0, 0)
+    feed.settle()
     matched = feed.accepted - member.joined
-    waiting = lane.waiting(member) + (seat.carry.waiting(feed.board) if seat.carry else 0)
+    waiting = seat.waiting()
     conflated = matched - member.delivered - waiting
     return SubscriptionStats(
-        member.name, seat.topic.name, str(lane.id), matched, member.delivered, conflated, waiting
+        member.name,
+        seat.topic.name,
+        lane_text(lane.id),
+        matched,
+        member.delivered,
+        conflated,
+        waiting,
     )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from conflation.frame import Frame, Span
+from conflation.frame import Frame, Span, Tombstone
 
 SPANS_MAX = 8
 
 
 class Board:
-    """Answers one question: what has changed since a position, oldest first?
+    """Answers one question, `rows`: what has changed since a position, oldest first?
 
     A dict in which a changed key is taken out and put in again at the end; an answer walks
     back from the newest end, so it costs what changed and nothing else. A key that leaves
@@ -22,53 +22,97 @@ class Board:
         self._frames: dict[str, Frame] = {}
         self._entered: dict[str, int] = {}
         self._left: dict[str, tuple[Span, ...]] = {}
+        self._exempt: list[Frame] = []
+        self.exempt_through = 0
 
     def __len__(self) -> int:
         """Keys that are there now, tombstones not counted."""
         return len(self._entered)
 
+    @property
+    def tombstones(self) -> int:
+        """Keys that have left and are not forgotten."""
+        return len(self._frames) - len(self._entered)
+
+    @property
+    def exempts(self) -> int:
+        """Replaced messages that are kept because they were never to be conflated."""
+        return len(self._exempt)
+
     def put(self, board_key: str, frame: Frame) -> Frame | None:
         """Let a frame take its key's place; returns the live frame that it replaces.
 
-        Offsets only rise: a board is fed in publication order.
+        Offsets never fall: a board is fed in publication order. (Several keys of a derived
+        board may change with one message.)
         """
-        assert frame.offset > self.head, "a board is fed in publication order"
+        assert frame.offset >= self.head, "a board is fed in publication order"
         replaced = self._frames.pop(board_key, None)
         self._frames[board_key] = frame
         self.head = frame.offset
         if board_key not in self._entered:
             self._entered[board_key] = frame.offset
             return None
+        if replaced is not None and replaced.exempt:
+            self._exempt.append(replaced)
         return replaced
 
-    def remove(self, board_key: str, offset: int) -> Frame | None:
+    def remove(self, board_key: str, removal: Tombstone) -> Tombstone | None:
         """Put a tombstone where the key was; None if it was not there."""
-        assert offset > self.head, "a board is fed in publication order"
+        assert removal.offset >= self.head, "a board is fed in publication order"
         entered = self._entered.pop(board_key, None)
         if entered is None:
             return None
-        spans = _merged((*self._left.get(board_key, ()), (entered, offset)))
+        spans = _merged((*self._left.get(board_key, ()), (entered, removal.offset)))
         self._left[board_key] = spans
         gone = self._frames.pop(board_key)
-        self._frames[board_key] = Frame(
-            offset, gone.payload, gone.key, gone.timestamp_ms, removed=True, spans=spans
+        if gone.exempt:
+            self._exempt.append(gone)
+        tombstone = Tombstone(
+            removal.offset,
+            gone.payload,
+            gone.key,
+            gone.timestamp_ms,
+            reason=removal.reason,
+            put_offset=0 if gone.exempt else gone.offset,
+            spans=spans,
+            record=removal.record,
         )
-        self.head = offset
-        return gone
+        self._frames[board_key] = tombstone
+        self.head = removal.offset
+        return tombstone
 
-    def changes(self, since: int, until: int | None = None) -> list[Frame]:
-        """Frames with `since < offset <= until`, oldest first, tombstones among them.
+    def rows(
+        self, since: int, until: int | None = None, *, oof: bool = False
+    ) -> list[tuple[str, Frame]]:
+        """What a consumer at `since` is sent to be at `until`, by key, oldest first.
 
-        A position behind `horizon` cannot be answered: tombstones may be missing.
+        Removals only if `oof` asks for them. One that happened after `until`, or is not to be
+        told, leaves the value that it took away: that was published too. So was what a newer
+        message replaced although it was never to be conflated. A position behind `horizon`
+        cannot be answered: tombstones may be missing.
         """
         assert since >= self.horizon, "this position is behind the tombstones' horizon"
-        found: list[Frame] = []
-        for frame in reversed(self._frames.values()):
+        last = self.head if until is None else until
+        found: list[tuple[str, Frame]] = []
+        in_order = True
+        for board_key, frame in reversed(self._frames.items()):
             if frame.offset <= since:
                 break
-            if until is None or frame.offset <= until:
-                found.append(frame)
+            if not isinstance(frame, Tombstone):
+                if frame.offset <= last:
+                    found.append((board_key, frame))
+            elif oof and frame.offset <= last:
+                if frame.held_at(since):
+                    found.append((board_key, frame))
+            elif since < frame.put_offset <= last:
+                found.append((board_key, frame.as_put()))
+                in_order = False
         found.reverse()
+        if self._exempt:
+            found += ((f.key, f) for f in self._exempt if since < f.offset <= last)
+            in_order = False
+        if not in_order:
+            found.sort(key=lambda row: row[1].offset)
         return found
 
     def live(self) -> list[Frame]:
@@ -79,6 +123,10 @@ class Board:
         """The newest frame of a key; None where there is none or it has left."""
         frame = self._frames.get(board_key)
         return None if frame is None or frame.removed else frame
+
+    def oldest(self) -> Frame | None:
+        """The live frame that has not changed for the longest time."""
+        return next((frame for frame in self._frames.values() if not frame.removed), None)
 
     def trim(self, horizon: int) -> int:
         """Forget tombstones at or below an offset; returns how many."""
@@ -92,10 +140,17 @@ class Board:
         self.horizon = max(self.horizon, horizon)
         return len(stale)
 
+    def trim_half(self, horizon: int) -> None:
+        """Forget the older half of the tombstones, but none behind an offset that is needed."""
+        offsets = [frame.offset for frame in self._frames.values() if frame.removed]
+        self.trim(min(horizon, offsets[len(offsets) // 2]))
 
-def held_at(tombstone: Frame, position: int) -> bool:
-    """Whether a consumer at this position still shows the key that left."""
-    return any(entered <= position < left for entered, left in tombstone.spans)
+    def trim_exempt(self, horizon: int) -> None:
+        """Forget replaced messages at or below an offset that were not to be conflated."""
+        kept = [frame for frame in self._exempt if frame.offset > horizon]
+        if len(kept) < len(self._exempt):
+            self.exempt_through = max(self.exempt_through, horizon)
+            self._exempt = kept
 
 
 def _merged(spans: tuple[Span, ...]) -> tuple[Span, ...]:

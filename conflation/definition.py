@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from conflation.log import History
+from conflation.merging import Matcher, Merger
+from keys.reducers import Reduce
 from keys.spec import KeySpec
 
 
@@ -16,10 +18,31 @@ class QueuePolicy(StrEnum):
     CONFLATE = "conflate"
 
 
+class Kind(StrEnum):
+    """What a topic's messages are; a series is an event log and never conflated."""
+
+    JSON = "json"
+    TEXT = "text"
+    BINARY = "binary"
+    SERIES = "series"
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A topic as the engine needs it; an empty `key_spec` means that it keeps no records."""
+    """A topic as the engine needs it.
+
+    An empty `key_spec` means that it keeps no records, unless `retains`: then the newest
+    message is the one record. `merge`, `match` and `replaces` (`placement=replace`) are its
+    subscriptions' defaults. `expiration_ns` removes a record that was not published again.
+    """
 
     history: History
     key_spec: KeySpec = field(default_factory=KeySpec)
     policy: QueuePolicy = QueuePolicy.CONFLATE
+    kind: Kind = Kind.JSON
+    retains: bool = False
+    values_only: bool = False
+    merge: Reduce | Merger | None = None
+    match: KeySpec | Matcher | None = None
+    replaces: bool = False
+    expiration_ns: int | None = None

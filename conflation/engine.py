@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from conflation import accounting, seating
+from conflation.beginning import go_on
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
 from conflation.duration import Instant
@@ -25,15 +26,16 @@ from conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown,
 from conflation.feed import Feed
 from conflation.frame import Frame
 from conflation.lane import Lane
-from conflation.member import Member
-from conflation.opening import open_with
+from conflation.opening import Opening
 from conflation.outputs import (
     CloseReason,
     Event,
     Goodbye,
     Output,
+    RecordsExpired,
     SessionClosed,
     SessionReady,
+    Subscribed,
     Unsubscribed,
 )
 from conflation.relief import Relief
@@ -52,7 +54,7 @@ class Engine:
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
         self._sessions: dict[str, Session] = {}
-        self._schedule: Schedule[tuple[Feed, Lane] | Seat] = Schedule()
+        self._schedule: Schedule[tuple[Feed, Lane] | Seat | Topic] = Schedule()
         self._events: list[Event] = []
         self._relief = Relief(self._sessions)
         self._past: dict[str, Counter[str]] = {}
@@ -60,7 +62,7 @@ class Engine:
         self._now: Instant = 0
 
     def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
-        """Make a topic; one that is there takes the new policy and history, its key stays."""
+        """Make a topic; one that is there takes the new definition, its key stays."""
         found = self._topics.get(name)
         if found is None:
             self._topics[name] = Topic(name, definition, epoch)
@@ -69,6 +71,8 @@ class Engine:
         assert found.definition.key_spec == definition.key_spec, "a topic's key is for life"
         found.definition = definition
         found.journal.keep(definition.history)
+        if definition.expiration_ns is None:
+            found.expiry.forget()
 
     def drop_topic(self, name: str) -> None:
         """End a topic: its subscriptions are told REMOVED.
@@ -78,9 +82,9 @@ class Engine:
         """
         self.topic(name)
         for session in list(self._sessions.values()):
-            for sub, seat in list(session.seats.items()):
+            for seat in list(session.seats.values()):
                 if seat.topic.name == name:
-                    self._leave(session, sub, "REMOVED")
+                    self._leave(session, seat, "REMOVED")
         del self._topics[name], self._past[name]
 
     def topic(self, name: str) -> Topic:
@@ -94,8 +98,8 @@ class Engine:
             raise TopicUnknown(f"there is no topic {name}")
         return found
 
-    def open_session(self, session_id: str, limits: QueueLimits) -> None:
-        """Open a session that no subscription is in yet.
+    def open_session(self, session_id: str, limits: QueueLimits, *, lasts: bool = False) -> None:
+        """Open a session that no subscription is in yet; one that `lasts` may stay without.
 
         Raises:
             LimitReached: as many sessions as may be.
@@ -103,7 +107,7 @@ class Engine:
         assert session_id not in self._sessions, "session ids are never used twice"
         if len(self._sessions) >= self._sessions_max:
             raise LimitReached(f"there are {self._sessions_max} sessions already")
-        self._sessions[session_id] = Session(session_id, limits)
+        self._sessions[session_id] = Session(session_id, limits, lasts=lasts)
 
     def close_session(self, session_id: str, reason: CloseReason | None = None) -> None:
         """End a session: with a reason it is owed a goodbye, without one its peer is gone.
@@ -112,8 +116,8 @@ class Engine:
             SessionUnknown: it is not there, or over already.
         """
         session = self._session(session_id)
-        for name in list(session.seats):
-            self._vacate(session, name)
+        for seat in list(session.seats.values()):
+            self._vacate(session, seat)
         if reason is None:
             del self._sessions[session_id]
             self._events.append(SessionClosed(session_id, session.ended))
@@ -123,74 +127,72 @@ class Engine:
             self._events.append(SessionClosed(session_id, reason))
             self._wake(session)
 
-    def subscribe(self, session_id: str, name: str, subscription: Subscription) -> Bookmark:
+    def subscribe(
+        self,
+        session_id: str,
+        name: str,
+        subscription: Subscription,
+        now: Instant,
+        *,
+        announced: bool = False,
+    ) -> Bookmark:
         """Add a subscription; returns the cut: what follows is newer than this.
 
         Snapshot or missed rows are pulled with `take`, live rows follow them without gap or
-        overlap, whatever is published meanwhile.
+        overlap, whatever is published meanwhile. A name may have one seat in each topic.
+        `announced`: the session is told of it as it runs.
 
         Raises:
-            SessionUnknown, TopicUnknown, LimitReached.
+            SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired.
         """
+        self._clock(now)
         session = self._session(session_id)
         if session.ended is not None:
             raise SessionUnknown("the session has ended")
         topic = self.topic(subscription.topic)
-        assert name not in session.seats, "subscription names are never used twice"
+        assert (name, topic.name) not in session.seats, "a name has one seat in a topic"
         if len(session.seats) >= self._subscriptions_max:
             raise LimitReached(f"a session has at most {self._subscriptions_max} subscriptions")
-        opening = open_with(
-            name,
-            topic,
-            subscription,
-            queue_messages_max=session.limits.messages_max,
-            queue_bytes_max=session.limits.bytes_max,
-        )
-        member = Member(name, session_id, subscription, 0, topic.head, 0)
-        seat = Seat(member, topic, opening)
-        session.seats[name] = seat
-        if subscription.command is not Command.SOW:
-            seating.join(session, seat)
-            self._relief.watch(other.lane for other in session.seats.values())
-        if opening is not None:
+        seat = seating.seat(name, session, topic, subscription, now)
+        session.seats[seat.id] = seat
+        if announced:
+            session.outbox.append(Subscribed(name, topic.name))
+        if seating.joins_at_once(seat):
+            self._join(session, seat)
+        if seat.opening is not None or announced:
             self._wake(session)
         return topic.bookmark(topic.head)
 
     def unsubscribe(self, session_id: str, name: str) -> None:
-        """End a subscription; what is held for it is dropped, as in AMPS.
+        """End a subscription in all its topics; what is held for it is dropped, as in AMPS.
 
         Raises:
             SessionUnknown, SubscriptionUnknown.
         """
         session = self._session(session_id)
-        if name not in session.seats:
-            raise SubscriptionUnknown(f"the session has no subscription {name}")
-        self._leave(session, name, "REQUESTED")
+        for seat in self._seats(session, name):
+            self._leave(session, seat, "REQUESTED")
 
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
-        """Move a subscription to another lane of its topic.
+        """Give a subscription new options: another lane of its topic, paused or not.
 
         What is held is kept; its deadline is the earlier of the old one and `now` plus the new
-        interval, at once where every message is asked for or the key is another.
+        interval, at once where every message is asked for or the board is another. A new filter
+        brings in what the old one hid, and takes out what it showed where `oof` asks for that.
 
         Raises:
             SessionUnknown, SubscriptionUnknown.
         """
         self._clock(now)
         session = self._session(session_id)
-        seat = session.seats.get(name)
-        if seat is None or seat.lane is None or seat.feed is None:
-            raise SubscriptionUnknown(f"the session has no subscription {name}")
-        assert subscription.topic == seat.topic.name, "a subscription stays with its topic"
-        if subscription.lane_id != seat.lane.id:
-            carry = seating.move(session, seat, subscription, now)
-            self._relief.watch(other.lane for other in session.seats.values())
-            self._schedule.arm(carry, seat)
-            if carry.rows:
-                self._wake(session)
+        for seat in self._seats(session, name):
+            if seat.topic.name == subscription.topic:
+                self._change(session, seat, subscription, now)
 
     def publish(self, topic_name: str, frames: Sequence[Frame], now: Instant) -> None:
         """Take in the next messages of a topic, numbered without a hole.
+
+        A tombstone among them removes the record of its key.
 
         Raises:
             TopicUnknown: there is no such topic.
@@ -201,6 +203,8 @@ class Engine:
             return
         for feed, lane in topic.publish(frames, now):
             self._schedule.arm(lane, (feed, lane))
+        if topic.definition.expiration_ns is not None:
+            self._schedule.arm(topic.expiry, topic)
         for feed in topic.feeds.values():
             self._relief.watch(feed.lanes.values())
         for session in self._relief.overflowed():
@@ -212,6 +216,8 @@ class Engine:
         while (due := self._schedule.pop_due(now)) is not None:
             if isinstance(due, Seat):
                 self._release(due)
+            elif isinstance(due, Topic):
+                self._expire(due, now)
             else:
                 self._flush(*due, now)
 
@@ -228,8 +234,10 @@ class Engine:
             SessionUnknown: it is not there, or its goodbye has been taken.
         """
         session = self._session(session_id)
-        outputs = session.take(bytes_max)
-        self._end_finished(session)
+        outputs = session.take(bytes_max, self._now)
+        for seat in list(session.seats.values()):
+            if seat.opening is not None:
+                self._opened(session, seat, seat.opening)
         if session.ended is not None and any(isinstance(out, Goodbye) for out in outputs):
             del self._sessions[session_id]
         session.ready = bool(outputs)
@@ -269,10 +277,10 @@ class Engine:
         """
         topic = self.topic(name)
         seats = [
-            self._sessions[session].seats[member]
+            self._sessions[session].seats[member, of_topic]
             for feed in topic.feeds.values()
             for lane in feed.lanes.values()
-            for session, member in lane.members
+            for session, member, of_topic in lane.members
         ]
         return accounting.topic_stats(topic, seats, self._past[name])
 
@@ -284,17 +292,39 @@ class Engine:
         """
         return accounting.session_stats(self._session(session_id))
 
-    def _release(self, seat: Seat) -> None:
-        """A move's deadline has come."""
-        assert seat.carry is not None
-        assert seat.lane is not None
-        assert seat.feed is not None
-        if seat.carry.release(seat.feed.board, seat.lane, seat.member):
-            self._wake(self._sessions[seat.member.session])
+    def _join(self, session: Session, seat: Seat) -> None:
+        seating.join(session, seat)
+        self._relief.watch(other.lane for other in session.seats.values())
+
+    def _change(
+        self, session: Session, seat: Seat, subscription: Subscription, now: Instant
+    ) -> None:
+        before = seat.member.subscription
+        seat.paused = subscription.paused
+        if seat.lane is None or subscription.lane_id == before.lane_id:
+            seat.member.subscription = subscription
         else:
-            seat.carry = None
+            seating.move(session, seat, subscription, now)
+            self._relief.watch(other.lane for other in session.seats.values())
+            if seat.carry is not None:
+                self._schedule.arm(seat.carry, seat)
+        self._wake(session)
+
+    def _release(self, seat: Seat) -> None:
+        """The deadline of a move has come, or that of a replay's next row."""
+        session = self._sessions[seat.member.session]
+        if seat.opening is not None or (seat.carry is not None and seating.release(seat)):
+            self._wake(session)
+
+    def _expire(self, topic: Topic, now: Instant) -> None:
+        through = topic.expiry.expired(now)
+        self._schedule.arm(topic.expiry, topic)
+        oldest = None if topic.sow is None else topic.sow.board.oldest()
+        if oldest is not None and oldest.offset <= through:
+            self._events.append(RecordsExpired(topic.name, topic.epoch, through))
 
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:
+        feed.settle()
         flushed = lane.flush(now)
         feed.listen(lane)
         self._schedule.arm(lane, (feed, lane))
@@ -303,30 +333,38 @@ class Engine:
             for member in lane.members.values():
                 self._wake(self._sessions[member.session])
 
-    def _leave(self, session: Session, name: str, reason: str) -> None:
-        topic_name = session.seats[name].topic.name
-        self._vacate(session, name)
-        session.outbox.append(Unsubscribed(name, topic_name, reason))
+    def _opened(self, session: Session, seat: Seat, opening: Opening) -> None:
+        """An opening waits for its next row, or is over: live rows follow, or nothing does."""
+        self._schedule.arm(opening, seat)
+        if not opening.done:
+            return
+        seat.opening = None
+        subscription = seat.member.subscription
+        if seat.lane is not None:
+            return
+        if subscription.command is Command.SOW:
+            del session.seats[seat.id]
+            self._end_empty(session)
+            return
+        seat.opening = go_on(opening, seat.topic, subscription)
+        if seat.opening is None:
+            self._join(session, seat)
+
+    def _leave(self, session: Session, seat: Seat, reason: str) -> None:
+        self._vacate(session, seat)
+        session.outbox.append(Unsubscribed(seat.member.name, seat.topic.name, reason))
         self._wake(session)
         self._end_empty(session)
 
-    def _vacate(self, session: Session, name: str) -> None:
-        seat = session.seats.pop(name)
+    def _vacate(self, session: Session, seat: Seat) -> None:
+        del session.seats[seat.id]
         if seat.lane is not None:
             self._past[seat.topic.name].update(accounting.ended(seat))
-            seating.leave(session, seat)
-
-    def _end_finished(self, session: Session) -> None:
-        """A `sow` is over with its last row."""
-        finished = [name for name, seat in session.seats.items() if not (seat.lane or seat.opening)]
-        for name in finished:
-            del session.seats[name]
-        if finished:
-            self._end_empty(session)
+        seating.leave(seat)
 
     def _end_empty(self, session: Session) -> None:
         """The last subscription's end is the session's."""
-        if not session.seats and session.ended is None:
+        if not session.seats and session.ended is None and not session.lasts:
             self.close_session(session.id, CloseReason.UNSUBSCRIBED)
 
     def _wake(self, session: Session) -> None:
@@ -337,6 +375,12 @@ class Engine:
     def _clock(self, now: Instant) -> None:
         assert now >= self._now, "the clock never runs back"
         self._now = now
+
+    def _seats(self, session: Session, name: str) -> list[Seat]:
+        seats = session.seats_of(name)
+        if not seats:
+            raise SubscriptionUnknown(f"the session has no subscription {name}")
+        return seats
 
     def _session(self, session_id: str) -> Session:
         found = self._sessions.get(session_id)

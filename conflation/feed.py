@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 
+from conflation.batch_lane import BatchLane
 from conflation.board import Board
 from conflation.duration import Instant
-from conflation.frame import Frame
-from conflation.key_lane import KeyLane
-from conflation.lane import BatchLane, Lane
+from conflation.frame import Frame, Tombstone
+from conflation.groups import GroupScreen
+from conflation.lane import Lane
+from conflation.lane_id import FeedId, LaneId, Window
 from conflation.list_lane import ListLane
-from conflation.subscription import LaneId
-from keys.extract import conflation_key
+from conflation.screen import Change, Move, PlainScreen, Screen
+from conflation.slot_lane import SlotLane
+from conflation.window import WindowScreen
+from keys.projection import Projection
 from keys.spec import KeySpec
 
-Row = tuple[str, Frame]
+TOMBSTONES_MAX = 10_000
+EXEMPTS_MAX = 10_000
 
 
 class Feed:
@@ -24,29 +29,35 @@ class Feed:
     every message.
     """
 
-    def __init__(self, key_spec: KeySpec, row_of: Callable[[Frame], Row]) -> None:
-        self.key_spec = key_spec
+    def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str) -> None:
+        self.id = feed_id
         self.board = Board()
         self.lanes: dict[LaneId, Lane] = {}
         self.accepted = 0
-        self._row_of = row_of
+        self._screen = _screen(feed_id, sow_spec, topic, self.board)
         self._listening: dict[LaneId, Lane] = {}
+        self._tombstones_max = TOMBSTONES_MAX
+
+    def seed(self, frames: Iterable[Frame]) -> None:
+        """Take over what is there already, oldest first; it does not count as accepted."""
+        for frame in frames:
+            self._apply(self._screen.moves(frame))
+        self.settle()
+        self.accepted = 0
 
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
         """Put frames on the board; returns the lanes whose deadline this armed."""
-        rows = [self._row_of(frame) for frame in frames]
-        for board_key, frame in rows:
-            self.board.put(board_key, frame)
-        self.accepted += len(rows)
-        armed: list[Lane] = []
-        for lane in list(self._listening.values()):
-            idle = lane.deadline is None
-            lane.accept(rows, now)
-            if idle:
-                armed.append(lane)
-            if not lane.sees_every_message:
-                del self._listening[lane.id]
-        return armed
+        changes: list[Change] = []
+        for frame in frames:
+            changes += self._apply(self._screen.moves(frame))
+        if self.board.tombstones > self._tombstones_max or self.board.exempts > EXEMPTS_MAX:
+            self._trim()
+        stirred = isinstance(self._screen, GroupScreen) and self._screen.is_stirred
+        return self._wake(changes, now) if changes or stirred else []
+
+    def settle(self) -> None:
+        """Bring the board up to date, where that was put off until somebody asks."""
+        self._apply(self._screen.settle())
 
     def lane(self, lane_id: LaneId) -> Lane:
         """The lane of this id, made if this is its first member."""
@@ -54,10 +65,11 @@ class Feed:
         if found is None:
             found = _new_lane(lane_id, self.board)
             self.lanes[lane_id] = self._listening[lane_id] = found
+            self._choose_pace()
         return found
 
     def listen(self, lane: Lane) -> None:
-        """A lane is idle again, or wants to see every message from now on."""
+        """A lane is idle again."""
         if lane.id in self.lanes:
             self._listening[lane.id] = lane
 
@@ -67,31 +79,56 @@ class Feed:
         lane.deadline = None
         self.lanes.pop(lane.id, None)
         self._listening.pop(lane.id, None)
+        self._choose_pace()
+
+    def _apply(self, moves: Sequence[Move]) -> list[Change]:
+        changes: list[Change] = []
+        board = self.board
+        for board_key, frame in moves:
+            if isinstance(frame, Tombstone):
+                gone = board.remove(board_key, frame)
+                if gone is not None:
+                    changes.append(Change(board_key, gone, None))
+            else:
+                changes.append(Change(board_key, frame, board.put(board_key, frame)))
+                self.accepted += 1
+        return changes
+
+    def _wake(self, changes: Sequence[Change], now: Instant) -> list[Lane]:
+        armed: list[Lane] = []
+        for lane in list(self._listening.values()):
+            idle = lane.deadline is None
+            lane.accept(changes, now)
+            if idle and lane.deadline is not None:
+                armed.append(lane)
+            if not lane.sees_every_message:
+                del self._listening[lane.id]
+        return armed
+
+    def _trim(self) -> None:
+        """Let the board forget what nobody needs: who stands furthest back is waited for."""
+        places = (lane.needs_board_since() for lane in self.lanes.values())
+        needed = min((place for place in places if place is not None), default=self.board.head)
+        if self.board.tombstones > self._tombstones_max:
+            self.board.trim_half(needed)
+            self._tombstones_max = max(TOMBSTONES_MAX, 2 * self.board.tombstones)
+        self.board.trim_exempt(needed)
+
+    def _choose_pace(self) -> None:
+        if isinstance(self._screen, GroupScreen):
+            self._screen.is_eager = any(lane.sees_every_message for lane in self.lanes.values())
 
 
 def _new_lane(lane_id: LaneId, board: Board) -> Lane:
     if not lane_id.interval_ns:
-        return ListLane(lane_id, board, position=board.head)
-    kind = KeyLane if lane_id.pace == "key" else BatchLane
-    return kind(lane_id, board, position=board.head)
+        return ListLane(lane_id, board)
+    return BatchLane(lane_id, board) if lane_id.asks_board else SlotLane(lane_id, board)
 
 
-def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> Callable[[Frame], Row]:
-    """How a topic's frames become rows of a board with this key.
-
-    On a topic with a key the frame is shared as it is. On one without, the conflation key is
-    what subscribers know a row by, so the frame is named by it.
-    """
-    if key_spec == sow_spec and sow_spec:
-        return lambda frame: (frame.key, frame)
-    if not key_spec:
-        return lambda frame: ("[]", frame)
-    key_of = conflation_key(key_spec)
-    if sow_spec:
-        return lambda frame: (key_of(frame.payload), frame)
-
-    def named(frame: Frame) -> Row:
-        row_key = key_of(frame.payload)
-        return row_key, Frame(frame.offset, frame.payload, row_key, frame.timestamp_ms)
-
-    return named
+def _screen(feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> Screen:
+    records = FeedId(sow_spec, feed_id.filter)
+    if isinstance(feed_id.shape, Window):
+        return WindowScreen(PlainScreen(records, sow_spec, topic, board), feed_id.shape)
+    if isinstance(feed_id.shape, Projection):
+        return GroupScreen(PlainScreen(records, sow_spec, topic, board), feed_id.shape)
+    return PlainScreen(feed_id, sow_spec, topic, board)

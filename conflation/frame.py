@@ -2,52 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import ClassVar
 
 import msgspec
 
 Span = tuple[int, int]
 
 
+class Gone(StrEnum):
+    """Why a key left a subscriber's focus (AMPS's reasons of an `oof`)."""
+
+    MATCH = "match"
+    DELETED = "deleted"
+    EXPIRED = "expired"
+    ENTITLEMENT = "entitlement"
+
+
 class Frame(msgspec.Struct, frozen=True, gc=False):
     """One message as published: shared by every board, log and session that refers to it.
 
     `key` is the canonical key a subscriber knows it by, empty where there is none.
-    `timestamp_ms` is wall time at publication. A frame with `removed` is a tombstone: it
-    stands on a board for a key that left, and `spans` are the offsets `[entered, left)`
-    during which the key was there.
+    `timestamp_ms` is wall time at publication. `exempt`: its publisher wants it never conflated.
     """
 
     offset: int
     payload: bytes
     key: str = ""
     timestamp_ms: int = 0
-    removed: bool = False
+    exempt: bool = False
+    removed: ClassVar[bool] = False
+
+
+class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
+    """A key that left. In a topic's sequence: the removal of a record; on a board: what stays.
+
+    On a board `payload` is the record as it last was there, `put_offset` the offset at which it
+    was put, `spans` the offsets `[entered, left)` during which the key was there. `record` is
+    the record as it is now, where it lives on outside the board's focus.
+    """
+
+    reason: Gone = Gone.DELETED
+    put_offset: int = 0
     spans: tuple[Span, ...] = ()
+    record: bytes = b""
+    removed: ClassVar[bool] = True
+
+    def held_at(self, position: int) -> bool:
+        """Whether a consumer at this position still shows the key that left."""
+        return any(entered <= position < left for entered, left in self.spans)
+
+    def as_put(self) -> Frame:
+        """The frame that stood here before the key left."""
+        return Frame(self.put_offset, self.payload, self.key, self.timestamp_ms)
+
+
+class Row(Frame, frozen=True, gc=False, kw_only=True):
+    """A frame with what it stands for: `messages` conflated ones, the first of them at `first`.
+
+    `patch` is the merge patch that may go in the payload's place, for those who hold the base.
+    """
+
+    first: int = 0
+    first_ms: int = 0
+    messages: int = 1
+    patch: bytes | None = None
+
+    def whole(self) -> Row:
+        """The same with its full value."""
+        return self if self.patch is None else msgspec.structs.replace(self, patch=None)
 
 
 class Batch:
     """Rows that go out together, oldest first: from after `since` up to `position`.
 
-    `firsts` are the offsets of the first message that each row stands for: a row's own where
-    nothing was conflated. `low_water` is the offset at or below which nothing is still held
-    or queued once these rows are out; None while a backlog remains, so that no id promises
-    too much. `encoded` is where the shell keeps the bytes it makes, once for every subscriber
-    of the lane.
+    `low_water` is the offset at or below which nothing is still held or queued once these rows
+    are out; None while a backlog remains, so that no id promises too much. `encoded` is where
+    the shell keeps the bytes it makes, once for every subscriber of the lane.
     """
 
-    __slots__ = ("encoded", "firsts", "frames", "low_water", "payload_bytes", "position", "since")
+    __slots__ = ("encoded", "frames", "low_water", "payload_bytes", "position", "since")
 
     def __init__(
-        self,
-        frames: Sequence[Frame],
-        since: int,
-        position: int,
-        low_water: int | None,
-        firsts: Sequence[int] | None = None,
+        self, frames: Iterable[Frame], since: int, position: int, low_water: int | None
     ) -> None:
         self.frames = tuple(frames)
-        self.firsts = [frame.offset for frame in self.frames] if firsts is None else firsts
         self.since = since
         self.position = position
         self.low_water = low_water
@@ -56,14 +96,21 @@ class Batch:
 
     def without_id(self) -> Batch:
         """The same rows for a member that older ones are still owed to."""
-        return Batch(self.frames, self.since, self.position, None, self.firsts)
+        return Batch(self.frames, self.since, self.position, None)
+
+    def messages(self) -> int:
+        """Rows that bring a value; a removal brings none."""
+        return sum(not frame.removed for frame in self.frames)
 
 
 def prefix_within(frames: Sequence[Frame], bytes_max: int) -> int:
-    """How many of the first frames fit into `bytes_max`; at least one, so that work goes on."""
+    """How many of the first frames fit into `bytes_max`; at least one, so that work goes on.
+
+    Rows of one offset (a derived board may have several) stay together: a prefix is a position.
+    """
     room = bytes_max
     for count, frame in enumerate(frames):
         room -= len(frame.payload)
-        if room < 0:
-            return max(count, 1)
+        if room < 0 and count and frames[count - 1].offset != frame.offset:
+            return count
     return len(frames)

@@ -2,22 +2,28 @@
 
 Three kinds, one face. All count their own positions:
 
-    BatchLane  an interval for all keys together (`pace=batch`); positions are offsets
-    KeyLane    an interval for each key (`pace=key`); positions count flushed rows
+    BatchLane  an interval, answered by the board alone; positions are offsets
+    SlotLane   an interval with state beside the board; positions count flushes
     ListLane   `conflation=none`: every message in order; positions are offsets
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
 
 from conflation.board import Board
 from conflation.duration import Instant
-from conflation.firsts import Firsts
-from conflation.frame import Batch, Frame, prefix_within
+from conflation.frame import Batch, Frame, Row, Tombstone
+from conflation.lane_id import LaneId
 from conflation.member import Member
-from conflation.subscription import LaneId
+from conflation.screen import Change
+from keys.select import Select
+
+Pair = tuple[str, Frame]
+"""A board key, and a row of it."""
 
 
 class Lane(ABC):
@@ -29,54 +35,46 @@ class Lane(ABC):
         self.position = position
         self.deadline: Instant | None = None
         self.batch: Batch | None = None
-        self.members: dict[tuple[str, str], Member] = {}
-        self.firsts: Firsts | None = None
+        self.members: dict[tuple[str, str, str], Member] = {}
+        self._shown = shown_as(lane_id.select)
 
     @property
     def sees_every_message(self) -> bool:
         """Whether `accept` is due for every publish, or only while the lane is idle."""
         return True
 
+    @property
+    def cuts(self) -> bool:
+        """Whether an answer may be taken in pieces, each of them a position."""
+        return False
+
     @abstractmethod
-    def accept(self, rows: Sequence[tuple[str, Frame]], now: Instant) -> None:
-        """Rows (board key, frame) have been put on the board: hold them, arm the deadline."""
+    def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        """The board has changed: hold what is asked for, arm the deadline."""
 
     @abstractmethod
     def flush(self, now: Instant) -> bool:
         """Let go what is due; False if that was nothing."""
 
     @abstractmethod
-    def joining_position(self) -> int:
-        """Where a member stands that has everything published so far."""
+    def join(self, member: Member) -> None:
+        """Seat a member that has everything published so far."""
 
     @abstractmethod
-    def backlog(self, member: Member) -> list[Frame]:
+    def answer(self, member: Member) -> list[Frame]:
         """What a member is behind by, oldest first; what the lane still holds is not in it."""
 
     @abstractmethod
-    def waiting(self, member: Member) -> int:
-        """Rows that the member will still get if nothing else is published."""
-
-    @abstractmethod
-    def catch_up(self, member: Member) -> list[Frame]:
-        """All that the member has not got, held rows included; it then stands at the head."""
-
-    @abstractmethod
-    def row_position(self, frame: Frame) -> int:
-        """The position of a member that has taken a backlog up to this row."""
+    def pending(self, member: Member) -> list[Pair]:
+        """All that the member has not got, held rows included, oldest first."""
 
     @abstractmethod
     def low_water(self) -> int:
         """The offset at or below which the lane holds nothing back."""
 
-    def tell_firsts(self) -> None:
-        """From now on rows name the first message they stand for; a member asked for it."""
-        if self.firsts is None:
-            self.firsts = Firsts()
-
-    def firsts_of(self, rows: Sequence[Frame]) -> list[int] | None:
-        """The first message of each row, if the lane keeps count."""
-        return None if self.firsts is None else self.firsts.tell(rows)
+    def needs_board_since(self) -> int | None:
+        """The offset from which on the lane may still ask its board; None: it never does."""
+        return min((member.position for member in self.members.values()), default=None)
 
     def ready(self, member: Member) -> bool:
         """Whether a take would move the member."""
@@ -86,76 +84,60 @@ class Lane(ABC):
         """Whether the shared batch is exactly what the member gets next."""
         return batch.since == member.position
 
+    def waiting(self, member: Member) -> int:
+        """Values that the member will still get if nothing else is published."""
+        return sum(not row.removed for _, row in self.pending(member))
+
     def take(self, member: Member, bytes_max: int) -> Batch | None:
         """What the member gets next: the shared batch if it is in step, else its own answer.
 
-        Its own answer comes in pieces of `bytes_max`; every piece is a position, so rows that
-        change meanwhile move out of the backlog instead of being sent stale.
+        An answer larger than `bytes_max` is the caller's to send in pieces, unless the lane
+        `cuts` it: rows that change meanwhile then move out of the backlog instead of being
+        sent stale.
         """
         if not self.ready(member):
             return None
         shared = self.batch
-        if (
-            shared is not None
-            and self.in_step(member, shared)
-            and shared.payload_bytes <= bytes_max
-        ):
-            batch = shared
+        fits = shared is not None and (not self.cuts or shared.payload_bytes <= bytes_max)
+        if shared is not None and fits and self.in_step(member, shared):
+            batch = shared if member.knows(shared.frames) else self._own_terms(member, shared)
         else:
             batch = self._own_answer(member, bytes_max)
         member.position = batch.position
-        member.delivered += len(batch.frames)
+        member.delivered += batch.messages()
+        member.note(batch.frames)
         return batch
 
+    def _own_terms(self, member: Member, batch: Batch) -> Batch:
+        rows = member.as_known(batch.frames)
+        return Batch(rows, batch.since, batch.position, batch.low_water)
+
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        frames = self.backlog(member)
-        count = prefix_within(frames, bytes_max)
-        if count == len(frames):
-            position, low_water = self.position, max(self.low_water(), member.cut)
-        else:
-            frames = frames[:count]
-            position, low_water = self.row_position(frames[-1]), None
-        return Batch(frames, member.position, position, low_water, self.firsts_of(frames))
+        rows = self.answer(member)
+        low_water = max(self.low_water(), member.cut)
+        batch = Batch(rows, member.position, self.position, low_water)
+        return batch if member.knows(batch.frames) else self._own_terms(member, batch)
 
 
-class BatchLane(Lane):
-    """One interval for all keys: the first message of an idle lane opens it (CONTRACT 5.1)."""
+def shown_as(select: Select | None) -> Callable[[Frame], Frame] | None:
+    """How rows are shown: with the fields that were selected. None: as they are."""
+    if select is None:
+        return None
 
-    @property
-    def sees_every_message(self) -> bool:
-        return self.firsts is not None
+    def shown(frame: Frame) -> Frame:
+        fields = {"payload": select.apply(frame.payload)}
+        if isinstance(frame, Tombstone):
+            fields["record"] = select.apply(frame.record) if frame.record else b""
+        return msgspec.structs.replace(frame, **fields)
 
-    def accept(self, rows: Sequence[tuple[str, Frame]], now: Instant) -> None:
-        if self.firsts is not None:
-            self.firsts.note(rows)
-        if self.deadline is None:
-            self.deadline = now + self.id.interval_ns
+    return shown
 
-    def flush(self, now: Instant) -> bool:
-        self.deadline = None
-        frames = self.board.changes(self.position)
-        if self.firsts is not None:
-            self.firsts.release_all(self.board)
-        since, self.position = self.position, self.board.head
-        self.batch = Batch(frames, since, self.position, self.position, self.firsts_of(frames))
-        return True
 
-    def joining_position(self) -> int:
-        return self.board.head
+def all_shown(shown: Callable[[Frame], Frame] | None, frames: Iterable[Frame]) -> list[Frame]:
+    """Rows as they are shown."""
+    return list(frames) if shown is None else [shown(frame) for frame in frames]
 
-    def backlog(self, member: Member) -> list[Frame]:
-        return self.board.changes(member.position, until=self.position)
 
-    def waiting(self, member: Member) -> int:
-        return len(self.board.changes(member.position))
-
-    def catch_up(self, member: Member) -> list[Frame]:
-        rows = self.board.changes(member.position)
-        member.position = self.board.head
-        return rows
-
-    def row_position(self, frame: Frame) -> int:
-        return frame.offset
-
-    def low_water(self) -> int:
-        return self.position
+def whole(frames: Iterable[Frame]) -> list[Frame]:
+    """Rows with their full values, for those who do not hold what a delta is against."""
+    return [frame.whole() if isinstance(frame, Row) else frame for frame in frames]

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from conflation.board import Board
+from conflation.count import Count, count_of
+from conflation.delta import DeltaWriter
 from conflation.duration import Instant
-from conflation.frame import Batch, Frame
-from conflation.lane import Lane
+from conflation.frame import Batch, Frame, Tombstone, prefix_within
+from conflation.lane import Lane, Pair, all_shown
+from conflation.lane_id import LaneId
 from conflation.log import Log
 from conflation.member import Member
-from conflation.subscription import LaneId
+from conflation.screen import Change
 
 
 class ListLane(Lane):
@@ -22,16 +27,21 @@ class ListLane(Lane):
     it still counts towards the limits: `_kept_messages` is the most that it can be.
     """
 
-    def __init__(self, lane_id: LaneId, board: Board, position: int) -> None:
-        super().__init__(lane_id, board, position)
+    def __init__(self, lane_id: LaneId, board: Board) -> None:
+        super().__init__(lane_id, board, position=board.head)
         self.log = Log()
+        self._delta = DeltaWriter(lane_id) if lane_id.delta else None
         self._watch_messages: int | None = None
         self._watch_bytes = 0
         self._kept_messages = 0
         self._kept_bytes = 0
 
-    def accept(self, rows: Sequence[tuple[str, Frame]], now: Instant) -> None:
-        self.log.extend(frame for _, frame in rows)
+    @property
+    def cuts(self) -> bool:
+        return True
+
+    def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        self.log.extend(row for change in changes for row in self._told(change))
         if self.deadline is None:
             self.deadline = now
 
@@ -44,24 +54,20 @@ class ListLane(Lane):
         return True
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        return batch.since == member.position and member.conflated_to <= member.position
+        caught_up = member.conflated_to <= member.position and not member.owed
+        return caught_up and batch.since == member.position
 
-    def joining_position(self) -> int:
-        return self.board.head
+    def join(self, member: Member) -> None:
+        member.position = self.board.head
 
-    def backlog(self, member: Member) -> list[Frame]:
+    def answer(self, member: Member) -> list[Frame]:
         return self._rows(member, until=self.position)
 
+    def pending(self, member: Member) -> list[Pair]:
+        return [(row.key, row) for row in self._rows(member, until=self.board.head)]
+
     def waiting(self, member: Member) -> int:
-        return self.queued(member)[0]
-
-    def catch_up(self, member: Member) -> list[Frame]:
-        rows = self._rows(member, until=self.board.head)
-        member.position = self.board.head
-        return rows
-
-    def row_position(self, frame: Frame) -> int:
-        return frame.offset
+        return sum(not row.removed for row in self._rows(member, until=self.board.head))
 
     def low_water(self) -> int:
         return self.position
@@ -95,20 +101,59 @@ class ListLane(Lane):
 
     def give_up(self, member: Member) -> None:
         """Conflate a member's whole queue: forget the list, remember the position."""
+        self._note_owed(member)
         member.conflated_to = self.board.head
         messages, size = self.queued(member)
         self._kept_messages = max(self._kept_messages, messages)
         self._kept_bytes = max(self._kept_bytes, size)
 
+    def _told(self, change: Change) -> Iterable[Frame]:
+        """A change as this lane tells it: a value, a delta, a removal, or nothing."""
+        frame = change.frame
+        if isinstance(frame, Tombstone):
+            if self.id.oof:
+                told = msgspec.structs.replace(frame, payload=frame.record or frame.payload)
+                yield told if self._shown is None else self._shown(told)
+        elif self._delta is not None:
+            yield from self._delta.rows(change)
+        else:
+            yield frame if self._shown is None else self._shown(frame)
+
+    def _own_answer(self, member: Member, bytes_max: int) -> Batch:
+        rows = self.answer(member)
+        count = prefix_within(rows, bytes_max)
+        if count == len(rows):
+            batch = super()._own_answer(member, bytes_max)
+        else:
+            piece = tuple(rows[:count])
+            known = piece if member.knows(piece) else member.as_known(piece)
+            batch = Batch(known, member.position, piece[-1].offset, None)
+        for row in rows[:count]:
+            member.owed.pop(row.key, None)
+        return batch
+
     def _rows(self, member: Member, until: int) -> list[Frame]:
         """What the board answers of a queue that was given up, then the list."""
         listed_after = max(member.position, member.conflated_to)
-        return self._kept(member, until) + self.log.after(listed_after, until=until)
+        kept = self._kept(member, until)
+        listed = self.log.after(listed_after, until=until)
+        return [*kept, *listed] if not member.owed else _told_for(member, kept, listed)
 
     def _kept(self, member: Member, until: int) -> list[Frame]:
         if member.conflated_to <= member.position:
             return []
-        return self.board.changes(member.position, until=min(member.conflated_to, until))
+        last = min(member.conflated_to, until)
+        rows = self.board.rows(member.position, last, oof=self.id.oof)
+        return all_shown(self._shown, (row for _, row in rows))
+
+    def _note_owed(self, member: Member) -> None:
+        """What each key's next row will stand for, now that the list is forgotten."""
+        owed: dict[str, Count] = {}
+        for row in self._rows(member, until=self.board.head):
+            if not row.removed:
+                now, earlier = count_of(row), owed.get(row.key)
+                owed[row.key] = now if earlier is None else earlier.then(now)
+        member.owed = owed
 
     def _trim(self) -> None:
         """Forget the part of the list that no member will ask for."""
@@ -117,3 +162,16 @@ class ListLane(Lane):
         self.log.drop_through(min(listed_after, default=self.position))
         if all(member.conflated_to <= member.position for member in members):
             self._kept_messages = self._kept_bytes = 0
+
+
+def _told_for(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) -> list[Frame]:
+    """Rows with what they stand for beyond themselves; no delta where its base was not sent."""
+    owed = dict(member.owed)
+    rows: list[Frame] = []
+    for row in kept:
+        earlier = owed.pop(row.key, None)
+        rows.append(row if earlier is None or row.removed else earlier.on(row))
+    for row in listed:
+        earlier = None if row.removed else owed.pop(row.key, None)
+        rows.append(row if earlier is None else earlier.then(count_of(row)).on(row))
+    return rows

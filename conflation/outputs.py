@@ -33,7 +33,7 @@ class ResumeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one subscription; `op` is `publish` or `snapshot`."""
+    """Rows of one subscription; `op` is `publish` or `snapshot`, removals tell by themselves."""
 
     name: str
     topic: str
@@ -69,6 +69,14 @@ class Resumed:
 
 
 @dataclass(frozen=True, slots=True)
+class Subscribed:
+    """A subscription was added, or a pattern takes one more topic."""
+
+    name: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
 class Unsubscribed:
     """A subscription has ended: REQUESTED, REMOVED."""
 
@@ -84,7 +92,7 @@ class Goodbye:
     reason: CloseReason
 
 
-Output = Rows | GroupBegin | GroupEnd | Resumed | Unsubscribed | Goodbye
+Output = Rows | GroupBegin | GroupEnd | Resumed | Subscribed | Unsubscribed | Goodbye
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,4 +110,13 @@ class SessionClosed:
     reason: CloseReason | None
 
 
-Event = SessionReady | SessionClosed
+@dataclass(frozen=True, slots=True)
+class RecordsExpired:
+    """Records that have not changed since this offset are due to be removed, as `expired`."""
+
+    topic: str
+    epoch: str
+    through: int
+
+
+Event = SessionReady | SessionClosed | RecordsExpired

@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
-from conflation.carry import Carry
+from collections.abc import Sequence
+
+from conflation.beginning import begin
+from conflation.board import Board
 from conflation.duration import Instant
-from conflation.lane import Lane
+from conflation.frame import Frame, Gone, Tombstone
+from conflation.lane import Lane, all_shown, shown_as
 from conflation.list_lane import ListLane
+from conflation.member import Member
+from conflation.owed import Carry, Owed
 from conflation.session import Seat, Session
-from conflation.subscription import Subscription
+from conflation.subscription import Command, Subscription
+from conflation.topic import Topic
+
+
+def seat(
+    name: str, session: Session, topic: Topic, subscription: Subscription, now: Instant
+) -> Seat:
+    """A new seat with what it begins with; it is in no lane yet.
+
+    Raises:
+        BookmarkExpired: see `begin`.
+    """
+    opening = begin(name, topic, subscription, session.limits, now)
+    member = Member(name, session.id, subscription, cut=topic.head)
+    lane_id = subscription.lane_id
+    if opening is None and (lane_id.oof or lane_id.delta):
+        member.sent = set()
+    return Seat(member, topic, opening, paused=subscription.paused)
+
+
+def joins_at_once(seat: Seat) -> bool:
+    """Whether live rows are collected from now on: not for a `sow`, nor during a long replay."""
+    subscription = seat.member.subscription
+    is_replay = subscription.replay is not None and subscription.resume is None
+    return subscription.command is not Command.SOW and not is_replay
 
 
 def join(session: Session, seat: Seat) -> None:
@@ -15,12 +45,10 @@ def join(session: Session, seat: Seat) -> None:
     member = seat.member
     feed, lane = seat.topic.lane(member.subscription.lane_id)
     seat.feed, seat.lane = feed, lane
-    member.position = lane.joining_position()
+    lane.join(member)
+    member.cut = seat.topic.head
     member.joined = feed.accepted
-    lane.members[session.id, member.name] = member
-    if member.subscription.tells_first:
-        lane.tell_firsts()
-        feed.listen(lane)
+    lane.members[member.place] = member
     lists = [other.lane for other in session.seats.values() if isinstance(other.lane, ListLane)]
     for shared in lists:
         shared.watch(
@@ -28,41 +56,95 @@ def join(session: Session, seat: Seat) -> None:
         )
 
 
-def move(session: Session, seat: Seat, subscription: Subscription, now: Instant) -> Carry:
+def move(session: Session, seat: Seat, subscription: Subscription, now: Instant) -> None:
     """Go over to another lane of the same topic with what the old one held.
 
-    Returns what is carried: due at the earlier of the old deadline and `now` plus the new
-    interval; at once where every message is asked for, or the key is another.
+    Of the same board it is due at the earlier of the old deadline and `now` plus the new
+    interval. Where every message is asked for, or the board is another, it is owed at once,
+    and then what another filter or shape brings in or takes out.
     """
     assert seat.lane is not None
     assert seat.feed is not None
-    old_lane, old_feed, due = seat.lane, seat.feed, seat.lane.deadline
+    old_lane, old_feed, due = seat.lane, seat.feed, _due(seat)
     matched = old_feed.accepted - seat.member.joined
-    if seat.carry is not None and seat.carry.deadline is not None:
-        due = min(due or seat.carry.deadline, seat.carry.deadline)
-        seat.carry.release(old_feed.board, old_lane, seat.member)
-    held = [*(seat.carry.rows if seat.carry else ()), *old_lane.catch_up(seat.member)]
-    held.sort(key=lambda frame: frame.offset)
-    seat.member.subscription, seat.member.cut = subscription, seat.topic.head
+    held = old_lane.pending(seat.member)
+    if seat.carry is not None:
+        held = [(row.key, row) for row in seat.carry.together(held)]
+    seat.carry = None
+    del old_lane.members[seat.member.place]
+    seat.member.subscription = subscription
+    seat.member.conflated_to = 0
+    seat.member.owed.clear()
     join(session, seat)
+    assert seat.feed is not None
     seat.member.joined = seat.feed.accepted - matched
-    _quit(session, seat, old_lane)
     interval_ns = subscription.lane_id.interval_ns
-    seat.carry = Carry(held, min(due or now, now + interval_ns) if held else None)
-    if seat.feed is not old_feed or not interval_ns:
-        seat.carry.let_go(held, seat.feed.board.head)
-    return seat.carry
+    if seat.feed is old_feed and interval_ns:
+        seat.carry = Carry(held, min(due or now, now + interval_ns)) if held else None
+    else:
+        rows = [row for _, row in held]
+        changed = [] if seat.feed is old_feed else _changed_focus(seat, old_feed.board)
+        _owe(seat, rows, changed)
+    if not old_lane.members:
+        seat.topic.drop_lane(old_lane)
 
 
-def leave(session: Session, seat: Seat) -> None:
-    """Give the place up; a lane without members is forgotten."""
+def release(seat: Seat) -> bool:
+    """A move's deadline has come; False if nothing is owed after all."""
+    assert seat.carry is not None
     assert seat.lane is not None
+    rows = seat.carry.together(seat.lane.pending(seat.member))
+    seat.carry = None
+    seat.lane.join(seat.member)
+    seat.member.cut = seat.topic.head
+    _owe(seat, rows, [])
+    return bool(rows)
+
+
+def leave(seat: Seat) -> None:
+    """Give the place up; a lane without members is forgotten."""
     if seat.carry is not None:
         seat.carry.deadline = None
-    _quit(session, seat, seat.lane)
+    if seat.opening is not None:
+        seat.opening.deadline = None
+    if seat.lane is not None:
+        _quit(seat, seat.lane)
 
 
-def _quit(session: Session, seat: Seat, lane: Lane) -> None:
-    del lane.members[session.id, seat.member.name]
+def _due(seat: Seat) -> Instant | None:
+    carried = None if seat.carry is None else seat.carry.deadline
+    held = None if seat.lane is None else seat.lane.deadline
+    return min((due for due in (carried, held) if due is not None), default=None)
+
+
+def _owe(seat: Seat, rows: Sequence[Frame], changed: Sequence[Frame]) -> None:
+    """After what is owed already."""
+    owed = [*(() if seat.owed is None else seat.owed.rest())]
+    owed += [(known, True) for row in rows for known in seat.member.as_known((row,))]
+    owed += [(known, False) for row in changed for known in seat.member.as_known((row,))]
+    seat.owed = Owed(owed, seat.topic.head) if owed else None
+
+
+def _changed_focus(seat: Seat, before: Board) -> list[Frame]:
+    """What a client that holds the old board's rows must be told to hold the new one's."""
+    assert seat.feed is not None
+    lane_id, after = seat.member.subscription.lane_id, seat.feed.board
+    told: list[Frame] = []
+    if lane_id.oof:
+        told += [_out(row) for row in before.live() if after.get(row.key) is None]
+    if seat.member.subscription.command.queries:
+        for row in after.live():
+            known = before.get(row.key)
+            if known is None or known.payload != row.payload:
+                told.append(row)
+    return all_shown(shown_as(lane_id.select), told)
+
+
+def _out(row: Frame) -> Tombstone:
+    return Tombstone(row.offset, row.payload, row.key, row.timestamp_ms, reason=Gone.MATCH)
+
+
+def _quit(seat: Seat, lane: Lane) -> None:
+    del lane.members[seat.member.place]
     if not lane.members:
         seat.topic.drop_lane(lane)

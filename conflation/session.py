@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from conflation.carry import Carry
+from conflation.duration import Instant
 from conflation.feed import Feed
 from conflation.frame import Batch
 from conflation.lane import Lane
@@ -13,7 +13,11 @@ from conflation.list_lane import ListLane
 from conflation.member import Member
 from conflation.opening import Opening
 from conflation.outputs import CloseReason, Output, Rows
+from conflation.owed import Carry, Owed
 from conflation.topic import Topic
+
+SeatId = tuple[str, str]
+"""Subscription and topic: a pattern has a seat in each topic that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,10 @@ class QueueLimits:
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """A member together with what it reads from; no lane for a finished `sow`."""
+    """A member together with what it reads from.
+
+    No lane for a `sow`, and for a replay that has not caught up yet.
+    """
 
     member: Member
     topic: Topic
@@ -34,32 +41,55 @@ class Seat:
     feed: Feed | None = None
     lane: Lane | None = None
     carry: Carry | None = None
+    owed: Owed | None = None
+    paused: bool = False
 
-    def take(self, bytes_max: int) -> list[Output]:
-        """The opening first, then what a move left owing, then what the lane has let go."""
+    @property
+    def id(self) -> SeatId:
+        """Its place in the session."""
+        return self.member.name, self.topic.name
+
+    def take(self, bytes_max: int, now: Instant) -> list[Output]:
+        """The opening first, then what is owed, then what the lane has let go."""
+        if self.paused:
+            return []
         if self.opening is not None:
-            outputs = self.opening.take(bytes_max)
-            if self.opening.done:
-                self.opening = None
-            return outputs
-        batch = self._carried(bytes_max) or self._from_lane(bytes_max)
+            return self.opening.take(bytes_max, now)
+        batch = self._from_owed(bytes_max)
+        if batch is None and self.carry is None:
+            batch = self._from_lane(bytes_max)
         if batch is None:
             return []
         return [Rows(self.member.name, self.topic.name, self.topic.epoch, "publish", batch)]
 
-    def _carried(self, bytes_max: int) -> Batch | None:
-        batch = None if self.carry is None else self.carry.take(bytes_max)
-        if batch is not None:
-            self.member.delivered += len(batch.frames)
-        if self.carry is not None and self.carry.over:
-            self.carry = None
-        return batch
+    def _from_owed(self, bytes_max: int) -> Batch | None:
+        if self.owed is None:
+            return None
+        batch, delivered = self.owed.take(bytes_max)
+        self.member.delivered += delivered
+        if self.owed.is_over:
+            self.owed = None
+        return batch if self.carry is None else batch.without_id()
 
     def _from_lane(self, bytes_max: int) -> Batch | None:
         batch = None if self.lane is None else self.lane.take(self.member, bytes_max)
         while batch is not None and not batch.frames and self.lane is not None:
             batch = self.lane.take(self.member, bytes_max)
-        return batch if batch is None or self.carry is None else batch.without_id()
+        if batch is None or batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
+            return batch
+        self.member.delivered -= batch.messages()
+        self.owed = Owed([(frame, True) for frame in batch.frames], batch.low_water)
+        return self._from_owed(bytes_max)
+
+    def waiting(self) -> int:
+        """Values that it will still get if nothing else is published."""
+        owed = 0 if self.owed is None else self.owed.waiting()
+        if self.lane is None:
+            return owed
+        if self.carry is None:
+            return owed + self.lane.waiting(self.member)
+        together = self.carry.together(self.lane.pending(self.member))
+        return owed + sum(not row.removed for row in together)
 
     def queued(self) -> tuple[int, int]:
         """Messages and bytes that count towards the session's limits."""
@@ -67,34 +97,40 @@ class Seat:
 
 
 class Session:
-    """Seats by subscription name, and control events that go out once rows allow.
+    """Seats by subscription and topic, and control events that go out once rows allow.
 
-    `ready` is true from the moment the shell was told until a take finds nothing.
+    `ready` is true from the moment the shell was told until a take finds nothing. One that
+    `lasts` stays open without subscriptions.
     """
 
-    def __init__(self, session_id: str, limits: QueueLimits) -> None:
+    def __init__(self, session_id: str, limits: QueueLimits, *, lasts: bool = False) -> None:
         self.id = session_id
         self.limits = limits
-        self.seats: dict[str, Seat] = {}
+        self.lasts = lasts
+        self.seats: dict[SeatId, Seat] = {}
         self.outbox: deque[Output] = deque()
         self.ready = False
         self.ended: CloseReason | None = None
 
-    def take(self, bytes_max: int) -> list[Output]:
+    def take(self, bytes_max: int, now: Instant) -> list[Output]:
         """Outputs of about `bytes_max`; seats take turns, so that none starves another."""
         outputs: list[Output] = []
         room = bytes_max
-        for name in list(self.seats):
+        for seat_id in list(self.seats):
             if room <= 0:
                 break
-            taken = self.seats[name].take(room)
+            taken = self.seats[seat_id].take(room, now)
             room -= sum(out.batch.payload_bytes for out in taken if isinstance(out, Rows))
             outputs += taken
             if taken:
-                self.seats[name] = self.seats.pop(name)
+                self.seats[seat_id] = self.seats.pop(seat_id)
         while self.outbox:
             outputs.append(self.outbox.popleft())
         return outputs
+
+    def seats_of(self, name: str) -> list[Seat]:
+        """The seats of one subscription."""
+        return [seat for seat in self.seats.values() if seat.member.name == name]
 
     def queued(self) -> tuple[int, int]:
         """Messages and payload bytes waiting for `conflation=none` subscriptions."""

@@ -6,93 +6,98 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from conflation.bookmark import Bookmark
-from conflation.errors import OptionsInvalid
-from conflation.options import Options, options_text
-from keys.spec import KeySpec
+from conflation.lane_id import LaneId
+from keys.order import Order
+
+BATCH_SIZE = 100
 
 
 class Command(StrEnum):
-    """The commands of AMPS that are served so far."""
+    """The commands of AMPS."""
 
     SUBSCRIBE = "subscribe"
     SOW = "sow"
     SOW_AND_SUBSCRIBE = "sow_and_subscribe"
+    DELTA_SUBSCRIBE = "delta_subscribe"
+    SOW_AND_DELTA_SUBSCRIBE = "sow_and_delta_subscribe"
+
+    @property
+    def queries(self) -> bool:
+        """Whether it begins with the state of the world."""
+        return self not in (Command.SUBSCRIBE, Command.DELTA_SUBSCRIBE)
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether changed fields are enough."""
+        return self in (Command.DELTA_SUBSCRIBE, Command.SOW_AND_DELTA_SUBSCRIBE)
 
 
-_LATER = ("delta_subscribe", "sow_and_delta_subscribe")
+class NotFound(StrEnum):
+    """What a bookmark that cannot be found means (`bookmark_not_found`)."""
+
+    EPOCH = "epoch"
+    NOW = "now"
+    FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True)
-class LaneId:
-    """What subscriptions must have in common to share a lane: equal ids, one lane.
+class Rate:
+    """Speed of a replay; one of the three is given. `max_gap_ns` bounds a recorded silence."""
 
-    `interval_ns` 0 is `conflation=none`: every message. `key_spec` empty means that the
-    topic itself is the key.
+    messages_per_s: int | None = None
+    bytes_per_s: int | None = None
+    times: float | None = None
+    max_gap_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A bookmark subscription: every message since `start`, then the live ones.
+
+    `start` is None for the journal's beginning (`epoch`), a bookmark, or wall time in
+    milliseconds: the first message not older.
     """
 
-    interval_ns: int
-    key_spec: KeySpec
-    pace: str
+    start: Bookmark | int | None
+    not_found: NotFound = NotFound.NOW
+    rate: Rate | None = None
 
-    def __str__(self) -> str:
-        return options_text(self.interval_ns, self.key_spec, self.pace)
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """`conflation=auto`: the interval may move between these bounds."""
+
+    min_ns: int
+    max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the shell shows beside the values; the engine only keeps it with the subscription."""
+
+    timestamp: bool = False
+    receipt: bool = False
+    send_keys: bool = False
+    no_sowkey: bool = False
+    progress: bool = False
+    max_age_ns: int | None = None
+    auto: Auto | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One request, decided: its command, its lane, and the bookmark it resumes from.
+    """One request, decided: its command, its lane, and what it starts with.
 
-    `tells_first`: each row is to name the first message it stands for, as envelopes do.
+    `resume` is an id that was seen before (CONTRACT 4.2), `replay` AMPS's bookmark. `order`
+    is that of snapshot rows, `batch_size` how many of them go at a time. `topic` may be a pattern.
     """
 
     topic: str
     command: Command
     lane_id: LaneId
     resume: Bookmark | None = None
-    tells_first: bool = False
-
-
-def decide(
-    topic: str,
-    sow_spec: KeySpec,
-    options: Options,
-    *,
-    command: str | None = None,
-    default_pace: str = "batch",
-    resume: Bookmark | None = None,
-    tells_first: bool = False,
-) -> Subscription:
-    """Options, the topic's key and the defaults, put together.
-
-    Raises:
-        OptionsInvalid: a conflict, a key that is missing, a command that is not served.
-    """
-    interval_ns = options.interval_ns or 0
-    if not interval_ns:
-        for name in ("conflation_key", "pace"):
-            if options.given(name):
-                raise OptionsInvalid(
-                    f"{name} needs a conflation interval beside it", options.position(name)
-                )
-    key_spec = options.key_spec if options.key_spec is not None else sow_spec
-    if interval_ns and not key_spec:
-        raise OptionsInvalid(
-            "the topic has no key, so an interval needs conflation_key=[...] beside it",
-            options.position("conflation"),
-        )
-    pace = options.pace or default_pace if interval_ns else "batch"
-    lane_id = LaneId(interval_ns, key_spec, pace)
-    return Subscription(topic, _command(command, sow_spec), lane_id, resume, tells_first)
-
-
-def _command(text: str | None, sow_spec: KeySpec) -> Command:
-    if text is None:
-        return Command.SOW_AND_SUBSCRIBE if sow_spec else Command.SUBSCRIBE
-    if text in _LATER:
-        raise OptionsInvalid(f"command {text} is not available yet")
-    if text not in set(Command):
-        raise OptionsInvalid("command: expected subscribe, sow or sow_and_subscribe")
-    command = Command(text)
-    if command is not Command.SUBSCRIBE and not sow_spec:
-        raise OptionsInvalid(f"command {text} needs a topic with a key")
-    return command
+    replay: Replay | None = None
+    order: Order | None = None
+    batch_size: int = BATCH_SIZE
+    paused: bool = False
+    shown: Shown = Shown()

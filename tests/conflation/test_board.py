@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from conflation.board import SPANS_MAX, Board, held_at
+from conflation.board import SPANS_MAX, Board
+from conflation.frame import Tombstone
 from tests.support.profiles import examples
 from tests.support.world import make_frames, tokens
 
@@ -21,19 +22,31 @@ def board_of(text: str) -> Board:
     return board
 
 
+def told(board: Board, since: int, until: int | None = None, *, oof: bool = True) -> str:
+    """The tokens of an answer."""
+    return tokens(frame for _, frame in board.rows(since, until, oof=oof))
+
+
+def tombstone_of(board: Board, since: int) -> Tombstone:
+    """The one removal in an answer."""
+    ((_, found),) = board.rows(since, oof=True)
+    assert isinstance(found, Tombstone)
+    return found
+
+
 def test_a_board_keeps_the_newest_of_each_key_in_order_of_last_change() -> None:
     assert tokens(board_of("a1 b1 c1 a2").live()) == "b1 c1 a2"
 
 
 def test_changes_are_those_after_a_position_oldest_first() -> None:
     board = board_of("a1 b1 c1 a2")
-    assert tokens(board.changes(0)) == "b1 c1 a2"
-    assert tokens(board.changes(2)) == "c1 a2"
-    assert tokens(board.changes(4)) == ""
+    assert told(board, 0) == "b1 c1 a2"
+    assert told(board, 2) == "c1 a2"
+    assert told(board, 4) == ""
 
 
 def test_changes_up_to_a_position_leave_out_what_changed_again_later() -> None:
-    assert tokens(board_of("a1 b1 c1 a2").changes(0, until=3)) == "b1 c1"
+    assert told(board_of("a1 b1 c1 a2"), 0, until=3) == "b1 c1"
 
 
 def test_put_answers_with_what_it_replaces() -> None:
@@ -45,47 +58,47 @@ def test_put_answers_with_what_it_replaces() -> None:
 
 def test_a_key_that_left_is_a_tombstone_for_those_who_hold_it() -> None:
     board = board_of("a1 b1")
-    assert board.remove('["a"]', 3) is not None
+    assert board.remove('["a"]', Tombstone(3, b"")) is not None
     assert tokens(board.live()) == "b1"
     assert board.get('["a"]') is None
-    (tombstone,) = board.changes(2)
+    tombstone = tombstone_of(board, 2)
     assert tombstone.removed
-    assert [held_at(tombstone, position) for position in range(5)] == [False, True, True] + [
+    assert [tombstone.held_at(position) for position in range(5)] == [False, True, True] + [
         False
     ] * 2
 
 
 def test_a_key_that_left_and_came_back_was_not_held_in_between() -> None:
     board = board_of("a1")
-    board.remove('["a"]', 2)
+    board.remove('["a"]', Tombstone(2, b""))
     for frame in make_frames("a2", first=3):
         board.put(frame.key, frame)
-    board.remove('["a"]', 4)
-    (tombstone,) = board.changes(3)
-    assert [held_at(tombstone, position) for position in range(5)] == [
+    board.remove('["a"]', Tombstone(4, b""))
+    tombstone = tombstone_of(board, 3)
+    assert [tombstone.held_at(position) for position in range(5)] == [
         *(False, True, False, True, False)
     ]
 
 
 def test_removing_what_is_not_there_changes_nothing() -> None:
     board = board_of("a1")
-    assert board.remove('["z"]', 2) is None
-    assert tokens(board.changes(0)) == "a1"
+    assert board.remove('["z"]', Tombstone(2, b"")) is None
+    assert told(board, 0) == "a1"
 
 
 def test_trim_forgets_tombstones_and_refuses_positions_behind_them() -> None:
     board = board_of("a1 b1")
-    board.remove('["a"]', 3)
+    board.remove('["a"]', Tombstone(3, b""))
     assert board.trim(3) == 1
-    assert board.changes(3) == []
+    assert told(board, 3) == ""
     with pytest.raises(AssertionError, match="horizon"):
-        board.changes(2)
+        board.rows(2)
 
 
 def test_a_board_is_fed_in_publication_order() -> None:
     board = board_of("a1 b1")
     with pytest.raises(AssertionError, match="order"):
-        board.put('["c"]', make_frames("c1", first=2)[0])
+        board.put('["c"]', make_frames("c1", first=1)[0])
 
 
 @dataclass(frozen=True)
@@ -131,8 +144,8 @@ class BoardMachine(RuleBasedStateMachine):
         self.offset += 1 + skipped
         board_key = f'["{letter}"]'
         before = self.state_at(self.offset).get(board_key)
-        gone = self.board.remove(board_key, self.offset)
-        assert (gone and gone.offset) == before
+        gone = self.board.remove(board_key, Tombstone(self.offset, b""))
+        assert (gone and gone.put_offset) == before
         if before is not None:
             self.history.append(Change(self.offset, board_key, there=False))
 
@@ -160,29 +173,40 @@ class BoardMachine(RuleBasedStateMachine):
         live = self.state_at(self.offset)
         for position in range(self.horizon, self.offset + 1):
             replica = self.state_at(position)
-            for frame in self.board.changes(position):
+            for board_key, frame in self.board.rows(position, oof=True):
                 assert position < frame.offset <= self.offset
+                held = replica.pop(board_key, None)
                 if frame.removed:
-                    self.check_focus(frame.key, held_at(frame, position), frame.key in replica)
-                    replica.pop(frame.key, None)
+                    assert held is not None or self.merges_spans(board_key)
                 else:
-                    replica.pop(frame.key, None)
-                    replica[frame.key] = frame.offset
+                    replica[board_key] = frame.offset
             assert list(replica.items()) == list(live.items())
 
-    def check_focus(self, key: str, told: bool, held: bool) -> None:
-        """Exact while the list of spans is whole; where old ones are merged, never too little."""
-        lives = sum(change.key == key and not change.there for change in self.history)
-        assert told >= held
-        if lives <= SPANS_MAX:
-            assert told == held
+    def merges_spans(self, board_key: str) -> bool:
+        """Whether an old position may be told of a removal that it does not need (rule 2)."""
+        lives = sum(change.key == board_key and not change.there for change in self.history)
+        return lives > SPANS_MAX
 
     @invariant()
-    def an_answer_up_to_a_position_is_the_answer_without_what_came_later(self) -> None:
+    def without_removals_no_value_is_lost(self) -> None:
+        """Rule 204: the last value of each key that was put since a position is told."""
+        for position in range(self.horizon, self.offset + 1):
+            put = {
+                change.key: change.offset
+                for change in self.history
+                if change.there and change.offset > position
+            }
+            rows = {key: frame.offset for key, frame in self.board.rows(position)}
+            assert rows == put
+
+    @invariant()
+    def an_answer_up_to_a_position_is_what_was_newest_then(self) -> None:
+        """Rule 22, and what a removal takes away later is told before it."""
         for until in range(self.horizon, self.offset + 1):
-            whole = self.board.changes(self.horizon)
-            within = self.board.changes(self.horizon, until=until)
-            assert within == [frame for frame in whole if frame.offset <= until]
+            within = self.board.rows(self.horizon, until)
+            assert all(self.horizon < frame.offset <= until for _, frame in within)
+            whole = dict(self.board.rows(self.horizon))
+            assert dict(within) == {k: f for k, f in whole.items() if f.offset <= until}
 
 
 TestBoardMachine = BoardMachine.TestCase
@@ -195,5 +219,5 @@ def test_many_spans_of_one_key_stay_few_and_never_too_short() -> None:
         machine.put("a", 0)
         machine.remove("a", 1)
         machine.a_replica_from_any_position_reaches_the_live_state()
-    (tombstone,) = machine.board.changes(0)
+    tombstone = tombstone_of(machine.board, 1)
     assert len(tombstone.spans) == SPANS_MAX

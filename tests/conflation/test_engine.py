@@ -10,10 +10,7 @@ from conflation.errors import (
     SubscriptionUnknown,
     TopicUnknown,
 )
-from conflation.options import Options
 from conflation.outputs import CloseReason, SessionClosed
-from conflation.subscription import decide
-from keys.spec import KeySpec
 from tests.support.world import World, make_frames
 
 
@@ -132,8 +129,7 @@ def test_a_move_to_a_longer_interval_keeps_the_earlier_deadline() -> None:
     name = world.subscribe("conflation=1s")
     world.say("a1")
     world.wait("600ms")
-    longer = decide("px", KeySpec.parse("[/k]"), Options.parse("conflation=10s"))
-    world.engine.change("s", name, longer, world.now)
+    world.change(name, "conflation=10s")
     world.wait("399ms")
     assert world.hears() == []
     world.wait("1ms")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from conflation.batch_lane import BatchLane
 from conflation.definition import Definition
-from conflation.feed import Feed, rows_of
+from conflation.feed import Feed
 from conflation.frame import Frame
-from conflation.key_lane import KeyLane
-from conflation.lane import BatchLane
+from conflation.lane_id import FeedId, LaneId
 from conflation.list_lane import ListLane
 from conflation.log import History
-from conflation.subscription import LaneId
+from conflation.screen import rows_of
+from conflation.slot_lane import SlotLane
 from conflation.topic import Topic
 from keys.spec import KeySpec
 from tests.support.world import World, batches, make_frames, tokens
@@ -19,26 +20,26 @@ SECOND = 1_000_000_000
 
 
 def make_feed() -> Feed:
-    return Feed(KEY, rows_of(KEY, KEY))
+    return Feed(FeedId(KEY), KEY, "px")
 
 
 def test_the_kind_of_lane_follows_from_its_id() -> None:
     feed = make_feed()
-    assert isinstance(feed.lane(LaneId(0, KEY, "batch")), ListLane)
-    assert isinstance(feed.lane(LaneId(SECOND, KEY, "batch")), BatchLane)
-    assert isinstance(feed.lane(LaneId(SECOND, KEY, "key")), KeyLane)
+    assert isinstance(feed.lane(LaneId(FeedId(KEY))), ListLane)
+    assert isinstance(feed.lane(LaneId(FeedId(KEY), SECOND)), BatchLane)
+    assert isinstance(feed.lane(LaneId(FeedId(KEY), SECOND, "key")), SlotLane)
 
 
 def test_equal_ids_share_a_lane() -> None:
     feed = make_feed()
-    first = feed.lane(LaneId(SECOND, KEY, "batch"))
-    assert feed.lane(LaneId(SECOND, KeySpec.parse("[$.k]"), "batch")) is first
+    first = feed.lane(LaneId(FeedId(KEY), SECOND))
+    assert feed.lane(LaneId(FeedId(KeySpec.parse("[$.k]")), SECOND)) is first
 
 
 def test_a_publish_wakes_the_lanes_that_it_arms_and_no_others() -> None:
     feed = make_feed()
-    batch = feed.lane(LaneId(SECOND, KEY, "batch"))
-    by_key = feed.lane(LaneId(SECOND, KEY, "key"))
+    batch = feed.lane(LaneId(FeedId(KEY), SECOND))
+    by_key = feed.lane(LaneId(FeedId(KEY), SECOND, "key"))
     assert feed.publish(make_frames("a1"), 0) == [batch, by_key]
     assert feed.publish(make_frames("b1", first=2), 1) == []
     batch.flush(SECOND)
@@ -48,7 +49,7 @@ def test_a_publish_wakes_the_lanes_that_it_arms_and_no_others() -> None:
 
 def test_a_lane_that_is_dropped_hears_nothing() -> None:
     feed = make_feed()
-    lane = feed.lane(LaneId(SECOND, KEY, "key"))
+    lane = feed.lane(LaneId(FeedId(KEY), SECOND, "key"))
     feed.drop_lane(lane)
     feed.listen(lane)
     assert feed.publish(make_frames("a1"), 0) == []
@@ -85,9 +86,9 @@ def test_one_board_serves_all_intervals_of_a_key() -> None:
 def test_a_board_made_late_answers_for_what_follows() -> None:
     topic = Topic("px", Definition(History(9), KEY), "e1")
     topic.publish(make_frames("a1 b1"), 0)
-    board = topic.feed(KeySpec.parse("[/v]")).board
+    board = topic.feed(FeedId(KeySpec.parse("[/v]"))).board
     topic.publish(make_frames("c1", first=3), 0)
-    assert tokens(board.changes(2)) == "c1"
+    assert tokens(frame for _, frame in board.rows(2)) == "c1"
 
 
 def test_a_coarser_conflation_key_sends_the_newest_record_of_each() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conflation.frame import Batch, Frame, prefix_within
+from conflation.frame import Batch, Frame, Row, Tombstone, prefix_within
 from tests.support.world import make_frames
 
 
@@ -25,18 +25,34 @@ def test_a_prefix_is_as_long_as_fits_and_at_least_one_row(sizes: list[int], room
     assert count == len(frames) or sum(sizes[: count + 1]) > room
 
 
-def test_a_batch_counts_its_bytes_and_names_first_messages() -> None:
-    frames = make_frames("a1 b1", first=4)
-    batch = Batch(frames, 3, 5, 5)
-    assert (batch.payload_bytes, list(batch.firsts)) == (
-        sum(len(f.payload) for f in frames),
-        [4, 5],
-    )
-    assert list(Batch(frames, 3, 5, 5, [1, 5]).firsts) == [1, 5]
+def test_a_batch_counts_its_bytes_and_its_values() -> None:
+    frames = [*make_frames("a1 b1", first=4), Tombstone(6, b"gone", "k")]
+    batch = Batch(frames, 3, 6, 6)
+    assert batch.payload_bytes == sum(len(frame.payload) for frame in frames)
+    assert batch.messages() == 2
 
 
 def test_a_batch_without_its_id_has_the_same_rows_and_bytes_of_its_own() -> None:
-    batch = Batch(make_frames("a1"), 0, 1, 1, [1])
+    batch = Batch(make_frames("a1"), 0, 1, 1)
     batch.encoded["value"] = b"id: 1"
     other = batch.without_id()
     assert (other.frames, other.low_water, other.encoded) == (batch.frames, None, {})
+
+
+def test_rows_of_one_offset_are_never_cut_apart() -> None:
+    """A derived board may change in several keys by one message; a prefix is a position."""
+    frames = [Frame(offset, b"xxxx", str(n)) for n, offset in enumerate((1, 2, 2, 2, 3))]
+    assert [prefix_within(frames, room) for room in (0, 4, 8, 12, 16, 20)] == [1, 1, 4, 4, 4, 5]
+
+
+def test_a_tombstone_knows_who_holds_what_left() -> None:
+    """Rule 202."""
+    left = Tombstone(9, b"v", "k", spans=((1, 3), (5, 9)), put_offset=7)
+    assert [position for position in range(11) if left.held_at(position)] == [1, 2, 5, 6, 7, 8]
+    assert left.as_put() == Frame(7, b"v", "k")
+
+
+def test_a_row_without_its_patch_is_whole() -> None:
+    row = Row(4, b"v", "k", first=2, messages=3, patch=b"{}")
+    assert row.whole() == Row(4, b"v", "k", first=2, messages=3)
+    assert row.whole().whole() is not None

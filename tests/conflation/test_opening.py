@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.opening import ROWS_MAX
+from conflation.subscription import BATCH_SIZE
 from tests.support.world import World, batches, ids, sizes, told
 
 SNAPSHOT = "sow_and_subscribe"
@@ -58,9 +58,9 @@ def test_a_snapshot_trips_no_limit() -> None:
 def test_many_rows_come_a_hundred_at_a_time() -> None:
     world = World()
     world.topic(key="[/v]")
-    world.say(" ".join(f"a{number}" for number in range(ROWS_MAX * 2 + 1)))
+    world.say(" ".join(f"a{number}" for number in range(BATCH_SIZE * 2 + 1)))
     world.subscribe(command=SNAPSHOT)
-    assert [len(batch.frames) for batch in batches(world.take())] == [ROWS_MAX, ROWS_MAX, 1]
+    assert [len(batch.frames) for batch in batches(world.take())] == [BATCH_SIZE, BATCH_SIZE, 1]
 
 
 def test_a_sow_ends_its_session_with_its_last_row() -> None:

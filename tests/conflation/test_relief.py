@@ -5,11 +5,11 @@ import pytest
 from conflation.definition import Definition, QueuePolicy
 from conflation.engine import Engine
 from conflation.frame import Frame
+from conflation.grant import decide
 from conflation.log import History
 from conflation.options import Options
 from conflation.outputs import CloseReason, Goodbye, Rows, SessionClosed
 from conflation.session import QueueLimits
-from conflation.subscription import decide
 from keys.spec import KeySpec
 
 SPEC = KeySpec.of(["/t"])
@@ -24,8 +24,10 @@ class Gate:
         self.offset = 0
         for session in sessions:
             self.engine.open_session(session, QueueLimits(4, bytes_max))
-            wish = decide("p", SPEC, Options.parse(""), command="subscribe")
-            self.engine.subscribe(session, "s", wish)
+            wish = decide(
+                "p", Definition(History(100), SPEC), Options.parse(""), command="subscribe"
+            )
+            self.engine.subscribe(session, "s", wish, 0)
 
     def publish(self, names: str, size: int = 1) -> None:
         frames = [

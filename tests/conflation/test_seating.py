@@ -1,6 +1,7 @@
 """Joining, moving and leaving: what is held at a move is kept (CONTRACT 5.1)."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -9,16 +10,19 @@ from conflation.duration import SECOND
 from conflation.engine import Engine
 from conflation.errors import SubscriptionUnknown
 from conflation.frame import Frame
+from conflation.grant import decide
 from conflation.log import History
 from conflation.options import Options
 from conflation.outputs import Rows
 from conflation.session import QueueLimits
-from conflation.subscription import Subscription, decide
+from conflation.subscription import Subscription
 from keys.extract import record_key
 from keys.spec import KeySpec
+from tests.support.world import World, counts
 
 SPEC = KeySpec.of(["/t"])
 KEY_OF = record_key(SPEC)
+DEFINITION = Definition(History(100), SPEC)
 LANES = ("conflation=1s", "conflation=1s,pace=key", "conflation=none", "conflation=60s")
 
 
@@ -33,11 +37,13 @@ class Room:
 
     def sit(self, session: str, options: str) -> None:
         self.engine.open_session(session, QueueLimits(100, 1 << 20))
-        self.engine.subscribe(session, "s", self.wish(options))
+        self.engine.subscribe(session, "s", self.wish(options), self.engine._now)
         self.take(session)
 
     def wish(self, options: str) -> Subscription:
-        return decide("p", SPEC, Options.parse(options), command="subscribe")
+        return decide(
+            "p", Definition(History(100), SPEC), Options.parse(options), command="subscribe"
+        )
 
     def publish(self, at: float, *texts: str) -> None:
         frames = []
@@ -123,7 +129,7 @@ def test_no_id_is_given_while_older_rows_are_owed() -> None:
     while (due := room.engine.next_deadline()) is not None:
         room.engine.advance(due)
         ids += [(due / SECOND, shown(rows), rows.batch.low_water) for rows in room.take()]
-    assert ids == [(10.5, ["C1"], None), (10.6, ["A1", "B1"], 3)]
+    assert ids == [(10.6, ["A1", "B1", "C1"], 3)]
 
 
 def test_a_second_move_keeps_what_the_first_carried() -> None:
@@ -157,3 +163,58 @@ def test_a_subscription_that_is_not_there_cannot_move() -> None:
     room = Room("conflation=10s")
     with pytest.raises(SubscriptionUnknown):
         room.engine.change("a", "other", room.wish("conflation=1s"), 0)
+
+
+def test_a_new_filter_brings_in_what_the_old_one_hid_and_takes_out_what_it_showed() -> None:
+    """Rule 242."""
+    world = World()
+    world.topic()
+    world.say("a1 b5 c9")
+    name = world.subscribe("oof", wanted="/v > 4", command="sow_and_subscribe")
+    world.take()
+    world.change(name, "oof", wanted="/v < 6", command="sow_and_subscribe")
+    assert world.hears() == ["-c9 a1"]
+    world.say("c2 b8")
+    world.flush()
+    assert world.hears() == ["c2 -b8"]
+
+
+def test_without_a_snapshot_a_new_filter_is_for_new_messages() -> None:
+    """Rule 242: AMPS does not query again."""
+    world = World()
+    world.topic()
+    world.say("a1 b5")
+    name = world.subscribe("", wanted="/v > 4")
+    world.change(name, "", wanted="/v < 6")
+    assert world.hears() == []
+    world.say("a2 b9")
+    world.flush()
+    assert world.hears() == ["a2"]
+
+
+def test_a_move_sums_up_what_rows_stand_for() -> None:
+    """Rule 241."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=10s,receipt", counted=True)
+    world.say("a1 a2 b1")
+    world.change(name, "conflation=1s,receipt", counted=True)
+    world.say("a3 c1")
+    world.wait("1s")
+    assert counts(world.take()) == [("b1", 1, 3), ("a3", 3, 1), ("c1", 1, 5)]
+
+
+def test_a_paused_subscription_takes_nothing_and_is_behind_afterwards() -> None:
+    """Rule 243."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=1s")
+    wish = world.wish("conflation=1s")
+    world.engine.change("s", name, replace(wish, paused=True), world.now)
+    world.say("a1 b1")
+    world.wait("1s")
+    world.say("a2")
+    world.wait("1s")
+    assert world.hears() == []
+    world.engine.change("s", name, wish, world.now)
+    assert world.hears() == ["b1 a2"]

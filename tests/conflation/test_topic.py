@@ -7,6 +7,7 @@ import pytest
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
 from conflation.errors import BookmarkExpired
+from conflation.lane_id import FeedId
 from conflation.log import History
 from conflation.topic import Topic
 from keys.spec import KeySpec
@@ -48,7 +49,7 @@ def test_the_state_of_the_world_stays_when_nobody_listens() -> None:
     world.topic()
     world.subscribe("conflation=1s,conflation_key=[/v]")
     world.engine.close_session("s")
-    assert list(world.engine.topic("px").feeds) == [KeySpec.parse("[/k]")]
+    assert list(world.engine.topic("px").feeds) == [FeedId(KeySpec.parse("[/k]"))]
 
 
 def test_a_plain_topic_keeps_no_records() -> None:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from conflation.bookmark import Bookmark
+from conflation.count import count_of
 from conflation.definition import Definition, QueuePolicy
-from conflation.duration import parse_duration
+from conflation.duration import MILLISECOND, parse_duration
 from conflation.engine import Engine
-from conflation.frame import Batch, Frame
+from conflation.frame import Batch, Frame, Gone, Row, Tombstone
+from conflation.grant import decide
 from conflation.log import History
 from conflation.options import Options
 from conflation.outputs import (
@@ -27,10 +30,11 @@ from conflation.outputs import (
     Resumed,
     Rows,
     SessionReady,
+    Subscribed,
     Unsubscribed,
 )
 from conflation.session import QueueLimits
-from conflation.subscription import decide
+from conflation.subscription import Subscription
 from keys.extract import record_key
 from keys.spec import KeySpec
 
@@ -47,9 +51,10 @@ def payload(token: str) -> bytes:
 
 
 def token(frame: Frame) -> str:
-    """The token of a frame's message; a tombstone has a minus in front."""
+    """The token of a frame's message; a removal has a minus in front, a delta a tilde."""
     fields = msgspec.json.decode(frame.payload)
-    return f"{'-' if frame.removed else ''}{fields['k']}{fields.get('g', '')}{fields['v']}"
+    mark = "-" if frame.removed else "~" if isinstance(frame, Row) and frame.patch else ""
+    return f"{mark}{fields.get('k', '')}{fields.get('g', '')}{fields.get('v', '')}"
 
 
 def tokens(frames: Iterable[Frame]) -> str:
@@ -83,10 +88,18 @@ def _told(output: Output) -> str:
             return f"group ends at {bookmark}"
         case Resumed(mode=mode, gap_messages=gap):
             return f"resumed by {mode}, gap {gap}"
+        case Subscribed(topic=topic):
+            return f"subscribed to {topic}"
         case Unsubscribed(topic=topic, reason=reason):
             return f"unsubscribed from {topic}: {reason}"
         case Goodbye(reason=reason):
             return f"goodbye {reason}"
+
+
+def counts(outputs: Iterable[Output]) -> list[tuple[str, int, int]]:
+    """Each row with the messages that it stands for and the offset of the first."""
+    rows = [frame for batch in batches(outputs) for frame in batch.frames]
+    return [(token(row), count_of(row).messages, count_of(row).first) for row in rows]
 
 
 def batches(outputs: Iterable[Output]) -> list[Batch]:
@@ -115,10 +128,18 @@ class World:
         policy: str = "conflate",
         history: int = 1_000,
         epoch: str = "e1",
+        expiration: str | None = None,
+        **more: Any,
     ) -> None:
-        """Define a topic; an empty `key` makes a plain one."""
+        """Define a topic; an empty `key` makes a plain one. `more` are the definition's fields."""
         spec = KeySpec.parse(key) if key else KeySpec()
-        definition = Definition(History(history), spec, QueuePolicy(policy))
+        definition = Definition(
+            History(history),
+            spec,
+            QueuePolicy(policy),
+            expiration_ns=None if expiration is None else parse_duration(expiration),
+            **more,
+        )
         self.engine.define_topic(name, definition, epoch)
 
     def session(
@@ -135,7 +156,9 @@ class World:
         session: str = "s",
         command: str | None = "subscribe",
         resume: str | None = None,
-        tells_first: bool = False,
+        counted: bool = False,
+        wanted: str = "",
+        order: str = "",
     ) -> str:
         """Subscribe, opening the session if need be; returns the subscription's name."""
         try:
@@ -144,24 +167,72 @@ class World:
             self.session(session)
         self._subscribed += 1
         name = f"sub{self._subscribed}"
-        sow_spec = self.engine.topic(topic).definition.key_spec
-        bookmark = None if resume is None else Bookmark.parse(resume)
-        wish = decide(
-            topic,
-            sow_spec,
-            Options.parse(options),
-            command=command,
-            resume=bookmark,
-            tells_first=tells_first,
-        )
-        self.engine.subscribe(session, name, wish)
+        wish = self.wish(
+            options, topic=topic, command=command, resume=resume, counted=counted, wanted=wanted,
+            order=order,
+        )  # fmt: skip
+        self.engine.subscribe(session, name, wish, self.now)
         return name
 
-    def say(self, text: str, *, topic: str = "px") -> None:
+    def wish(
+        self,
+        options: str = "",
+        *,
+        topic: str = "px",
+        command: str | None = "subscribe",
+        resume: str | None = None,
+        counted: bool = False,
+        wanted: str = "",
+        order: str = "",
+    ) -> Subscription:
+        """A request, decided as the gateway decides it."""
+        return decide(
+            topic,
+            self.engine.topic(topic).definition,
+            Options.parse(options),
+            command=command,
+            filter_text=wanted,
+            order_text=order,
+            resume=None if resume is None else Bookmark.parse(resume),
+            counted=counted,
+        )
+
+    def change(self, name: str, options: str = "", *, session: str = "s", **more: Any) -> None:
+        """Give a subscription new options."""
+        self.engine.change(session, name, self.wish(options, **more), self.now)
+
+    def remove(
+        self, text: str, *, topic: str = "px", reason: Gone = Gone.DELETED, key: str = "[/k]"
+    ) -> None:
+        """Delete the records that the tokens of a text name."""
+        found = self.engine.topic(topic)
+        removals = [
+            Tombstone(frame.offset, b"", frame.key, frame.timestamp_ms, reason=reason)
+            for frame in make_frames(text, found.head + 1, key)
+        ]
+        self.engine.publish(topic, removals, self.now)
+
+    def say(self, text: str, *, topic: str = "px", exempt: bool = False) -> None:
         """Publish the tokens of a text in one call."""
         found = self.engine.topic(topic)
         key = str(found.definition.key_spec) if found.definition.key_spec else ""
-        self.engine.publish(topic, make_frames(text, found.head + 1, key), self.now)
+        frames = [
+            Frame(frame.offset, frame.payload, frame.key, frame.timestamp_ms, exempt)
+            for frame in make_frames(text, found.head + 1, key)
+        ]
+        self.engine.publish(topic, frames, self.now)
+
+    def publish(self, *documents: dict[str, object], topic: str = "px") -> None:
+        """Publish JSON objects in one call, stamped with the clock's time."""
+        found = self.engine.topic(topic)
+        spec = found.definition.key_spec
+        key_of = record_key(spec) if spec else lambda _: ""
+        payloads = [msgspec.json.encode(document) for document in documents]
+        frames = [
+            Frame(offset, payload, key_of(payload), self.now // MILLISECOND)
+            for offset, payload in enumerate(payloads, found.head + 1)
+        ]
+        self.engine.publish(topic, frames, self.now)
 
     def wait(self, duration: str) -> None:
         """Let time pass as a driver does: from deadline to deadline, each one served on time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.world import PLENTY, World, ids, told
+from tests.support.world import PLENTY, World, counts, ids, told
 
 BY_KEY = "conflation=1s,pace=key"
 
@@ -92,8 +92,8 @@ def test_an_id_stands_below_the_first_message_that_is_held() -> None:
     assert ids(world.take()) == [4]
 
 
-def test_a_member_behind_gets_the_newest_flushed_row_of_each_key_in_pieces() -> None:
-    """Rules 21 and 22."""
+def test_a_member_behind_gets_the_last_flushed_row_of_each_key_in_pieces() -> None:
+    """Rules 21, 205 and 211: also where it was superseded since."""
     world = World()
     world.topic()
     world.subscribe(BY_KEY)
@@ -103,6 +103,60 @@ def test_a_member_behind_gets_the_newest_flushed_row_of_each_key_in_pieces() -> 
     world.wait("1s")
     assert told(world.take_once(1)) == ["b1"]
     world.say("c2")
-    assert told(world.take_once(PLENTY)) == ["a2"]
+    assert told(world.take_once(PLENTY)) == ["c1 a2"]
     world.wait("1s")
     assert world.hears() == ["c2"]
+
+
+def test_a_slow_member_gets_what_it_missed_with_all_that_it_stands_for() -> None:
+    """Rules 211 and 212."""
+    world = World()
+    world.topic()
+    for session in ("fast", "slow"):
+        world.subscribe("conflation=1s,receipt", session=session, counted=True)
+    for text in ("a1 a2 b1", "a3", "b2 b3"):
+        world.say(text)
+        world.wait("1s")
+        world.take("fast")
+    assert counts(world.take("slow")) == [("a3", 3, 1), ("b3", 3, 3)]
+
+
+def test_a_leading_edge_goes_at_once_and_then_every_interval() -> None:
+    """Rule 217."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,edge=leading")
+    world.say("a1")
+    world.flush()
+    assert world.hears() == ["a1"]
+    world.wait("300ms")
+    world.say("a2 b1")
+    world.flush()
+    assert world.hears() == ["b1"]
+    world.say("a3")
+    world.wait("699ms")
+    assert world.hears() == []
+    world.wait("1ms")
+    assert world.hears() == ["a3"]
+
+
+def test_what_is_never_to_be_conflated_goes_in_order_beside_the_rest() -> None:
+    """Rule 215."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,never=[/v > 7]")
+    world.say("a1 a8 a2 a9 a3 b1")
+    world.wait("1s")
+    assert world.hears() == ["a8 a9 a3 b1"]
+
+
+def test_a_message_may_let_go_what_is_held_before_it() -> None:
+    """Rule 216."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=10s,flush_on=[/v > 7]")
+    world.say("a1 b1 a8 b2")
+    world.flush()
+    assert world.hears() == ["a1 b1"]
+    world.wait("10s")
+    assert world.hears() == ["a8 b2"]

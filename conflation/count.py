@@ -1,0 +1,41 @@
+"""What a row stands for: how many messages, and the first of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from conflation.frame import Frame, Row
+
+
+class Count(NamedTuple):
+    """Messages conflated into one row: their number, the first one's offset and time."""
+
+    messages: int
+    first: int
+    first_ms: int
+
+    def then(self, other: Count) -> Count:
+        """Both together, this one the older."""
+        return Count(self.messages + other.messages, self.first, self.first_ms)
+
+    def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
+        """The row that a frame becomes; the frame itself where it stands for itself alone."""
+        if self.messages == 1 and self.first == frame.offset and patch is None:
+            return frame
+        return Row(
+            frame.offset,
+            frame.payload,
+            frame.key,
+            frame.timestamp_ms,
+            first=self.first,
+            first_ms=self.first_ms,
+            messages=self.messages,
+            patch=patch,
+        )
+
+
+def count_of(frame: Frame) -> Count:
+    """What a row stands for; a frame for itself."""
+    if isinstance(frame, Row):
+        return Count(frame.messages, frame.first, frame.first_ms)
+    return Count(1, frame.offset, frame.timestamp_ms)

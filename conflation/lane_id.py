@@ -1,0 +1,67 @@
+"""What subscriptions must have in common to share a board, and to share a lane."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from conflation.merging import Matcher, Merger
+from keys.filter import Filter
+from keys.order import Order
+from keys.projection import Projection
+from keys.reducers import Reduce
+from keys.select import Select
+from keys.spec import KeySpec
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The `top_n` rows behind the first `skip_n`, by an order; ties stand by record key."""
+
+    order: Order | None
+    top_n: int
+    skip_n: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedId:
+    """What is on a board: equal ids, one board.
+
+    An empty `key_spec` means that the topic itself is the key. `shape` makes it a board that is
+    derived: the rows of a window, or one row for each group.
+    """
+
+    key_spec: KeySpec
+    filter: Filter | None = None
+    shape: Window | Projection | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneId:
+    """What goes out when, from one board: equal ids, one lane, one encoding.
+
+    `interval_ns` 0 is `conflation=none`: every message. `counted`: rows tell what they stand for
+    (first, last, how many), so every message is looked at. The rest is as in the options of the
+    same name.
+    """
+
+    feed: FeedId
+    interval_ns: int = 0
+    pace: str = "batch"
+    leading: bool = False
+    delta: bool = False
+    oof: bool = False
+    no_empties: bool = False
+    counted: bool = False
+    select: Select | None = None
+    merge: Reduce | Merger | None = None
+    match: KeySpec | Matcher | None = None
+    replaces: bool = False
+    never: Filter | None = None
+    flush_on: Filter | None = None
+
+    @property
+    def asks_board(self) -> bool:
+        """Whether a board alone can answer: no state beside it, no look at each message."""
+        special = (self.pace == "key", self.leading, self.delta, self.counted, self.replaces)
+        rules = (self.merge, self.match, self.never, self.flush_on)
+        return not any(special) and all(rule is None for rule in rules)

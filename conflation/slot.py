@@ -1,0 +1,106 @@
+"""Slots: what a lane holds of a key beside the board, in parts that can be put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from conflation.count import Count
+from conflation.duration import Instant
+from conflation.fold import Fold
+from conflation.frame import Frame, Row, Tombstone
+from keys import patch as patches
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Messages of one key, one after the other, as one: parts in a row join to one part.
+
+    `joins` is the lane's count of joins when it began: a member that joined later than that has
+    it in its snapshot. `is_new`: the key was not there before. `gone`: it is not there after.
+    `patch` is what the messages changed; None where only the value will do. `count` is None
+    where there was nothing but a removal.
+    """
+
+    joins: int
+    frame: Frame
+    count: Count | None
+    is_new: bool
+    gone: Tombstone | None = None
+    patch: bytes | None = None
+    fold: Fold | None = None
+
+    def then(self, later: Part) -> Part | None:
+        """Both, this one the older; None if a merger will not have them as one."""
+        fold = self.fold
+        if later.fold is not None:
+            fold = later.fold if fold is None else fold.join(later.fold)
+            if fold is None:
+                return None
+        patch = None
+        if later.patch is not None and self.patch is not None:
+            patch = patches.compose(self.patch, later.patch)
+        return replace(
+            later,
+            joins=self.joins,
+            count=_together(self.count, later.count),
+            is_new=self.is_new,
+            patch=patch,
+            fold=fold,
+        )
+
+    def row(self, payload: bytes, patch: bytes | None) -> Frame | None:
+        """As it is sent; None for a key that came and went."""
+        if self.gone is not None:
+            return None if self.is_new else self.gone
+        assert self.count is not None
+        frame = self.frame
+        return Row(
+            frame.offset,
+            payload,
+            frame.key,
+            frame.timestamp_ms,
+            first=self.count.first,
+            first_ms=self.count.first_ms,
+            messages=self.count.messages,
+            patch=patch,
+        )
+
+
+def _together(older: Count | None, newer: Count | None) -> Count | None:
+    if older is None or newer is None:
+        return newer if older is None else older
+    return older.then(newer)
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """A place in a lane's queue: parts of one key, due together.
+
+    `sealed`: never conflated with anything. `order` is its place: the offset of its newest
+    message, or with `placement=replace` of its first; `opened` is the first one's. `match` is
+    the value of the fields that tell which messages of a key may conflate. `unseen`: the key
+    came and went, so that only who joined in between has something to be told.
+    """
+
+    board_key: str
+    parts: list[Part]
+    due: Instant
+    order: int
+    opened: int
+    sealed: bool = False
+    match: str = ""
+    is_held: bool = True
+    unseen: bool = False
+
+    @property
+    def newest(self) -> Part:
+        """The part that is still open."""
+        return self.parts[-1]
+
+    def whole(self, since_join: int = 0) -> Part | None:
+        """All parts as one; only those that began after a join."""
+        found: Part | None = None
+        for part in self.parts:
+            if part.joins >= since_join:
+                found = part if found is None else found.then(part) or part
+        return found

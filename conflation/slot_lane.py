@@ -1,0 +1,240 @@
+"""The lane that looks at every message: slots beside the board, an interval for all or for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import count
+
+from conflation.board import Board
+from conflation.count import Count
+from conflation.delta import DeltaWriter
+from conflation.duration import MILLISECOND, Instant
+from conflation.fold import fold_of
+from conflation.frame import Batch, Frame, Tombstone
+from conflation.lane import Lane, Pair
+from conflation.lane_id import LaneId
+from conflation.member import Member
+from conflation.screen import Change, matcher
+from conflation.segments import Segments
+from conflation.slot import Part, Slot
+from conflation.slots import Slots
+from keys import patch as patches
+
+TICK_NS_MAX = 50 * MILLISECOND
+
+
+class SlotLane(Lane):
+    """For whatever a board does not know: how many messages, deltas, reducers, a key's own time.
+
+    Held messages stand in slots. A flush moves the slots that are due into a segment; whoever is
+    behind gets its segments put together. Positions count segments.
+    """
+
+    def __init__(self, lane_id: LaneId, board: Board) -> None:
+        super().__init__(lane_id, board, position=0)
+        self._tick_ns = max(1, min(lane_id.interval_ns // 20, TICK_NS_MAX))
+        self._fold = None if lane_id.merge is None else fold_of(lane_id.merge)
+        self._delta = DeltaWriter(lane_id) if lane_id.delta else None
+        self._never = matcher(lane_id.never, "")
+        self._flush_on = matcher(lane_id.flush_on, "")
+        self._joins = 0
+        self._held = Slots(lane_id)
+        self._heap: list[tuple[Instant, int, Slot]] = []
+        self._order = count()
+        self._released: list[list[Slot]] = []
+        self._segments = Segments(lane_id)
+        self._last_flush: dict[str, Instant] = {}
+        self._batch_joins = 0
+        self._sent: dict[str, bytes] = {}
+        self._untold: dict[str, Part] = {}
+
+    def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        for change in changes:
+            frame = change.frame
+            if isinstance(frame, Tombstone):
+                if self.id.oof:
+                    self._hold(
+                        Part(self._joins, frame, None, is_new=False, gone=frame), change, now
+                    )
+                continue
+            if self._flush_on is not None and self._flush_on(frame.payload, frame.key):
+                self._release()
+            part = Part(
+                self._joins,
+                frame,
+                Count(1, frame.offset, frame.timestamp_ms),
+                is_new=change.replaced is None,
+                patch=None if self._delta is None else self._delta.change_of(change),
+                fold=None if self._fold is None else self._fold(frame.payload),
+            )
+            self._hold(part, change, now)
+        self._arm(now)
+
+    def flush(self, now: Instant) -> bool:
+        groups = [*self._released, self._due(now)]
+        self._released = []
+        since, rows, joins = self.position, list[Frame](), [self._joins]
+        for slots in groups:
+            slots.sort(key=lambda slot: slot.order)
+            told = [slot for slot in slots if self._is_news(slot)]
+            if told:
+                self.position += 1
+                rows += self._rows(told)
+                joins += [slot.parts[0].joins for slot in told]
+                self._segments.add(self.position, told)
+        self._batch_joins = min(joins)
+        self._arm(now)
+        self.batch = Batch(rows, since, self.position, self.low_water())
+        self._segments.drop({member.position for member in self.members.values()})
+        return self.position > since
+
+    def join(self, member: Member) -> None:
+        self._joins += 1
+        member.position, member.joins = self.position, self._joins
+
+    def in_step(self, member: Member, batch: Batch) -> bool:
+        """Only once nothing is held that a member joined with: no row twice, no id back."""
+        fresh = batch.low_water is not None and batch.low_water >= member.cut
+        started = self._batch_joins >= member.joins
+        return fresh and started and batch.since == member.position
+
+    def answer(self, member: Member) -> list[Frame]:
+        behind = self._segments.after(member.position, member.joins)
+        return [row for _, row in self._answer_rows(behind)]
+
+    def pending(self, member: Member) -> list[Pair]:
+        slots = self._segments.after(member.position, member.joins)
+        for slot in [*(slot for group in self._released for slot in group), *self._held.all()]:
+            slots.absorb(slot, member.joins)
+        return self._answer_rows(slots)
+
+    def needs_board_since(self) -> int | None:
+        return None
+
+    def low_water(self) -> int:
+        opened = self._held.first_opened()
+        return self.board.head if opened is None else opened - 1
+
+    def _hold(self, part: Part, change: Change, now: Instant) -> None:
+        frame = part.frame
+        never = self._never is not None and self._never(frame.payload, frame.key)
+        sealed = not frame.removed and (frame.exempt or never)
+        if self._held.merge(change.board_key, part, sealed=sealed):
+            return
+        if self.id.no_empties and change.replaced is not None and self._delta is not None:
+            self._sent.setdefault(change.board_key, self._delta.shown(change.replaced.payload))
+        slot = self._held.open(change.board_key, part, sealed=sealed)
+        untold = self._untold.pop(change.board_key, None)
+        if untold is not None and not sealed:
+            slot.parts.insert(0, untold)
+        slot.due = self._due_of(slot, now)
+        if self.id.pace == "key":
+            heappush(self._heap, (slot.due, next(self._order), slot))
+
+    def _due_of(self, slot: Slot, now: Instant) -> Instant:
+        """A key's slots leave together, and with `pace=batch` all slots do."""
+        elder = self._held.elder(slot, same_key=self.id.pace == "key")
+        if elder is not None:
+            return elder.due
+        due = now + self.id.interval_ns
+        if self.id.leading:
+            last = self._last_flush.get(slot.board_key)
+            if last is None or now - last >= self.id.interval_ns:
+                return now
+            due = last + self.id.interval_ns
+        if self.id.pace == "key":
+            return -(-due // self._tick_ns) * self._tick_ns
+        return due
+
+    def _release(self) -> None:
+        """What is held goes now, before what is about to come."""
+        slots = self._held.take_all()
+        if slots:
+            self._released.append(slots)
+
+    def _due(self, now: Instant) -> list[Slot]:
+        if self.id.pace != "key":
+            first = self._held.first()
+            return self._held.take_all() if first is not None and first.due <= now else []
+        slots: list[Slot] = []
+        while self._heap and self._heap[0][0] <= now:
+            slot = heappop(self._heap)[2]
+            if self._held.take(slot):
+                slots.append(slot)
+        if self.id.leading:
+            self._note_flushed(slots, now)
+        return slots
+
+    def _note_flushed(self, slots: Sequence[Slot], now: Instant) -> None:
+        for slot in slots:
+            self._last_flush.pop(slot.board_key, None)
+            self._last_flush[slot.board_key] = now
+        while self._last_flush:
+            board_key, last = next(iter(self._last_flush.items()))
+            if now - last < self.id.interval_ns:
+                return
+            del self._last_flush[board_key]
+
+    def _arm(self, now: Instant) -> None:
+        if self._released:
+            self.deadline = now
+        elif self.id.pace == "key":
+            while self._heap and not self._held.has(self._heap[0][2]):
+                heappop(self._heap)
+            self.deadline = self._heap[0][0] if self._heap else None
+        else:
+            first = self._held.first()
+            self.deadline = None if first is None else first.due
+
+    def _is_news(self, slot: Slot) -> bool:
+        """Whether anybody is to be told; if nobody is, the key's next row stands for it too."""
+        part = slot.whole()
+        assert part is not None
+        if part.gone is not None and part.is_new:
+            self._untold[slot.board_key] = part
+            slot.unseen = True
+            return len(slot.parts) > 1
+        if self._delta is None or not self.id.no_empties:
+            return True
+        if part.gone is not None:
+            self._sent.pop(slot.board_key, None)
+            return True
+        payload = self._payload(part)
+        sent = self._sent.get(slot.board_key)
+        patch = None if sent is None else patches.diff(sent, payload)
+        if patch is not None and patches.is_empty(patch) and len(slot.parts) == 1:
+            self._untold[slot.board_key] = part
+            return False
+        self._sent[slot.board_key] = payload
+        return True
+
+    def _rows(self, slots: Sequence[Slot]) -> list[Frame]:
+        """The shared rows: deltas where a key has one slot, so that the base is what was sent."""
+        times = Counter(slot.board_key for slot in slots)
+        rows: list[Frame] = []
+        for slot in slots:
+            part = slot.whole()
+            assert part is not None
+            payload = self._payload(part)
+            patch = part.patch if times[slot.board_key] == 1 else None
+            told = None if self._delta is None else self._delta.finished(patch, payload)
+            row = part.row(payload, told)
+            if row is not None:
+                rows.append(row)
+        return rows
+
+    def _answer_rows(self, slots: Slots) -> list[Pair]:
+        """Full values for a member that is behind."""
+        rows: list[Pair] = []
+        for slot in sorted(slots.all(), key=lambda slot: slot.order):
+            part = slot.whole()
+            row = None if part is None else part.row(self._payload(part), None)
+            if row is not None:
+                rows.append((slot.board_key, row))
+        return rows
+
+    def _payload(self, part: Part) -> bytes:
+        payload = part.frame.payload if part.fold is None else part.fold.payload()
+        return payload if self.id.select is None else self.id.select.apply(payload)

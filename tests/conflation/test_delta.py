@@ -1,0 +1,119 @@
+"""Deltas: what changed since the value that was sent."""
+
+from __future__ import annotations
+
+from conflation.frame import Frame, Row
+from tests.support.world import World, batches
+
+PAD = "x" * 40
+BOTH = "sow_and_delta_subscribe"
+
+
+def sent(world: World, session: str = "s") -> list[str]:
+    """Each live row's text: a patch with a tilde in front, a value without its padding."""
+    return [_text(row) for batch in batches(world.take(session)) for row in batch.frames]
+
+
+def _text(row: Frame) -> str:
+    patch = row.patch if isinstance(row, Row) else None
+    text = row.payload if patch is None else patch
+    return ("" if patch is None else "~") + text.decode().replace(f',"pad":"{PAD}"', "")
+
+
+def begun(options: str, command: str = BOTH) -> World:
+    world = World()
+    world.topic()
+    world.publish({"k": "a", "v": 1, "w": 1, "pad": PAD})
+    world.subscribe(options, command=command)
+    sent(world)
+    return world
+
+
+def test_the_diffusion_example_a_to_acd_as_a_merge_patch() -> None:
+    """Rule 213: the queue d(a-ab) d(ab-ac) d(ac-acd) becomes one delta d(a-acd)."""
+    world = World()
+    world.topic()
+    world.publish({"k": "t", "value": "a", "pad": PAD})
+    world.subscribe("conflation=1s", command=BOTH)
+    sent(world)
+    for value in ("ab", "ac", "acd"):
+        world.publish({"k": "t", "value": value, "pad": PAD})
+    world.wait("1s")
+    assert sent(world) == ['~{"k":"t","value":"acd"}']
+
+
+def test_a_field_that_any_message_changed_is_told_with_its_final_value() -> None:
+    """Rule 213: also if that is the value before the interval (AMPS's merged deltas)."""
+    world = begun("conflation=1s")
+    world.publish({"k": "a", "v": 2, "w": 1, "pad": PAD}, {"k": "a", "v": 1, "w": 1, "pad": PAD})
+    world.wait("1s")
+    assert sent(world) == ['~{"k":"a","v":1}']
+
+
+def test_with_no_empties_a_net_change_of_nothing_is_not_told_but_counted_later() -> None:
+    """Rules 212 and 214."""
+    world = begun("conflation=1s,no_empties")
+    world.publish({"k": "a", "v": 2, "w": 1, "pad": PAD}, {"k": "a", "v": 1, "w": 1, "pad": PAD})
+    world.wait("1s")
+    assert sent(world) == []
+    world.publish({"k": "a", "v": 1, "w": 5, "pad": PAD})
+    world.wait("1s")
+    (batch,) = batches(world.take())
+    (row,) = batch.frames
+    assert isinstance(row, Row)
+    assert row.messages == 3
+
+
+def test_without_an_interval_each_message_is_a_delta_to_the_one_before() -> None:
+    world = begun("")
+    world.publish({"k": "a", "v": 2, "w": 1, "pad": PAD}, {"k": "a", "v": 2, "w": 3, "pad": PAD})
+    world.publish({"k": "a", "v": 2, "w": 3, "pad": PAD})
+    world.flush()
+    assert sent(world) == ['~{"k":"a","v":2}', '~{"k":"a","w":3}', '~{"k":"a"}']
+
+
+def test_a_value_goes_where_it_is_no_longer_than_the_delta() -> None:
+    """Rule 213: ties go to the value, as in Diffusion."""
+    world = World()
+    world.topic()
+    world.publish({"k": "a", "v": 1})
+    world.subscribe("", command=BOTH)
+    sent(world)
+    world.publish({"k": "a", "v": 2})
+    world.flush()
+    assert sent(world) == ['{"k":"a","v":2}']
+
+
+def test_null_asks_for_the_value() -> None:
+    """Rule 213."""
+    world = begun("conflation=1s")
+    world.publish({"k": "a", "v": None, "w": 1, "pad": PAD})
+    world.wait("1s")
+    assert sent(world) == ['{"k":"a","v":null,"w":1}']
+
+
+def test_without_a_snapshot_a_key_begins_with_its_value() -> None:
+    """Rule 213."""
+    world = begun("conflation=1s", command="delta_subscribe")
+    for value in (2, 3):
+        world.publish({"k": "a", "v": value, "w": 1, "pad": PAD})
+        world.wait("1s")
+    assert sent(world) == ['{"k":"a","v":3,"w":1}']
+    world.publish({"k": "a", "v": 4, "w": 1, "pad": PAD})
+    world.wait("1s")
+    assert sent(world) == ['~{"k":"a","v":4}']
+
+
+def test_who_joins_while_something_is_held_gets_values_until_it_is_flushed() -> None:
+    """Rule 213."""
+    world = begun("conflation=1s")
+    world.publish({"k": "a", "v": 2, "w": 1, "pad": PAD})
+    world.subscribe("conflation=1s", command=BOTH, session="late")
+    sent(world, "late")
+    world.publish({"k": "a", "v": 2, "w": 2, "pad": PAD})
+    world.wait("1s")
+    assert sent(world) == ['~{"k":"a","v":2,"w":2}']
+    assert sent(world, "late") == ['{"k":"a","v":2,"w":2}']
+    world.publish({"k": "a", "v": 3, "w": 2, "pad": PAD})
+    world.wait("1s")
+    assert sent(world) == sent(world, "late") == ['~{"k":"a","v":3}']

@@ -1,0 +1,85 @@
+"""By which way a bookmark is continued where more than the newest value is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from conflation.errors import BookmarkExpired
+from conflation.frame import Gone
+from tests.support.world import World, counts
+
+
+def world_of(text: str, **definition: object) -> World:
+    world = World()
+    world.topic(**definition)  # type: ignore[arg-type]  # checked by topic
+    world.say(text)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted", "mode"),
+    [
+        ("conflation=1s,oof", "", "changes"),
+        ("conflation=1s", "/v > 0", "changes"),
+        ("conflation=1s,oof", "/v > 0", "snapshot"),
+        ("oof", "/v > 0", "snapshot"),
+        ("conflation=1s,never=[/v = 1]", "", "replay"),
+        ("conflation=1s,reduce=[/v:sum]", "", "replay"),
+        ("conflation=1s,receipt", "", "changes"),
+        ("top_n=3", "", "snapshot"),
+        ("projection=[/k,COUNT(/v) AS /n],grouping=[/k]", "", "snapshot"),
+    ],
+)
+def test_the_first_way_that_fits(options: str, wanted: str, mode: str) -> None:
+    """Rule 32, for the whole language."""
+    world = world_of("a1 b1 a2")
+    world.subscribe(options, wanted=wanted, resume="e1-1", command="sow_and_subscribe")
+    assert world.hears()[0] == f"resumed by {mode}, gap 2"
+
+
+def test_removals_are_told_to_who_held_the_key_and_asks_for_them() -> None:
+    """Rule 202."""
+    world = world_of("a1 b1")
+    world.say("c1")
+    world.remove("a0", reason=Gone.DELETED)
+    world.remove("c0")
+    world.subscribe("conflation=1s,oof", resume="e1-2", command="sow_and_subscribe")
+    assert world.hears()[1:] == ["-a1"]
+    world.subscribe("conflation=1s", resume="e1-2", session="other")
+    assert world.hears("other")[1:] == ["c1"]
+
+
+def test_a_replay_counts_what_its_rows_stand_for() -> None:
+    """Rules 212 and 251."""
+    world = world_of("a1 a2 b1 a3", key="")
+    world.subscribe("conflation=1s,conflation_key=[/k],receipt", resume="e1-1", counted=True)
+    assert counts(world.take()) == [("b1", 1, 3), ("a3", 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("bookmark=epoch", ["resumed by replay, gap 3", "a1 b1 a2"]),
+        ("bookmark=e1-2", ["resumed by replay, gap 1", "a2"]),
+        ("bookmark=e1-9", ["resumed by replay, gap None"]),
+        ("bookmark=e1-9,bookmark_not_found=epoch", ["resumed by replay, gap None", "a1 b1 a2"]),
+        ("bookmark=epoch,conflation=1s", ["resumed by replay, gap 3", "b1 a2"]),
+    ],
+)
+def test_a_bookmark_subscription_tells_every_message_since(
+    options: str, expected: list[str]
+) -> None:
+    """Rule 251."""
+    world = world_of("a1 b1 a2")
+    world.subscribe(options, command=None)
+    assert world.hears() == expected
+    world.say("c1")
+    world.wait("1s")
+    assert world.hears() == ["c1"]
+
+
+def test_a_bookmark_that_must_be_found_and_is_not() -> None:
+    """Rule 251."""
+    world = world_of("a1")
+    with pytest.raises(BookmarkExpired):
+        world.subscribe("bookmark=e9-1,bookmark_not_found=fail", command=None)

@@ -1,0 +1,115 @@
+"""What a filter lets onto a board, and what leaves it again: `oof`."""
+
+from __future__ import annotations
+
+import pytest
+
+from conflation.frame import Gone
+from tests.support.world import World, batches
+
+ABOVE = "/v > 4"
+
+
+def reasons(world: World) -> list[tuple[str, str]]:
+    """The removals that a session takes: key and reason."""
+    rows = [row for batch in batches(world.take()) for row in batch.frames]
+    return [(row.key, row.reason) for row in rows if row.removed]  # type: ignore[attr-defined]  # tombstones have one
+
+
+def filtered(options: str, command: str = "sow_and_subscribe") -> World:
+    world = World()
+    world.topic()
+    world.say("a5 b1 c9")
+    world.subscribe(options, wanted=ABOVE, command=command)
+    return world
+
+
+def test_a_snapshot_shows_what_matches() -> None:
+    world = filtered("conflation=1s,oof")
+    assert world.hears() == ["group of 2", "snapshot: a5 c9", "group ends at e1-3"]
+
+
+def test_what_no_longer_matches_leaves_with_its_last_matching_value() -> None:
+    """Rule 201."""
+    world = filtered("conflation=1s,oof")
+    world.take()
+    world.say("a6 a2 b7")
+    world.wait("1s")
+    assert world.hears() == ["-a6 b7"]
+
+
+def test_without_an_interval_the_removal_brings_the_record_as_it_is_now() -> None:
+    """Rule 201: AMPS's `match`."""
+    world = filtered("oof")
+    world.take()
+    world.say("a6 a2 b7")
+    world.flush()
+    assert world.hears() == ["a6 -a2 b7"]
+
+
+def test_out_and_back_is_a_value_and_in_and_out_is_nothing() -> None:
+    """Rule 203."""
+    world = filtered("conflation=1s,oof")
+    world.take()
+    world.say("a1 a7 b8 b2")
+    world.wait("1s")
+    assert world.hears() == ["a7"]
+
+
+def test_without_oof_what_was_held_is_still_sent() -> None:
+    """Rule 204."""
+    world = filtered("conflation=1s")
+    world.take()
+    world.say("a6 a2")
+    world.wait("1s")
+    assert world.hears() == ["a6"]
+    world.say("c1")
+    world.wait("1s")
+    assert world.hears() == []
+
+
+@pytest.mark.parametrize("options", ["conflation=1s,oof", "oof", "conflation=1s,oof,pace=key"])
+def test_a_key_that_was_never_sent_is_not_taken_back(options: str) -> None:
+    """Rule 202."""
+    world = filtered(options, command="subscribe")
+    world.say("a1 c8")
+    world.wait("2s")
+    assert world.hears() == ["c8"]
+    world.say("c1")
+    world.wait("2s")
+    assert reasons(world) == [('["c"]', "match")]
+
+
+@pytest.mark.parametrize("options", ["conflation=1s,oof", "oof", "conflation=1s,oof,pace=key"])
+def test_a_removal_says_why(options: str) -> None:
+    """Rule 201."""
+    world = filtered(options)
+    world.take()
+    world.remove("a0")
+    world.remove("c0", reason=Gone.EXPIRED)
+    world.wait("2s")
+    assert reasons(world) == [('["a"]', "deleted"), ('["c"]', "expired")]
+
+
+def test_a_removal_stands_in_the_journal_with_what_it_took_away() -> None:
+    """Rule 201."""
+    world = World()
+    world.topic()
+    world.say("a5")
+    world.remove("a0")
+    value, removal = world.engine.topic("px").since(None, 10)
+    assert (value.removed, removal.removed) == (False, True)
+    assert removal.payload == value.payload
+    assert world.engine.topic("px").sow.board.live() == []  # type: ignore[union-attr]  # a keyed topic has one
+
+
+def test_an_exempt_message_is_sent_beside_the_newest() -> None:
+    """Rule 215: on a plain interval."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s")
+    world.say("a1")
+    world.say("a2", exempt=True)
+    world.say("a3")
+    world.wait("1s")
+    assert world.hears() == ["a2 a3"]
