@@ -105,8 +105,7 @@ class Projection:
             for path, text in zip(self.grouping.paths, fields, strict=True):
                 row = placed(row, _steps(path), text)
         for column in self.columns:
-            if column.place not in self.grouping.paths:
-                row = placed(row, _steps(column.place), column.result(records))
+            row = placed(row, _steps(column.place), column.result(records))
         return written(row)
 
 
