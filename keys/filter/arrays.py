@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
 from functools import cached_property
 
 from keys.filter.numbers import Number, Scalar, number_in, text
@@ -14,6 +13,8 @@ class Opaque:
 
 
 OBJECT = Opaque()
+_NUMBERS = frozenset({int, float, bool})
+_SCALARS = _NUMBERS | {str}
 
 
 class Bag(frozenset):  # type: ignore[type-arg]  # of numbers or of strings, never mixed
@@ -35,6 +36,7 @@ class Array:
 
     def __init__(self, items: list[Scalar | Opaque | None]) -> None:
         self.items = items
+        self._kinds = set(map(type, items))
 
     @property
     def first(self) -> Scalar | None:
@@ -45,23 +47,28 @@ class Array:
     @cached_property
     def scalars(self) -> list[Scalar]:
         """The elements that are neither NULL nor objects."""
+        if self._kinds <= _SCALARS:
+            return self.items  # type: ignore[return-value]  # that is what was asked
         return [item for item in self.items if item is not None and not isinstance(item, Opaque)]
 
     @cached_property
     def numbers(self) -> Bag:
         """The numbers and bools."""
+        if str not in self._kinds:
+            return Bag(self.scalars)
         return Bag(item for item in self.scalars if not isinstance(item, str))
 
     @cached_property
     def strings(self) -> Bag:
         """The strings."""
+        if self._kinds == {str}:
+            return Bag(self.scalars)
         return Bag(item for item in self.scalars if isinstance(item, str))
 
     @cached_property
     def spelt(self) -> Bag:
         """The numbers that strings are."""
-        found: Iterable[Number | None] = map(number_in, self.strings)
-        return Bag(item for item in found if item is not None)
+        return Bag(item for item in self._read if item is not None)
 
     @cached_property
     def countable(self) -> Bag:
@@ -71,11 +78,20 @@ class Array:
     @cached_property
     def worded(self) -> bool:
         """Whether a string is no number."""
-        return any(number_in(item) is None for item in self.strings)
+        return None in self._read
+
+    @cached_property
+    def _read(self) -> set[Number | None]:
+        """What the strings are as numbers."""
+        return set(map(number_in, self.strings))
 
     @cached_property
     def texts(self) -> Bag:
         """The texts of all scalars."""
+        if self.of_strings:
+            return self.strings
+        if self._kinds == {int}:
+            return Bag(map(str, self.numbers))
         return Bag(map(text, self.scalars))
 
     @cached_property
@@ -85,8 +101,22 @@ class Array:
 
     @cached_property
     def weight(self) -> int:
-        """Bytes of all texts, and 64 for each (rule 104)."""
+        """Bytes of all different texts, and 64 for each element (rule 104)."""
         return sum(map(len, self.texts)) + 64 * len(self.scalars)
+
+    def outweighs(self, bytes_max: int) -> bool:
+        """Whether its weight is more, looking at the texts only if that matters."""
+        return 64 * len(self.scalars) > bytes_max or self.weight > bytes_max
+
+    @property
+    def of_numbers(self) -> bool:
+        """Whether every element is a number or bool."""
+        return self._kinds <= _NUMBERS
+
+    @property
+    def of_strings(self) -> bool:
+        """Whether every element is a string."""
+        return self._kinds == {str}
 
 
 def some_pair(operator: str, left: Array, right: Array) -> bool:

@@ -27,11 +27,15 @@ def best(operator: str, values: Iterable[Scalar | None]) -> Scalar | None:
 
 def greatest_element(value: Value) -> Scalar | None:
     """ARRAY_MAX."""
+    if isinstance(value, Array) and (value.of_numbers or value.of_strings):
+        return max(value.scalars)
     return best(">", scalars(value))
 
 
 def least_element(value: Value) -> Scalar | None:
     """ARRAY_MIN."""
+    if isinstance(value, Array) and (value.of_numbers or value.of_strings):
+        return min(value.scalars)
     return best("<", scalars(value))
 
 
@@ -39,7 +43,11 @@ def total(value: Value) -> Number | None:
     """ARRAY_SUM: from left to right."""
     found: Number | None = None
     for scalar in scalars(value):
-        found = number(scalar) if found is None else calculated("+", found, number(scalar))
+        added = number(scalar)
+        if type(added) is float and type(found) is float:
+            found += added
+        else:
+            found = added if found is None else calculated("+", found, added)
     return found
 
 

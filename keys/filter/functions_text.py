@@ -11,19 +11,17 @@ from keys.filter.numbers import Scalar, text
 
 TEXT_BYTES_MAX = 8_192
 _SPACE = " \t\n\v\f\r"
-_LOWER = {upper: upper + 32 for upper in range(65, 91)}
-_UPPER = {upper + 32: upper for upper in range(65, 91)}
 _REFERENCE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def lower(whole: str) -> str:
     """ASCII letters made small."""
-    return whole.lower() if whole.isascii() else whole.translate(_LOWER)
+    return whole.encode("latin-1").lower().decode("latin-1")
 
 
 def upper(whole: str) -> str:
     """ASCII letters made capital."""
-    return whole.upper() if whole.isascii() else whole.translate(_UPPER)
+    return whole.encode("latin-1").upper().decode("latin-1")
 
 
 def instr(whole: str, part: str) -> int:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import re2
-
 from keys.filter.arrays import Array
 from keys.filter.comparing import null
 from keys.filter.fields import Value
 from keys.filter.functions_text import TEXT_BYTES_MAX, template
 from keys.filter.numbers import Scalar, narrow, text, widened
-from keys.filter.patterns import compiled
+from keys.filter.patterns import Pattern, compiled
 from keys.filter.tree import Call, Like, Literal, Node, walk
 
-WORK_MAX = 2_000_000
+WORK_MAX = 1_000_000
 _REPLACING_COST = 2_000
 
 
@@ -40,7 +38,7 @@ def searcher(pattern: str, bytes_max: int) -> Callable[[Value], bool | None]:
 
     def found(value: Value) -> bool | None:
         if isinstance(value, Array):
-            if null(value) or value.weight > bytes_max:
+            if null(value) or value.outweighs(bytes_max):
                 return None
             return any(search(widened(each)) is not None for each in value.texts)
         if null(value):
@@ -64,7 +62,7 @@ def replacer(pattern: str, bytes_max: int) -> Callable[[Scalar, Scalar | None], 
     return replaced
 
 
-def _replaced(expression: re2._Regexp, whole: str, form: str) -> str | None:
+def _replaced(expression: Pattern, whole: str, form: str) -> str | None:
     pieces: list[str] = []
     done = length = 0
     for match in expression.finditer(whole):

@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from keys.filter.tokens import INTEGER_MAX, INTEGER_MIN, NUMBER_LENGTH_MAX, number_of
 
+_SHORT = 18
+
 Number = int | float
 Scalar = bool | int | float | str
 
@@ -32,6 +34,8 @@ def widened(text: str) -> str:
 
 def number_in(text: str) -> Number | None:
     """The number that a string is, None for a word (rule 85)."""
+    if len(text) <= _SHORT and text.isdecimal():
+        return int(text)
     if len(text) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(text) is None:
         return None
     return number_of(text)

@@ -1,0 +1,42 @@
+"""Comparisons, IN, BETWEEN, BEGINS WITH."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.keys.filter.cases import flattened, said
+
+RULES: dict[str, list[tuple[str, object]]] = {
+    "Rule 96": [
+        ("/n != NULL", None),
+        ("'2.000' <> '2.0'", True),
+        ("'2.000' = 2", True),
+        ("'w' > 1e300", True),
+        ("9007199254740993 = 9007199254740992.0", False),
+        ("NAN_VALUE() != NAN_VALUE()", True),
+        ("NAN_VALUE() < 'w'", False),
+    ],
+    "Rule 97": [
+        ("/n IN (1)", None),
+        ("1 IN (NULL, 1)", True),
+        ("1 IN (NULL, 2)", None),
+        ("1 IN (2)", False),
+        ("1 IN (/c)", True),
+        ("'2' IN (2)", True),
+    ],
+    "Rule 98": [
+        ("/c BETWEEN 3 AND 9", False),
+        ("2 BETWEEN '1' AND 3", True),
+        ("2 BETWEEN 'w' AND 3", None),
+        ("'b' BETWEEN 'a' AND 'c'", True),
+        ("1 NOT BETWEEN NULL AND 3", None),
+        ("/deep BETWEEN '4' AND '4'", True),
+    ],
+}
+
+
+@pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
+def test_an_expression_has_the_value_that_its_rule_says(
+    rule: str, text: str, value: object
+) -> None:
+    assert said(text, value), rule

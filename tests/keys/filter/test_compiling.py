@@ -1,0 +1,39 @@
+"""Operators and three-valued logic."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.keys.filter.cases import flattened, said
+
+RULES: dict[str, list[tuple[str, object]]] = {
+    "Rule 81": [
+        ("/b > 5 aNd not /b <> 6", True),
+        ("5 mod 3 == 2", True),
+        ("(1 = 1) + 1", 2),
+        ("- /b", -6),
+        ("--5", 5),
+        ("+5", 5),
+        ("NOT 1 = 2 AND 1 = 1", True),
+        ("1 = 1 OR 1 = 1 AND 1 = 2", True),
+        ("2 + 3 * 2", 8),
+        ("10 - 3 - 2", 5),
+        ("1 IS NOT NAN", True),
+    ],
+    "Rule 95": [
+        ("NULL AND FALSE", None),
+        ("FALSE AND NULL", False),
+        ("NULL OR TRUE", None),
+        ("TRUE OR NULL", True),
+        ("TRUE AND NULL", None),
+        ("FALSE OR NULL", None),
+    ],
+    "Rule 100": [("/n IS NAN", False), ("'w' IS NAN", False), ("('w' + 1) IS NAN", True)],
+}
+
+
+@pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
+def test_an_expression_has_the_value_that_its_rule_says(
+    rule: str, text: str, value: object
+) -> None:
+    assert said(text, value), rule

@@ -1,0 +1,25 @@
+"""Numbers, strings and what stands between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.keys.filter.cases import flattened, said
+
+RULES: dict[str, list[tuple[str, object]]] = {
+    "Rule 83": [
+        (r"'\x41\102\t\q\''", "AB\tq'"),
+        (r"r'\d'", "\\d"),
+        (r"'\xc3\xa9'", "\u00e9"),
+        ("18446744073709551615", 2**64 - 1),
+        ("18446744073709551616", 2.0**64),
+        (".5e1", 5.0),
+    ],
+}
+
+
+@pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
+def test_an_expression_has_the_value_that_its_rule_says(
+    rule: str, text: str, value: object
+) -> None:
+    assert said(text, value), rule
