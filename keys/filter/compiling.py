@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable
 
 from keys.filter.arrays import Array, Opaque
 from keys.filter.calls import compile_call
-from keys.filter.comparing import between, compare, compare_scalars, has_affix, null
+from keys.filter.comparing import between, compare, has_affix, null
 from keys.filter.fields import Fields, Reader, Row, Value
 from keys.filter.matching import searcher, text_bytes_max
 from keys.filter.numbers import Scalar, calculated, narrow, number, truth, widened
@@ -34,6 +35,14 @@ from keys.filter.tree import (
 Test = Callable[[bytes, str], bool]
 Condition = Callable[[Row], bool | None]
 First = Callable[[Row], Scalar | None]
+_COMPARISONS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def compile_test(tree: Node, topic: str) -> Test:
@@ -122,8 +131,8 @@ class Compiler:
                 return compile_call(self, node)
             case Arithmetic(sign, left, right):
                 return _arithmetic(sign, self.first(left), self.first(right))
-            case Compare(operator, left, right):
-                return self._comparison(operator, left, right)
+            case Compare(sign, left, right):
+                return self._comparison(sign, left, right)
             case In(value, items):
                 return self._membership(value, items)
             case And(operands):
@@ -149,12 +158,12 @@ class Compiler:
                 return _affixes(end, self.value(value), [self.first(item) for item in items])
         raise AssertionError(node)
 
-    def _comparison(self, operator: str, left: Node, right: Node) -> Reader:
+    def _comparison(self, sign: str, left: Node, right: Node) -> Reader:
         read = self.value(left)
         if isinstance(right, Literal) and right.value not in (None, ""):
-            return _against(operator, read, self.value(right)(((), b"", "", {})))  # type: ignore[arg-type]  # a literal is a scalar
+            return _against(sign, read, self.value(right)(((), b"", "", {})))  # type: ignore[arg-type]  # a literal is a scalar
         other = self.value(right)
-        return lambda row: compare(operator, read(row), other(row))
+        return lambda row: compare(sign, read(row), other(row))
 
     def _membership(self, value: Node, items: tuple[Node, ...]) -> Reader:
         read = self.value(value)
@@ -176,18 +185,16 @@ class Compiler:
         return member
 
 
-def _against(operator: str, read: Reader, constant: Scalar) -> Reader:
-    """A comparison with a constant: two strings are the common case."""
-    wanted = constant if isinstance(constant, str) and operator == "=" else None
+def _against(sign: str, read: Reader, constant: Scalar) -> Reader:
+    """A comparison with a constant: two of one kind are the common case."""
+    holds: Callable[[object, object], bool] = _COMPARISONS[sign]
+    kinds = {str} if isinstance(constant, str) else {int, float, bool}
 
     def test(row: Row) -> bool | None:
         value = read(row)
-        kind = type(value)
-        if kind is str and wanted is not None:
-            return value == wanted
-        if kind is str or kind is int or kind is float or kind is bool:
-            return compare_scalars(operator, value, constant)  # type: ignore[arg-type]  # a scalar
-        return compare(operator, value, constant)
+        if type(value) in kinds:
+            return holds(value, constant)
+        return compare(sign, value, constant)
 
     return test
 

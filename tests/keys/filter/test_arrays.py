@@ -9,6 +9,10 @@ from tests.keys.filter.cases import flattened, said
 RULES: dict[str, list[tuple[str, object]]] = {
     "Rule 90": [
         ("/c = 2", True),
+        ("/c > 5", True),
+        ("5 < /c", True),
+        ("/deep > 5", False),
+        ("/c != NAN_VALUE()", True),
         ("/c != 1", True),
         ("/c NOT IN (1)", False),
         ("/nn = 1", None),
