@@ -6,6 +6,7 @@ import math
 import operator
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from keys.filter.arrays import Array, Opaque
 from keys.filter.calls import compile_call
@@ -35,7 +36,7 @@ from keys.filter.tree import (
 Test = Callable[[bytes, str], bool]
 Condition = Callable[[Row], bool | None]
 First = Callable[[Row], Scalar | None]
-_COMPARISONS = {
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -187,7 +188,7 @@ class Compiler:
 
 def _against(sign: str, read: Reader, constant: Scalar) -> Reader:
     """A comparison with a constant: two of one kind are the common case."""
-    holds: Callable[[object, object], bool] = _COMPARISONS[sign]
+    holds = _COMPARISONS[sign]
     kinds = {str} if isinstance(constant, str) else {int, float, bool}
 
     def test(row: Row) -> bool | None:
