@@ -11,10 +11,10 @@ from conflation.definition import Definition
 from conflation.duration import SECOND
 from conflation.engine import Engine
 from conflation.frame import Frame
+from conflation.grant import decide
 from conflation.log import History
 from conflation.options import Options
 from conflation.session import QueueLimits
-from conflation.subscription import decide
 from keys.extract import record_key
 from keys.jsontext import check_json
 from keys.spec import KeySpec
@@ -22,6 +22,28 @@ from keys.spec import KeySpec
 MESSAGES = 100_000
 KEYS = 1_000
 SPEC = KeySpec.of(["/tickerId"])
+
+Wish = tuple[str, str, str]
+"""Options, filter, command."""
+
+
+def _intervals(count: int, more: str = "", command: str = "subscribe") -> list[Wish]:
+    return [(f"conflation={n + 1}s{more}", "", command) for n in range(count)]
+
+
+AUDIENCES: dict[str, list[Wish]] = {
+    "no lane": [],
+    "1 interval lane": _intervals(1),
+    "10 interval lanes": _intervals(10),
+    "100 interval lanes": _intervals(100),
+    "1 lane with receipts": _intervals(1, ",receipt"),
+    "1 lane by key": _intervals(1, ",pace=key"),
+    "1 lane of deltas": _intervals(1, command="delta_subscribe"),
+    "1 filter": [("conflation=1s", "/bid > 250", "subscribe")],
+    "100 filters of equality": [
+        ("conflation=1s", f"/tickerId = 'T{n:04d}'", "subscribe") for n in range(100)
+    ],
+}
 
 
 def payloads() -> list[bytes]:
@@ -56,13 +78,13 @@ def figures() -> Iterator[tuple[str, float, str]]:
     yield "key of a message", ns_each(lambda: [key_of(t) for t in texts], MESSAGES), "ns"
     frames = [Frame(i, text, key_of(text)) for i, text in enumerate(texts, start=1)]
     yield "board put", ns_each(lambda: _fill(frames), MESSAGES), "ns"
-    for lanes in (0, 1, 10, 100):
-        cost = ns_each(lambda n=lanes: _publish(frames, n), MESSAGES)  # type: ignore[misc]  # mypy cannot type its default
-        yield f"publish with {lanes} interval lanes", cost, "ns"
+    for name, wishes in AUDIENCES.items():
+        cost = ns_each(lambda w=wishes: _publish(frames, w), MESSAGES)  # type: ignore[misc]  # mypy cannot type its default
+        yield f"publish with {name}", cost, "ns"
     board = _fill(frames)
     yield (
         "flush, a changed key",
-        ns_each(lambda: [board.changes(MESSAGES - KEYS) for _ in range(100)], 100 * KEYS),
+        ns_each(lambda: [board.rows(MESSAGES - KEYS) for _ in range(100)], 100 * KEYS),
         "ns",
     )
 
@@ -74,12 +96,13 @@ def _fill(frames: list[Frame]) -> Board:
     return board
 
 
-def _publish(frames: list[Frame], lanes: int) -> None:
+def _publish(frames: list[Frame], wishes: list[Wish]) -> None:
+    definition = Definition(History(1_000), SPEC)
     engine = Engine(sessions_max=1_000, subscriptions_max=1)
-    engine.define_topic("t", Definition(History(1_000), SPEC), "e")
-    for lane in range(lanes):
-        engine.open_session(f"s{lane}", QueueLimits(1_000, 1 << 20))
-        options = Options.parse(f"conflation={lane + 1}s")
-        engine.subscribe(f"s{lane}", "s1", decide("t", SPEC, options, command="subscribe"))
+    engine.define_topic("t", definition, "e")
+    for number, (options, wanted, command) in enumerate(wishes):
+        engine.open_session(f"s{number}", QueueLimits(1_000, 1 << 20))
+        wish = decide("t", definition, Options.parse(options), command=command, filter_text=wanted)
+        engine.subscribe(f"s{number}", "s1", wish, 0)
     for start in range(0, len(frames), 1_000):
         engine.publish("t", frames[start : start + 1_000], start * SECOND // len(frames))

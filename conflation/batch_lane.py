@@ -34,7 +34,7 @@ class BatchLane(Lane):
     def flush(self, now: Instant) -> bool:
         self.deadline = None
         since, self.position = self.position, self.board.head
-        rows = self._rows(since, self.position)
+        rows = self._rows(since, None)
         self.batch = Batch(rows, since, self.position, self.position)
         return self.position > since
 
@@ -59,6 +59,6 @@ class BatchLane(Lane):
         position = rows[count - 1].offset
         return Batch(rows[:count], member.position, position, None)
 
-    def _rows(self, since: int, until: int) -> list[Frame]:
+    def _rows(self, since: int, until: int | None) -> list[Frame]:
         rows = self.board.rows(since, until, oof=self.id.oof)
         return all_shown(self._shown, (row for _, row in rows))

@@ -92,27 +92,29 @@ class Board:
         cannot be answered: tombstones may be missing.
         """
         assert since >= self.horizon, "this position is behind the tombstones' horizon"
+        if until is None and not self._exempt and not self.tombstones:
+            return self._values_since(since)
         last = self.head if until is None else until
         found: list[tuple[str, Frame]] = []
-        in_order = True
         for board_key, frame in reversed(self._frames.items()):
             if frame.offset <= since:
                 break
-            if not isinstance(frame, Tombstone):
-                if frame.offset <= last:
-                    found.append((board_key, frame))
-            elif oof and frame.offset <= last:
-                if frame.held_at(since):
-                    found.append((board_key, frame))
-            elif since < frame.put_offset <= last:
-                found.append((board_key, frame.as_put()))
-                in_order = False
+            row = _row(frame, since, last, oof=oof) if frame.removed else frame
+            if row is not None and row.offset <= last:
+                found.append((board_key, row))
+        found += ((f.key, f) for f in self._exempt if since < f.offset <= last)
         found.reverse()
-        if self._exempt:
-            found += ((f.key, f) for f in self._exempt if since < f.offset <= last)
-            in_order = False
-        if not in_order:
-            found.sort(key=lambda row: row[1].offset)
+        found.sort(key=lambda row: row[1].offset)
+        return found
+
+    def _values_since(self, since: int) -> list[tuple[str, Frame]]:
+        """The common case, with as little work as can be."""
+        found: list[tuple[str, Frame]] = []
+        for row in reversed(self._frames.items()):
+            if row[1].offset <= since:
+                break
+            found.append(row)
+        found.reverse()
         return found
 
     def live(self) -> list[Frame]:
@@ -151,6 +153,14 @@ class Board:
         if len(kept) < len(self._exempt):
             self.exempt_through = max(self.exempt_through, horizon)
             self._exempt = kept
+
+
+def _row(frame: Frame, since: int, until: int, *, oof: bool) -> Frame | None:
+    """What is told of a key that left: the removal, or the value that it took away."""
+    assert isinstance(frame, Tombstone)
+    if oof and frame.offset <= until:
+        return frame if frame.held_at(since) else None
+    return frame.as_put() if since < frame.put_offset <= until else None
 
 
 def _merged(spans: tuple[Span, ...]) -> tuple[Span, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from conflation.frame import Frame, Row
 
 
-class Count(NamedTuple):
+class Count(msgspec.Struct, frozen=True, gc=False):
     """Messages conflated into one row: their number, the first one's offset and time."""
 
     messages: int

@@ -42,16 +42,20 @@ class PlainScreen:
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> None:
         self._by_record = feed_id.key_spec == sow_spec
-        self._row_of = rows_of(feed_id.key_spec, sow_spec)
+        self.row_of = rows_of(feed_id.key_spec, sow_spec)
         self._matches = matcher(feed_id.filter, topic)
         self._board = board
+
+    def lets_pass(self, frames: Sequence[Frame]) -> bool:
+        """Whether every one of these is a row, unseen."""
+        return self._matches is None and not any(frame.removed for frame in frames)
 
     def moves(self, frame: Frame) -> Sequence[Move]:
         """One row at most; a record that no longer matches leaves."""
         if frame.removed:
             return [(frame.key or THE_RECORD, frame)] if self._by_record else ()
         if self._matches is None or self._matches(frame.payload, frame.key):
-            return [self._row_of(frame)]
+            return [self.row_of(frame)]
         if self._by_record and self._board.get(frame.key or THE_RECORD) is not None:
             return [(frame.key or THE_RECORD, no_longer_matching(frame))]
         return ()

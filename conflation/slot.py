@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from conflation.count import Count
 from conflation.duration import Instant
@@ -11,8 +13,7 @@ from conflation.frame import Frame, Row, Tombstone
 from keys import patch as patches
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, gc=False):
     """Messages of one key, one after the other, as one: parts in a row join to one part.
 
     `joins` is the lane's count of joins when it began: a member that joined later than that has
@@ -39,14 +40,8 @@ class Part:
         patch = None
         if later.patch is not None and self.patch is not None:
             patch = patches.compose(self.patch, later.patch)
-        return replace(
-            later,
-            joins=self.joins,
-            count=_together(self.count, later.count),
-            is_new=self.is_new,
-            patch=patch,
-            fold=fold,
-        )
+        count = _together(self.count, later.count)
+        return Part(self.joins, later.frame, count, self.is_new, later.gone, patch, fold)
 
     def row(self, payload: bytes, patch: bytes | None) -> Frame | None:
         """As it is sent; None for a key that came and went."""
