@@ -43,7 +43,7 @@ def go_on(opening: Opening, topic: Topic, subscription: Subscription) -> Opening
         return None
     missed = topic.journal.after(opening.cut)
     if topic.journal.dropped_through > opening.cut:
-        resumed = Resumed(opening.name, ResumeMode.SNAPSHOT, topic.head - opening.cut)
+        resumed = Resumed(opening.name, topic.name, ResumeMode.SNAPSHOT, topic.head - opening.cut)
         rows = topic.records(subscription.lane_id.feed)
         return _opening(opening.name, topic, subscription, rows, group=True, resumed=resumed)
     meanwhile = replayed(topic, subscription.lane_id, missed)
@@ -72,7 +72,7 @@ def _resumed(name: str, topic: Topic, subscription: Subscription, limits: QueueL
     mode = resume_mode(topic, lane_id, bookmark, too_long=too_long)
     rows = rows_since(topic, lane_id, mode, bookmark.offset)
     gap = topic.head - bookmark.offset if bookmark.epoch == topic.epoch else None
-    resumed = Resumed(name, mode, gap if gap is None or gap >= 0 else None)
+    resumed = Resumed(name, topic.name, mode, gap if gap is None or gap >= 0 else None)
     group = mode is ResumeMode.SNAPSHOT
     rows = in_order(rows, subscription) if group else rows
     return _opening(name, topic, subscription, rows, group=group, resumed=resumed)
@@ -85,7 +85,7 @@ def _replay(name: str, topic: Topic, subscription: Subscription, now: Instant) -
     rows = replayed(topic, subscription.lane_id, topic.journal.after(start))
     gap = topic.head - start if is_found(topic, subscription) else None
     opening = _opening(
-        name, topic, subscription, rows, resumed=Resumed(name, ResumeMode.REPLAY, gap)
+        name, topic, subscription, rows, resumed=Resumed(name, topic.name, ResumeMode.REPLAY, gap)
     )
     opening.pacing = None if replay.rate is None else Pacing(replay.rate, now)
     return opening

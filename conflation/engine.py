@@ -40,7 +40,7 @@ from conflation.outputs import (
 )
 from conflation.relief import Relief
 from conflation.schedule import Schedule
-from conflation.session import QueueLimits, Seat, Session
+from conflation.session import QueueLimits, Seat, SeatId, Session
 from conflation.stats import EngineStats, SessionStats, TopicStats
 from conflation.subscription import Command, Subscription
 from conflation.topic import Topic
@@ -242,6 +242,14 @@ class Engine:
             del self._sessions[session_id]
         session.ready = bool(outputs)
         return outputs
+
+    def caught_up(self, session_id: str) -> list[tuple[SeatId, Bookmark]]:
+        """Seats for which nothing is on the way, and up to where they have it all.
+
+        Raises:
+            SessionUnknown: it is not there.
+        """
+        return self._session(session_id).caught_up()
 
     def crowded(self, topic_name: str) -> set[str]:
         """Sessions whose queue, filled by this topic among others, is more than half full.

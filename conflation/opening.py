@@ -53,13 +53,13 @@ class Opening:
             outputs.append(Rows(self.name, self.topic, self.epoch, op, batch))
         if self.done and self.group:
             bookmark = str(Bookmark(self.epoch, self.cut))
-            outputs.append(GroupEnd(self.name, len(self.rows), bookmark))
+            outputs.append(GroupEnd(self.name, self.topic, len(self.rows), bookmark))
         return outputs
 
     def _begin(self) -> list[Output]:
         outputs: list[Output] = [self.resumed] if self.resumed else []
         if self.group:
-            outputs.append(GroupBegin(self.name, len(self.rows)))
+            outputs.append(GroupBegin(self.name, self.topic, len(self.rows)))
         return outputs
 
     def _due(self, rows: Sequence[Frame], now: Instant) -> Sequence[Frame]:

@@ -47,6 +47,7 @@ class GroupBegin:
     """A snapshot of so many rows begins."""
 
     name: str
+    topic: str
     rows: int
 
 
@@ -55,6 +56,7 @@ class GroupEnd:
     """The snapshot is complete; `bookmark` is its cut."""
 
     name: str
+    topic: str
     rows: int
     bookmark: str
 
@@ -64,6 +66,7 @@ class Resumed:
     """How a bookmark is continued, and how many messages lie between (None: unknown)."""
 
     name: str
+    topic: str
     mode: ResumeMode
     gap_messages: int | None
 

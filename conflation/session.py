@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from conflation.bookmark import Bookmark
 from conflation.duration import Instant
 from conflation.feed import Feed
 from conflation.frame import Batch
@@ -91,6 +92,14 @@ class Seat:
         together = self.carry.together(self.lane.pending(self.member))
         return owed + sum(not row.removed for row in together)
 
+    def has_everything(self) -> bool:
+        """Whether nothing of what was published so far is still to come."""
+        if self.paused or self.lane is None or self.opening is not None:
+            return False
+        if self.owed is not None or self.carry is not None:
+            return False
+        return not self.lane.pending(self.member)
+
     def queued(self) -> tuple[int, int]:
         """Messages and bytes that count towards the session's limits."""
         return self.lane.queued(self.member) if isinstance(self.lane, ListLane) else (0, 0)
@@ -131,6 +140,14 @@ class Session:
     def seats_of(self, name: str) -> list[Seat]:
         """The seats of one subscription."""
         return [seat for seat in self.seats.values() if seat.member.name == name]
+
+    def caught_up(self) -> list[tuple[SeatId, Bookmark]]:
+        """Seats that have everything, and the heads of their topics."""
+        return [
+            (seat.id, seat.topic.bookmark(seat.topic.head))
+            for seat in self.seats.values()
+            if seat.has_everything()
+        ]
 
     def queued(self) -> tuple[int, int]:
         """Messages and payload bytes waiting for `conflation=none` subscriptions."""

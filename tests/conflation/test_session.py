@@ -41,6 +41,26 @@ def test_the_end_of_a_subscription_is_told_and_drops_what_it_held() -> None:
     assert world.engine.topic_stats("px").dropped == 1
 
 
+def test_who_has_everything_is_told_up_to_where() -> None:
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s", wanted="/v > 5")
+    world.subscribe("conflation=1s", command="sow_and_subscribe")
+
+    def places() -> dict[str, str]:
+        return {name: str(place) for (name, _), place in world.engine.caught_up("s")}
+
+    assert places() == {"sub1": "e1-0"}  # the other's snapshot has not been taken
+    world.hears()
+    world.say("a1 b2")
+    assert places() == {"sub1": "e1-2"}, "hidden by the filter, or held until the flush"
+    world.say("a9")
+    world.wait("1s")
+    assert places() == {}
+    world.hears()
+    assert places() == {"sub1": "e1-3", "sub2": "e1-3"}
+
+
 def test_two_subscriptions_of_one_topic_are_two_deliveries() -> None:
     world = World()
     world.topic()
