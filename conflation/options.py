@@ -2,124 +2,159 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
-from conflation.duration import DAY, MILLISECOND, duration_text, parse_duration
+from conflation.assignments import assignments
+from conflation.bookmark import Bookmark
 from conflation.errors import OptionsInvalid
-from keys.errors import PathInvalid
-from keys.spec import KeySpec, split_list
+from conflation.readers import FLAGS, ONLY_IN_A_CHANGE, READERS, read_value, refused
+from conflation.subscription import NotFound, Rate
+from keys.errors import KeysError
+from keys.filter import Filter
+from keys.projection import Projection
+from keys.reducers import Reduce
+from keys.select import Select
+from keys.spec import KeySpec
 
-INTERVAL_NS_MIN = MILLISECOND
-INTERVAL_NS_MAX = DAY
-LENGTH_MAX = 4_096
-
-_LATER = re.compile(
-    "edge|min|max|max_age|never|flush_on|timestamp|receipt|oof|no_empties|send_keys|no_sowkey"
-    "|progress|select|projection|grouping|top_n|skip_n|batch_size|bookmark|bookmark_not_found"
-    "|rate|rate_max_gap|reduce|live|pause|resume|replace|non_regex_topic"
-).fullmatch
-_NAME = re.compile(r"[a-z_]+", re.ASCII)
-_SPACE = " \t"
+_HINT_EDITS_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options as given: None where the request says nothing.
+    """Options as given, each under its own name: None or False where the text says nothing.
 
-    `interval_ns` is 0 for `conflation=none`; `positions` tells where each name stands.
+    Durations are nanoseconds; `conflation` is 0 for `none`, or "auto". `bookmark` is "epoch",
+    "now", a bookmark, or a time in milliseconds. `grouping` is part of `projection`.
+    `positions` tells where each name stands; `is_change`: they change a running subscription.
     """
 
-    interval_ns: int | None = None
-    key_spec: KeySpec | None = None
+    conflation: int | str | None = None
+    conflation_key: KeySpec | None = None
     pace: str | None = None
-    positions: tuple[tuple[str, int], ...] = ()
+    edge: str | None = None
+    min: int | None = None
+    max: int | None = None
+    max_age: int | None = None
+    never: Filter | None = None
+    flush_on: Filter | None = None
+    timestamp: bool = False
+    receipt: bool = False
+    oof: bool = False
+    no_empties: bool = False
+    send_keys: bool = False
+    no_sowkey: bool = False
+    progress: bool = False
+    select: Select | None = None
+    projection: Projection | None = None
+    top_n: int | None = None
+    skip_n: int | None = None
+    batch_size: int | None = None
+    bookmark: str | Bookmark | int | None = None
+    bookmark_not_found: NotFound | None = None
+    rate: Rate | None = None
+    rate_max_gap: int | None = None
+    reduce: Reduce | None = None
+    live: bool = False
+    pause: bool = False
+    resume: bool = False
+    replace: bool = False
+    non_regex_topic: bool = False
+    positions: tuple[tuple[str, int], ...] = field(default=(), compare=False)
+    is_change: bool = False
 
     @classmethod
-    def parse(cls, text: str) -> Options:
+    def parse(cls, text: str, *, is_change: bool = False) -> Options:
         """Parse an options string; spaces around `,` and `=` and one trailing comma are fine.
 
+        `is_change`: it is that of a session's PATCH, where `resume` and `replace` exist.
+
         Raises:
-            OptionsInvalid: unknown, repeated, malformed, or not available yet.
+            OptionsInvalid: unknown, repeated or malformed, with its position.
         """
-        if len(text) > LENGTH_MAX:
-            raise OptionsInvalid(f"options have at most {LENGTH_MAX} characters", LENGTH_MAX)
-        given: dict[str, tuple[str | None, int]] = {}
+        said: dict[str, Any] = {}
         positions: dict[str, int] = {}
-        for name, at, assigned, value_at in _assignments(text):
-            if name in given:
+        for name, at, value, value_at in assignments(text):
+            if name not in READERS and name not in FLAGS:
+                raise OptionsInvalid(f"unknown option{_hint(name)}", at)
+            if name in ONLY_IN_A_CHANGE and not is_change:
+                raise OptionsInvalid(f"{name}: only where a running subscription is changed", at)
+            if name in positions:
                 raise OptionsInvalid(f"{name} is given twice", at)
-            given[name] = (assigned, value_at)
             positions[name] = at
-        return cls(
-            interval_ns=_interval(*given["conflation"]) if "conflation" in given else None,
-            key_spec=_key_spec(*given["conflation_key"]) if "conflation_key" in given else None,
-            pace=_pace(*given["pace"]) if "pace" in given else None,
-            positions=tuple(positions.items()),
-        )
+            said[name] = read_value(name, value, value_at)
+        _join_projection(said, positions)
+        return cls(**said, positions=tuple(positions.items()), is_change=is_change)
 
     def given(self, name: str) -> bool:
-        """Whether the request names this option."""
+        """Whether the text names this option."""
         return any(name == given for given, _ in self.positions)
 
-    def position(self, name: str) -> int:
-        """The 0-based character where an option stands; 0 for one that was not given."""
-        return dict(self.positions).get(name, 0)
+    def position(self, name: str) -> int | None:
+        """The 0-based character where an option stands, if it was given."""
+        return dict(self.positions).get(name)
+
+    def says(self, name: str) -> bool:
+        """Whether this option has a value, be it given or taken over."""
+        return not _silent(getattr(self, name))
+
+    def over(self, defaults: Options) -> Options:
+        """These options, and where they say nothing those."""
+        taken = {
+            each.name: getattr(defaults, each.name)
+            for each in fields(self)
+            if each.name not in ("positions", "is_change") and not self.says(each.name)
+        }
+        return replace(self, **taken)
+
+    def without(self, name: str) -> Options:
+        """The same, silent about one option."""
+        return replace(self, **{name: getattr(_NOTHING, name)})
 
 
-def _assignments(text: str) -> list[tuple[str, int, str | None, int]]:
-    parts = list(split_list(text))
-    if len(parts) > 1 and not parts[-1][0].strip(_SPACE):
-        parts.pop()
-    if len(parts) == 1 and not text.strip(_SPACE):
-        return []
-    return [_assignment(part, start) for part, start in parts]
+_NOTHING = Options()
 
 
-def _assignment(part: str, start: int) -> tuple[str, int, str | None, int]:
-    name, equals, assigned = part.partition("=")
-    at = start + len(name) - len(name.lstrip(_SPACE))
-    name = name.strip(_SPACE)
-    if not _NAME.fullmatch(name):
-        raise OptionsInvalid("expected the lower-case name of an option", at)
-    if _LATER(name):
-        raise OptionsInvalid(f"option {name} is not available yet", at)
-    if name not in ("conflation", "conflation_key", "pace"):
-        raise OptionsInvalid("unknown option; expected conflation, conflation_key or pace", at)
-    value_at = start + part.index("=") + 1 if equals else start + len(part)
-    value_at += len(assigned) - len(assigned.lstrip(_SPACE))
-    return name, at, assigned.strip(_SPACE) if equals else None, value_at
+def _silent(value: object) -> bool:
+    return value is None or value is False
 
 
-def _interval(text: str | None, position: int) -> int:
-    if text == "none":
-        return 0
-    if text == "auto":
-        raise OptionsInvalid("conflation=auto is not available yet", position)
+def _join_projection(said: dict[str, Any], positions: dict[str, int]) -> None:
+    """A projection and its grouping are one thing.
+
+    Raises:
+        OptionsInvalid: one without the other, or malformed.
+    """
+    given = [name for name in ("projection", "grouping") if name in said]
+    if not given:
+        return
+    if len(given) == 1:
+        raise OptionsInvalid("projection and grouping come together", positions[given[0]])
+    grouping = said.pop("grouping")
     try:
-        interval_ns = parse_duration(text or "")
-    except ValueError as error:
-        raise OptionsInvalid(f"conflation: {error}, auto or none", position) from None
-    if not INTERVAL_NS_MIN <= interval_ns <= INTERVAL_NS_MAX:
-        raise OptionsInvalid("conflation: an interval is from 1ms to 1d", position)
-    return interval_ns
+        said["projection"] = Projection.parse(*said["projection"], *grouping)
+    except KeysError as error:
+        text, at = grouping
+        in_grouping = error.position is not None and at <= error.position <= at + len(text)
+        name = "grouping" if in_grouping else "projection"
+        raise refused(name, error, positions[name]) from None
 
 
-def _key_spec(text: str | None, position: int) -> KeySpec:
-    try:
-        return KeySpec.parse(text or "", position)
-    except PathInvalid as error:
-        raise OptionsInvalid(f"conflation_key: {error.detail}", error.position) from None
+def _hint(name: str) -> str:
+    """The known name that is nearest to an unknown one, if one is near."""
+    nearest = min((*READERS, *FLAGS), key=lambda known: _edits(name[:32], known))
+    near = _edits(name[:32], nearest) <= _HINT_EDITS_MAX
+    return f"; did you mean {nearest}?" if near else ""
 
 
-def _pace(text: str | None, position: int) -> str:
-    if text not in ("batch", "key"):
-        raise OptionsInvalid("pace: expected batch or key", position)
-    return text
-
-
-def options_text(interval_ns: int, key_spec: KeySpec, pace: str) -> str:
-    """The normalised spelling; parsing it again gives the same subscription."""
-    if not interval_ns:
-        return "conflation=none"
-    return f"conflation={duration_text(interval_ns)},conflation_key={key_spec},pace={pace}"
+def _edits(text: str, other: str) -> int:
+    """How many letters must be put in, taken out or changed (Levenshtein)."""
+    row = list(range(len(other) + 1))
+    for count, letter in enumerate(text, 1):
+        before, row[0] = row[0], count
+        for at, wanted in enumerate(other, 1):
+            before, row[at] = (
+                row[at],
+                min(row[at] + 1, row[at - 1] + 1, before + (letter != wanted)),
+            )
+    return row[-1]
