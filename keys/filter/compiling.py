@@ -220,10 +220,13 @@ def _conjunction(operands: list[Condition]) -> Reader:
 
 def _disjunction(operands: list[Condition]) -> Reader:
     def some_holds(row: Row) -> bool | None:
+        answer: bool | None = False
         for operand in operands:
-            if (answer := operand(row)) is not False:
-                return answer
-        return False
+            if (found := operand(row)) is True:
+                return True
+            if found is None:
+                answer = None
+        return answer
 
     return some_holds
 

@@ -23,7 +23,7 @@ PURE_IMPORTS = {
     *("__future__", "abc", "array", "base64", "bisect", "collections", "contextlib", "copy"),
     *("dataclasses", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "itertools"),
     *("json", "math", "numbers", "operator", "re", "string", "struct", "types", "typing"),
-    *("unicodedata", "weakref", "zlib", "msgspec", "jsonpath_ng", *PURE),
+    *("unicodedata", "weakref", "zlib", "msgspec", "jsonpath_ng", "re2", *PURE),
 }
 
 Rule = Callable[[ast.Module, str], Iterator[str]]

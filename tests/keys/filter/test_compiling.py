@@ -23,7 +23,8 @@ RULES: dict[str, list[tuple[str, object]]] = {
     "Rule 95": [
         ("NULL AND FALSE", None),
         ("FALSE AND NULL", False),
-        ("NULL OR TRUE", None),
+        ("NULL OR TRUE", True),
+        ("NULL OR FALSE", None),
         ("TRUE OR NULL", True),
         ("TRUE AND NULL", None),
         ("FALSE OR NULL", None),
