@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice, takewhile
+
 from conflation.frame import Frame, Span, Tombstone
 
 SPANS_MAX = 8
@@ -95,14 +97,17 @@ class Board:
         if until is None and not self._exempt and not self.tombstones:
             return self._values_since(since)
         last = self.head if until is None else until
-        found: list[tuple[str, Frame]] = []
+        found = [(frame.key, frame) for frame in self._exempt if since < frame.offset <= last]
+        shown = {board_key for board_key, _ in found}
+        found.reverse()
         for board_key, frame in reversed(self._frames.items()):
             if frame.offset <= since:
                 break
-            row = _row(frame, since, last, oof=oof) if frame.removed else frame
+            row: Frame | None = frame
+            if isinstance(frame, Tombstone):
+                row = _told(frame, since, last, oof=oof, shown=board_key in shown)
             if row is not None and row.offset <= last:
                 found.append((board_key, row))
-        found += ((f.key, f) for f in self._exempt if since < f.offset <= last)
         found.reverse()
         found.sort(key=lambda row: row[1].offset)
         return found
@@ -130,6 +135,11 @@ class Board:
         """The live frame that has not changed for the longest time."""
         return next((frame for frame in self._frames.values() if not frame.removed), None)
 
+    def oldest_through(self, offset: int, frames_max: int) -> list[Frame]:
+        """Live frames up to an offset, oldest first, at most so many."""
+        within = takewhile(lambda frame: frame.offset <= offset, self._frames.values())
+        return list(islice((frame for frame in within if not frame.removed), frames_max))
+
     def trim(self, horizon: int) -> int:
         """Forget tombstones at or below an offset; returns how many."""
         stale = [
@@ -155,12 +165,14 @@ class Board:
             self._exempt = kept
 
 
-def _row(frame: Frame, since: int, until: int, *, oof: bool) -> Frame | None:
-    """What is told of a key that left: the removal, or the value that it took away."""
-    assert isinstance(frame, Tombstone)
-    if oof and frame.offset <= until:
-        return frame if frame.held_at(since) else None
-    return frame.as_put() if since < frame.put_offset <= until else None
+def _told(gone: Tombstone, since: int, until: int, *, oof: bool, shown: bool) -> Frame | None:
+    """What is told of a key that left: the removal, or the value that it took away.
+
+    `shown`: the same answer has a value of the key that is not to be conflated.
+    """
+    if oof and gone.offset <= until:
+        return gone if shown or gone.held_at(since) else None
+    return gone.as_put() if since < gone.put_offset <= until else None
 
 
 def _merged(spans: tuple[Span, ...]) -> tuple[Span, ...]:

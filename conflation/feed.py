@@ -110,9 +110,9 @@ class Feed:
     def _wake(self, changes: Sequence[Change], now: Instant) -> list[Lane]:
         armed: list[Lane] = []
         for lane in list(self._listening.values()):
-            idle = lane.deadline is None
+            before = lane.deadline
             lane.accept(changes, now)
-            if idle and lane.deadline is not None:
+            if lane.deadline != before:
                 armed.append(lane)
             if not lane.sees_every_message:
                 del self._listening[lane.id]

@@ -100,3 +100,16 @@ def test_a_coarser_conflation_key_sends_the_newest_record_of_each() -> None:
     world.wait("1s")
     (batch,) = batches(world.take())
     assert [frame.key for frame in batch.frames] == ['["b","X"]', '["a","X"]']
+
+
+def test_a_deadline_that_comes_nearer_is_kept() -> None:
+    """Rules 216 and 217: a new key of a leading edge goes before one that is held."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,edge=leading")
+    world.say("a1")
+    world.flush()
+    world.say("a2")
+    world.say("b1")
+    world.flush()
+    assert world.hears() == ["a1 b1"]

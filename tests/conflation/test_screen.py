@@ -113,3 +113,15 @@ def test_an_exempt_message_is_sent_beside_the_newest() -> None:
     world.say("a3")
     world.wait("1s")
     assert world.hears() == ["a2 a3"]
+
+
+def test_an_exempt_message_that_is_taken_back_is_taken_back_from_all() -> None:
+    """Rules 202 and 215: it was sent, so its removal is told."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,oof", command="sow_and_subscribe")
+    world.take()
+    world.say("a1", exempt=True)
+    world.remove("a0")
+    world.wait("1s")
+    assert world.hears() == ["a1 -a1"]
