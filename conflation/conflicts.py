@@ -28,10 +28,10 @@ class Conflict(NamedTuple):
 class Case:
     """What was asked for, of which topic; options with the topic's own."""
 
-    topic: str
     definition: Definition
     options: Options
     command: Command
+    by_pattern: bool = False
 
     @property
     def has_interval(self) -> bool:
@@ -150,7 +150,7 @@ def _shapes(case: Case) -> Iterator[Conflict]:
     for name in shapes:
         if not case.command.queries:
             yield Conflict((name,), f"{name} needs a command that begins with a snapshot")
-        if any(wild in case.topic for wild in "*>"):
+        if case.by_pattern:
             yield Conflict((name,), f"{name} needs one topic, not a pattern")
         if options.reduce is not None:
             yield Conflict(("reduce", name), f"reduce is for messages, not for {name}")

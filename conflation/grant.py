@@ -35,7 +35,8 @@ class Request:
     """What somebody asks for of one topic, unread texts among it.
 
     `defaults` are the topic's own options, `counted` says that the format shows which message
-    was the first that a row stands for, `resume` is an id that was seen before.
+    was the first that a row stands for, `resume` is an id that was seen before; `by_pattern`: the
+    topic is one of those that a pattern takes.
     """
 
     topic: str
@@ -48,6 +49,7 @@ class Request:
     default_pace: str = "batch"
     resume: Bookmark | None = None
     counted: bool = False
+    by_pattern: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +135,7 @@ def _settled(request: Request) -> tuple[Case, list[str]]:
     options, left_out = request.options.over(request.defaults), list[str]()
     while True:
         command = _command(request.command, request.definition, options)
-        case = Case(request.topic, request.definition, options, command)
+        case = Case(request.definition, options, command, request.by_pattern)
         conflict = next(conflicts(case), None)
         if conflict is None:
             return case, left_out

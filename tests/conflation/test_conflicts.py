@@ -16,7 +16,7 @@ MS = 1_000_000
 
 def names_of(text: str, command: Command = Command.SOW_AND_SUBSCRIBE) -> list[tuple[str, ...]]:
     definition = Definition(History(1), KeySpec.parse("[/k]"))
-    case = Case("px", definition, Options.parse(text), command)
+    case = Case(definition, Options.parse(text), command)
     return [conflict.names for conflict in conflicts(case)]
 
 
@@ -39,7 +39,7 @@ def test_everything_that_is_wrong_is_told(text: str, names: list[tuple[str, ...]
 def test_pause_and_resume_are_opposites() -> None:
     definition = Definition(History(1))
     options = Options.parse("pause,resume", is_change=True)
-    found = conflicts(Case("px", definition, options, Command.SUBSCRIBE))
+    found = conflicts(Case(definition, options, Command.SUBSCRIBE))
     assert [conflict.names for conflict in found] == [("pause",)]
 
 

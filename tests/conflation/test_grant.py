@@ -125,6 +125,15 @@ def test_text_has_no_fields() -> None:
         decide("px", TEXT, Options(), order_text="/a")
 
 
+@pytest.mark.parametrize("text", ["oof,top_n=3", "oof,projection=[/k],grouping=[/k]"])
+def test_a_window_is_on_one_topic(text: str) -> None:
+    """Rule 162."""
+    request = Request("px", KEYED, Options.parse(text), by_pattern=True)
+    with pytest.raises(OptionsInvalid, match="not a pattern") as refused:
+        grant(request)
+    assert refused.value.position == 4
+
+
 def test_a_running_subscription_is_paused_without_a_bookmark() -> None:
     """Rule 165."""
     paused = decide("px", KEYED, Options.parse("pause", is_change=True))

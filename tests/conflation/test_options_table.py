@@ -27,7 +27,6 @@ TOPICS = {
     "retained": Definition(HISTORY, retains=True),
     "series": Definition(HISTORY, kind=Kind.SERIES),
     "text": Definition(HISTORY, kind=Kind.TEXT),
-    "px.*": Definition(HISTORY, KEY),
     "values-only": Definition(HISTORY, KEY, values_only=True),
 }
 BY_KEY = "conflation_key=[/k],pace=batch"
@@ -206,7 +205,6 @@ GRANTED = [
     Row("conflation=1s,no_empties", f"conflation=1s,{BY_KEY}", "values-only", DELTA),  # rule 159
     Row("no_empties", "conflation=none", "plain", "delta_subscribe"),
     Row("", "conflation=none", "retained", "sow"),
-    Row("conflation=1s", f"conflation=1s,{BY_KEY}", "px.*"),
 ]
 
 REFUSED = [
@@ -317,7 +315,6 @@ REFUSED = [
         "projection=[SUM(/q) AS /t],grouping=[/a],conflation=1s,reduce=[/q:sum]",
         *(55, "reduce is for messages"),
     ),
-    No("projection=[SUM(/q) AS /t],grouping=[/a]", 0, "one topic, not a pattern", "px.*"),
     # top_n, skip_n
     No("top_n=0", 6, "from 1 to 10000"),
     No("top_n=10001", 6, "from 1 to 10000"),
@@ -330,7 +327,6 @@ REFUSED = [
     No("top_n=3", 0, "begins with a snapshot", command="delta_subscribe"),
     No("top_n=3,conflation=1s,conflation_key=[/x]", 22, "key of a window"),
     No("top_n=3,conflation=1s,reduce=[/q:sum]", 22, "reduce is for messages"),
-    No("top_n=3", 0, "one topic, not a pattern", "px.*"),
     # batch_size
     No("batch_size=0", 11, "from 1 to 10000"),
     No("batch_size=10001", 11, "from 1 to 10000"),
