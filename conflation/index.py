@@ -35,13 +35,16 @@ class FeedIndex:
     def discard(self, feed: Feed) -> None:
         """A feed is forgotten."""
         self._everything.pop(feed, None)
-        for path, (_, by_token) in list(self._by_path.items()):
-            for token in [token for token, feeds in by_token.items() if feed in feeds]:
-                del by_token[token][feed]
-                if not by_token[token]:
-                    del by_token[token]
-            if not by_token:
-                del self._by_path[path]
+        equality = _equality(feed.id.filter)
+        if equality is None:
+            return
+        _, by_token = self._by_path[equality.path]
+        for token in equality.tokens:
+            del by_token[token][feed]
+            if not by_token[token]:
+                del by_token[token]
+        if not by_token:
+            del self._by_path[equality.path]
 
     @property
     def for_everything(self) -> list[Feed]:
