@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from conflation.duration import MILLISECOND
+from conflation.duration import MILLISECOND, Instant
 from conflation.feed import Feed
 from conflation.frame import Frame
-from conflation.lane import whole
+from conflation.lane import Lane, whole
 from conflation.lane_id import LaneId
 from keys.spec import KeySpec
 
@@ -20,24 +20,28 @@ def conflate_recorded(
     As in AMPS a fast replay with `1s` has one message per key and *recorded* second. The lane is
     the very one that serves live subscriptions, under a clock that shows the recorded time.
     """
-    feed = Feed(lane_id.feed, sow_spec, topic)
+    flushes = recorded_flushes(Feed(lane_id.feed, sow_spec, topic), lane_id, frames)
+    return [row for _, rows in flushes for row in whole(rows)]
+
+
+def recorded_flushes(
+    feed: Feed, lane_id: LaneId, frames: Sequence[Frame]
+) -> Iterator[tuple[Instant, Sequence[Frame]]]:
+    """When a lane of this feed lets recorded messages go, and the rows of each flush."""
     lane = feed.lane(lane_id)
-    rows: list[Frame] = []
     now = 0
     for frame in frames:
         now = max(now, frame.timestamp_ms * MILLISECOND)
         while lane.deadline is not None and lane.deadline <= now:
-            _flush(feed, rows, lane_id)
+            yield lane.deadline, _flush(feed, lane)
         feed.publish([frame], now)
     while lane.deadline is not None:
-        _flush(feed, rows, lane_id)
-    return rows
+        yield lane.deadline, _flush(feed, lane)
 
 
-def _flush(feed: Feed, rows: list[Frame], lane_id: LaneId) -> None:
-    lane = feed.lanes[lane_id]
+def _flush(feed: Feed, lane: Lane) -> Sequence[Frame]:
     assert lane.deadline is not None
     feed.settle()
-    if lane.flush(lane.deadline) and lane.batch is not None:
-        rows += whole(lane.batch.frames)
+    has_rows = lane.flush(lane.deadline)
     feed.listen(lane)
+    return lane.batch.frames if has_rows and lane.batch is not None else ()
