@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from app.late import Moment
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
 from conflation.duration import Instant
 from conflation.engine import Engine
 from conflation.errors import SessionUnknown
 from conflation.frame import Frame
-from conflation.outputs import CloseReason, Output, SessionClosed
-from conflation.session import QueueLimits
+from conflation.outputs import CloseReason, Output, RecordsExpired, SessionClosed, SessionReady
+from conflation.session import QueueLimits, SeatId
 from conflation.subscription import Subscription
 
 SLICE_MESSAGES_MAX = 1_000
@@ -29,17 +31,23 @@ PATIENCE_S_PER_REQUEST = 5.0
 logger = logging.getLogger("tidegate.driver")
 
 
+def wall_ms() -> int:
+    """Wall time in milliseconds of the epoch, as messages are stamped."""
+    return time.time_ns() // 1_000_000
+
+
 class Consumer:
     """One session's end towards its stream: take what is there, else wait to be woken.
 
-    `cut` is where its subscription began: what follows a snapshot, or comes without one, is newer.
+    `at_close` is called once its peer is gone, or has been told goodbye.
     """
 
-    def __init__(self, driver: Driver, session: str, cut: Bookmark) -> None:
+    def __init__(self, driver: Driver, session: str) -> None:
         self.session = session
-        self.cut = cut
+        self.at_close: Callable[[], None] | None = None
         self._driver = driver
         self._woken = asyncio.Event()
+        self._notices: deque[bytes] = deque()
 
     def take(self, bytes_max: int) -> list[Output]:
         """What to send now; nothing left means: wait."""
@@ -64,6 +72,28 @@ class Consumer:
         """There is something to take."""
         self._woken.set()
 
+    def tell(self, notice: bytes) -> None:
+        """An event that is not the engine's; it goes out before the next outputs."""
+        self._notices.append(notice)
+        self._woken.set()
+
+    def notices(self) -> bytes:
+        """What was told since the last call."""
+        told = b"".join(self._notices)
+        self._notices.clear()
+        return told
+
+    def caught_up(self) -> list[tuple[SeatId, Bookmark]]:
+        """Its subscriptions for which nothing is on the way, and up to where they have it all."""
+        try:
+            return self._driver.engine.caught_up(self.session)
+        except SessionUnknown:
+            return []
+
+    def moment(self, *, has_unsent: bool, is_behind: bool) -> Moment:
+        """What is known at a write of how late it may be."""
+        return self._driver.moment(has_unsent=has_unsent, is_behind=is_behind)
+
     def give_up(self, reason: CloseReason) -> None:
         """The peer cannot even be told goodbye; the reason is noted."""
         self._driver.close(self.session, reason)
@@ -71,6 +101,8 @@ class Consumer:
     def close(self) -> None:
         """The peer is gone, or has been told goodbye."""
         self._driver.close(self.session)
+        if self.at_close is not None:
+            self.at_close()
 
 
 class Driver:
@@ -81,11 +113,15 @@ class Driver:
         engine: Engine,
         limits: QueueLimits,
         clock: Callable[[], Instant] = time.monotonic_ns,
+        wall_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self.engine = engine
         self.limits = limits
         self.closed_sessions: dict[str, int] = {}
+        self.on_expired: Callable[[RecordsExpired], None] | None = None
         self._clock = clock
+        self._wall_ms = wall_ms
+        self._arrival_ages_ms: dict[str, int] = {}
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
         self._taken = asyncio.Event()
@@ -101,6 +137,7 @@ class Driver:
     def drop_topic(self, name: str) -> None:
         """End a topic; its subscribers are told."""
         self.engine.drop_topic(name)
+        self._arrival_ages_ms.pop(name, None)
         self.settle()
 
     async def publish(self, topic: str, frames: Sequence[Frame]) -> None:
@@ -108,9 +145,11 @@ class Driver:
 
         So no single request, however large, breaches the queue of a healthy session.
         """
+        if frames:
+            self._arrival_ages_ms[topic] = self._wall_ms() - frames[0].timestamp_ms
         patience_s = PATIENCE_S_PER_REQUEST
         for piece in slices(frames, self.limits):
-            now = self._now()
+            now = self.now()
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
                 self.settle()
@@ -120,18 +159,40 @@ class Driver:
             await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
             patience_s -= await self._drained(topic, min(patience_s, PATIENCE_S))
 
-    def open(self, session: str, name: str, subscription: Subscription) -> Consumer:
-        """Open a session of one subscription.
+    def open(self, session: str, *, lasts: bool = False) -> Consumer:
+        """Open a session without subscriptions; one that `lasts` may stay so.
 
         Raises:
-            TopicUnknown, LimitReached: nothing was opened.
+            LimitReached: nothing was opened.
         """
-        self.engine.topic(subscription.topic)
-        self.engine.open_session(session, self.limits)
-        cut = self.engine.subscribe(session, name, subscription)
-        consumer = self._consumers[session] = Consumer(self, session, cut)
-        self.settle()
+        self.engine.open_session(session, self.limits, lasts=lasts)
+        consumer = self._consumers[session] = Consumer(self, session)
         return consumer
+
+    def subscribe(
+        self, session: str, name: str, subscription: Subscription, *, announced: bool = False
+    ) -> Bookmark:
+        """Add a subscription; returns the cut: what follows its opening is newer than this.
+
+        Raises:
+            SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired: nothing was added.
+        """
+        cut = self.engine.subscribe(session, name, subscription, self.now(), announced=announced)
+        self.settle()
+        return cut
+
+    def change(self, session: str, name: str, subscription: Subscription) -> None:
+        """Give a running subscription another interval, filter or options.
+
+        Raises:
+            SessionUnknown, SubscriptionUnknown: nothing was changed.
+        """
+        self.engine.change(session, name, subscription, self.now())
+        self.settle()
+
+    def moment(self, *, has_unsent: bool, is_behind: bool) -> Moment:
+        """What is known now of how late a write may be."""
+        return Moment(self._wall_ms(), has_unsent, is_behind, self._arrival_ages_ms)
 
     def close(self, session: str, reason: CloseReason | None = None) -> None:
         """End a session, with a goodbye if there is a reason for one."""
@@ -159,10 +220,15 @@ class Driver:
     def settle(self) -> None:
         """After each call into the engine: wake who has something to take, re-arm the timer."""
         for event in self.engine.events():
-            if isinstance(event, SessionClosed):
-                self._note_closed(event)
-            elif (consumer := self._consumers.get(event.session)) is not None:
-                consumer.wake()
+            match event:
+                case SessionReady():
+                    if (consumer := self._consumers.get(event.session)) is not None:
+                        consumer.wake()
+                case SessionClosed():
+                    self._note_closed(event)
+                case RecordsExpired():
+                    if self.on_expired is not None:
+                        self.on_expired(event)
         self._rearm()
 
     async def _drained(self, topic: str, seconds_max: float) -> float:
@@ -197,7 +263,7 @@ class Driver:
         if due is None:
             return
         loop = asyncio.get_running_loop()
-        wait_ns = due - self._now()
+        wait_ns = due - self.now()
         if wait_ns <= 0:
             self._timer = loop.call_soon(self._advance, due)
         else:
@@ -206,11 +272,11 @@ class Driver:
     def _advance(self, due: Instant) -> None:
         # A loop may call a little early: what was promised for `due` happens at `due`.
         self._timer, self._timer_due = None, None
-        self._latest = max(self._now(), due)
+        self._latest = max(self.now(), due)
         self.engine.advance(self._latest)
         self.settle()
 
-    def _now(self) -> Instant:
+    def now(self) -> Instant:
         """The clock, never running back."""
         self._latest = max(self._latest, self._clock())
         return self._latest

@@ -13,7 +13,7 @@ from starlette.responses import FileResponse
 from app.edge import fit
 from app.gateway import Gateway
 from app.problems import Problem
-from app.routes import messages, operations, sow, subscribe, topics
+from app.routes import lanes, messages, operations, sow, subscribe, topics
 from app.settings import Settings
 from conflation.errors import EngineError
 from keys.errors import KeysError
@@ -48,7 +48,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.gateway = gateway
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
-    routers = [module.router for module in (topics, messages, sow, subscribe, operations)]
+    routers = [module.router for module in (topics, messages, sow, subscribe, lanes, operations)]
     app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
         app.include_router(router)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
-from app.envelope import EnvelopeWriter
+from app.envelope import EnvelopeWriter, Op, json_value, op_of
 from conflation.bookmark import Bookmark
+from conflation.definition import Kind
+from conflation.frame import Frame, Tombstone
+from conflation.normal import granted, lane_text
 from conflation.outputs import (
     Goodbye,
     GroupBegin,
@@ -16,8 +22,11 @@ from conflation.outputs import (
     Output,
     Resumed,
     Rows,
+    Subscribed,
     Unsubscribed,
 )
+from conflation.session import SeatId
+from conflation.subscription import Subscription
 
 HEARTBEAT = b": heartbeat\n\n"
 
@@ -30,6 +39,41 @@ class Format(StrEnum):
     BATCH = "batch"
 
 
+@dataclass(frozen=True, slots=True)
+class Style:
+    """How a subscription's rows from one topic are written.
+
+    Rows behind `cut` are live, those up to it its opening's. Without `ids` no event has one: a
+    session over several topics is no place in one of them.
+    """
+
+    form: Format
+    kind: Kind
+    subscription: Subscription
+    cut: Bookmark
+    ids: bool = True
+
+    @property
+    def variant(self) -> str:
+        """What tells encodings of a lane's batch apart."""
+        shown = self.subscription.shown
+        flags = (self.ids, shown.timestamp, shown.receipt, shown.no_sowkey)
+        return f"{self.form} {flags}"
+
+    def entry(self, name: str) -> dict[str, object]:
+        """The subscription as `hello` and `subscribed` tell it."""
+        subscription = self.subscription
+        return {
+            "sub": name,
+            "topic": subscription.topic,
+            "options": granted(subscription),
+            "lane": lane_text(subscription.lane_id),
+        }
+
+
+Styles = Mapping[SeatId, Style]
+
+
 def event(name: str, document: object, *, id_text: str = "", retry_ms: int | None = None) -> bytes:
     """A named event; the document is JSON on one line."""
     lines = [b"event: " + name.encode()]
@@ -37,26 +81,29 @@ def event(name: str, document: object, *, id_text: str = "", retry_ms: int | Non
         lines.append(b"id: " + id_text.encode())
     if retry_ms is not None:
         lines.append(b"retry: %d" % retry_ms)
-    lines.append(b"data: " + msgspec.json.encode(document))
-    return b"\n".join(lines) + b"\n\n"
+    lines.append(_FIELD + msgspec.json.encode(document))
+    return b"\n".join(lines) + _END
 
 
-def encode(outputs: Sequence[Output], form: Format, retry_ms: int) -> bytes:
+def encode(outputs: Sequence[Output], styles: Styles, retry_ms: int) -> bytes:
     """Outputs in the order of sending, as one piece for one write."""
-    return b"".join(_encode(output, form, retry_ms) for output in outputs)
+    return b"".join(_encode(output, styles, retry_ms) for output in outputs)
 
 
-def _encode(output: Output, form: Format, retry_ms: int) -> bytes:
+def _encode(output: Output, styles: Styles, retry_ms: int) -> bytes:
     match output:
         case Rows():
-            return rows_text(output, form)
+            return rows_text(output, styles[output.name, output.topic])
         case GroupBegin():
-            return event("group_begin", {"sub": output.name, "rows": output.rows})
+            return event("group_begin", _group(output))
         case GroupEnd():
-            document = {"sub": output.name, "rows": output.rows}
-            return event("group_end", document, id_text=output.bookmark)
+            style = styles[output.name, output.topic]
+            return event("group_end", _group(output), id_text=output.bookmark if style.ids else "")
         case Resumed():
             return event("resumed", _resumed(output))
+        case Subscribed():
+            style = styles[output.name, output.topic]
+            return event("subscribed", style.entry(output.name))
         case Unsubscribed():
             document = {"sub": output.name, "topic": output.topic, "reason": output.reason}
             return event("unsubscribed", document)
@@ -67,9 +114,14 @@ def _encode(output: Output, form: Format, retry_ms: int) -> bytes:
             )
 
 
+def _group(output: GroupBegin | GroupEnd) -> dict[str, object]:
+    return {"sub": output.name, "topic": output.topic, "rows": output.rows}
+
+
 def _resumed(output: Resumed) -> dict[str, object]:
     return {
         "sub": output.name,
+        "topic": output.topic,
         "mode": output.mode,
         "gap_messages": output.gap_messages,
         "gap_ms": None,
@@ -77,45 +129,66 @@ def _resumed(output: Resumed) -> dict[str, object]:
     }
 
 
-def rows_text(rows: Rows, form: Format) -> bytes:
-    """The events of one batch: made once for each format, kept with the batch.
+def rows_text(rows: Rows, style: Style) -> bytes:
+    """The events of one batch: made once for each variant, kept with the batch.
 
     Only the last one has an id, and only where nothing at or below it is still to come.
     """
-    variant = form + rows.op
+    variant = f"{rows.op} {style.variant}"
     text = rows.batch.encoded.get(variant)
     if text is None:
-        text = rows.batch.encoded[variant] = _ROWS[form](rows) + _END
+        events = _ROWS[style.form](rows, style)
+        text = rows.batch.encoded[variant] = _END.join(_with_id(events, rows, style)) + _END
     return text
 
 
 _END = b"\n\n"
 _FIELD = b"data: "
+_LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 
-def _values(rows: Rows) -> bytes:
-    texts = [_FIELD + frame.payload for frame in rows.batch.frames]
-    return _END.join(_with_id(texts, rows))
+def _values(rows: Rows, style: Style) -> list[bytes]:
+    return [_value(frame, style.kind) for frame in rows.batch.frames]
 
 
-def _envelopes(rows: Rows) -> bytes:
-    writer = EnvelopeWriter(rows.topic, rows.epoch, rows.op)
-    pairs = zip(rows.batch.frames, rows.batch.firsts, strict=True)
-    texts = [_FIELD + writer.envelope(frame, first) for frame, first in pairs]
-    return _END.join(_with_id(texts, rows))
+def _value(frame: Frame, kind: Kind) -> bytes:
+    """A message as it was published; what is no whole value is a named event."""
+    if isinstance(frame, Tombstone):
+        return b'event: oof\ndata: {"reason":"%b","key":%b,"value":%b}' % (
+            frame.reason.encode(),
+            frame.key.encode() or b"null",
+            json_value(frame, kind),
+        )
+    if op_of(frame, Op.PUBLISH) is Op.DELTA:
+        return b"event: delta\ndata: " + json_value(frame, kind)
+    match kind:
+        case Kind.TEXT:
+            return b"\n".join(_FIELD + line for line in _LINE_ENDS.split(frame.payload))
+        case Kind.BINARY:
+            return _FIELD + base64.b64encode(frame.payload)
+        case _:
+            return _FIELD + frame.payload
 
 
-def _batch(rows: Rows) -> bytes:
-    writer = EnvelopeWriter(rows.topic, rows.epoch, rows.op)
-    texts = [_FIELD + writer.batch(rows.batch.frames, rows.batch.firsts)]
-    return _END.join(_with_id(texts, rows))
+def _envelopes(rows: Rows, style: Style) -> list[bytes]:
+    writer = _writer(rows, style)
+    return [_FIELD + writer.envelope(frame) for frame in rows.batch.frames]
 
 
-def _with_id(texts: list[bytes], rows: Rows) -> list[bytes]:
-    if rows.batch.low_water is not None:
+def _batch(rows: Rows, style: Style) -> list[bytes]:
+    return [_FIELD + _writer(rows, style).batch(rows.batch.frames)]
+
+
+def _writer(rows: Rows, style: Style) -> EnvelopeWriter:
+    shown = style.subscription.shown
+    return EnvelopeWriter(rows.topic, rows.epoch, rows.op, kind=style.kind, shown=shown)
+
+
+def _with_id(events: list[bytes], rows: Rows, style: Style) -> list[bytes]:
+    if style.ids and rows.batch.low_water is not None:
         bookmark = Bookmark(rows.epoch, rows.batch.low_water)
-        texts[-1] = b"id: " + str(bookmark).encode() + b"\n" + texts[-1]
-    return texts
+        events[-1] = b"id: " + str(bookmark).encode() + b"\n" + events[-1]
+    return events
 
 
 _ROWS = {Format.VALUE: _values, Format.ENVELOPE: _envelopes, Format.BATCH: _batch}

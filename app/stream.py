@@ -13,9 +13,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.connection import Connection, connection_of
 from app.driver import Consumer
+from app.late import late_events
 from app.problems import Problem
+from app.progress import Progress
+from app.pulse import Pulse
 from app.settings import Settings
-from app.sse import HEARTBEAT, Format, encode, event
+from app.sse import HEARTBEAT, Styles, encode, event
 from conflation.outputs import CloseReason, Goodbye, Output
 
 # A socket that has taken everything gets a whole flush at once, the bytes that its lane shares;
@@ -40,11 +43,14 @@ class EventStream(EventSourceResponse):
     come only when nothing else does.
     """
 
-    def __init__(self, consumer: Consumer, form: Format, hello: bytes, settings: Settings) -> None:
+    def __init__(
+        self, consumer: Consumer, styles: Styles, hello: bytes, settings: Settings
+    ) -> None:
         self._consumer = consumer
-        self._form = form
+        self._styles = styles
         self._hello = hello
         self._settings = settings
+        self._progress = Progress(styles)
         self._connection: Connection | None = None
         super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
 
@@ -63,14 +69,40 @@ class EventStream(EventSourceResponse):
 
     async def _events(self) -> AsyncIterator[bytes]:
         yield self._hello
+        pulse = Pulse(self._settings.heartbeat.seconds, anyio.current_time())
+        is_behind = False
         while True:
+            has_unsent = self._unsent_bytes() > 0
             outputs = self._consumer.take(self._take_bytes())
+            text = self._consumer.notices()
             if outputs:
-                yield encode(outputs, self._form, jittered_retry_ms())
-                if _is_over(outputs):
+                text += self._written(outputs, has_unsent=has_unsent, is_behind=is_behind)
+            text = text or self._quiet(pulse)
+            is_behind = bool(outputs)
+            if text:
+                yield text
+                pulse.wrote(anyio.current_time())
+                if outputs and isinstance(outputs[-1], Goodbye):
                     return
-            elif not await self._consumer.wait(self._settings.heartbeat.seconds):
-                yield HEARTBEAT
+            else:
+                wait_s = pulse.wait_s(anyio.current_time(), progress=self._progress.is_asked_for)
+                await self._consumer.wait(wait_s)
+
+    def _written(self, outputs: Sequence[Output], *, has_unsent: bool, is_behind: bool) -> bytes:
+        self._progress.wrote(outputs)
+        moment = self._consumer.moment(has_unsent=has_unsent, is_behind=is_behind)
+        late = late_events(outputs, self._styles, moment)
+        return b"".join((*late, encode(outputs, self._styles, jittered_retry_ms())))
+
+    def _quiet(self, pulse: Pulse) -> bytes:
+        """What there is to say when nothing happens."""
+        now = anyio.current_time()
+        if self._progress.is_asked_for and pulse.progress_due(now):
+            pulse.looked(now)
+            told = self._progress.events(self._consumer.caught_up())
+            if told:
+                return told
+        return HEARTBEAT if pulse.heartbeat_due(now) else b""
 
     def _take_bytes(self) -> int:
         behind = self._connection is not None and self._connection.write_buffer_bytes > 0
@@ -105,7 +137,3 @@ def refusal_stream(problem: Problem) -> EventSourceResponse:
         yield event("error", problem.document(), retry_ms=jittered_retry_ms())
 
     return EventSourceResponse(refusal(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
-
-
-def _is_over(outputs: Sequence[Output]) -> bool:
-    return isinstance(outputs[-1], Goodbye)

@@ -8,42 +8,26 @@ from collections.abc import Mapping
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from app.gateway import Gateway, gateway_of
+from app.audience import Audience
+from app.gateway import SUBSCRIPTIONS_MAX, Gateway, gateway_of
 from app.openapi import described
 from app.problems import Problem
-from app.query import (
-    checked_characters,
-    content_type,
-    header_value,
-    one_of,
-    query_values,
-    read_body,
-    require_accept,
-    topic_name,
-)
-from app.sse import Format, event
+from app.query import content_type, header_value, query_values, read_body, require_accept
 from app.stream import EventStream, refusal_stream
+from app.topic_pattern import TopicPattern, topic_or_pattern
+from app.wish import PARAMETERS, decided
 from conflation.bookmark import Bookmark
-from conflation.errors import BookmarkInvalid, LimitReached
-from conflation.options import Options
-from conflation.subscription import Command, Subscription, decide
+from conflation.errors import BookmarkInvalid, EngineError, LimitReached
+from conflation.outputs import CloseReason
+from conflation.subscription import Command
 from keys.errors import JsonInvalid
 from keys.jsontext import check_json
 
-SUBSCRIPTION_NAME = "s1"
 REQUEST_BYTES_MAX = 64 << 10
 JSON = "application/json"
 UNKNOWN_EPOCH = "unknown"
 
 _ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
-PARAMETERS: Mapping[str, str] = {
-    "options": "options-invalid",
-    "filter": "filter-invalid",
-    "order_by": "options-invalid",
-    "command": "options-invalid",
-    "format": "options-invalid",
-    "last_event_id": "bookmark-invalid",
-}
 
 router = APIRouter(tags=["subscribing"])
 _STREAM: dict[int | str, dict[str, object]] = {
@@ -52,9 +36,12 @@ _STREAM: dict[int | str, dict[str, object]] = {
 }
 
 
+_PATH = {"topic": "Name of a topic, or a pattern with * (one part) and > (the rest)"}
 _MEANINGS = {
     "options": "conflation=1s,conflation_key=[/a],pace=batch",
-    "command": "subscribe, sow, or sow_and_subscribe",
+    "filter": "Which messages: AMPS's filter language",
+    "order_by": "Order of snapshot rows and windows: /a DESC,/b",
+    "command": "subscribe, sow, sow_and_subscribe, delta_subscribe, or sow_and_delta_subscribe",
     "format": "value, envelope, or batch",
     "last_event_id": "Continue behind this event, as Last-Event-ID",
 }
@@ -64,29 +51,33 @@ _MEANINGS = {
     "/v1/topics/{topic}/subscribe",
     summary="Subscribe: a stream of server-sent events",
     responses=_STREAM,
-    openapi_extra=described(query=_MEANINGS, header={"Last-Event-ID": "Continue behind it"}),
+    openapi_extra=described(
+        path=_PATH, query=_MEANINGS, header={"Last-Event-ID": "Continue behind it"}
+    ),
 )
 async def subscribe(request: Request) -> Response:
     """A stream of one subscription; parameters in the query."""
-    name = topic_name(request.scope)
+    wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
-    return _stream(request, name, query_values(request.scope, PARAMETERS))
+    return _stream(request, wanted, query_values(request.scope, PARAMETERS))
 
 
 @router.post(
     "/v1/topics/{topic}/subscribe",
     summary="Subscribe, the parameters as a JSON object of texts",
     responses=_STREAM,
-    openapi_extra=described(header={"Last-Event-ID": "Continue behind it"}, body=[JSON]),
+    openapi_extra=described(
+        path=_PATH, header={"Last-Event-ID": "Continue behind it"}, body=[JSON]
+    ),
 )
 async def subscribe_by_post(request: Request) -> Response:
     """The same, with the parameters as a JSON object of texts."""
-    name = topic_name(request.scope)
+    wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
     query_values(request.scope, {})
     content_type(request.scope, (JSON,))
     body = await read_body(request, REQUEST_BYTES_MAX)
-    return _stream(request, name, _posted(body))
+    return _stream(request, wanted, _posted(body))
 
 
 def _posted(body: bytes) -> dict[str, str]:
@@ -106,51 +97,77 @@ def _posted(body: bytes) -> dict[str, str]:
     return document
 
 
-def _stream(request: Request, name: str, values: Mapping[str, str]) -> Response:
+def _stream(request: Request, wanted: str | TopicPattern, values: Mapping[str, str]) -> Response:
     gateway = gateway_of(request)
     resume = _last_event_id(request, values)
+    try:
+        if isinstance(wanted, TopicPattern):
+            return _pattern_stream(gateway, wanted, values, resume)
+        return _topic_stream(gateway, wanted, values, resume)
+    except LimitReached as error:
+        return refusal_stream(Problem("limit-reached", f"{error.detail}."))
+
+
+def _topic_stream(
+    gateway: Gateway, name: str, values: Mapping[str, str], resume: Bookmark | None
+) -> Response:
     is_gone = gateway.catalog.find(name) is None
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
-    subscription, form = _decided(gateway, name, values, resume)
+    subscription, form, _ = decided(gateway, name, values, resume)
     if subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
         if resume.epoch == topic.epoch and resume.offset <= topic.head:
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
-        return refusal_stream(Problem("not-ready", "The gateway is shutting down."))
-    session = gateway.new_session_id()
+        return _stopping()
+    audience = Audience(gateway)
     try:
-        consumer = gateway.driver.open(session, SUBSCRIPTION_NAME, subscription)
-    except LimitReached as error:
-        return refusal_stream(Problem("limit-reached", f"{error.detail}."))
-    hello = _hello(gateway, session, subscription, consumer.cut)
-    return EventStream(consumer, form, hello, gateway.settings)
+        style = audience.join(subscription, form)
+    except EngineError:
+        audience.consumer.close()
+        raise
+    # Without rows to come first hello has an id: who leaves now can come back to this place.
+    is_bare = not (subscription.command.queries or subscription.replay or resume)
+    return _served(gateway, audience, id_text=str(style.cut) if is_bare else "")
 
 
-def _decided(
-    gateway: Gateway, name: str, values: Mapping[str, str], resume: Bookmark | None
-) -> tuple[Subscription, Format]:
-    characters_max = gateway.settings.options_characters_max
-    for parameter in ("options", "filter", "order_by"):
-        code = PARAMETERS[parameter]
-        text = checked_characters(values.get(parameter, ""), characters_max, code, parameter)
-        if parameter != "options" and text:
-            raise Problem(code, f"{parameter} is not available yet.", position=0)
-    form = Format(
-        one_of(values.get("format", "value"), tuple(Format), code="options-invalid", what="format")
-    )
-    entry = gateway.catalog.get(name)
-    subscription = decide(
-        name,
-        entry.document.key_spec,
-        Options.parse(values.get("options", "")),
-        command=values.get("command"),
-        default_pace=gateway.settings.default_pace,
-        resume=resume,
-        tells_first=form is not Format.VALUE,
-    )
-    return subscription, form
+def _pattern_stream(
+    gateway: Gateway, pattern: TopicPattern, values: Mapping[str, str], resume: Bookmark | None
+) -> Response:
+    """A session that lasts: topics that are made later join it."""
+    if resume is not None:
+        raise Problem("bookmark-invalid", "The stream of a pattern has no ids to come back to.")
+    entries = gateway.catalog.listed("", "", gateway.settings.topics_max)
+    names = [entry.record.name for entry in entries if pattern.matches(entry.record.name)]
+    if len(names) > SUBSCRIPTIONS_MAX:
+        detail = f"A session has at most {SUBSCRIPTIONS_MAX} subscriptions; the pattern takes more."
+        raise Problem("limit-reached", detail)
+    wishes = [decided(gateway, name, values, by_pattern=True) for name in names]
+    if gateway.stopping:
+        return _stopping()
+    is_sow = values.get("command") == Command.SOW
+    audience = Audience(gateway, lasts=not is_sow)
+    try:
+        for subscription, form, _ in wishes:
+            audience.join(subscription, form, ids=False)
+    except EngineError:
+        audience.consumer.close()
+        raise
+    if not is_sow:
+        audience.follow(pattern, values)
+    elif not wishes:
+        audience.consumer.give_up(CloseReason.UNSUBSCRIBED)
+    return _served(gateway, audience)
+
+
+def _served(gateway: Gateway, audience: Audience, *, id_text: str = "") -> EventStream:
+    hello = audience.hello(id_text=id_text)
+    return EventStream(audience.consumer, audience.styles, hello, gateway.settings)
+
+
+def _stopping() -> Response:
+    return refusal_stream(Problem("not-ready", "The gateway is shutting down."))
 
 
 def _last_event_id(request: Request, values: Mapping[str, str]) -> Bookmark | None:
@@ -165,23 +182,3 @@ def _last_event_id(request: Request, values: Mapping[str, str]) -> Bookmark | No
         return Bookmark.parse(text)
     except BookmarkInvalid:
         return Bookmark(UNKNOWN_EPOCH, 0)  # continued by a snapshot, as any unknown id
-
-
-def _hello(gateway: Gateway, session: str, subscription: Subscription, cut: Bookmark) -> bytes:
-    """Without a snapshot to come, it has an id: who leaves now can come back to this place."""
-    begins_empty = subscription.command is Command.SUBSCRIBE and subscription.resume is None
-    granted = str(subscription.lane_id)
-    document = {
-        "session": session,
-        "epoch": gateway.driver.engine.topic(subscription.topic).epoch,
-        "heartbeat_ms": gateway.settings.heartbeat.ms,
-        "subscriptions": [
-            {
-                "sub": SUBSCRIPTION_NAME,
-                "topic": subscription.topic,
-                "options": granted,
-                "lane": f"{subscription.topic}?{granted}",
-            }
-        ],
-    }
-    return event("hello", document, id_text=str(cut) if begins_empty else "")

@@ -9,16 +9,17 @@ from collections.abc import Callable
 import pytest
 
 from app.driver import SLICE_MESSAGES_MAX, Consumer, Driver, slices
+from conflation.bookmark import Bookmark
 from conflation.definition import Definition, QueuePolicy
 from conflation.duration import MILLISECOND
 from conflation.engine import Engine
 from conflation.errors import LimitReached, TopicUnknown
 from conflation.frame import Frame
+from conflation.grant import decide
 from conflation.log import History
 from conflation.options import Options
-from conflation.outputs import CloseReason, Output, Rows
+from conflation.outputs import CloseReason, Output, RecordsExpired, Rows
 from conflation.session import QueueLimits
-from conflation.subscription import decide
 from keys.spec import KeySpec
 from tests.support.world import make_frames, told
 
@@ -35,17 +36,32 @@ class Stage:
         policy: str = "conflate",
         messages_max: int = 1_000,
         sessions_max: int = 10,
+        expiration_ns: int | None = None,
     ) -> None:
         self.now = 1_000 * MILLISECOND
         engine = Engine(sessions_max=sessions_max, subscriptions_max=4)
-        self.driver = Driver(engine, QueueLimits(messages_max, PLENTY), clock=lambda: self.now)
-        definition = Definition(History(100_000), KeySpec.of(["/k"]), QueuePolicy(policy))
-        self.driver.define_topic("px", definition, "e1")
+        self.driver = Driver(
+            engine,
+            QueueLimits(messages_max, PLENTY),
+            clock=lambda: self.now,
+            wall_ms=lambda: self.now // MILLISECOND,
+        )
+        self.definition = Definition(
+            History(100_000),
+            KeySpec.of(["/k"]),
+            QueuePolicy(policy),
+            expiration_ns=expiration_ns,
+        )
+        self.driver.define_topic("px", self.definition, "e1")
 
     def open(self, options: str = "", session: str = "s", command: str = "subscribe") -> Consumer:
-        spec = KeySpec.of(["/k"])
-        wish = decide("px", spec, Options.parse(options), command=command)
-        return self.driver.open(session, "sub", wish)
+        consumer = self.driver.open(session)
+        self.subscribe(options, session, command)
+        return consumer
+
+    def subscribe(self, options: str, session: str, command: str = "subscribe") -> Bookmark:
+        wish = decide("px", self.definition, Options.parse(options), command=command)
+        return self.driver.subscribe(session, "sub", wish)
 
     async def say(self, text: str) -> None:
         first = self.driver.engine.topic("px").head + 1
@@ -253,10 +269,73 @@ async def test_a_session_that_is_refused_is_not_there() -> None:
     stage.open()
     with pytest.raises(LimitReached):
         stage.open(session="two")
-    wish = decide("none", KeySpec(), Options())
-    with pytest.raises(TopicUnknown):
-        stage.driver.open("three", "sub", wish)
     assert stage.driver.engine.stats().sessions == 1
+
+
+async def test_a_topic_that_is_not_there_cannot_be_joined() -> None:
+    stage = Stage()
+    wish = decide("none", stage.definition, Options())
+    stage.driver.open("s")
+    with pytest.raises(TopicUnknown):
+        stage.driver.subscribe("s", "sub", wish)
+
+
+async def test_a_session_that_lasts_waits_for_topics() -> None:
+    stage = Stage()
+    consumer = stage.driver.open("s", lasts=True)
+    assert consumer.take(PLENTY) == []
+    await stage.say("a1")
+    assert str(stage.subscribe("", "s")) == "e1-1"
+    stage.driver.drop_topic("px")
+    assert await woken(consumer) == ["unsubscribed from px: REMOVED"]
+
+
+async def test_what_the_shell_has_to_say_wakes_the_stream_once() -> None:
+    stage = Stage()
+    consumer = stage.open()
+    consumer.tell(b"one")
+    consumer.tell(b"two")
+    assert await consumer.wait(DEADLINE_S)
+    assert consumer.notices() == b"onetwo"
+    assert consumer.notices() == b""
+
+
+async def test_whoever_wants_to_know_of_the_end_is_told() -> None:
+    stage = Stage()
+    consumer, ends = stage.open(), list[str]()
+    consumer.at_close = lambda: ends.append("closed")
+    consumer.close()
+    assert ends == ["closed"]
+    assert consumer.caught_up() == []
+
+
+async def test_a_consumer_knows_what_it_has_everything_of() -> None:
+    stage = Stage()
+    consumer = stage.open("conflation=1h")
+    assert consumer.caught_up() == [(("sub", "px"), Bookmark("e1", 0))]
+    await stage.say("a1")
+    assert consumer.caught_up() == []
+
+
+async def test_how_old_messages_were_on_arrival_is_noted() -> None:
+    """Frames of the test are stamped 1 ms, 2 ms and so on; it is one second past now."""
+    stage = Stage()
+    consumer = stage.open()
+    await stage.say("a1 a2")
+    moment = consumer.moment(has_unsent=True, is_behind=False)
+    assert (moment.now_ms, moment.has_unsent, moment.is_behind) == (1_000, True, False)
+    assert moment.arrival_ages_ms == {"px": 999}
+    stage.driver.drop_topic("px")
+    assert consumer.moment(has_unsent=True, is_behind=False).arrival_ages_ms == {}
+
+
+async def test_expired_records_are_announced() -> None:
+    stage = Stage(expiration_ns=5 * MILLISECOND)
+    expired = list[RecordsExpired]()
+    stage.driver.on_expired = expired.append
+    await stage.say("a1")
+    await until(lambda: bool(expired))
+    assert expired == [RecordsExpired("px", "e1", 1)]
 
 
 def frames(*sizes: int) -> list[Frame]:

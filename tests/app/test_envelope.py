@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.envelope import EnvelopeWriter
-from conflation.frame import Frame
+from app.envelope import NOTHING, EnvelopeWriter, Op, json_value, op_of
+from conflation.definition import Kind
+from conflation.frame import Frame, Gone, Row, Tombstone
+from conflation.subscription import Shown
 from tests.support.profiles import examples
 
 WRITER = EnvelopeWriter("px", "e1", "publish")
+ROW = Row(9, b'{"k":1,"v":2}', "[1]", 900, first=4, first_ms=400, messages=3)
+DELTA = Row(9, b'{"k":1,"v":2}', "[1]", 900, first=9, first_ms=900, patch=b'{"k":1}')
+GONE = Tombstone(9, b'{"k":1}', "[1]", 900, reason=Gone.EXPIRED)
+
+
+def written(frame: Frame, shown: Shown = NOTHING, kind: Kind = Kind.JSON) -> bytes:
+    return EnvelopeWriter("px", "e1", "publish", kind=kind, shown=shown).envelope(frame)
 
 
 def test_an_envelope_has_topic_op_key_bookmark_and_value() -> None:
@@ -27,18 +38,65 @@ def test_a_topic_without_key_has_null_for_it() -> None:
     )
 
 
-def test_the_first_message_gives_the_bookmark() -> None:
-    assert b'"bookmark":"e1-3"' in WRITER.envelope(Frame(7, b"1"), 3)
+def test_the_key_is_left_out_where_nobody_wants_it() -> None:
+    assert written(Frame(7, b"1", "[1]"), Shown(no_sowkey=True)) == (
+        b'{"topic":"px","op":"publish","bookmark":"e1-7","value":1}'
+    )
 
 
-def test_the_timestamp_stands_before_the_value_where_asked_for() -> None:
-    text = WRITER.envelope(Frame(7, b"1", timestamp_ms=1_381_239_000_012), timestamp=True)
-    assert text.endswith(b'"bookmark":"e1-7","timestamp":1381239000012,"value":1}')
+def test_bookmark_and_timestamp_are_the_first_messages() -> None:
+    assert written(ROW, Shown(timestamp=True)) == (
+        b'{"topic":"px","op":"publish","key":[1],"bookmark":"e1-4","timestamp":400,'
+        b'"value":{"k":1,"v":2}}'
+    )
+    assert b'"timestamp":900,' in written(Frame(7, b"1", "[1]", 900), Shown(timestamp=True))
+
+
+def test_a_receipt_tells_what_a_row_stands_for() -> None:
+    assert b'"bookmark":"e1-4","conflated":3,"first":"e1-4","last":"e1-9","value":' in written(
+        ROW, Shown(receipt=True)
+    )
+    assert b'"conflated":1,"first":"e1-7","last":"e1-7",' in written(
+        Frame(7, b"1"), Shown(receipt=True)
+    )
+
+
+def test_a_delta_has_its_patch_for_a_value() -> None:
+    assert WRITER.envelope(DELTA) == (
+        b'{"topic":"px","op":"delta","key":[1],"bookmark":"e1-9","value":{"k":1}}'
+    )
+
+
+def test_a_removal_has_its_reason_and_the_record_as_it_was() -> None:
+    assert WRITER.envelope(GONE) == (
+        b'{"topic":"px","op":"oof","key":[1],"bookmark":"e1-9","reason":"expired","value":{"k":1}}'
+    )
+
+
+@pytest.mark.parametrize("op", [Op.SNAPSHOT, Op.PUBLISH])
+def test_the_op_is_the_rows_own(op: Op) -> None:
+    assert [op_of(frame, op) for frame in (ROW, DELTA, GONE)] == [op, Op.DELTA, Op.OOF]
+
+
+VALUES = [
+    (Kind.JSON, b'{"a": 1}', b'{"a": 1}'),
+    (Kind.SERIES, b"[1]", b"[1]"),
+    (Kind.JSON, b"", b"null"),  # a removal of what was never there
+    (Kind.TEXT, 'a"\n\r\né'.encode(), '"a\\"\\n\\r\\né"'.encode()),
+    (Kind.TEXT, b"", b'""'),
+    (Kind.BINARY, b"\x00\xff\n", b'"AP8K"'),
+    (Kind.BINARY, b"", b'""'),
+]
+
+
+@pytest.mark.parametrize(("kind", "payload", "text"), VALUES)
+def test_values_are_json_whatever_was_published(kind: Kind, payload: bytes, text: bytes) -> None:
+    assert json_value(Frame(1, payload), kind) == text
 
 
 def test_a_batch_is_one_object_of_envelopes() -> None:
-    frames = [Frame(7, b"1", "[1]"), Frame(9, b"2", "[2]")]
-    assert WRITER.batch(frames, [5, 9]) == (
+    frames = [Row(7, b"1", "[1]", first=5, messages=2), Frame(9, b"2", "[2]")]
+    assert WRITER.batch(frames) == (
         b'{"topic":"px","rows":['
         b'{"topic":"px","op":"publish","key":[1],"bookmark":"e1-5","value":1},'
         b'{"topic":"px","op":"publish","key":[2],"bookmark":"e1-9","value":2}]}'
@@ -56,8 +114,16 @@ JSON_VALUES = st.recursive(
 @examples(100, nightly=5_000)
 def test_an_envelope_is_json_with_the_value_in_it(value: object, key: str, stamped: bool) -> None:
     frame = Frame(1, json.dumps(value).encode(), json.dumps([key]), 5)
-    read = json.loads(WRITER.envelope(frame, timestamp=stamped))
+    read = json.loads(written(frame, Shown(timestamp=stamped)))
     stamp = {"timestamp": 5} if stamped else {}
     assert read == {
         "topic": "px", "op": "publish", "key": [key], "bookmark": "e1-1", **stamp, "value": value
     }  # fmt: skip
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.binary())
+@examples(100, nightly=5_000)
+def test_text_and_binary_come_back_from_an_envelope(text: str, binary: bytes) -> None:
+    assert json.loads(written(Frame(1, text.encode()), kind=Kind.TEXT))["value"] == text
+    read = json.loads(written(Frame(1, binary), kind=Kind.BINARY))["value"]
+    assert base64.b64decode(read) == binary

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.sse import Format, encode, event, rows_text
+from app.envelope import NOTHING
+from app.sse import Format, Style, encode, event, rows_text
 from clients.sse import Event, Parser
-from conflation.frame import Batch, Frame
+from conflation.bookmark import Bookmark
+from conflation.definition import Kind
+from conflation.frame import Batch, Frame, Gone, Row, Tombstone
+from conflation.lane_id import FeedId, LaneId
 from conflation.outputs import (
     CloseReason,
     Goodbye,
@@ -21,20 +27,35 @@ from conflation.outputs import (
     Resumed,
     ResumeMode,
     Rows,
+    Subscribed,
     Unsubscribed,
 )
+from conflation.subscription import Command, Shown, Subscription
 from keys.jsontext import check_json, one_line
+from keys.spec import KeySpec
 from tests.support.profiles import examples
 
 FRAMES = (Frame(4, b'{"k":"a"}', '["a"]'), Frame(6, b'{"k":"b"}', '["b"]'))
 
 
 def rows(*frames: Frame, low_water: int | None = 6, op: str = "publish") -> Rows:
-    return Rows("s1", "px", "e1", op, Batch(frames, 0, 6, low_water, [f.offset for f in frames]))
+    return Rows("s1", "px", "e1", op, Batch(frames, 0, 6, low_water))
 
 
-def text(*outputs: Output, form: Format = Format.VALUE) -> bytes:
-    return encode(outputs, form, 1_234)
+def style(
+    form: Format = Format.VALUE,
+    kind: Kind = Kind.JSON,
+    shown: Shown = NOTHING,
+    *,
+    ids: bool = True,
+) -> Style:
+    lane_id = LaneId(FeedId(KeySpec.of(["/k"])), 1_000_000_000)
+    wish = Subscription("px", Command.SUBSCRIBE, lane_id, shown=shown)
+    return Style(form, kind, wish, Bookmark("e1", 0), ids=ids)
+
+
+def text(*outputs: Output, form: Format = Format.VALUE, kind: Kind = Kind.JSON) -> bytes:
+    return encode(outputs, {("s1", "px"): style(form, kind)}, 1_234)
 
 
 def test_values_are_messages_and_the_last_has_the_id() -> None:
@@ -62,10 +83,65 @@ def test_rows_with_something_still_to_come_have_no_id(form: Format) -> None:
     assert b"id:" not in text(rows(*FRAMES, low_water=None), form=form)
 
 
-def test_a_flush_is_encoded_once_for_each_format() -> None:
+def test_a_flush_is_encoded_once_for_each_variant() -> None:
     shared = rows(*FRAMES)
-    assert rows_text(shared, Format.VALUE) is rows_text(shared, Format.VALUE)
-    assert rows_text(shared, Format.BATCH) != rows_text(shared, Format.ENVELOPE)
+    variants = [
+        style(),
+        style(ids=False),
+        style(Format.BATCH),
+        style(Format.ENVELOPE),
+        style(Format.ENVELOPE, shown=Shown(timestamp=True)),
+        style(Format.ENVELOPE, shown=Shown(receipt=True)),
+        style(Format.ENVELOPE, shown=Shown(no_sowkey=True)),
+    ]
+    texts = [rows_text(shared, each) for each in variants]
+    assert len(set(texts)) == len(variants)
+    again = [rows_text(shared, each) for each in variants]
+    assert all(one is other for one, other in zip(texts, again, strict=True))
+
+
+def test_who_has_no_ids_gets_none() -> None:
+    styles = {("s1", "px"): style(ids=False)}
+    flow = encode([rows(*FRAMES), GroupEnd("s1", "px", 2, "e1-6")], styles, 1_234)
+    assert b"id:" not in flow
+
+
+DELTA = Row(5, b'{"k":"a","v":1}', '["a"]', patch=b'{"v":1}')
+GONE = Tombstone(6, b'{"k":"a"}', '["a"]', reason=Gone.MATCH)
+
+
+def test_what_is_no_whole_value_is_a_named_event() -> None:
+    assert text(rows(FRAMES[0], DELTA, GONE)) == (
+        b'data: {"k":"a"}\n\n'
+        b'event: delta\ndata: {"v":1}\n\n'
+        b'id: e1-6\nevent: oof\ndata: {"reason":"match","key":["a"],"value":{"k":"a"}}\n\n'
+    )
+
+
+def test_in_an_envelope_the_op_tells_them_apart() -> None:
+    read = Parser().feed(text(rows(FRAMES[0], DELTA, GONE), form=Format.ENVELOPE))
+    assert [one.name for one in read] == ["message"] * 3
+    assert [json.loads(one.text)["op"] for one in read] == ["publish", "delta", "oof"]
+
+
+def test_text_has_a_field_for_each_line() -> None:
+    frame = Frame(6, b"one\ntwo\r\n\rthree: \n", "")
+    assert text(rows(frame), kind=Kind.TEXT) == (
+        b"id: e1-6\ndata: one\ndata: two\ndata: \ndata: three: \ndata: \n\n"
+    )
+    [read] = Parser().feed(text(rows(Frame(6, b"")), kind=Kind.TEXT))
+    assert read.text == ""
+
+
+def test_binary_is_base64() -> None:
+    assert text(rows(Frame(6, b"\x00\n\xff")), kind=Kind.BINARY) == b"id: e1-6\ndata: AAr/\n\n"
+
+
+def test_the_removal_of_a_text_tells_it_as_json() -> None:
+    gone = Tombstone(6, b'a "text"', reason=Gone.DELETED)
+    assert text(rows(gone), kind=Kind.TEXT) == (
+        b'id: e1-6\nevent: oof\ndata: {"reason":"deleted","key":null,"value":"a \\"text\\""}\n\n'
+    )
 
 
 def test_snapshot_rows_say_so() -> None:
@@ -73,13 +149,27 @@ def test_snapshot_rows_say_so() -> None:
 
 
 CONTROL = [
-    (GroupBegin("s1", 2), b'event: group_begin\ndata: {"sub":"s1","rows":2}\n\n'),
-    (GroupEnd("s1", 2, "e1-6"), b'event: group_end\nid: e1-6\ndata: {"sub":"s1","rows":2}\n\n'),
     (
-        Resumed("s1", ResumeMode.CHANGES, 5),
+        GroupBegin("s1", "px", 2),
+        b'event: group_begin\ndata: {"sub":"s1","topic":"px","rows":2}\n\n',
+    ),
+    (
+        GroupEnd("s1", "px", 2, "e1-6"),
+        b'event: group_end\nid: e1-6\ndata: {"sub":"s1","topic":"px","rows":2}\n\n',
+    ),
+    (
+        Subscribed("s1", "px"),
         (
-            b'event: resumed\ndata: {"sub":"s1","mode":"changes","gap_messages":5,"gap_ms":null,'
-            b'"closed":null}\n\n'
+            b'event: subscribed\ndata: {"sub":"s1","topic":"px",'
+            b'"options":"conflation=1s,conflation_key=[/k],pace=batch",'
+            b'"lane":"conflation=1s,conflation_key=[/k],pace=batch"}\n\n'
+        ),
+    ),
+    (
+        Resumed("s1", "px", ResumeMode.CHANGES, 5),
+        (
+            b'event: resumed\ndata: {"sub":"s1","topic":"px","mode":"changes",'
+            b'"gap_messages":5,"gap_ms":null,"closed":null}\n\n'
         ),
     ),
     (
@@ -103,7 +193,9 @@ def test_control_events_byte_for_byte(output: Output, expected: bytes) -> None:
 
 
 def test_outputs_follow_one_another() -> None:
-    flow = text(GroupBegin("s1", 2), rows(*FRAMES, low_water=None), GroupEnd("s1", 2, "e1-6"))
+    flow = text(
+        GroupBegin("s1", "px", 2), rows(*FRAMES, low_water=None), GroupEnd("s1", "px", 2, "e1-6")
+    )
     names = [read.name for read in Parser().feed(flow)]
     assert names == ["group_begin", "message", "message", "group_end"]
 
@@ -164,3 +256,14 @@ def values(read: list[Event], form: Format) -> list[object]:
     if form is Format.BATCH:
         documents = documents[0]["rows"]
     return [document["value"] for document in documents]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=40) | NASTY, st.binary())
+@examples(200, nightly=20_000)
+def test_text_and_binary_are_read_as_published(line_text: str, binary: bytes) -> None:
+    """I15 for what is no JSON; the kinds of line ends alone are not told apart."""
+    flow = text(rows(Frame(6, line_text.encode())), kind=Kind.TEXT)
+    [read] = Parser().feed(flow)
+    assert read.text == re.sub("\r\n|\r", "\n", line_text)
+    [read] = Parser().feed(text(rows(Frame(6, binary)), kind=Kind.BINARY))
+    assert base64.b64decode(read.text) == binary

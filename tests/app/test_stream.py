@@ -35,7 +35,7 @@ async def test_a_stream_begins_with_hello_and_what_was_granted() -> None:
         options = "conflation=1500ms,conflation_key=[/k],pace=batch"
         [subscription] = hello["subscriptions"]
         assert subscription == {
-            "sub": "s1", "topic": "px", "options": options, "lane": f"px?{options}"
+            "sub": "s1", "topic": "px", "options": options, "lane": options
         }  # fmt: skip
 
 

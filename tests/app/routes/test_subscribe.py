@@ -14,7 +14,7 @@ async def test_a_keyed_topic_begins_with_its_snapshot() -> None:
         async with running.subscribe() as stream:
             events = await stream.until("group_end")
             assert names(events) == ["group_begin", "message", "message", "group_end"]
-            assert json.loads(events[0].text) == {"sub": "s1", "rows": 2}
+            assert json.loads(events[0].text) == {"sub": "s1", "topic": "px", "rows": 2}
             assert [event.id for event in events] == ["", "", "", last]
             await running.publish({"k": 3})
             assert await stream.values(1) == [{"k": 3}]

@@ -1,0 +1,86 @@
+"""A client's own copy of a subscription's records, kept from its envelopes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from clients.errors import AnswerInvalid
+from clients.patch import patched
+from clients.sse import Event
+
+WHOLE_TOPIC = "null"
+
+Place = tuple[str, str]
+"""A topic, and a key of it as JSON text; `null` where the topic has none."""
+
+
+class Change(NamedTuple):
+    """What one row did: the record as it is now, or None if it is gone."""
+
+    topic: str
+    key: Any
+    op: str
+    value: Any
+
+
+class Replica:
+    """Takes the events of formats `envelope` and `batch`, and has the newest value of each key.
+
+    Deltas are applied; what left (`oof`) is forgotten; a snapshot replaces what was there.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[Place, Any] = {}
+
+    @property
+    def values(self) -> Mapping[Place, Any]:
+        """The records, in the order of their first coming."""
+        return self._values
+
+    def take(self, event: Event) -> list[Change]:
+        """Heed one event; the rows that it brought.
+
+        Raises:
+            AnswerInvalid: a message that is no envelope, or a delta of a record not held.
+        """
+        match event.name:
+            case "message":
+                return [self._apply(row) for row in _rows(_decoded(event))]
+            case "group_begin" | "unsubscribed":
+                self._forget(_decoded(event).get("topic"))
+        return []
+
+    def _apply(self, row: Mapping[str, Any]) -> Change:
+        topic, op, key = row["topic"], row["op"], row.get("key")
+        place = topic, msgspec.json.encode(key).decode()
+        if op == "oof":
+            self._values.pop(place, None)
+            return Change(topic, key, op, None)
+        value = row["value"]
+        if op == "delta":
+            if place not in self._values:
+                raise AnswerInvalid(f"a delta came for a record of {topic} that is not held")
+            value = patched(self._values[place], value)
+        self._values[place] = value
+        return Change(topic, key, op, value)
+
+    def _forget(self, topic: str | None) -> None:
+        for place in [place for place in self._values if topic in (None, place[0])]:
+            del self._values[place]
+
+
+def _rows(document: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for row in document.get("rows", [document]):
+        if not {"topic", "op", "value"} <= row.keys():
+            raise AnswerInvalid("a message of the stream is no envelope")
+        yield row
+
+
+def _decoded(event: Event) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(event.text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        raise AnswerInvalid(f"the event {event.name} is no JSON object") from None
