@@ -213,27 +213,26 @@ class SlotLane(Lane):
     def _rows(self, slots: Sequence[Slot]) -> list[Frame]:
         """The shared rows: deltas where a key has one slot, so that the base is what was sent."""
         times = Counter(slot.board_key for slot in slots)
-        rows: list[Frame] = []
-        for slot in slots:
-            part = slot.whole()
-            assert part is not None
-            payload = self._payload(part)
-            patch = part.patch if times[slot.board_key] == 1 else None
-            told = None if self._delta is None else self._delta.finished(patch, payload)
-            row = part.row(payload, told)
-            if row is not None:
-                rows.append(row)
-        return rows
+        rows = [self._row(slot, is_shared=times[slot.board_key] == 1) for slot in slots]
+        return [row for row in rows if row is not None]
 
     def _answer_rows(self, slots: Slots) -> list[Pair]:
         """Full values for a member that is behind."""
-        rows: list[Pair] = []
-        for slot in sorted(slots.all(), key=lambda slot: slot.order):
-            part = slot.whole()
-            row = None if part is None else part.row(self._payload(part), None)
-            if row is not None:
-                rows.append((slot.board_key, row))
-        return rows
+        pairs = (
+            (slot.board_key, self._row(slot, is_shared=False))
+            for slot in sorted(slots.all(), key=lambda slot: slot.order)
+        )
+        return [(board_key, row) for board_key, row in pairs if row is not None]
+
+    def _row(self, slot: Slot, *, is_shared: bool) -> Frame | None:
+        part = slot.whole()
+        assert part is not None
+        payload = self._payload(part)
+        patch = None
+        if is_shared and self._delta is not None:
+            patch = self._delta.finished(part.patch, payload)
+        row = part.row(payload, patch)
+        return row if row is None or not row.removed or self._shown is None else self._shown(row)
 
     def _payload(self, part: Part) -> bytes:
         payload = part.frame.payload if part.fold is None else part.fold.payload()

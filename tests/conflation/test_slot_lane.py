@@ -160,3 +160,15 @@ def test_a_message_may_let_go_what_is_held_before_it() -> None:
     assert world.hears() == ["a1 b1"]
     world.wait("10s")
     assert world.hears() == ["a8 b2"]
+
+
+def test_a_removal_shows_the_fields_that_were_selected() -> None:
+    """Rule 201."""
+    world = World()
+    world.topic()
+    world.say("aX1")
+    world.subscribe("conflation=1s,pace=key,oof,select=[-/g]", command="sow_and_subscribe")
+    world.take()
+    world.remove("a0")
+    world.wait("2s")
+    assert world.hears() == ["-a1"]
