@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from conflation.duration import MILLISECOND, SECOND
 from conflation.feed import Feed
 from conflation.frame import Frame, Row
-from conflation.lane_id import LaneId
+from conflation.lane_id import LaneId, Window
 from conflation.recorded import recorded_flushes
 from keys.spec import KeySpec
 
@@ -44,8 +44,8 @@ def estimate(
 ) -> Estimate | None:
     """Replay messages through a lane of their own on their own timeline; None if no time passed.
 
-    `records` is the state of the world after them. Where a record is older than the messages it
-    was there before them; what else was there is not known any more.
+    `records`, the state of the world after them, is what a window begins with, as far as it is
+    older than the messages; what they replaced is not known any more.
     """
     if not frames:
         return None
@@ -64,8 +64,7 @@ def _feed_before(
     first: Frame, records: Iterable[Frame], lane_id: LaneId, sow_spec: KeySpec, topic: str
 ) -> Feed:
     feed = Feed(lane_id.feed, sow_spec, topic)
-    by_record = lane_id.feed.shape is not None or lane_id.feed.key_spec == sow_spec
-    if by_record:
+    if isinstance(lane_id.feed.shape, Window):
         feed.seed(record for record in records if record.offset < first.offset)
     feed.board.head = first.offset - 1
     return feed

@@ -39,9 +39,15 @@ def estimated(
     records: tuple[Frame, ...] = (),
     command: str | None = None,
     filter_text: str = "",
+    order_text: str = "",
 ) -> Estimate | None:
     definition, options = Definition(History(1), KEY), Options.parse(text)
-    wish = decide("px", definition, options, command=command, filter_text=filter_text)
+    wish = decide(
+        *("px", definition, options),
+        command=command,
+        filter_text=filter_text,
+        order_text=order_text,
+    )
     return estimate(frames, records, wish.lane_id, KEY, "px")
 
 
@@ -69,15 +75,20 @@ def test_a_filter_leaves_out() -> None:
 
 
 def test_a_delta_counts_as_its_patch() -> None:
-    """The record of before the recording is the base of the first one."""
-    before = Frame(3, json.dumps(ROW | {"k": 0, "v": 99}).encode(), "[0]", 1_000)
-    frames = recorded(10, every_ms=100)
-    found = estimated(frames, "", (before,), command="delta_subscribe")
-    unseeded = estimated(frames, "", (frames[-1],), command="delta_subscribe")
+    """But for the first message of a key, which nobody knows what it replaced."""
+    found = estimated(recorded(10, every_ms=100), "", command="delta_subscribe")
     assert found is not None
-    assert unseeded is not None
-    assert found.payload_bytes == 10 * len('{"k":0,"v":10}')
-    assert unseeded.payload_bytes == 9 * len('{"k":0,"v":10}') + SIZE
+    assert found.payload_bytes == SIZE + 9 * len('{"k":0,"v":10}')
+
+
+def test_a_window_begins_with_the_records_that_are_older() -> None:
+    older = Frame(3, b'{"k":7,"v":99}', "[7]", 1_000)
+    frames = recorded(10, every_ms=100)
+    bare = estimated(frames, "top_n=1", order_text="/v DESC")
+    seeded = estimated(frames, "top_n=1", (older, frames[-1]), order_text="/v DESC")
+    assert bare is not None
+    assert seeded is not None
+    assert (bare.rows, seeded.rows) == (10, 0)
 
 
 def test_removals_count_where_they_are_told() -> None:
