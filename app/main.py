@@ -13,12 +13,13 @@ from starlette.responses import FileResponse
 from app.edge import fit
 from app.gateway import Gateway
 from app.problems import Problem
-from app.routes import lanes, messages, operations, sow, subscribe, topics
+from app.routes import explain, lanes, messages, operations, sow, subscribe, topics
 from app.settings import Settings
 from conflation.errors import EngineError
 from keys.errors import KeysError
 
 STATIC = Path(__file__).parent / "static"
+ROUTES = (topics, messages, sow, subscribe, explain, lanes, operations)
 VERSION = "0.1.0"
 
 
@@ -48,7 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.gateway = gateway
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
-    routers = [module.router for module in (topics, messages, sow, subscribe, lanes, operations)]
+    routers = [module.router for module in ROUTES]
     app.state.routes = [route for router in routers for route in router.routes]
     for router in routers:
         app.include_router(router)

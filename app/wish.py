@@ -59,6 +59,7 @@ def decided(
         order_text=given["order_by"],
         default_pace=gateway.settings.default_pace,
         resume=resume,
+        by_pattern=by_pattern,
     )
     granted = grant(request)
     shown = granted.subscription.shown

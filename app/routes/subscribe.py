@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-import msgspec
 from fastapi import APIRouter, Request, Response
 
 from app.audience import Audience
 from app.gateway import SUBSCRIPTIONS_MAX, Gateway, gateway_of
 from app.openapi import described
+from app.posted import JSON, posted_texts
 from app.problems import Problem
-from app.query import content_type, header_value, query_values, read_body, require_accept
+from app.query import header_value, query_values, require_accept
 from app.stream import EventStream, refusal_stream
 from app.topic_pattern import TopicPattern, topic_or_pattern
 from app.wish import PARAMETERS, decided
@@ -20,11 +20,7 @@ from conflation.bookmark import Bookmark
 from conflation.errors import BookmarkInvalid, EngineError, LimitReached
 from conflation.outputs import CloseReason
 from conflation.subscription import Command
-from keys.errors import JsonInvalid
-from keys.jsontext import check_json
 
-REQUEST_BYTES_MAX = 64 << 10
-JSON = "application/json"
 UNKNOWN_EPOCH = "unknown"
 
 _ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
@@ -74,27 +70,7 @@ async def subscribe_by_post(request: Request) -> Response:
     """The same, with the parameters as a JSON object of texts."""
     wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
-    query_values(request.scope, {})
-    content_type(request.scope, (JSON,))
-    body = await read_body(request, REQUEST_BYTES_MAX)
-    return _stream(request, wanted, _posted(body))
-
-
-def _posted(body: bytes) -> dict[str, str]:
-    try:
-        check_json(body)
-    except JsonInvalid as error:
-        raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
-    document = msgspec.json.decode(body)
-    if not isinstance(document, dict):
-        raise Problem("options-invalid", "The request is a JSON object.")
-    for name, value in document.items():
-        if name not in PARAMETERS:
-            known = ", ".join(PARAMETERS)
-            raise Problem("options-invalid", f"Unknown field; known: {known}.")
-        if not isinstance(value, str):
-            raise Problem(PARAMETERS[name], f"{name} is a text.", pointer=f"/{name}")
-    return document
+    return _stream(request, wanted, await posted_texts(request, PARAMETERS))
 
 
 def _stream(request: Request, wanted: str | TopicPattern, values: Mapping[str, str]) -> Response:

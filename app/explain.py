@@ -1,0 +1,104 @@
+"""Explaining: what a request to subscribe would get, without subscribing (CONTRACT 5.4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from app.gateway import Gateway
+from app.wish import decided
+from conflation.assignments import assignments
+from conflation.duration import duration_text
+from conflation.estimate import Estimate, estimate
+from conflation.lane_id import LaneId, Window
+from conflation.normal import granted, lane_text
+from conflation.options import Options
+from conflation.resume import resume_mode
+from conflation.subscription import Command, Subscription
+from conflation.topic import Topic
+
+JOURNALLED_MAX = 10_000
+RECORDS_MAX = 100_000
+
+NOTHING_JOURNALLED = "the journal holds no messages"
+NO_TIME_PASSED = "the journalled messages are all of one moment"
+ONE_SHOT = "a sow is sent once"
+TOO_MANY_RECORDS = f"the topic holds more than {RECORDS_MAX} records to look for a window in"
+
+
+async def explained(gateway: Gateway, name: str, values: Mapping[str, str]) -> dict[str, object]:
+    """The answer of `POST /v1/explain`; `values` as a subscription's parameters.
+
+    Estimates are reckoned in a thread, on frames that never change.
+
+    Raises:
+        Problem, EngineError, KeysError: what subscribing would raise.
+    """
+    subscription, _, warnings = decided(gateway, name, values)
+    topic = gateway.driver.engine.topic(name)
+    is_live = subscription.command is not Command.SOW
+    normal = granted(subscription)
+    feed = subscription.lane_id.feed
+    return {
+        "topic": name,
+        "command": subscription.command,
+        "options": normal,
+        "filter": None if feed.filter is None else str(feed.filter),
+        "order_by": None if subscription.order is None else str(subscription.order),
+        "defaults": _defaults(normal, values, subscription.command),
+        "warnings": warnings,
+        "lane": lane_text(subscription.lane_id) if is_live else None,
+        "subscribers": _subscribers(topic, subscription.lane_id) if is_live else 0,
+        "resume": _resume(topic, subscription.lane_id) if is_live else None,
+        **await _estimates(topic, subscription),
+    }
+
+
+def _defaults(normal: str, values: Mapping[str, str], command: Command) -> dict[str, object]:
+    """What holds although the request does not name it; True for a flag."""
+    asked = Options.parse(values.get("options", ""))
+    named = {} if "command" in values else {"command": str(command)}
+    parts = [part for part in assignments(normal) if not asked.given(part.name)]
+    return named | {part.name: True if part.value is None else part.value for part in parts}
+
+
+def _subscribers(topic: Topic, lane_id: LaneId) -> int:
+    feed = topic.feeds.get(lane_id.feed)
+    lane = None if feed is None else feed.lanes.get(lane_id)
+    return 0 if lane is None else len(lane.members)
+
+
+def _resume(topic: Topic, lane_id: LaneId) -> str:
+    """How a subscriber that left now would be continued, coming back soon."""
+    return resume_mode(topic, lane_id, topic.bookmark(topic.head), too_long=False)
+
+
+async def _estimates(topic: Topic, subscription: Subscription) -> dict[str, object]:
+    lane_id = subscription.lane_id
+    frames = topic.journal.after(max(0, topic.head - JOURNALLED_MAX))
+    board = topic.sow.board if topic.sow and isinstance(lane_id.feed.shape, Window) else None
+    if subscription.command is Command.SOW:
+        return _none(ONE_SHOT)
+    if not frames:
+        return _none(NOTHING_JOURNALLED)
+    if board is not None and len(board) > RECORDS_MAX:
+        return _none(TOO_MANY_RECORDS)
+    records = [] if board is None else board.live()
+    sow_spec = topic.definition.key_spec
+    found = await asyncio.to_thread(estimate, frames, records, lane_id, sow_spec, topic.name)
+    return _none(NO_TIME_PASSED) if found is None else _some(found, len(frames), lane_id)
+
+
+def _none(reason: str) -> dict[str, object]:
+    return {"estimates": None, "reason": reason}
+
+
+def _some(found: Estimate, journalled: int, lane_id: LaneId) -> dict[str, object]:
+    interval_ns = lane_id.interval_ns
+    told = {
+        "messages_per_s": round(found.rows_per_s, 3),
+        "bytes_per_s": round(found.bytes_per_s, 3),
+        "interval": duration_text(interval_ns) if interval_ns else "none",
+        "journalled": journalled,
+    }
+    return {"estimates": told, "reason": None}

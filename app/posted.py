@@ -1,0 +1,53 @@
+"""A posted request: the parameters as a JSON object of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from fastapi import Request
+
+from app.problems import Problem
+from app.query import content_type, query_values, read_body
+from keys.errors import JsonInvalid
+from keys.jsontext import check_json
+
+REQUEST_BYTES_MAX = 64 << 10
+JSON = "application/json"
+
+
+async def posted_texts(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a request's body, all of them texts; the query has none.
+
+    Args:
+        request: of type application/json.
+        parameters: name of each field -> code of the problem when it is no text.
+
+    Raises:
+        Problem: options-invalid, a field's own code with a pointer to it, or what stands against
+            reading the body at all.
+    """
+    query_values(request.scope, {})
+    content_type(request.scope, (JSON,))
+    return texts_of(await read_body(request, REQUEST_BYTES_MAX), parameters)
+
+
+def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a strict JSON object, all of them texts.
+
+    Raises:
+        Problem: as `posted_texts`.
+    """
+    try:
+        check_json(body)
+    except JsonInvalid as error:
+        raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
+    document = msgspec.json.decode(body)
+    if not isinstance(document, dict):
+        raise Problem("options-invalid", "The request is a JSON object.")
+    for name, value in document.items():
+        if name not in parameters:
+            raise Problem("options-invalid", f"Unknown field; known: {', '.join(parameters)}.")
+        if not isinstance(value, str):
+            raise Problem(parameters[name], f"{name} is a text.", pointer=f"/{name}")
+    return document
