@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from conflation.normal import lane_text
 from conflation.session import Seat, Session
-from conflation.stats import SessionStats, SubscriptionStats, TopicStats
+from conflation.stats import EngineStats, SessionStats, SubscriptionStats, TopicStats
 from conflation.topic import Topic
 
 
@@ -47,6 +47,43 @@ def ended(seat: Seat) -> Counter[str]:
         conflated=last.conflated,
         dropped=last.waiting,
     )
+
+
+class Ledger:
+    """A topic's sums over its subscriptions, past and present."""
+
+    def __init__(self, topics: Mapping[str, Topic], sessions: Mapping[str, Session]) -> None:
+        self._topics = topics
+        self._sessions = sessions
+        self._past: dict[str, Counter[str]] = {}
+
+    def begin(self, topic: str) -> None:
+        """A topic is made."""
+        self._past[topic] = Counter()
+
+    def forget(self, topic: str) -> None:
+        """A topic ends and leaves nothing behind."""
+        del self._past[topic]
+
+    def end(self, seat: Seat) -> None:
+        """A subscription ends: what it came to stays in its topic's sums."""
+        if seat.lane is not None:
+            self._past[seat.topic.name].update(ended(seat))
+
+    def of_topic(self, topic: Topic) -> TopicStats:
+        """The sums of one topic."""
+        seats = [
+            self._sessions[session].seats[member, of_topic]
+            for feed in topic.feeds.values()
+            for lane in feed.lanes.values()
+            for session, member, of_topic in lane.members
+        ]
+        return topic_stats(topic, seats, self._past[topic.name])
+
+    def of_all(self, flushes: int) -> EngineStats:
+        """The sums of all topics."""
+        topics = tuple(self.of_topic(topic) for topic in self._topics.values())
+        return EngineStats(len(self._sessions), flushes, topics)
 
 
 def topic_stats(topic: Topic, seats: Iterable[Seat], past: Counter[str]) -> TopicStats:

@@ -14,10 +14,10 @@ taken. A recorded list of calls replays to the same outputs.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-from conflation import accounting, seating
+from conflation import seating
+from conflation.accounting import Ledger, session_stats
 from conflation.beginning import go_on
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
@@ -57,7 +57,7 @@ class Engine:
         self._schedule: Schedule[tuple[Feed, Lane] | Seat | Topic] = Schedule()
         self._events: list[Event] = []
         self._relief = Relief(self._sessions)
-        self._past: dict[str, Counter[str]] = {}
+        self._ledger = Ledger(self._topics, self._sessions)
         self._flushes = 0
         self._now: Instant = 0
 
@@ -66,7 +66,7 @@ class Engine:
         found = self._topics.get(name)
         if found is None:
             self._topics[name] = Topic(name, definition, epoch)
-            self._past[name] = Counter()
+            self._ledger.begin(name)
             return
         assert found.definition.key_spec == definition.key_spec, "a topic's key is for life"
         found.definition = definition
@@ -85,7 +85,8 @@ class Engine:
             for seat in list(session.seats.values()):
                 if seat.topic.name == name:
                     self._leave(session, seat, "REMOVED")
-        del self._topics[name], self._past[name]
+        del self._topics[name]
+        self._ledger.forget(name)
 
     def topic(self, name: str) -> Topic:
         """The topic of this name, to read.
@@ -266,16 +267,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counters of all topics."""
-        seats: dict[str, list[Seat]] = {name: [] for name in self._topics}
-        for session in self._sessions.values():
-            for seat in session.seats.values():
-                if seat.lane is not None:
-                    seats[seat.topic.name].append(seat)
-        topics = tuple(
-            accounting.topic_stats(topic, seats[name], self._past[name])
-            for name, topic in self._topics.items()
-        )
-        return EngineStats(len(self._sessions), self._flushes, topics)
+        return self._ledger.of_all(self._flushes)
 
     def topic_stats(self, name: str) -> TopicStats:
         """Counters of one topic.
@@ -283,14 +275,7 @@ class Engine:
         Raises:
             TopicUnknown: there is none.
         """
-        topic = self.topic(name)
-        seats = [
-            self._sessions[session].seats[member, of_topic]
-            for feed in topic.feeds.values()
-            for lane in feed.lanes.values()
-            for session, member, of_topic in lane.members
-        ]
-        return accounting.topic_stats(topic, seats, self._past[name])
+        return self._ledger.of_topic(self.topic(name))
 
     def session_stats(self, session_id: str) -> SessionStats:
         """Counters of one session.
@@ -298,7 +283,7 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        return accounting.session_stats(self._session(session_id))
+        return session_stats(self._session(session_id))
 
     def _join(self, session: Session, seat: Seat) -> None:
         seating.join(session, seat)
@@ -366,8 +351,7 @@ class Engine:
 
     def _vacate(self, session: Session, seat: Seat) -> None:
         del session.seats[seat.id]
-        if seat.lane is not None:
-            self._past[seat.topic.name].update(accounting.ended(seat))
+        self._ledger.end(seat)
         seating.leave(seat)
 
     def _end_empty(self, session: Session) -> None:

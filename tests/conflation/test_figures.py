@@ -1,0 +1,95 @@
+"""The figures that AMPS and Diffusion explain conflation with, as this engine draws them.
+
+Diffusion: two messages for topic A, one for B, two for C wait for a client, in the order
+A1 B1 C1 A2 C2. AMPS: four prices of one ticker come within an interval of two seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from conflation.frame import Row
+from conflation.merging import Merger
+from tests.support.world import World, batches
+
+WAITING = "a1 b1 c1 a2 c2"
+
+
+def summed(current: Any, new: Any) -> Any:
+    """The user's merge algorithm of the figure: the sum of two successive values."""
+    return {**new, "v": current["v"] + new["v"]}
+
+
+def flushed(options: str, **topic: Any) -> str:
+    """What a client gets of the messages that were waiting."""
+    world = World()
+    world.topic(**topic)
+    world.subscribe(options)
+    world.say(WAITING)
+    world.wait("1s")
+    (told,) = world.hears()
+    return told
+
+
+@pytest.mark.parametrize(
+    ("figure", "options", "topic", "expected"),
+    [
+        ("no conflation", "conflation=none", {}, "a1 b1 c1 a2 c2"),
+        ("simple, replace", "conflation=1s", {"replaces": True}, "a2 b1 c2"),
+        ("simple, append", "conflation=1s", {}, "b1 a2 c2"),
+        (
+            "structural by sum, replace",
+            "conflation=1s",
+            {"merge": Merger("m:summed", summed), "replaces": True},
+            "a3 b1 c3",
+        ),
+        (
+            "structural by sum, append",
+            "conflation=1s",
+            {"merge": Merger("m:summed", summed)},
+            "b1 a3 c3",
+        ),
+        ("structural by a reducer", "conflation=1s,reduce=[/v:sum]", {}, "b1 a3 c3"),
+    ],
+)
+def test_the_figures_of_diffusion(
+    figure: str, options: str, topic: dict[str, Any], expected: str
+) -> None:
+    """Rules 218 and 220."""
+    assert flushed(options, **topic) == expected, figure
+
+
+@pytest.mark.parametrize("pace", ["batch", "key"])
+def test_the_example_of_amps(pace: str) -> None:
+    """Rules 12, 14 and 15: of four prices of IBM in two seconds the last one comes."""
+    world = World()
+    world.topic(key="[/tickerId]")
+    world.subscribe(f"conflation=2s,conflation_key=[/tickerId],pace={pace}")
+    for price in (150.34, 149.76, 149.32, 151.10):
+        world.publish({"tickerId": "IBM", "price": price})
+        world.wait("400ms")
+    world.wait("400ms")
+    (batch,) = batches(world.take())
+    assert [msgspec.json.decode(row.payload) for row in batch.frames] == [
+        {"tickerId": "IBM", "price": 151.1}
+    ]
+
+
+def test_the_delta_example_of_diffusion_as_a_merge_patch() -> None:
+    """Rule 213: the client holds a; deltas to ab, ac, acd wait; one delta to acd goes."""
+    world = World()
+    world.topic(key="[/name]")
+    constant = {"name": "value", "filler": "x" * 50}
+    world.publish({**constant, "text": "a"})
+    world.subscribe("conflation=1s", command="sow_and_delta_subscribe")
+    world.take()
+    for text in ("ab", "ac", "acd"):
+        world.publish({**constant, "text": text})
+    world.wait("1s")
+    (batch,) = batches(world.take())
+    (row,) = batch.frames
+    assert isinstance(row, Row)
+    assert row.patch == b'{"name":"value","text":"acd"}'
