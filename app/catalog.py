@@ -5,53 +5,50 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from app.driver import Driver
+from app.entry import Entry
+from app.filler import Fillers
 from app.problems import Problem
 from app.settings import Settings
 from app.store import Store, TopicRecord
 from app.topic_document import TopicDocument
-from keys.extract import KeyOf, record_key
 
 ENDED_EPOCHS_MAX = 1_000
 
-
-@dataclass(slots=True)
-class Entry:
-    """A topic as the routes use it; `writing` keeps its messages in the store's order."""
-
-    record: TopicRecord
-    key_of: KeyOf | None
-    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    @property
-    def document(self) -> TopicDocument:
-        """Its definition."""
-        return self.record.document
-
-    @property
-    def etag(self) -> str:
-        """Its definition's entity tag."""
-        return self.document.etag(self.record.epoch)
+_IDENTITY = ("/key", "/type", "/retain")
 
 
 class Catalog:
     """Topics by name. Changes are made one at a time and are whole or not at all."""
 
-    def __init__(self, store: Store, driver: Driver, settings: Settings) -> None:
+    def __init__(self, store: Store, driver: Driver, fillers: Fillers, settings: Settings) -> None:
         self._store = store
         self._driver = driver
+        self._fillers = fillers
         self._settings = settings
         self._entries: dict[str, Entry] = {}
         self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
         self._changing = asyncio.Lock()
+        self._listeners: dict[Callable[[str], None], None] = {}
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call it with the name of each topic that is made from now on."""
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: Callable[[str], None]) -> None:
+        """Call it no more."""
+        self._listeners.pop(listener, None)
 
     async def open(self) -> None:
         """Take over what the store has."""
         for record in await self._store.records():
             self._admit(record)
+        for entry in self._entries.values():  # now that every source is there
+            self._prepare_filler(entry.record.name, entry.document)
+            self._fillers.start(entry)
 
     def get(self, name: str) -> Entry:
         """The topic of this name.
@@ -93,12 +90,29 @@ class Catalog:
             known = self._entries.get(name)
             if expected is not None:
                 expected.check(known)
-            self._check_source(name, document)
+            document = self._with_source(name, document)
             if known is None:
                 return await self._create(name, document), True
             if document != known.document:
                 known = await self._replace(known, document)
             return known, False
+
+    async def patch(
+        self,
+        name: str,
+        change: Callable[[TopicDocument], TopicDocument],
+        expected: Precondition,
+    ) -> Entry:
+        """Replace a definition by what becomes of it; in between nobody else does.
+
+        Raises:
+            Problem: topic-unknown, as `put`, or what `change` raises.
+        """
+        async with self._changing:
+            known = self.get(name)
+            expected.check(known)
+            document = self._with_source(name, change(known.document))
+            return known if document == known.document else await self._replace(known, document)
 
     async def get_or_create(self, name: str) -> Entry:
         """The topic of this name; a plain one is made where settings allow.
@@ -124,9 +138,9 @@ class Catalog:
             entry = self.get(name)
             if expected is not None:
                 expected.check(entry)
-            sources = (e.document.source for e in self._entries.values())
-            if any(source is not None and source.topic == name for source in sources):
+            if self._is_source(name):
                 raise Problem("topic-in-use", "Another topic is filled from this one.")
+            await self._fillers.stop(name)
             async with entry.writing:
                 await self._store.delete_topic(name)
                 del self._entries[name]
@@ -140,54 +154,101 @@ class Catalog:
                 f"There are {self._settings.topics_max} topics already.",
                 headers={"Retry-After": "60"},
             )
+        self._prepare_filler(name, document)
         record = TopicRecord(name, document, _new_epoch())
         await self._store.put_topic(record)
-        return self._admit(record)
+        entry = self._admit(record)
+        self._fillers.start(entry)
+        return entry
 
     async def _replace(self, known: Entry, document: TopicDocument) -> Entry:
-        name, same_key = known.record.name, document.key_spec == known.document.key_spec
+        if document.identity != known.document.identity:
+            self._check_identity(known, document)
+            return await self._make_anew(known, document)
+        name = known.record.name
+        is_filled_anew = await self._refill(name, known.document, document)
         async with known.writing:
-            if not same_key and self._driver.engine.topic(name).head:
-                raise Problem(
-                    "topic-conflict",
-                    "The key of a topic that holds messages stays; delete the topic first.",
-                    pointer="/key",
-                )
-            epoch = known.record.epoch if same_key else _new_epoch()
-            record = TopicRecord(name, document, epoch)
+            record = TopicRecord(name, document, known.record.epoch)
             await self._store.put_topic(record)
-            if not same_key:
-                self._driver.drop_topic(name)
-                return self._admit(record)
-            known.record = record
+            known.redefine(record)
             self._driver.define_topic(name, document.definition(self._settings), record.epoch)
+        if is_filled_anew:
+            self._fillers.start(known)
         return known
 
+    async def _make_anew(self, known: Entry, document: TopicDocument) -> Entry:
+        """Another topic of that name, in a new epoch; it held no messages."""
+        name = known.record.name
+        await self._fillers.stop(name)
+        self._prepare_filler(name, document)
+        async with known.writing:
+            record = TopicRecord(name, document, _new_epoch())
+            await self._store.put_topic(record)
+            self._driver.drop_topic(name)
+            entry = self._admit(record)
+        self._fillers.start(entry)
+        return entry
+
+    async def _refill(self, name: str, before: TopicDocument, after: TopicDocument) -> bool:
+        """Have the topic filled as its new definition says; whether a filler is to be started."""
+        old, new = before.gateway_source, after.gateway_source
+        if old == new:
+            return False
+        if old is not None and new is not None and old.topic == new.topic:
+            self._fillers.change(name, new, after.key_spec)
+            return False
+        await self._fillers.stop(name)
+        self._prepare_filler(name, after)
+        return True
+
+    def _prepare_filler(self, name: str, document: TopicDocument) -> None:
+        source = document.gateway_source
+        if source is not None:
+            self._fillers.prepare(name, source, document.key_spec)
+
+    def _check_identity(self, known: Entry, document: TopicDocument) -> None:
+        """Whether a topic may get another key or type."""
+        pairs = zip(_IDENTITY, known.document.identity, document.identity, strict=True)
+        pointer = next(pointer for pointer, old, new in pairs if old != new)
+        if self._is_source(known.record.name):
+            raise Problem("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
+        if self._driver.engine.topic(known.record.name).head:
+            detail = "Key, type and retain of a topic that holds messages stay; delete it first."
+            raise Problem("topic-conflict", detail, pointer=pointer)
+
+    def _is_source(self, name: str) -> bool:
+        sources = (entry.document.source for entry in self._entries.values())
+        return any(source is not None and source.topic == name for source in sources)
+
     def _admit(self, record: TopicRecord) -> Entry:
-        spec = record.document.key_spec
-        entry = Entry(record, record_key(spec) if spec else None)
+        entry = Entry(record)
         definition = record.document.definition(self._settings)
         self._driver.define_topic(record.name, definition, record.epoch)
         self._entries[record.name] = entry
+        for listener in list(self._listeners):
+            listener(record.name)
         return entry
 
-    def _check_source(self, name: str, document: TopicDocument) -> None:
-        source = document.source
-        seen = {name}
+    def _with_source(self, name: str, document: TopicDocument) -> TopicDocument:
+        """The document with the key that its source gives it.
+
+        Raises:
+            Problem: source-cycle, topic-unknown, topic-invalid.
+        """
+        source, seen = document.source, {name}
         while source is not None:
             if source.topic in seen:
-                raise Problem(
-                    "source-cycle",
-                    "The topic would be filled from itself.",
-                    pointer="/source/topic",
-                )
+                detail = "The topic would be filled from itself."
+                raise Problem("source-cycle", detail, pointer="/source/topic")
             seen.add(source.topic)
             found = self._entries.get(source.topic)
             if found is None:
-                raise Problem(
-                    "topic-unknown", "The source topic is not there.", pointer="/source/topic"
-                )
+                detail = "The source topic is not there."
+                raise Problem("topic-unknown", detail, pointer="/source/topic")
             source = found.document.source
+        if document.gateway_source is None:
+            return document
+        return document.filled_from(self._entries[document.gateway_source.topic].document)
 
 
 def _new_epoch() -> str:

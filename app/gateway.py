@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from dataclasses import dataclass
 from typing import cast
@@ -10,10 +11,14 @@ from fastapi import Request
 
 from app.catalog import Catalog
 from app.driver import Driver
+from app.filler import Fillers
 from app.ingest import Ingest
 from app.memory_store import MemoryStore
+from app.mergers import Mergers
 from app.settings import Settings
 from app.store import Store
+from app.sweeper import Sweeper
+from app.writer import Writer
 from conflation.engine import Engine
 from conflation.outputs import CloseReason
 from conflation.session import QueueLimits
@@ -30,27 +35,46 @@ class Gateway:
     driver: Driver
     catalog: Catalog
     ingest: Ingest
+    writer: Writer
+    fillers: Fillers
+    mergers: Mergers
     ready: bool = False
     stopping: bool = False
+    _sweeping: asyncio.Task[None] | None = None
 
     @classmethod
     def build(cls, settings: Settings) -> Gateway:
-        """Put the parts together; nothing runs yet."""
+        """Put the parts together; nothing runs yet.
+
+        Raises:
+            SettingsInvalid: a merger that cannot be imported.
+        """
         store = MemoryStore()
         engine = Engine(sessions_max=settings.sessions_max, subscriptions_max=SUBSCRIPTIONS_MAX)
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
         driver = Driver(engine, limits)
-        catalog = Catalog(store, driver, settings)
-        return cls(settings, store, driver, catalog, Ingest(store, driver, settings))
+        writer = Writer(store, driver)
+        fillers = Fillers(driver, writer)
+        catalog = Catalog(store, driver, fillers, settings)
+        return cls(
+            settings, store, driver, catalog, Ingest(writer, driver, settings), writer, fillers,
+            mergers=Mergers.load(settings.mergers),
+        )  # fmt: skip
 
     async def open(self) -> None:
         """Take over what the store has; from then on requests are served."""
+        sweeper = Sweeper(self.catalog, self.driver, self.writer)
+        self.driver.on_expired = sweeper.note
+        self._sweeping = asyncio.create_task(sweeper.run(), name="sweep")
         await self.catalog.open()
         self.ready = True
 
     async def aclose(self) -> None:
         """Let the store go."""
         self.ready = False
+        await self.fillers.aclose()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         await self.store.aclose()
 
     def say_goodbye(self) -> None:

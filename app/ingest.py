@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from app.catalog import Entry
+from app.deltas import Delta, merged
 from app.driver import Driver
+from app.entry import Entry
 from app.problems import Problem
 from app.settings import Settings
-from app.store import Appended, Producer, Store, TopicRecord
-from app.topic_document import SPARK, TopicDocument
-from conflation.frame import Frame
+from app.store import Appended, Message, Producer, TopicRecord
+from app.topic_document import TopicDocument
+from app.topic_source import FilledBy
+from app.writer import Writer
+from conflation.definition import Kind
 from keys.errors import KeysError
 from keys.jsontext import check_json, one_line
 
@@ -23,37 +25,66 @@ JSON_SPACE = b" \t\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A checked message: its JSON text on one line, and its SOW key ("" on a plain topic)."""
+class Form:
+    """How a request's body is to be read.
 
-    payload: bytes
-    record_key: str
+    `lined`: NDJSON, and a problem names the line. `delta`: merge patches. `exempt`: the
+    publisher wants the messages never conflated.
+    """
+
+    lined: bool = False
+    delta: bool = False
+    exempt: bool = False
 
 
 class Ingest:
-    """Checks messages, has the store number them, hands them to the driver in that order."""
+    """Checks what publishers send, and has it written."""
 
-    def __init__(self, store: Store, driver: Driver, settings: Settings) -> None:
-        self._store = store
+    def __init__(self, writer: Writer, driver: Driver, settings: Settings) -> None:
+        self._writer = writer
         self._driver = driver
         self._settings = settings
 
-    async def check(self, entry: Entry, body: bytes, *, lined: bool) -> list[Message]:
+    async def check(self, entry: Entry, body: bytes, form: Form) -> list[Message]:
         """Check every message of a request; a large one leaves the loop room to breathe.
 
-        Args:
-            entry: the topic.
-            body: one JSON text, or with `lined` one a line, blank lines passed over.
-            lined: whether it is NDJSON, and a problem names the line.
+        Raises:
+            Problem: message-invalid, message-too-large, key-missing, key-invalid or
+                schema-violation.
+        """
+        if form.delta and not entry.document.retains:
+            detail = "The topic keeps no records, so there is nothing to merge a delta into."
+            raise Problem("message-invalid", detail)
+        if entry.document.kind in (Kind.TEXT, Kind.BINARY):
+            return [self._as_it_is(entry, body, form)]
+        return await self._check_json(entry, body, form)
+
+    async def check_plain(self, body: bytes, form: Form) -> None:
+        """Check a request for a topic that is still to be made: a plain one."""
+        await self.check(Entry(TopicRecord("", TopicDocument(), "")), body, form)
+
+    async def publish(
+        self, entry: Entry, messages: Sequence[Message], producer: Producer | None
+    ) -> Appended:
+        """Store and deliver checked messages in one order for store and engine.
 
         Raises:
-            Problem: message-invalid, message-too-large, key-missing or key-invalid.
+            Problem: topic-read-only, topic-unknown if it was deleted meanwhile, limit-reached;
+                of deltas also what their records are refused for.
         """
+        _check_filler(entry, producer)
+        async with entry.writing:
+            self._check_room(entry, messages)
+            records = await self._records(entry, messages)
+            return await self._writer.write(entry, records, producer)
+
+    async def _check_json(self, entry: Entry, body: bytes, form: Form) -> list[Message]:
         messages: list[Message] = []
-        for first_line, texts in _pieces(body) if lined else [(1, [body])]:
+        for first_line, texts in _pieces(body) if form.lined else [(1, [body])]:
             for number, text in enumerate(texts, first_line):
-                if not lined or text.strip(JSON_SPACE):
-                    messages.append(self._checked(entry, text, number if lined else None))
+                if not form.lined or text.strip(JSON_SPACE):
+                    line = number if form.lined else None
+                    messages.append(self._checked(entry, text, line, form))
             if len(messages) > self._settings.request_messages_max:
                 limit = self._settings.request_messages_max
                 raise Problem("message-too-large", f"A request has at most {limit} messages.")
@@ -62,57 +93,46 @@ class Ingest:
             raise Problem("message-invalid", "The request holds no message.")
         return messages
 
-    async def check_plain(self, body: bytes, *, lined: bool) -> None:
-        """Check a request for a topic that is still to be made: a plain one."""
-        record = TopicRecord("", TopicDocument(), "")
-        await self.check(Entry(record, None), body, lined=lined)
-
-    async def publish(
-        self, entry: Entry, messages: Sequence[Message], producer: Producer | None
-    ) -> Appended:
-        """Store and deliver checked messages in one order for store and engine.
-
-        Raises:
-            Problem: topic-read-only, topic-unknown if it was deleted meanwhile, limit-reached.
-        """
-        self._check_filler(entry, producer)
-        name = entry.record.name
-        async with entry.writing:
-            topic = self._driver.engine.topic(name)
-            if topic.epoch != entry.record.epoch:
-                raise Problem("topic-unknown", "The topic was deleted meanwhile.")
-            self._check_room(entry, messages)
-            payloads = [message.payload for message in messages]
-            appended = await self._store.append(name, payloads, producer)
-            if not appended.duplicate:
-                now_ms = time.time_ns() // 1_000_000
-                frames = [
-                    Frame(offset, message.payload, message.record_key, now_ms)
-                    for offset, message in enumerate(messages, start=appended.first)
-                ]
-                await self._driver.publish(name, frames)
-        return appended
-
-    def _checked(self, entry: Entry, text: bytes, line: int | None) -> Message:
-        if len(text) > self._settings.message_bytes_max:
-            limit = self._settings.message_bytes_max
-            raise Problem("message-too-large", f"A message has at most {limit} bytes.", line=line)
+    def _checked(self, entry: Entry, text: bytes, line: int | None, form: Form) -> Message:
+        self._check_size(text, line)
         try:
             check_json(text)
             payload = one_line(text)
-            return Message(payload, entry.key_of(payload) if entry.key_of else "")
+            record_key = entry.key_of(payload) if entry.key_of else ""
         except KeysError as error:
             raise Problem(
                 error.code, f"{error.detail}.", line=line, position=error.position
             ) from None
+        if form.delta:
+            return Delta(payload, record_key, form.exempt, line=line)
+        if entry.schema is not None:
+            entry.check_schema(payload, line)
+        return Message(payload, record_key, form.exempt)
 
-    def _check_filler(self, entry: Entry, producer: Producer | None) -> None:
-        source = entry.document.source
-        if source is None:
-            return
-        filler = producer is not None and producer.name.startswith(PIPELINE_PREFIX)
-        if source.engine != SPARK or not filler:
-            raise Problem("topic-read-only", "The topic is filled from another; publish there.")
+    def _as_it_is(self, entry: Entry, body: bytes, form: Form) -> Message:
+        """One message whose text or bytes are nobody's business; text is UTF-8."""
+        self._check_size(body, None)
+        if entry.document.kind is Kind.TEXT:
+            try:
+                body.decode()
+            except UnicodeDecodeError as error:
+                raise Problem(
+                    "message-invalid", "The text is not valid UTF-8.", position=error.start
+                ) from None
+        return Message(body, "", form.exempt)
+
+    def _check_size(self, text: bytes, line: int | None) -> None:
+        if len(text) > self._settings.message_bytes_max:
+            limit = self._settings.message_bytes_max
+            raise Problem("message-too-large", f"A message has at most {limit} bytes.", line=line)
+
+    async def _records(self, entry: Entry, messages: Sequence[Message]) -> Sequence[Message]:
+        """Deltas as the records that they make; other messages as they are."""
+        deltas = [message for message in messages if isinstance(message, Delta)]
+        sow = self._driver.engine.topic(entry.record.name).sow
+        if not deltas or sow is None:
+            return messages
+        return await merged(entry, sow.board, deltas, self._settings.message_bytes_max)
 
     def _check_room(self, entry: Entry, messages: Sequence[Message]) -> None:
         sow = self._driver.engine.topic(entry.record.name).sow
@@ -125,6 +145,16 @@ class Ingest:
                 "limit-reached", f"A topic has at most {keys_max} keys.",
                 headers={"Retry-After": "60"},
             )  # fmt: skip
+
+
+def _check_filler(entry: Entry, producer: Producer | None) -> None:
+    """A topic with a source is filled by the gateway itself, or by the pipeline."""
+    source = entry.document.source
+    if source is None:
+        return
+    is_pipeline = producer is not None and producer.name.startswith(PIPELINE_PREFIX)
+    if source.engine is not FilledBy.SPARK or not is_pipeline:
+        raise Problem("topic-read-only", "The topic is filled from another; publish there.")
 
 
 def _pieces(body: bytes) -> Iterator[tuple[int, list[bytes]]]:

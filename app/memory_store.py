@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.store import Appended, Producer, TopicRecord
+from app.store import Appended, Item, Producer, TopicRecord
 
 
 class MemoryStore:
@@ -39,16 +39,16 @@ class MemoryStore:
         self._forget_producers(name)
 
     async def append(
-        self, topic: str, payloads: Sequence[bytes], producer: Producer | None
+        self, topic: str, items: Sequence[Item], timestamp_ms: int, producer: Producer | None
     ) -> Appended:
-        """Number messages; a producer's number is noted in the same step."""
+        """Number items; a producer's number is noted in the same step."""
         if producer is not None:
             highest = self._sequences.get((topic, producer.name), -1)
             if producer.sequence <= highest:
                 return Appended(0, 0, duplicate=True)
             self._sequences[topic, producer.name] = producer.sequence
         first = self._last[topic] + 1
-        self._last[topic] += len(payloads)
+        self._last[topic] += len(items)
         return Appended(first, self._last[topic])
 
     async def aclose(self) -> None:

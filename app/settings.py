@@ -26,7 +26,7 @@ CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configu
 
 # Read by other parts of the product, so they are no misspelt settings.
 OTHER_VARIABLES = frozenset({"TIDEGATE_REQUIRE_ALL"})
-NOT_YET = frozenset({"redis", "workers", "topics", "mergers"})
+NOT_YET = frozenset({"redis", "workers", "topics"})
 
 logger = logging.getLogger("tidegate.settings")
 
@@ -81,15 +81,24 @@ def _text(value: object) -> str:
     raise ValueError("expected a text that is not empty")
 
 
-def _host_names(value: object) -> tuple[str, ...]:
+def _names(value: object, pattern: str, expected: str) -> tuple[str, ...]:
     if isinstance(value, EnvironmentText):
         value = [name.strip() for name in value.split(",") if name.strip()]
     if not isinstance(value, list | tuple):
-        raise ValueError("expected a list of host names")
-    names = tuple(name.lower() for name in value if isinstance(name, str))
-    if len(names) != len(value) or not all(re.fullmatch(r"[a-z0-9.:_-]+", n) for n in names):
-        raise ValueError('expected a list of host names such as ["gateway.example"]')
-    return names
+        raise ValueError(expected)
+    if not all(isinstance(name, str) and re.fullmatch(pattern, name, re.ASCII) for name in value):
+        raise ValueError(expected)
+    return tuple(value)
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    expected = 'expected a list of host names such as ["gateway.example"]'
+    return tuple(name.lower() for name in _names(value, r"(?i:[a-z0-9.:_-]+)", expected))
+
+
+def _function_names(value: object) -> tuple[str, ...]:
+    expected = 'expected a list of functions such as ["package.module:function"]'
+    return _names(value, r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", expected)
 
 
 DurationValue = Annotated[Duration, BeforeValidator(_duration)]
@@ -98,6 +107,7 @@ CountValue = Annotated[int, BeforeValidator(_count)]
 FlagValue = Annotated[bool, BeforeValidator(_flag)]
 TextValue = Annotated[str, BeforeValidator(_text)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
+FunctionNames = Annotated[tuple[str, ...], BeforeValidator(_function_names)]
 
 
 def _duration_field(default: str, meaning: str, least: str = "1ms", most: str = "1d") -> Any:
@@ -163,6 +173,11 @@ class Settings(BaseSettings):
     topic_keys_max: CountValue = _count_field(1_000_000, "Keys of a topic's state of the world.")
     journal_messages_max: CountValue = _count_field(
         100_000, "Messages a topic's journal keeps where its definition says nothing.", least=0
+    )
+    mergers: FunctionNames = Field(
+        default=(),
+        description="Functions `package.module:function` that topics may name as `merge` or "
+        "`match`, imported at start; in the environment separated by commas.",
     )
     message_bytes_max: SizeValue = _size_field("1MiB", "Size of one message (413 above it).")
     request_bytes_max: SizeValue = _size_field("64MiB", "Size of one request's body (413).")

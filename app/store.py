@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from app.topic_document import TopicDocument
+from conflation.frame import Gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,30 @@ class Producer:
     sequence: int
 
 
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A checked message: its text (JSON on one line), its SOW key ("" where there is none).
+
+    `exempt`: its publisher wants it never conflated.
+    """
+
+    payload: bytes
+    record_key: str = ""
+    exempt: bool = False
+
+
+class Removal(msgspec.Struct, frozen=True, gc=False):
+    """A record leaves the state of the world; it has its place in the sequence as a message has."""
+
+    record_key: str
+    reason: Gone
+
+
+Item = Message | Removal
+
+
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Offsets that messages were given, `first` to `last` without holes; 0 for a duplicate."""
+    """Offsets that items were given, `first` to `last` without holes; 0 for a duplicate."""
 
     first: int
     last: int
@@ -55,9 +79,12 @@ class Store(Protocol):
         """Forget a topic with its messages and its producers' numbers."""
 
     async def append(
-        self, topic: str, payloads: Sequence[bytes], producer: Producer | None
+        self, topic: str, items: Sequence[Item], timestamp_ms: int, producer: Producer | None
     ) -> Appended:
-        """Number messages and keep them, all or none, in one step with the producer's number."""
+        """Number items and keep them, all or none, in one step with the producer's number.
+
+        `timestamp_ms` is wall time at publication, the same for all of them.
+        """
 
     async def aclose(self) -> None:
         """Let go of files and connections."""

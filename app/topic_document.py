@@ -4,105 +4,148 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
+from app.mergers import Mergers
 from app.problems import Problem
-from app.query import TOPIC_NAME
+from app.schema import Schema
 from app.settings import Settings
+from app.topic_fields import (
+    Placement,
+    Priority,
+    flag_reader,
+    match_reader,
+    match_shown,
+    merge_reader,
+    merge_shown,
+    read_description,
+    read_expiration,
+    read_history,
+    read_key,
+    read_kind,
+    read_options,
+    read_placement,
+    read_policy,
+    read_priority,
+    read_schema,
+)
+from app.topic_source import FilledBy, Source
 from app.units import parse_size
-from conflation.definition import Definition, QueuePolicy
-from conflation.duration import DAY, MILLISECOND, duration_text, parse_duration
+from conflation.definition import Definition, Kind, QueuePolicy
+from conflation.duration import MILLISECOND, duration_text, parse_duration
 from conflation.log import History
-from keys.errors import PathInvalid
+from conflation.merging import Matcher, Merger
+from conflation.options import Options
+from keys.reducers import Reduce
 from keys.spec import KeySpec
 
-SPARK = "spark"
-DESCRIPTION_CHARACTERS_MAX = 4_096
-SOURCE_NS_MIN = 100 * MILLISECOND
-SOURCE_NS_MAX = DAY // 24
+NO_MERGERS = Mergers()
 
-# Fields whose other values are not served yet; their default changes nothing.
-_LATER: Mapping[str, object] = {
-    "options": "",
-    "placement": "append",
-    "match": None,
-    "merge": "replace",
-    "retain": None,
-    "values_only": False,
-    "priority": "default",
-    "expiration": None,
-    "schema": None,
-    "tidy_on_unsubscribe": False,
+Readers = Mapping[str, Callable[[object], Any]]
+
+# Name outside -> attribute, in the order of the contract.
+FIELDS: Mapping[str, str] = {
+    "key": "key_spec",
+    "conflation": "policy",
+    "options": "options",
+    "placement": "placement",
+    "match": "match",
+    "merge": "merge",
+    "type": "kind",
+    "retain": "retain",
+    "values_only": "values_only",
+    "priority": "priority",
+    "expiration": "expiration_ns",
+    "history": "history",
+    "schema": "schema",
+    "tidy_on_unsubscribe": "tidies",
+    "source": "source",
+    "description": "description",
 }
-_POLICIES_LATER = ("always", "unsubscribe")
-_TYPES_LATER = ("text", "binary", "series")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where a topic's messages come from, and who brings them."""
-
-    topic: str
-    interval_ns: int
-    engine: str
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDocument:
-    """A checked document; `text` values stand as they will be shown."""
+    """A checked document. `policy` and `retain` are None where their default holds."""
 
     key_spec: KeySpec = field(default_factory=KeySpec)
-    policy: QueuePolicy = QueuePolicy.CONFLATE
+    policy: QueuePolicy | None = None
+    options: str = ""
+    placement: Placement = Placement.APPEND
+    match: KeySpec | Matcher | None = None
+    merge: Reduce | Merger | None = None
+    kind: Kind = Kind.JSON
+    retain: bool | None = None
+    values_only: bool = False
+    priority: Priority = Priority.DEFAULT
+    expiration_ns: int | None = None
     history: Mapping[str, Any] | None = None
+    schema: Schema | None = None
+    tidies: bool = False
     source: Source | None = None
     description: str = ""
 
     @classmethod
-    def parse(cls, body: bytes) -> TopicDocument:
-        """From a request's body, strict JSON.
+    def parse(cls, body: bytes, mergers: Mergers = NO_MERGERS) -> TopicDocument:
+        """From strict JSON; `mergers` are those that `merge` and `match` may name.
 
         Raises:
-            Problem: topic-invalid, key-invalid or policy-invalid, with a pointer to the field.
+            Problem: topic-invalid, key-invalid, policy-invalid, options-invalid or
+                filter-invalid, with a pointer to the field.
         """
         document = msgspec.json.decode(body)
         if not isinstance(document, dict):
             raise Problem("topic-invalid", "A topic is a JSON object.")
-        for name in document:
-            if name in _LATER:
-                if not _same(document[name], _LATER[name]):
-                    raise _invalid(f"{name} is not available yet.", f"/{name}")
-            elif name not in _READERS:
-                known = ", ".join(_READERS)
-                raise Problem("topic-invalid", f"Unknown field; known: {known}.")
-        read = {
-            name: reader(document[name]) for name, reader in _READERS.items() if name in document
-        }
-        return cls(
-            key_spec=read.get("key", KeySpec()),
-            policy=read.get("conflation", QueuePolicy.CONFLATE),
-            history=read.get("history"),
-            source=read.get("source"),
-            description=read.get("description", ""),
-        )
+        if document.keys() - FIELDS.keys():
+            raise Problem("topic-invalid", f"Unknown field; known: {', '.join(FIELDS)}.")
+        readers = _readers(mergers)
+        read = {FIELDS[name]: readers[name](value) for name, value in document.items()}
+        return _checked(cls(**read))
+
+    @property
+    def retains(self) -> bool:
+        """Whether it has a state of the world: records by key, or its newest message."""
+        return bool(self.key_spec) if self.retain is None else self.retain
+
+    @property
+    def identity(self) -> tuple[KeySpec, Kind, bool]:
+        """What stays while a topic holds messages: its key, its type, and whether it retains."""
+        return self.key_spec, self.kind, self.retains
+
+    @property
+    def queue_policy(self) -> QueuePolicy:
+        """What a full session queue does with its messages."""
+        default = QueuePolicy.OFF if self.kind is Kind.SERIES else QueuePolicy.CONFLATE
+        return default if self.policy is None else self.policy
+
+    @property
+    def gateway_source(self) -> Source | None:
+        """The topic that this gateway fills it from, if it does."""
+        source = self.source
+        return source if source is not None and source.engine is FilledBy.GATEWAY else None
 
     def document(self) -> dict[str, object]:
-        """The document that `parse` reads back to the same value."""
-        source = self.source
+        """The document, defaults included, that `parse` reads back to the same topic."""
+        expiration_ns, source = self.expiration_ns, self.source
         return {
             "key": [str(path) for path in self.key_spec.paths],
-            "type": "json",
-            "conflation": str(self.policy),
+            "conflation": str(self.queue_policy),
+            "options": self.options,
+            "placement": str(self.placement),
+            "match": match_shown(self.match),
+            "merge": merge_shown(self.merge),
+            "type": str(self.kind),
+            "retain": self.retains,
+            "values_only": self.values_only,
+            "priority": str(self.priority),
+            "expiration": None if expiration_ns is None else duration_text(expiration_ns),
             "history": self.history,
-            "source": None
-            if source is None
-            else {
-                "topic": source.topic,
-                "interval": duration_text(source.interval_ns),
-                "engine": source.engine,
-            },
+            "schema": None if self.schema is None else self.schema.document,
+            "tidy_on_unsubscribe": self.tidies,
+            "source": None if source is None else source.document(),
             "description": self.description,
         }
 
@@ -112,115 +155,121 @@ class TopicDocument:
         return '"' + hashlib.blake2b(text, digest_size=8).hexdigest() + '"'
 
     def definition(self, settings: Settings) -> Definition:
-        """What the engine needs of it."""
+        """What the engine needs of it.
+
+        To the engine a topic that keeps no records is one without a key; its queues are
+        conflated by the key all the same.
+        """
         kept = self.history or {}
         history = History(
             messages_max=kept.get("messages", settings.journal_messages_max),
             bytes_max=parse_size(kept["bytes"]) if "bytes" in kept else None,
             age_ms=parse_duration(kept["age"]) // MILLISECOND if "age" in kept else None,
         )
-        return Definition(history, self.key_spec, self.policy)
-
-
-def _same(value: object, default: object) -> bool:
-    """Equal and of one type: to Python 0 is also False."""
-    return type(value) is type(default) and value == default
-
-
-def _key_spec(value: object) -> KeySpec:
-    if not isinstance(value, list) or not all(isinstance(path, str) for path in value):
-        raise Problem("key-invalid", "key is a list of field paths.", pointer="/key")
-    try:
-        return KeySpec.of(value)
-    except PathInvalid as error:
-        raise Problem("key-invalid", f"{error.detail}.", pointer="/key") from None
-
-
-def _type(value: object) -> None:
-    if value in _TYPES_LATER:
-        raise _invalid("This type is not available yet; json is.", "/type")
-    if value != "json":
-        raise _invalid("type is json, text, binary or series.", "/type")
-
-
-def _policy(value: object) -> QueuePolicy:
-    if value in _POLICIES_LATER:
-        raise Problem(
-            "policy-invalid", "This policy is not available yet; off and conflate are.",
-            pointer="/conflation",
-        )  # fmt: skip
-    if not isinstance(value, str) or value not in set(QueuePolicy):
-        raise Problem(
-            "policy-invalid", "conflation is off, conflate, always or unsubscribe.",
-            pointer="/conflation",
-        )  # fmt: skip
-    return QueuePolicy(value)
-
-
-def _history(value: object) -> Mapping[str, Any] | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict) or not value or set(value) - {"messages", "age", "bytes"}:
-        raise _invalid("history has messages, age and bytes, at least one of them.", "/history")
-    messages = value.get("messages", 0)
-    if not isinstance(messages, int) or isinstance(messages, bool) or messages < 0:
-        raise _invalid("messages is a whole number.", "/history/messages")
-    for name, reader in (("age", parse_duration), ("bytes", parse_size)):
-        if name in value:
-            _check_text(value[name], reader, f"/history/{name}")
-    return dict(value)
-
-
-def _check_text(value: object, reader: Callable[[str], int], pointer: str) -> int:
-    try:
-        if not isinstance(value, str):
-            raise ValueError("expected a text with a unit")
-        return reader(value)
-    except ValueError as error:
-        raise _invalid(f"{error}.", pointer) from None
-
-
-def _source(value: object) -> Source | None:
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise _invalid("source is an object or null.", "/source")
-    for name in value:
-        if name in ("filter", "grouping", "projection"):
-            raise _invalid(f"{name} is not available yet.", f"/source/{name}")
-        if name not in ("topic", "interval", "engine"):
-            raise _invalid("source has topic, interval and engine.", "/source")
-    if value.get("engine", "gateway") == "gateway":
-        raise _invalid("engine gateway is not available yet; spark is.", "/source/engine")
-    if value["engine"] != SPARK:
-        raise _invalid("engine is gateway or spark.", "/source/engine")
-    topic = value.get("topic")
-    if not isinstance(topic, str) or not TOPIC_NAME.fullmatch(topic):
-        raise _invalid("topic is the name of the source topic.", "/source/topic")
-    interval_ns = _check_text(value.get("interval"), parse_duration, "/source/interval")
-    if not SOURCE_NS_MIN <= interval_ns <= SOURCE_NS_MAX:
-        raise _invalid("interval is from 100ms to 1h.", "/source/interval")
-    return Source(topic, interval_ns, SPARK)
-
-
-def _description(value: object) -> str:
-    if not isinstance(value, str) or len(value) > DESCRIPTION_CHARACTERS_MAX:
-        raise _invalid(
-            f"description is a text of at most {DESCRIPTION_CHARACTERS_MAX} characters.",
-            "/description",
+        match = self.key_spec if self.key_spec and not self.retains else None
+        return Definition(
+            history,
+            self.key_spec if self.retains else KeySpec(),
+            self.queue_policy,
+            kind=self.kind,
+            retains=self.retains,
+            values_only=self.values_only,
+            merge=self.merge,
+            match=match if self.match is None else self.match,
+            replaces=self.placement is Placement.REPLACE,
+            expiration_ns=self.expiration_ns if self.retains else None,
         )
-    return value
+
+    def filled_from(self, source: TopicDocument) -> TopicDocument:
+        """The document of a topic that this gateway fills, with the key that it then has.
+
+        Raises:
+            Problem: topic-invalid, if the source cannot be conflated, or the key is another one.
+        """
+        given = self.gateway_source
+        assert given is not None, "only what the gateway fills takes over a key"
+        if source.kind is not Kind.JSON:
+            raise _invalid("Only a topic of type json can be conflated.", "/source/topic")
+        if given.projection is not None:
+            if not source.retains or not source.key_spec:
+                raise _invalid("A view needs a source that keeps records.", "/source/topic")
+            wanted = given.projection.grouping
+        else:
+            wanted = source.key_spec or self.key_spec
+        if not wanted:
+            raise _invalid("The source has no key, so this topic needs one.", "/key")
+        if self.key_spec and self.key_spec != wanted:
+            raise _invalid("key is that of the source, or of the grouping.", "/key")
+        return _normal(replace(self, key_spec=wanted))
+
+
+def _checked(document: TopicDocument) -> TopicDocument:
+    """Fields that do not go together are refused at the one that is out of place."""
+    for name in [] if document.kind is Kind.JSON else _only_of_json(document):
+        raise _invalid(f"A topic of type {document.kind} has no {name}.", f"/{name}")
+    if document.kind is Kind.SERIES:
+        _check_series(document)
+    return _normal(document)
+
+
+def _normal(document: TopicDocument) -> TopicDocument:
+    """The same topic, silent where its default holds: one topic has one document."""
+    implied = replace(document, policy=None, retain=None)
+    policy = None if document.policy is implied.queue_policy else document.policy
+    retain = None if document.retain is implied.retains else document.retain
+    return replace(implied, policy=policy, retain=retain)
+
+
+def _check_series(document: TopicDocument) -> None:
+    if document.queue_policy is QueuePolicy.CONFLATE:
+        detail = "A series is never conflated; conflation is off or unsubscribe."
+        raise Problem("policy-invalid", detail, pointer="/conflation")
+    options = Options.parse(document.options)
+    if options.given("conflation"):
+        raise Problem(
+            "options-invalid", "A series is never conflated.",
+            position=options.position("conflation"), pointer="/options",
+        )  # fmt: skip
+
+
+def _only_of_json(document: TopicDocument) -> list[str]:
+    """Fields that a topic of another type has and cannot use."""
+    is_series = document.kind is Kind.SERIES
+    used = {
+        "key": bool(document.key_spec) and not is_series,
+        "schema": document.schema is not None and not is_series,
+        "match": document.match is not None,
+        "merge": document.merge is not None,
+        "placement": document.placement is not Placement.APPEND,
+        "source": document.gateway_source is not None,
+    }
+    return [name for name, is_used in used.items() if is_used]
 
 
 def _invalid(detail: str, pointer: str) -> Problem:
     return Problem("topic-invalid", detail, pointer=pointer)
 
 
-_READERS: Mapping[str, Callable[[object], Any]] = {
-    "key": _key_spec,
-    "type": _type,
-    "conflation": _policy,
-    "history": _history,
-    "source": _source,
-    "description": _description,
-}
+def _readers(mergers: Mergers) -> Readers:
+    return {
+        "key": read_key,
+        "conflation": read_policy,
+        "options": read_options,
+        "placement": read_placement,
+        "match": match_reader(mergers),
+        "merge": merge_reader(mergers),
+        "type": read_kind,
+        "retain": _read_retain,
+        "values_only": flag_reader("values_only"),
+        "priority": read_priority,
+        "expiration": read_expiration,
+        "history": read_history,
+        "schema": read_schema,
+        "tidy_on_unsubscribe": flag_reader("tidy_on_unsubscribe"),
+        "source": Source.read,
+        "description": read_description,
+    }
+
+
+def _read_retain(value: object) -> bool | None:
+    return None if value is None else flag_reader("retain")(value)

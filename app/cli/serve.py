@@ -50,16 +50,17 @@ def run(arguments: argparse.Namespace) -> int:
     from app.listener import CannotListen
     from app.main import create_app
     from app.server import StartFailed, serve
+    from app.settings import SettingsInvalid
 
-    app = create_app(settings)
     try:
+        app = create_app(settings)
         return serve(
             app,
             settings,
             on_shutdown=app.state.gateway.say_goodbye,
             on_started=_announce,
         )
-    except (CannotListen, StartFailed) as error:
+    except (CannotListen, SettingsInvalid, StartFailed) as error:
         raise ConfigurationInvalid(str(error)) from None
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
-from app.envelope import EnvelopeWriter
-from app.gateway import gateway_of
+from app.entry import Entry
+from app.envelope import EnvelopeWriter, json_value
+from app.gateway import Gateway, gateway_of
 from app.openapi import TOPIC, described
 from app.problems import Problem
 from app.query import (
@@ -20,40 +22,49 @@ from app.query import (
     record_key_text,
     require_accept,
     topic_name,
+    writable_topic_name,
 )
 from app.routes.messages import JSON, LINES_AT_ONCE, NDJSON
+from app.sow_query import PARAMETERS, SowQuery, matching
 from conflation.board import Board
-from conflation.frame import Frame
+from conflation.frame import Frame, Gone
 from conflation.topic import Topic
 from keys.canonical import canonical_key
 
-_LATER = {
-    "filter": "filter-invalid",
-    "order_by": "options-invalid",
-    "top_n": "options-invalid",
-    "skip_n": "options-invalid",
-    "select": "options-invalid",
-}
+Text = Callable[[Frame], bytes]
+
+EVERYTHING = SowQuery()
 
 router = APIRouter(tags=["state of the world"])
 
-
 _FORMAT = {"format": "value, or envelope"}
+_QUERY = {
+    "filter": "Only records that match",
+    "order_by": "/a DESC,/b",
+    "top_n": "At most so many",
+    "skip_n": "Behind the first so many",
+    "select": "[-/,+/a]: only these fields",
+}
 
 
 @router.get(
     "/v1/topics/{topic}/sow",
     summary="The newest message of each key",
-    openapi_extra=described(query=_FORMAT),
+    openapi_extra=described(query={**_QUERY, **_FORMAT}),
 )
 async def read_sow(request: Request) -> Response:
     """Rows as NDJSON, or a JSON array where Accept asks for application/json."""
-    topic, board, form = _asked(request)
-    rows = board.live()
-    writer = EnvelopeWriter(topic.name, topic.epoch, "snapshot") if form == "envelope" else None
-    as_array = _wants_array(request.scope)
-    lines = _array(rows, writer) if as_array else _lines(rows, writer)
+    require_accept(request.scope, NDJSON, JSON)
+    values = query_values(request.scope, {"format": "options-invalid", **PARAMETERS})
+    gateway, entry = _entry(request)
+    topic, board = _records(gateway, entry)
+    kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
+    query = SowQuery.read(values, kind, characters_max)
+    text = _text_of(entry, topic, values, query)
     headers = {"Tidegate-Bookmark": str(topic.bookmark(topic.head))}
+    rows = await query.rows(board.live(), topic.name)
+    as_array = _wants_array(request.scope)
+    lines = _array(rows, text) if as_array else _lines(rows, text)
     return StreamingResponse(lines, media_type=JSON if as_array else NDJSON, headers=headers)
 
 
@@ -66,30 +77,72 @@ async def read_sow(request: Request) -> Response:
 )
 async def read_record(request: Request) -> Response:
     """The record whose key is the percent-encoded JSON array in the path."""
-    topic, board, form = _asked(request)
+    require_accept(request.scope, NDJSON, JSON)
+    values = query_values(request.scope, {"format": "options-invalid"})
+    gateway, entry = _entry(request)
+    topic, board = _records(gateway, entry)
+    text = _text_of(entry, topic, values)
     frame = board.get(canonical_key(record_key_text(request.scope).encode()))
     if frame is None:
         raise Problem("record-unknown", "There is no record of this key.")
-    writer = EnvelopeWriter(topic.name, topic.epoch, "snapshot") if form == "envelope" else None
     headers = {"Tidegate-Bookmark": str(topic.bookmark(frame.offset))}
-    return Response(_text(frame, writer), media_type=JSON, headers=headers)
+    return Response(text(frame), media_type=JSON, headers=headers)
 
 
-def _asked(request: Request) -> tuple[Topic, Board, str]:
-    gateway, name = gateway_of(request), topic_name(request.scope)
-    require_accept(request.scope, NDJSON, JSON)
-    values = query_values(request.scope, {"format": "options-invalid", **_LATER})
-    for parameter, code in _LATER.items():
-        if parameter in values:
-            raise Problem(code, f"{parameter} is not available yet.")
+@router.delete(
+    "/v1/topics/{topic}/sow",
+    summary="Delete records",
+    openapi_extra=described(
+        query={"filter": "Those that match", "key": 'The one of this key: ["IBM",7]'}
+    ),
+)
+async def delete_records(request: Request) -> Response:
+    """`{"deleted": n}`; each removal has its place in the topic's sequence, as a message has."""
+    writable_topic_name(request.scope)
+    values = query_values(request.scope, {"filter": "filter-invalid", "key": "key-invalid"})
+    if len(values) != 1:
+        raise Problem("options-invalid", "Either filter or key says what to delete.")
+    gateway, entry = _entry(request)
+    topic, board = _records(gateway, entry)
+    if entry.document.source is not None:
+        raise Problem("topic-read-only", "The topic is filled from another; delete there.")
+    if "key" in values:
+        found = board.get(canonical_key(values["key"].encode()))
+        records = [] if found is None else [found]
+    else:
+        kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
+        wanted = SowQuery.read(values, kind, characters_max).filter
+        if wanted is None:
+            raise Problem("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
+        records = await matching(board.live(), wanted, topic.name)
+    deleted = await gateway.writer.remove(entry, records, Gone.DELETED)
+    return Response(msgspec.json.encode({"deleted": deleted}), media_type=JSON)
+
+
+def _entry(request: Request) -> tuple[Gateway, Entry]:
+    gateway = gateway_of(request)
+    return gateway, gateway.catalog.get(topic_name(request.scope))
+
+
+def _records(gateway: Gateway, entry: Entry) -> tuple[Topic, Board]:
+    topic = gateway.driver.engine.topic(entry.record.name)
+    if topic.sow is None:
+        raise Problem("options-invalid", "The topic keeps no records: it has no key.")
+    return topic, topic.sow.board
+
+
+def _text_of(
+    entry: Entry, topic: Topic, values: Mapping[str, str], query: SowQuery = EVERYTHING
+) -> Text:
+    """How a row is written, by the parameters `format` and `select`."""
     form = one_of(
         values.get("format", "value"), ("value", "envelope"), code="options-invalid", what="format"
     )
-    gateway.catalog.get(name)
-    topic = gateway.driver.engine.topic(name)
-    if topic.sow is None:
-        raise Problem("options-invalid", "The topic has no key, so it keeps no records.")
-    return topic, topic.sow.board, form
+    kind = entry.document.kind
+    if form == "value":
+        return lambda row: json_value(query.shown(row), kind)
+    writer = EnvelopeWriter(topic.name, topic.epoch, "snapshot", kind=kind)
+    return lambda row: writer.envelope(query.shown(row))
 
 
 def _wants_array(scope: Scope) -> bool:
@@ -98,20 +151,14 @@ def _wants_array(scope: Scope) -> bool:
     return accepts(scope, JSON) and (prefers_json or not accepts(scope, NDJSON))
 
 
-def _text(frame: Frame, writer: EnvelopeWriter | None) -> bytes:
-    return frame.payload if writer is None else writer.envelope(frame)
-
-
-def _lines(rows: Sequence[Frame], writer: EnvelopeWriter | None) -> Iterator[bytes]:
+def _lines(rows: Sequence[Frame], text: Text) -> Iterator[bytes]:
     for start in range(0, len(rows), LINES_AT_ONCE):
-        piece = rows[start : start + LINES_AT_ONCE]
-        yield b"".join(_text(frame, writer) + b"\n" for frame in piece)
+        yield b"".join(text(frame) + b"\n" for frame in rows[start : start + LINES_AT_ONCE])
 
 
-def _array(rows: Sequence[Frame], writer: EnvelopeWriter | None) -> Iterator[bytes]:
+def _array(rows: Sequence[Frame], text: Text) -> Iterator[bytes]:
     lead = b"["
     for start in range(0, len(rows), LINES_AT_ONCE):
-        piece = rows[start : start + LINES_AT_ONCE]
-        yield lead + b",".join(_text(frame, writer) for frame in piece)
+        yield lead + b",".join(map(text, rows[start : start + LINES_AT_ONCE]))
         lead = b","
     yield b"]" if rows else b"[]"

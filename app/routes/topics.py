@@ -8,7 +8,8 @@ from urllib.parse import urlencode
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from app.catalog import Entry, Precondition
+from app.catalog import Precondition
+from app.entry import Entry
 from app.gateway import Gateway, gateway_of
 from app.openapi import described
 from app.problems import Problem
@@ -25,9 +26,11 @@ from app.query import (
 from app.topic_document import TopicDocument
 from keys.errors import JsonInvalid
 from keys.jsontext import check_json
+from keys.patch import apply
 
 PAGE_MAX = 1_000
 DOCUMENT_BYTES_MAX = 256 << 10
+MERGE_PATCH = "application/merge-patch+json"
 
 router = APIRouter(tags=["topics"])
 
@@ -45,14 +48,30 @@ async def put_topic(request: Request) -> Response:
     gateway, name = gateway_of(request), writable_topic_name(request.scope)
     query_values(request.scope, {})
     content_type(request.scope, ("application/json",))
-    body = await read_body(request, DOCUMENT_BYTES_MAX)
-    try:
-        check_json(body)
-    except JsonInvalid as error:
-        raise Problem("topic-invalid", f"{error.detail}.", position=error.position) from None
-    document = TopicDocument.parse(body)
+    body = await _json_body(request)
+    document = TopicDocument.parse(body, gateway.mergers)
     entry, is_new = await gateway.catalog.put(name, document, _precondition(request))
     return _answer(description(gateway, entry), 201 if is_new else 200, entry)
+
+
+@router.patch(
+    "/v1/topics/{topic}",
+    summary="Change parts of a topic's definition",
+    openapi_extra=described(header=_MATCH, body=[MERGE_PATCH, "application/json"]),
+)
+async def patch_topic(request: Request) -> Response:
+    """200; the body is a JSON Merge Patch on the definition, null restores a default."""
+    gateway, name = gateway_of(request), writable_topic_name(request.scope)
+    query_values(request.scope, {})
+    content_type(request.scope, (MERGE_PATCH, "application/json"))
+    patch = await _json_body(request)
+
+    def patched(document: TopicDocument) -> TopicDocument:
+        whole = apply(msgspec.json.encode(document.document()), patch)
+        return TopicDocument.parse(whole, gateway.mergers)
+
+    entry = await gateway.catalog.patch(name, patched, _precondition(request))
+    return _answer(description(gateway, entry), 200, entry)
 
 
 @router.get(
@@ -140,6 +159,15 @@ def description(gateway: Gateway, entry: Entry) -> dict[str, Any]:
             "messages": len(topic.journal),
         },
     }
+
+
+async def _json_body(request: Request) -> bytes:
+    body = await read_body(request, DOCUMENT_BYTES_MAX)
+    try:
+        check_json(body)
+    except JsonInvalid as error:
+        raise Problem("topic-invalid", f"{error.detail}.", position=error.position) from None
+    return body
 
 
 def _precondition(request: Request) -> Precondition:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from app.catalog import Precondition
 from app.memory_store import MemoryStore
 from app.problems import Problem
 from app.store import TopicRecord
+from app.topic_document import TopicDocument
 from conflation.errors import TopicUnknown
 from tests.support.place import Place, parsed
 
@@ -118,6 +121,46 @@ async def test_an_unknown_topic_is_told() -> None:
         await place.catalog.delete("px")
 
 
+@pytest.mark.parametrize(
+    ("other", "pointer"), [({"type": "series"}, "/type"), ({"retain": True}, "/retain")]
+)
+async def test_type_and_retain_stay_once_there_are_messages(
+    other: dict[str, Any], pointer: str
+) -> None:
+    place = Place()
+    await place.put("px")
+    await place.say("px", 1)
+    with refused("topic-conflict", pointer):
+        await place.put("px", **other)
+    await place.put("empty")
+    assert not (await place.put("empty", **other))[1]
+
+
+async def test_what_another_is_filled_from_keeps_its_key() -> None:
+    place = Place()
+    await place.put("px", key=["/k"])
+    await place.put("slow", source=spark("px"))
+    with refused("topic-in-use", "/key"):
+        await place.put("px", key=["/other"])
+    await place.put("px", key=["/k"], description="new")
+
+
+async def test_a_part_of_a_definition_is_changed_as_it_is_just_then() -> None:
+    place = Place()
+    entry, _ = await place.put("px", key=["/k"])
+
+    def described(document: TopicDocument) -> TopicDocument:
+        return replace(document, description=document.description + "d")
+
+    for _ in range(2):
+        await place.catalog.patch("px", described, Precondition(if_match=entry.etag))
+    assert place.catalog.get("px").document == parsed(key=["/k"], description="dd")
+    with refused("precondition-failed"):
+        await place.catalog.patch("px", described, Precondition(if_match='"other"'))
+    with refused("topic-unknown"):
+        await place.catalog.patch("zzq", described, Precondition())
+
+
 async def test_a_source_must_be_there_and_must_not_come_back_to_the_topic() -> None:
     place = Place()
     with refused("topic-unknown", "/source/topic"):
@@ -218,6 +261,19 @@ async def test_topics_are_listed_by_name() -> None:
     assert listed("", "", 10) == ["a.1", "a.2", "b", "c"]
     assert listed("a.", "", 10) == ["a.1", "a.2"]
     assert listed("", "a.2", 1) == ["b"]
+
+
+async def test_listeners_are_told_of_each_topic_that_is_made() -> None:
+    place, heard = Place(), list[str]()
+    await place.put("before")
+    place.catalog.listen(heard.append)
+    await place.put("px")
+    await place.put("px", key=["/k"])  # another key is another topic
+    await place.put("px", key=["/k"], description="the same topic")
+    await place.catalog.get_or_create("auto")
+    place.catalog.unlisten(heard.append)
+    await place.put("after")
+    assert heard == ["px", "px", "auto"]
 
 
 async def test_what_the_store_has_is_taken_over() -> None:

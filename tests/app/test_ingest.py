@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.ingest import Message
+from app.ingest import Form
 from app.problems import Problem
-from app.store import Appended, Producer
+from app.store import Appended, Message, Producer
 from conflation.errors import TopicUnknown
-from tests.support.place import Place
+from tests.support.place import LINES, Place
 
 SPARK = {"topic": "px", "interval": "1s", "engine": "spark"}
 
@@ -24,7 +24,7 @@ async def keyed(**given: Any) -> Place:
 
 
 async def check(place: Place, body: bytes, *, lined: bool = True) -> list[Message]:
-    return await place.ingest.check(place.catalog.get("px"), body, lined=lined)
+    return await place.ingest.check(place.catalog.get("px"), body, Form(lined=lined))
 
 
 async def test_lines_become_messages_with_their_keys() -> None:
@@ -107,7 +107,7 @@ async def test_a_message_has_a_size_and_a_request_a_number_of_them() -> None:
 async def test_others_get_their_turn_while_a_large_request_is_checked(body: bytes) -> None:
     place = Place()
     await place.put("px")
-    with_turns, turns = await turns_during(place.ingest.check_plain(body, lined=True))
+    with_turns, turns = await turns_during(place.ingest.check_plain(body, LINES))
     assert turns > len(body) / (64 << 10)
     assert isinstance(with_turns, Problem | None)
 
@@ -168,7 +168,7 @@ async def test_a_filled_topic_is_written_by_its_filler_alone() -> None:
 async def test_a_topic_that_went_meanwhile_takes_nothing() -> None:
     place = await keyed()
     entry = place.catalog.get("px")
-    messages = await place.ingest.check(entry, b'{"k":1}', lined=True)
+    messages = await place.ingest.check(entry, b'{"k":1}', LINES)
     await place.catalog.delete("px")
     with pytest.raises(TopicUnknown):
         await place.ingest.publish(entry, messages, None)
@@ -188,3 +188,104 @@ async def test_requests_at_once_are_published_whole_and_one_after_another() -> N
     ]
     keys = [frame.key for frame in place.driver.engine.topic("px").journal.after(0)]
     assert keys == [key for start in range(0, 250, 50) for key in [keys[start]] * 50]
+
+
+async def test_a_message_fits_its_topics_schema_or_is_refused_with_its_line() -> None:
+    place = Place()
+    await place.put("px", key=["/k"], schema={"properties": {"v": {"type": "number"}}})
+    assert len(await check(place, b'{"k":1,"v":1e400}\n{"k":2}')) == 2
+    with pytest.raises(Problem) as refused:
+        await check(place, b'{"k":1}\n\n{"k":2,"v":"zzq"}')
+    problem = refused.value
+    assert (problem.code, problem.line, problem.pointer) == ("schema-violation", 3, "/v")
+    assert "zzq" not in problem.detail
+
+
+async def test_a_schema_may_change_while_there_are_messages() -> None:
+    place = Place()
+    entry, _ = await place.put("px", key=["/k"])
+    await place.say("px", {"k": 1, "v": "x"})
+    await place.put("px", key=["/k"], schema={"properties": {"v": {"type": "number"}}})
+    assert place.catalog.get("px") is entry
+    with pytest.raises(Problem):
+        await place.say("px", {"k": 1, "v": "x"})
+
+
+@pytest.mark.parametrize("payload", [b"", b"a\nb", "é".encode(), b'{"k":'])
+async def test_a_text_is_taken_as_it_is(payload: bytes) -> None:
+    place = Place()
+    await place.put("px", type="text")
+    assert await check(place, payload, lined=False) == [Message(payload)]
+
+
+async def test_a_text_is_utf_8_and_bytes_are_anything() -> None:
+    place = Place()
+    await place.put("px", type="text")
+    with pytest.raises(Problem) as refused:
+        await check(place, b"ab\xff", lined=False)
+    assert (refused.value.code, refused.value.position) == ("message-invalid", 2)
+    await place.catalog.delete("px")
+    await place.put("px", type="binary")
+    assert await check(place, b"ab\xff", lined=False) == [Message(b"ab\xff")]
+
+
+@pytest.mark.parametrize("kind", ["text", "binary"])
+async def test_a_text_and_bytes_have_a_size_too(kind: str) -> None:
+    place = Place(message_bytes_max=1_024)
+    await place.put("px", type=kind)
+    with pytest.raises(Problem) as refused:
+        await check(place, b"x" * 1_025, lined=False)
+    assert refused.value.code == "message-too-large"
+
+
+async def test_messages_are_exempt_where_their_publisher_says_so() -> None:
+    place = await keyed()
+    await place.say("px", {"k": 1}, {"k": 2}, form=Form(lined=True, exempt=True))
+    await place.say("px", {"k": 1})
+    journal = place.driver.engine.topic("px").journal.after(0)
+    assert [frame.exempt for frame in journal] == [True, True, False]
+
+
+DELTAS = Form(lined=True, delta=True)
+
+
+async def test_a_delta_is_published_as_the_record_that_it_makes() -> None:
+    place = await keyed()
+    await place.say("px", {"k": 1, "a": {"x": 1, "y": 2}, "b": 3})
+    await place.say("px", {"k": 1, "a": {"x": 5}, "b": None}, form=DELTAS)
+    assert place.sow("px") == [{"k": 1, "a": {"x": 5, "y": 2}}]
+    newest = place.driver.engine.topic("px").journal.after(1)
+    assert [frame.payload for frame in newest] == [place.live("px")[0].payload]
+
+
+async def test_a_topic_without_records_takes_no_delta() -> None:
+    place = Place()
+    await place.put("px")
+    with pytest.raises(Problem) as refused:
+        await place.say("px", {"v": 1}, form=DELTAS)
+    assert refused.value.code == "message-invalid"
+
+
+async def test_the_one_record_of_a_topic_without_a_key_takes_deltas() -> None:
+    place = Place()
+    await place.put("px", retain=True)
+    await place.say("px", {"a": 1})
+    await place.say("px", {"b": 2}, {"c": 3}, form=DELTAS)
+    assert place.sow("px") == [{"a": 1, "b": 2, "c": 3}]
+
+
+async def test_a_bad_delta_refuses_the_request() -> None:
+    place = Place(message_bytes_max=1_024)
+    await place.put("px", key=["/k"], schema={"properties": {"v": {"type": "number"}}})
+    await place.say("px", {"k": 1, "text": "x" * 900})
+    for delta, code, pointer in (
+        ({"v": 1}, "key-missing", None),
+        ({"k": None}, "key-invalid", None),
+        ({"k": 1, "v": "1"}, "schema-violation", "/v"),
+        ({"k": 1, "more": "x" * 200}, "message-too-large", None),
+    ):
+        with pytest.raises(Problem) as refused:
+            await place.say("px", {"k": 2, "v": 1}, delta, form=DELTAS)
+        problem = refused.value
+        assert (problem.code, problem.line, problem.pointer) == (code, 2, pointer)
+    assert place.sow("px") == [{"k": 1, "text": "x" * 900}]

@@ -9,12 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.mergers import Mergers
 from app.problems import Problem
+from app.schema import Schema
 from app.settings import Settings
-from app.topic_document import Source, TopicDocument
-from conflation.definition import QueuePolicy
+from app.topic_document import TopicDocument
+from app.topic_fields import Placement, Priority
+from app.topic_source import FilledBy, Source
+from conflation.definition import Kind, QueuePolicy
 from conflation.duration import DAY, MILLISECOND, SECOND
 from conflation.log import History
+from conflation.merging import Matcher, Merger
+from keys.filter import Filter
+from keys.projection import Projection
+from keys.reducers import Reduce
 from keys.spec import KeySpec
 from tests.support.profiles import examples
 
@@ -26,34 +34,154 @@ def parse(document: object) -> TopicDocument:
 
 
 def test_an_empty_document_is_a_plain_topic_that_conflates() -> None:
-    assert parse({}) == TopicDocument(KeySpec(), QueuePolicy.CONFLATE, None, None, "")
+    assert parse({}) == TopicDocument()
+    assert parse({}).document() == {
+        "key": [], "conflation": "conflate", "options": "", "placement": "append", "match": None,
+        "merge": "replace", "type": "json", "retain": False, "values_only": False,
+        "priority": "default", "expiration": None, "history": None, "schema": None,
+        "tidy_on_unsubscribe": False, "source": None, "description": "",
+    }  # fmt: skip
 
 
-def test_every_field_is_read() -> None:
-    document = parse(
-        {
-            "key": ["/k", "$.a.b"],
-            "type": "json",
-            "conflation": "off",
-            "history": {"messages": 7, "age": "1h", "bytes": "1MiB"},
-            "source": SOURCE,
-            "description": "prices",
-        }
-    )
+EVERYTHING = {
+    "key": ["/k", "/a/b"],
+    "conflation": "off",
+    "options": "conflation=1s,pace=key",
+    "placement": "replace",
+    "match": ["/side"],
+    "merge": {"/qty": "sum", "/px": "max@hi"},
+    "type": "json",
+    "retain": False,
+    "values_only": True,
+    "priority": "high",
+    "expiration": "90m",
+    "history": {"messages": 7, "age": "1h", "bytes": "1MiB"},
+    "schema": {"type": "object"},
+    "tidy_on_unsubscribe": True,
+    "source": {
+        "topic": "px", "interval": "1s", "filter": "/a > 1", "grouping": ["/k", "/a/b"],
+        "projection": ["SUM(/q) AS /t"], "engine": "gateway",
+    },
+    "description": "prices",
+}  # fmt: skip
+
+
+def test_every_field_is_read_and_shown() -> None:
+    document = parse(EVERYTHING)
+    assert document.document() == EVERYTHING
     assert document.key_spec == KeySpec.of(["/k", "/a/b"])
     assert document.policy is QueuePolicy.OFF
-    assert document.history == {"messages": 7, "age": "1h", "bytes": "1MiB"}
-    assert document.source == Source("px", SECOND, "spark")
-    assert document.description == "prices"
+    assert document.placement is Placement.REPLACE
+    assert document.merge == Reduce.parse("[/qty:sum,/px:max@hi]")
+    assert document.match == KeySpec.of(["/side"])
+    assert document.priority is Priority.HIGH
+    assert document.expiration_ns == 90 * 60 * SECOND
+    assert document.schema == Schema.compile({"type": "object"})
+    assert document.source == Source(
+        "px", SECOND, FilledBy.GATEWAY, Filter.parse("/a > 1"),
+        Projection.parse("[SUM(/q) AS /t]", 0, "[/k,/a/b]", 0),
+    )  # fmt: skip
 
 
-def test_fields_that_come_later_are_taken_with_their_default() -> None:
-    later: dict[str, object] = {
-        "options": "", "placement": "append", "match": None, "merge": "replace", "retain": None,
-        "values_only": False, "priority": "default", "expiration": None, "schema": None,
-        "tidy_on_unsubscribe": False,
+def test_a_registered_function_is_merger_and_matcher() -> None:
+    body = b'{"merge":"m:f","match":"m:f"}'
+    document = TopicDocument.parse(body, Mergers({"m:f": lambda current, new: new}))
+    assert isinstance(document.merge, Merger)
+    assert isinstance(document.match, Matcher)
+    assert document.document()["merge"] == document.document()["match"] == "m:f"
+
+
+@pytest.mark.parametrize(
+    ("document", "retains"),
+    [
+        ({}, False),
+        ({"key": ["/k"]}, True),
+        ({"retain": True}, True),
+        ({"key": ["/k"], "retain": False}, False),
+        ({"retain": None}, False),
+    ],
+)
+def test_a_topic_with_a_key_retains_unless_told_not_to(
+    document: dict[str, object], retains: bool
+) -> None:
+    """Rule 181."""
+    assert parse(document).retains is retains
+    assert parse({**document, "retain": retains}) == parse(document)
+
+
+def test_to_the_engine_a_topic_that_keeps_nothing_has_no_key() -> None:
+    """Rule 181: it is still what its queues are conflated by."""
+    settings = Settings()
+    definition = parse({"key": ["/k"], "retain": False}).definition(settings)
+    assert (definition.key_spec, definition.retains) == (KeySpec(), False)
+    assert definition.match == KeySpec.of(["/k"])
+    kept = parse({"key": ["/k"]}).definition(settings)
+    assert (kept.key_spec, kept.retains, kept.match) == (KeySpec.of(["/k"]), True, None)
+
+
+def test_the_engine_gets_what_it_needs() -> None:
+    given = {
+        "key": ["/k"], "merge": {"/q": "sum"}, "match": ["/s"], "placement": "replace",
+        "values_only": True, "expiration": "1s", "conflation": "off",
     }  # fmt: skip
-    assert parse(later) == parse({})
+    definition = parse(given).definition(Settings())
+    assert definition.merge == Reduce.parse("[/q:sum]")
+    assert definition.match == KeySpec.of(["/s"])
+    assert definition.replaces
+    assert definition.values_only
+    assert definition.expiration_ns == SECOND
+    assert definition.policy is QueuePolicy.OFF
+    assert definition.kind is Kind.JSON
+
+
+def test_a_series_is_off_by_default() -> None:
+    assert parse({"type": "series"}).document()["conflation"] == "off"
+    assert parse({"type": "series", "conflation": "off"}) == parse({"type": "series"})
+    assert parse({"type": "series", "key": ["/k"]}).retains
+
+
+PX = {"topic": "px", "interval": "1s"}
+VIEW = {**PX, "grouping": ["/g"], "projection": ["COUNT(/k) AS /n"]}
+FILLED = [
+    ({"source": PX}, {"key": ["/k"]}, ["/k"]),
+    ({"source": PX, "key": ["$.k"]}, {"key": ["/k"]}, ["/k"]),
+    ({"source": VIEW}, {"key": ["/k"]}, ["/g"]),
+    ({"source": VIEW, "key": ["/g"]}, {"key": ["/k"]}, ["/g"]),
+    ({"source": PX, "key": ["/a"]}, {}, ["/a"]),
+    ({"source": PX}, {"key": ["/k"], "retain": False}, ["/k"]),
+]
+
+
+@pytest.mark.parametrize(("document", "source", "key"), FILLED, ids=str)
+def test_what_the_gateway_fills_has_the_key_of_its_source(
+    document: dict[str, object], source: dict[str, object], key: list[str]
+) -> None:
+    """Rule 190."""
+    filled = parse(document).filled_from(parse(source))
+    assert filled.document()["key"] == key
+    assert filled.retains
+    assert parse(filled.document()).filled_from(parse(source)) == filled
+
+
+UNFILLED = [
+    ({"source": PX, "key": ["/a"]}, {"key": ["/k"]}, "/key"),
+    ({"source": VIEW, "key": ["/k"]}, {"key": ["/k"]}, "/key"),
+    ({"source": PX}, {}, "/key"),
+    ({"source": PX, "key": ["/a"]}, {"key": ["/k"], "retain": False}, "/key"),
+    ({"source": VIEW}, {}, "/source/topic"),
+    ({"source": VIEW}, {"retain": True}, "/source/topic"),
+    ({"source": PX, "key": ["/k"]}, {"type": "series"}, "/source/topic"),
+    ({"source": PX, "key": ["/k"]}, {"type": "text"}, "/source/topic"),
+]
+
+
+@pytest.mark.parametrize(("document", "source", "pointer"), UNFILLED, ids=str)
+def test_what_cannot_be_filled_so_is_refused(
+    document: dict[str, object], source: dict[str, object], pointer: str
+) -> None:
+    with pytest.raises(Problem) as refused:
+        parse(document).filled_from(parse(source))
+    assert (refused.value.code, refused.value.pointer) == ("topic-invalid", pointer)
 
 
 REFUSED: list[tuple[object, str, str | None]] = [
@@ -68,7 +196,6 @@ REFUSED: list[tuple[object, str, str | None]] = [
     ({"key": ["/a//b"]}, "key-invalid", "/key"),
     ({"key": ["/k", "$.k"]}, "key-invalid", "/key"),
     ({"key": [f"/f{n}" for n in range(17)]}, "key-invalid", "/key"),
-    ({"type": "text"}, "topic-invalid", "/type"),
     ({"type": "JSON"}, "topic-invalid", "/type"),
     ({"type": ["json"]}, "topic-invalid", "/type"),
     ({"conflation": "always"}, "policy-invalid", "/conflation"),
@@ -89,8 +216,17 @@ REFUSED: list[tuple[object, str, str | None]] = [
     ({"source": "px"}, "topic-invalid", "/source"),
     ({"source": {**SOURCE, "speed": 1}}, "topic-invalid", "/source"),
     ({"source": {**SOURCE, "filter": "/a = 1"}}, "topic-invalid", "/source/filter"),
-    ({"source": {**SOURCE, "engine": "gateway"}}, "topic-invalid", "/source/engine"),
-    ({"source": {"topic": "px", "interval": "1s"}}, "topic-invalid", "/source/engine"),
+    ({"source": {**VIEW, "engine": "spark"}}, "topic-invalid", "/source/grouping"),
+    ({"source": {**PX, "filter": 1}}, "filter-invalid", "/source/filter"),
+    ({"source": {**PX, "filter": "/a >"}}, "filter-invalid", "/source/filter"),
+    ({"source": {**PX, "grouping": ["/a"]}}, "topic-invalid", "/source/projection"),
+    ({"source": {**PX, "projection": ["/a"]}}, "topic-invalid", "/source/grouping"),
+    ({"source": {**VIEW, "grouping": ["a"]}}, "topic-invalid", "/source/grouping"),
+    ({"source": {**VIEW, "grouping": []}}, "topic-invalid", "/source/grouping"),
+    ({"source": {**VIEW, "grouping": [1]}}, "topic-invalid", "/source/grouping"),
+    ({"source": {**VIEW, "projection": ["SUM(/a)"]}}, "topic-invalid", "/source/projection"),
+    ({"source": {**VIEW, "projection": ["1 +"]}}, "topic-invalid", "/source/projection"),
+    ({"source": {**PX, "engine": None}}, "topic-invalid", "/source/engine"),
     ({"source": {**SOURCE, "engine": "flink"}}, "topic-invalid", "/source/engine"),
     ({"source": {**SOURCE, "topic": 1}}, "topic-invalid", "/source/topic"),
     ({"source": {**SOURCE, "topic": "../x"}}, "topic-invalid", "/source/topic"),
@@ -99,22 +235,46 @@ REFUSED: list[tuple[object, str, str | None]] = [
     ({"source": {"topic": "px", "engine": "spark"}}, "topic-invalid", "/source/interval"),
     ({"description": 1}, "topic-invalid", "/description"),
     ({"description": "x" * 4_097}, "topic-invalid", "/description"),
-    ({"options": "conflation=1s"}, "topic-invalid", "/options"),
-    ({"placement": "replace"}, "topic-invalid", "/placement"),
-    ({"match": ["/k"]}, "topic-invalid", "/match"),
-    ({"merge": {"/px": "sum"}}, "topic-invalid", "/merge"),
-    ({"retain": False}, "topic-invalid", "/retain"),
-    ({"values_only": True}, "topic-invalid", "/values_only"),
+    ({"options": "conflation=soon"}, "options-invalid", "/options"),
+    ({"options": 1}, "options-invalid", "/options"),
+    ({"options": None}, "options-invalid", "/options"),
+    ({"placement": "prepend"}, "topic-invalid", "/placement"),
+    ({"placement": None}, "topic-invalid", "/placement"),
+    ({"match": ["k"]}, "topic-invalid", "/match"),
+    ({"match": []}, "topic-invalid", "/match"),
+    ({"match": "os:remove"}, "topic-invalid", "/match"),
+    ({"merge": "os:remove"}, "topic-invalid", "/merge"),
+    ({"merge": None}, "topic-invalid", "/merge"),
+    ({"merge": {}}, "topic-invalid", "/merge"),
+    ({"merge": {"/px": "median"}}, "topic-invalid", "/merge"),
+    ({"merge": {"px": "sum"}}, "topic-invalid", "/merge"),
+    ({"merge": {"/px": 1}}, "topic-invalid", "/merge"),
+    ({"merge": {"/px": "max@hi", "$.px": "min@lo"}}, "topic-invalid", "/merge"),
+    ({"retain": 0}, "topic-invalid", "/retain"),
     ({"values_only": 0}, "topic-invalid", "/values_only"),
     ({"tidy_on_unsubscribe": 0.0}, "topic-invalid", "/tidy_on_unsubscribe"),
-    ({"priority": "high"}, "topic-invalid", "/priority"),
-    ({"expiration": "1h"}, "topic-invalid", "/expiration"),
-    ({"schema": {}}, "topic-invalid", "/schema"),
+    ({"priority": "urgent"}, "topic-invalid", "/priority"),
+    ({"priority": 1}, "topic-invalid", "/priority"),
+    ({"expiration": "1"}, "topic-invalid", "/expiration"),
+    ({"expiration": 60}, "topic-invalid", "/expiration"),
+    ({"expiration": "0s"}, "topic-invalid", "/expiration"),
+    ({"schema": 5}, "topic-invalid", "/schema"),
+    ({"schema": {"type": "colour"}}, "topic-invalid", "/schema/type"),
+    ({"schema": {"$ref": "https://x.invalid/s"}}, "topic-invalid", "/schema"),
+    ({"type": "series", "conflation": "conflate"}, "policy-invalid", "/conflation"),
+    ({"type": "series", "options": "oof,conflation=1s"}, "options-invalid", "/options"),
+    ({"type": "series", "merge": {"/px": "sum"}}, "topic-invalid", "/merge"),
+    ({"type": "series", "match": ["/k"]}, "topic-invalid", "/match"),
+    ({"type": "series", "placement": "replace"}, "topic-invalid", "/placement"),
+    ({"type": "series", "source": PX}, "topic-invalid", "/source"),
+    ({"type": "text", "key": ["/k"]}, "topic-invalid", "/key"),
+    ({"type": "binary", "schema": True}, "topic-invalid", "/schema"),
+    ({"type": "text", "merge": {"/px": "sum"}}, "topic-invalid", "/merge"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("document", "code", "pointer"), REFUSED, ids=lambda given: str(given)[:60]
+    ("document", "code", "pointer"), REFUSED, ids=lambda given: str(given)[:140]
 )
 def test_what_does_not_fit_is_refused_where_it_stands(
     document: object, code: str, pointer: str | None
@@ -124,11 +284,21 @@ def test_what_does_not_fit_is_refused_where_it_stands(
     assert (refused.value.code, refused.value.pointer) == (code, pointer)
 
 
-@pytest.mark.parametrize("field", ["options", "schema", "conflation", "type"])
-def test_what_comes_later_is_refused_as_not_available_yet(field: str) -> None:
-    given = {"options": "x", "schema": {}, "conflation": "always", "type": "series"}[field]
+def test_a_bad_text_is_refused_with_its_position() -> None:
+    for document, position in (
+        ({"options": "oof,conflation=soon"}, 15),
+        ({"type": "series", "options": "oof,conflation=1s"}, 4),
+        ({"source": {**PX, "filter": "/a >"}}, 4),
+    ):
+        with pytest.raises(Problem) as refused:
+            parse(document)
+        assert refused.value.position == position
+
+
+@pytest.mark.parametrize("policy", ["always", "unsubscribe"])
+def test_a_policy_that_comes_later_is_refused_as_not_available_yet(policy: str) -> None:
     with pytest.raises(Problem, match="not available yet"):
-        parse({field: given})
+        parse({"conflation": policy})
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -142,6 +312,16 @@ DOCUMENTS = st.fixed_dictionaries(
         "key": st.lists(PATHS, unique=True, max_size=4),
         "type": st.just("json"),
         "conflation": st.sampled_from(["off", "conflate"]),
+        "options": st.sampled_from(["", "conflation=1s", "oof, timestamp"]),
+        "placement": st.sampled_from(["append", "replace"]),
+        "match": st.none() | st.lists(PATHS, unique=True, min_size=1, max_size=4),
+        "merge": st.sampled_from(["replace", {"/a": "sum", "/b": "max@hi"}]),
+        "retain": st.none() | st.booleans(),
+        "values_only": st.booleans(),
+        "priority": st.sampled_from(["low", "default", "high"]),
+        "expiration": st.none() | DURATIONS,
+        "schema": st.none() | st.booleans() | st.just({"type": "object"}),
+        "tidy_on_unsubscribe": st.booleans(),
         "history": st.none()
         | st.fixed_dictionaries(
             {"messages": st.integers(0, 10**9)},
@@ -152,8 +332,11 @@ DOCUMENTS = st.fixed_dictionaries(
             {
                 "topic": NAMES,
                 "interval": st.integers(100, 3_600_000).map(lambda ms: f"{ms}ms"),
-                "engine": st.just("spark"),
-            }
+            },
+            optional={
+                "engine": st.just("gateway"),
+                "filter": st.none() | st.just("/a = 1 AND /b LIKE 'x'"),
+            },
         ),
         "description": st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
     },

@@ -80,6 +80,15 @@ def test_a_key_that_left_and_came_back_was_not_held_in_between() -> None:
     ]
 
 
+def test_the_oldest_are_those_that_live_up_to_an_offset() -> None:
+    board = board_of("a1 b1 c1 d1 b2")
+    board.remove('["c"]', Tombstone(6, b""))
+    assert tokens(board.oldest_through(4, 10)) == "a1 d1"
+    assert tokens(board.oldest_through(6, 2)) == "a1 d1"
+    assert tokens(board.oldest_through(6, 10)) == "a1 d1 b2"
+    assert board.oldest_through(0, 10) == []
+
+
 def test_removing_what_is_not_there_changes_nothing() -> None:
     board = board_of("a1")
     assert board.remove('["z"]', Tombstone(2, b"")) is None

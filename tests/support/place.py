@@ -3,42 +3,75 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from typing import Any
 
-from app.catalog import Catalog, Entry, Precondition
+from app.catalog import Catalog, Precondition
 from app.driver import Driver
-from app.ingest import Ingest
+from app.entry import Entry
+from app.filler import Fillers
+from app.ingest import Form, Ingest
 from app.memory_store import MemoryStore
+from app.mergers import Mergers
 from app.store import Appended, Producer, Store
 from app.topic_document import TopicDocument
+from app.writer import Writer
 from conflation.engine import Engine
+from conflation.frame import Frame
 from conflation.session import QueueLimits
 from tests.support.servers import edge_settings
+
+LINES = Form(lined=True)
+MERGERS = Mergers()
 
 
 class Place:
     """A catalog with what it stands on."""
 
-    def __init__(self, store: Store | None = None, **given: Any) -> None:
+    def __init__(
+        self,
+        store: Store | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        **given: Any,
+    ) -> None:
         self.settings = edge_settings(**given)
         self.store = store or MemoryStore()
         engine = Engine(sessions_max=10, subscriptions_max=10)
         limits = QueueLimits(self.settings.queue_messages_max, self.settings.queue_bytes_max)
-        self.driver = Driver(engine, limits)
-        self.catalog = Catalog(self.store, self.driver, self.settings)
-        self.ingest = Ingest(self.store, self.driver, self.settings)
+        self.driver = Driver(engine, limits, clock)
+        self.writer = Writer(self.store, self.driver)
+        self.fillers = Fillers(self.driver, self.writer)
+        self.catalog = Catalog(self.store, self.driver, self.fillers, self.settings)
+        self.ingest = Ingest(self.writer, self.driver, self.settings)
 
     async def put(
         self, name: str, expected: Precondition | None = None, **document: object
     ) -> tuple[Entry, bool]:
         return await self.catalog.put(name, parsed(**document), expected)
 
-    async def say(self, name: str, *messages: object, producer: Producer | None = None) -> Appended:
+    async def say(
+        self,
+        name: str,
+        *messages: object,
+        producer: Producer | None = None,
+        form: Form = LINES,
+    ) -> Appended:
         entry = self.catalog.get(name)
         body = b"\n".join(json.dumps(message).encode() for message in messages)
-        checked = await self.ingest.check(entry, body, lined=True)
+        checked = await self.ingest.check(entry, body, form)
         return await self.ingest.publish(entry, checked, producer)
+
+    def live(self, name: str) -> list[Frame]:
+        """A topic's records, by last change."""
+        sow = self.driver.engine.topic(name).sow
+        assert sow is not None
+        return sow.board.live()
+
+    def sow(self, name: str) -> list[Any]:
+        """Their values."""
+        return [json.loads(frame.payload) for frame in self.live(name)]
 
 
 def parsed(**document: object) -> TopicDocument:
-    return TopicDocument.parse(json.dumps(document).encode())
+    return TopicDocument.parse(json.dumps(document).encode(), MERGERS)

@@ -1,0 +1,123 @@
+"""Queries of the state of the world: which records, in what order, how many, which fields."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from app.problems import Problem
+from app.query import checked_characters, integer
+from conflation.definition import Kind
+from conflation.frame import Frame
+from conflation.readers import SKIP_N_MAX, TOP_N_MAX
+from keys.errors import KeysError
+from keys.filter import Filter
+from keys.order import Order
+from keys.select import Select
+
+PARAMETERS: Mapping[str, str] = {
+    "filter": "filter-invalid",
+    "order_by": "options-invalid",
+    "top_n": "options-invalid",
+    "skip_n": "options-invalid",
+    "select": "options-invalid",
+}
+LOOKED_AT_ONCE = 500
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class SowQuery:
+    """A query; without anything it asks for every record, by last change."""
+
+    filter: Filter | None = None
+    order: Order | None = None
+    top_n: int | None = None
+    skip_n: int = 0
+    select: Select | None = None
+
+    @classmethod
+    def read(cls, values: Mapping[str, str], kind: Kind, characters_max: int) -> SowQuery:
+        """From the query parameters, which are read as those of a subscription.
+
+        Raises:
+            Problem: filter-invalid or options-invalid, with the position in the parameter.
+        """
+        for name in ("filter", "order_by", "select"):
+            checked_characters(values.get(name, ""), characters_max, PARAMETERS[name], name)
+            if values.get(name) and kind in (Kind.TEXT, Kind.BINARY):
+                raise Problem(PARAMETERS[name], f"{name} needs messages with fields.", position=0)
+        if "skip_n" in values and "top_n" not in values:
+            raise Problem("options-invalid", "skip_n needs top_n beside it.")
+        return cls(
+            _parsed(values, "filter", Filter.parse),
+            _parsed(values, "order_by", Order.parse),
+            _count(values, "top_n", 1, TOP_N_MAX),
+            _count(values, "skip_n", 0, SKIP_N_MAX) or 0,
+            _parsed(values, "select", Select.parse),
+        )
+
+    async def rows(self, records: Sequence[Frame], topic: str) -> list[Frame]:
+        """Of these records, a cut, those that are asked for; the loop has room to breathe.
+
+        Ties of an order, and a window without one, stand by record key.
+        """
+        rows = await matching(records, self.filter, topic)
+        if self.order is not None or self.top_n is not None:
+            rows = await _sorted(rows, self.order)
+        if self.top_n is not None:
+            rows = rows[self.skip_n : self.skip_n + self.top_n]
+        return rows
+
+    def shown(self, row: Frame) -> Frame:
+        """A row with the fields that are asked for."""
+        if self.select is None:
+            return row
+        return msgspec.structs.replace(row, payload=self.select.apply(row.payload))
+
+
+async def matching(records: Sequence[Frame], wanted: Filter | None, topic: str) -> list[Frame]:
+    """The records that a filter matches, in their order."""
+    if wanted is None:
+        return list(records)
+    matches, found = wanted.matcher(topic), list[Frame]()
+    for piece in _pieces(records):
+        found += (record for record in piece if matches(record.payload, record.key))
+        await asyncio.sleep(0)
+    return found
+
+
+async def _sorted(rows: Sequence[Frame], order: Order | None) -> list[Frame]:
+    if order is None:
+        return sorted(rows, key=lambda row: row.key)
+    tokens: list[tuple[Any, str]] = []
+    for piece in _pieces(rows):
+        tokens += ((order.sort_token(row.payload), row.key) for row in piece)
+        await asyncio.sleep(0)
+    ranked = sorted(range(len(rows)), key=tokens.__getitem__)
+    return [rows[place] for place in ranked]
+
+
+def _pieces(rows: Sequence[Frame]) -> Iterator[Sequence[Frame]]:
+    return (rows[start : start + LOOKED_AT_ONCE] for start in range(0, len(rows), LOOKED_AT_ONCE))
+
+
+def _parsed(values: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
+    text = values.get(name, "")
+    if not text.strip():
+        return None
+    try:
+        return parse(text)
+    except KeysError as error:
+        raise Problem(PARAMETERS[name], f"{error.detail}.", position=error.position) from None
+
+
+def _count(values: Mapping[str, str], name: str, least: int, most: int) -> int | None:
+    if name not in values:
+        return None
+    return integer(values[name], least=least, most=most, code=PARAMETERS[name], what=name)

@@ -1,0 +1,76 @@
+"""The writer: the one way into a topic, for publishers, removals and fillers alike."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from app.driver import Driver
+from app.entry import Entry
+from app.problems import Problem
+from app.store import Appended, Item, Message, Producer, Removal, Store
+from conflation.frame import Frame, Gone, Tombstone
+from conflation.screen import THE_RECORD
+
+REMOVED_AT_ONCE = 500
+
+
+class Writer:
+    """Has the store number what is written, then hands it to the engine in that order."""
+
+    def __init__(self, store: Store, driver: Driver) -> None:
+        self._store = store
+        self._driver = driver
+
+    async def write(
+        self, entry: Entry, items: Sequence[Item], producer: Producer | None = None
+    ) -> Appended:
+        """Store and deliver items, all or none. The caller holds `entry.writing`.
+
+        Raises:
+            Problem, TopicUnknown: the topic was deleted meanwhile.
+        """
+        assert entry.writing.locked(), "one writer at a time"
+        name = entry.record.name
+        if self._driver.engine.topic(name).epoch != entry.record.epoch:
+            raise Problem("topic-unknown", "The topic was deleted meanwhile.")
+        now_ms = time.time_ns() // 1_000_000
+        appended = await self._store.append(name, items, now_ms, producer)
+        if not appended.duplicate:
+            await self._driver.publish(name, _frames(items, appended.first, now_ms))
+        return appended
+
+    async def remove(self, entry: Entry, records: Sequence[Frame], reason: Gone) -> int:
+        """Remove records that are still as they are given; returns how many there were.
+
+        In slices, between which publishers have their turn; what they publish meanwhile stays.
+
+        Raises:
+            Problem, TopicUnknown: the topic was deleted meanwhile.
+        """
+        removed = 0
+        for start in range(0, len(records), REMOVED_AT_ONCE):
+            async with entry.writing:
+                sow = self._driver.engine.topic(entry.record.name).sow
+                if sow is None:
+                    break
+                still = [
+                    Removal(record.key, reason)
+                    for record in records[start : start + REMOVED_AT_ONCE]
+                    if sow.board.get(record.key or THE_RECORD) is record
+                ]
+                if still:
+                    await self.write(entry, still)
+            removed += len(still)
+            await asyncio.sleep(0)
+        return removed
+
+
+def _frames(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:
+    return [
+        Frame(offset, item.payload, item.record_key, now_ms, item.exempt)
+        if isinstance(item, Message)
+        else Tombstone(offset, b"", item.record_key, now_ms, reason=item.reason)
+        for offset, item in enumerate(items, start=first)
+    ]
