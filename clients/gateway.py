@@ -187,6 +187,14 @@ class Gateway:
             trouble=trouble,
         )
 
+    def explain(self, topic: str, **wish: str | None) -> Fields:
+        """What subscribing would do, without doing it.
+
+        `wish` takes what a subscription takes: options, filter, order_by, command.
+        """
+        texts = {name: text for name, text in wish.items() if text is not None}
+        return fields_of(self._ask("POST", "/v1/explain", json={"topic": topic, **texts}))
+
     # Requests
 
     def _ask(self, method: str, path: str, **given: Any) -> httpx2.Response:

@@ -9,7 +9,6 @@ from app.cli.errors import UsageInvalid
 
 VERBS = {
     "sessions": "list, show, close and conflate sessions",
-    "explain": "what subscribing would do, without doing it",
     "top": "a live view of topics and sessions",
     "restore": "restore a backup",
     "bench": "the benchmark suite",

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from app.cli import demo, later, pipeline, publish, serve, sow, subscribe, topics, version
+from app.cli import demo, explain, later, pipeline, publish, serve, sow, subscribe, topics, version
 from app.cli.arguments import Parser
 from app.cli.errors import (
     CONFIGURATION,
@@ -21,7 +21,7 @@ from app.cli.errors import (
 from app.cli.layout import stray_package
 from app.cli.terminal import complain, silence_output
 
-VERBS = (serve, publish, subscribe, sow, topics, pipeline, demo, version, later)
+VERBS = (serve, publish, subscribe, sow, topics, explain, pipeline, demo, version, later)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -22,6 +22,7 @@ ROUTES = {
     "/v1/topics/{topic}/sow": {"get"},
     "/v1/topics/{topic}/sow/{record_key}": {"get"},
     "/v1/topics/{topic}/subscribe": {"get", "post"},
+    "/v1/explain": {"post"},
     "/v1/lanes": {"get"},
     "/healthz": {"get"},
     "/readyz": {"get"},

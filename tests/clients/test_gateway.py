@@ -106,6 +106,13 @@ def test_a_subscription_brings_the_snapshot_and_what_follows(gateway: Gateway) -
         assert [row["key"] for row in next(rows)] == [[2]]
 
 
+def test_what_subscribing_would_do(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    told = gateway.explain("t", options="conflation=1s", filter="/a=1", command=None)
+    assert told["options"] == "conflation=1s,conflation_key=[/id],pace=batch"
+    assert (told["command"], told["filter"]) == ("sow_and_subscribe", "/a = 1")
+
+
 def test_a_name_with_a_slash_stays_one_name(gateway: Gateway) -> None:
     with pytest.raises(GatewayProblem) as raised:
         gateway.topic("a/b?c")
