@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from conflation.frame import Frame, Row
+from conflation.frame import Frame, Row, Tombstone
 
 
 class Count(msgspec.Struct, frozen=True, gc=False):
@@ -15,11 +15,17 @@ class Count(msgspec.Struct, frozen=True, gc=False):
     first_ms: int
 
     def then(self, other: Count) -> Count:
-        """Both together, this one the older."""
+        """Both together, this one the older; nothing has no first."""
+        if not self.messages:
+            return other
         return Count(self.messages + other.messages, self.first, self.first_ms)
 
     def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
         """The row that a frame becomes; the frame itself where it stands for itself alone."""
+        if isinstance(frame, Tombstone):
+            return msgspec.structs.replace(
+                frame, messages=self.messages, first=self.first, first_ms=self.first_ms
+            )
         if self.messages == 1 and self.first == frame.offset and patch is None:
             return frame
         return Row(
@@ -35,7 +41,9 @@ class Count(msgspec.Struct, frozen=True, gc=False):
 
 
 def count_of(frame: Frame) -> Count:
-    """What a row stands for; a frame for itself."""
-    if isinstance(frame, Row):
+    """What a row stands for; a message for itself, a removal for none."""
+    if isinstance(frame, Tombstone) and not frame.messages:
+        return Count(0, frame.offset, frame.timestamp_ms)
+    if isinstance(frame, Row | Tombstone):
         return Count(frame.messages, frame.first, frame.first_ms)
     return Count(1, frame.offset, frame.timestamp_ms)

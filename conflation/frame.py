@@ -40,13 +40,17 @@ class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
 
     On a board `payload` is the record as it last was there, `put_offset` the offset at which it
     was put, `spans` the offsets `[entered, left)` during which the key was there. `record` is
-    the record as it is now, where it lives on outside the board's focus.
+    the record as it is now, where it lives on outside the board's focus. As a row it may stand
+    for `messages` that nobody was told of, the first of them at `first`.
     """
 
     reason: Gone = Gone.DELETED
     put_offset: int = 0
     spans: tuple[Span, ...] = ()
     record: bytes = b""
+    first: int = 0
+    first_ms: int = 0
+    messages: int = 0
     removed: ClassVar[bool] = True
 
     def held_at(self, position: int) -> bool:

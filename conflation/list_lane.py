@@ -150,9 +150,8 @@ class ListLane(Lane):
         """What each key's next row will stand for, now that the list is forgotten."""
         owed: dict[str, Count] = {}
         for row in self._rows(member, until=self.board.head):
-            if not row.removed:
-                now, earlier = count_of(row), owed.get(row.key)
-                owed[row.key] = now if earlier is None else earlier.then(now)
+            now, earlier = count_of(row), owed.get(row.key)
+            owed[row.key] = now if earlier is None else earlier.then(now)
         member.owed = owed
 
     def _trim(self) -> None:
@@ -170,8 +169,8 @@ def _told_for(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) ->
     rows: list[Frame] = []
     for row in kept:
         earlier = owed.pop(row.key, None)
-        rows.append(row if earlier is None or row.removed else earlier.on(row))
+        rows.append(row if earlier is None else earlier.on(row))
     for row in listed:
-        earlier = None if row.removed else owed.pop(row.key, None)
+        earlier = owed.pop(row.key, None)
         rows.append(row if earlier is None else earlier.then(count_of(row)).on(row))
     return rows

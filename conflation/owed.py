@@ -73,6 +73,4 @@ class Carry:
 
 
 def _succeeded(held: Frame, successor: Frame) -> Frame:
-    if held.removed or successor.removed:
-        return successor
     return count_of(held).then(count_of(successor)).on(successor)

@@ -46,7 +46,9 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     def row(self, payload: bytes, patch: bytes | None) -> Frame | None:
         """As it is sent; None for a key that came and went."""
         if self.gone is not None:
-            return None if self.is_new else self.gone
+            if self.is_new:
+                return None
+            return self.gone if self.count is None else self.count.on(self.gone)
         assert self.count is not None
         frame = self.frame
         return Row(

@@ -33,6 +33,8 @@ def test_the_later_row_of_a_key_wins_and_counts_for_both() -> None:
     assert together[1] == Row(3, a2.payload, a2.key, 3, first=1, first_ms=1, messages=2)
 
 
-def test_a_removal_wins_as_it_is() -> None:
+def test_a_removal_wins_and_stands_for_what_it_took_away() -> None:
+    """Rule 212."""
     gone = Tombstone(4, b"{}", '["a"]')
-    assert Carry([("a", Frame(1, b"1", "a"))], None).together([("a", gone)]) == [gone]
+    (row,) = Carry([("a", Frame(1, b"1", "a"))], None).together([("a", gone)])
+    assert row == Tombstone(4, b"{}", '["a"]', first=1, messages=1)

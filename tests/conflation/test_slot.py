@@ -49,8 +49,8 @@ def test_a_key_that_came_and_went_is_no_row() -> None:
     """Rule 203."""
     unseen = joined([message(1, is_new=True), removal(2)])
     assert unseen.row(b"", None) is None
-    left = joined([message(1), removal(2)])
-    assert left.row(b"", None) == removal(2).gone
+    left = joined([message(1), removal(2)]).row(b"", None)
+    assert left == Tombstone(2, b'{"v":0}', "k", first=1, first_ms=1, messages=1)
 
 
 def test_out_and_back_is_a_full_value() -> None:
