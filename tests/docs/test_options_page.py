@@ -1,0 +1,116 @@
+"""docs/options.md has an example of every option, and each is decided as the page says."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+
+import pytest
+
+from clients.gateway import Gateway
+from conflation.definition import Definition
+from conflation.errors import OptionsInvalid
+from conflation.grant import decide
+from conflation.log import History
+from conflation.normal import granted
+from conflation.options import Options
+from conflation.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
+from dev import ROOT
+from keys.spec import KeySpec
+from tests.support.commands import run, serving
+
+PAGE = (ROOT / "docs" / "options.md").read_text("utf-8")
+TOPICS = {
+    "ticks": Definition(History(1), KeySpec.parse("[/tickerId]")),
+    "log": Definition(History(1)),
+}
+_SAID = re.compile(r"(topic|command|filter|order_by|defaults): (.*)").fullmatch
+
+
+@dataclass
+class Example:
+    """A fenced block: what is asked, and the line that says what comes of it."""
+
+    options: str = ""
+    answer: str = ""
+    said: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return " ".join([*self.said.values(), self.options or "nothing"])
+
+
+def examples(page: str) -> list[Example]:
+    return [example_of(block) for block in re.findall(r"```options\n(.*?)```", page, re.DOTALL)]
+
+
+def example_of(block: str) -> Example:
+    *asked, answer = block.rstrip("\n").split("\n")
+    example = Example(answer=answer)
+    for line in asked:
+        if found := _SAID(line):
+            example.said[found[1]] = found[2]
+        else:
+            example.options = line
+    return example
+
+
+def answer_to(example: Example) -> str:
+    """The page's last line, as the gateway would write it."""
+    said = example.said
+    topic = said.get("topic", "ticks")
+    try:
+        decided = decide(
+            topic,
+            TOPICS[topic],
+            Options.parse(example.options),
+            defaults=Options.parse(said.get("defaults", "")),
+            command=said.get("command"),
+            filter_text=said.get("filter", ""),
+            order_text=said.get("order_by", ""),
+        )
+    except OptionsInvalid as error:
+        at = "" if error.position is None else f" at {error.position}"
+        return f"refused{at}: {error.detail}"
+    return f"=> {granted(decided)}"
+
+
+EXAMPLES = examples(PAGE)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_an_example_is_answered_as_the_page_says(example: Example) -> None:
+    assert answer_to(example) == example.answer
+
+
+@pytest.mark.slow
+def test_its_commands_run() -> None:
+    lines = re.findall(r"^tidegate (.*)$", PAGE, re.MULTILINE)
+    assert lines
+    with serving() as address, Gateway(address) as gateway:
+        gateway.put_topic("ticks", {"key": ["/tickerId"]})
+        for line in lines:
+            ended = run(*shlex.split(line), "--gateway", address)
+            assert (ended.code, ended.err) == (0, "")
+
+
+def test_every_option_has_an_example_that_is_granted() -> None:
+    shown = {
+        name
+        for example in EXAMPLES
+        if example.answer.startswith("=> ")
+        for name, _ in Options.parse(example.options).positions
+    }
+    assert shown == {*READERS, *FLAGS} - set(ONLY_IN_A_CHANGE)
+
+
+def test_every_option_has_its_heading() -> None:
+    headings = re.findall(r"^### (.*)$", PAGE, re.MULTILINE)
+    named = [name for heading in headings for name in heading.split(", ")]
+    assert sorted(named) == sorted([*READERS, *FLAGS])
+
+
+def test_a_lie_would_be_seen() -> None:
+    lie = example_of("defaults: pace=key,conflation=1s\noof\n=> conflation=none,oof\n")
+    assert answer_to(lie) == "=> conflation=1s,conflation_key=[/tickerId],pace=key,oof"
+    assert answer_to(example_of("topic: log\noof\n=> oof")).startswith("refused at 0: ")
