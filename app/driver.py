@@ -120,7 +120,7 @@ class Driver:
         self.closed_sessions: dict[str, int] = {}
         self.on_expired: Callable[[RecordsExpired], None] | None = None
         self._clock = clock
-        self._wall_ms = wall_ms
+        self.wall_ms = wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
@@ -146,7 +146,7 @@ class Driver:
         So no single request, however large, breaches the queue of a healthy session.
         """
         if frames:
-            self._arrival_ages_ms[topic] = self._wall_ms() - frames[0].timestamp_ms
+            self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
         patience_s = PATIENCE_S_PER_REQUEST
         for piece in slices(frames, self.limits):
             now = self.now()
@@ -192,7 +192,7 @@ class Driver:
 
     def moment(self, *, has_unsent: bool, is_behind: bool) -> Moment:
         """What is known now of how late a write may be."""
-        return Moment(self._wall_ms(), has_unsent, is_behind, self._arrival_ages_ms)
+        return Moment(self.wall_ms(), has_unsent, is_behind, self._arrival_ages_ms)
 
     def close(self, session: str, reason: CloseReason | None = None) -> None:
         """End a session, with a goodbye if there is a reason for one."""

@@ -9,6 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.problems import Problem
 from app.query import TOPICS_PATH, raw_path, topic_name
+from app.topic_pattern import topic_or_pattern
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 API_POLICY = b"default-src 'none'; frame-ancestors 'none'"
@@ -78,8 +79,11 @@ def check_path(scope: Scope) -> None:
     """
     path = raw_path(scope)
     if path.startswith(TOPICS_PATH):
-        topic_name(scope)
         rest = path.removeprefix(TOPICS_PATH).split(b"/")[1:]
+        if rest == [b"subscribe"]:
+            topic_or_pattern(scope)
+        else:
+            topic_name(scope)
         # Only a record's key is text of any kind.
         if b"%" in b"/".join(rest) and rest[0] != b"sow":
             raise Problem("not-found", "There is nothing under this path.")

@@ -25,9 +25,9 @@ class Cause(StrEnum):
 class Moment:
     """What a stream knows when it is about to write.
 
-    `has_unsent`: the peer has not taken what was written before. `is_behind`: these rows waited
-    for earlier ones to be written. `arrival_ages_ms`: how old each topic's newest messages
-    were when the gateway got them.
+    `has_unsent`: the peer, and so the kernel, has not taken what was written before.
+    `is_behind`: these rows waited for earlier ones to be written. `arrival_ages_ms`: how old
+    each topic's newest messages were when the gateway got them.
     """
 
     now_ms: int

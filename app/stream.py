@@ -72,8 +72,8 @@ class EventStream(EventSourceResponse):
         pulse = Pulse(self._settings.heartbeat.seconds, anyio.current_time())
         is_behind = False
         while True:
-            has_unsent = self._unsent_bytes() > 0
-            outputs = self._consumer.take(self._take_bytes())
+            has_unsent = self._has_unsent()
+            outputs = self._consumer.take(TAKE_BYTES_BEHIND if has_unsent else TAKE_BYTES_MAX)
             text = self._consumer.notices()
             if outputs:
                 text += self._written(outputs, has_unsent=has_unsent, is_behind=is_behind)
@@ -104,9 +104,8 @@ class EventStream(EventSourceResponse):
                 return told
         return HEARTBEAT if pulse.heartbeat_due(now) else b""
 
-    def _take_bytes(self) -> int:
-        behind = self._connection is not None and self._connection.write_buffer_bytes > 0
-        return TAKE_BYTES_BEHIND if behind else TAKE_BYTES_MAX
+    def _has_unsent(self) -> bool:
+        return self._connection is not None and self._connection.write_buffer_bytes > 0
 
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
         """Slow is not frozen: as long as the peer takes some bytes, it may take its time.

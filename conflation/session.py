@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 
 from conflation.bookmark import Bookmark
@@ -106,7 +105,9 @@ class Seat:
 
 
 class Session:
-    """Seats by subscription and topic, and control events that go out once rows allow.
+    """Seats by subscription and topic, and control events: who comes and goes, in that order.
+
+    They go out before rows, as those are of seats that are still there.
 
     `ready` is true from the moment the shell was told until a take finds nothing. One that
     `lasts` stays open without subscriptions.
@@ -117,13 +118,14 @@ class Session:
         self.limits = limits
         self.lasts = lasts
         self.seats: dict[SeatId, Seat] = {}
-        self.outbox: deque[Output] = deque()
+        self.outbox: list[Output] = []
         self.ready = False
         self.ended: CloseReason | None = None
 
     def take(self, bytes_max: int, now: Instant) -> list[Output]:
         """Outputs of about `bytes_max`; seats take turns, so that none starves another."""
-        outputs: list[Output] = []
+        outputs = list(self.outbox)
+        self.outbox.clear()
         room = bytes_max
         for seat_id in list(self.seats):
             if room <= 0:
@@ -133,8 +135,6 @@ class Session:
             outputs += taken
             if taken:
                 self.seats[seat_id] = self.seats.pop(seat_id)
-        while self.outbox:
-            outputs.append(self.outbox.popleft())
         return outputs
 
     def seats_of(self, name: str) -> list[Seat]:

@@ -111,12 +111,21 @@ async def test_a_bad_topic_name_never_reaches_another_route(
         ("/v1/topics/", "topic-invalid"),
         ("/v1/topics//sow", "topic-invalid"),
         ("/v1/topics/../x", "topic-invalid"),
+        ("/v1/topics/a.*", "topic-invalid"),
+        ("/v1/topics/a.%2A/sow", "topic-invalid"),
+        ("/v1/topics/a*/subscribe", "topic-invalid"),
+        ("/v1/topics/a.*%2Fsubscribe", "topic-invalid"),
     ],
 )
 async def test_an_encoded_path_is_no_other_path(path: str, code: str) -> None:
     with pytest.raises(Problem) as raised:
         check_path(asked(path))
     assert raised.value.code == code
+
+
+async def test_only_subscribing_takes_a_pattern() -> None:
+    check_path(asked("/v1/topics/a.*/subscribe"))
+    check_path(asked("/v1/topics/a.%2a.%3E/subscribe"))
 
 
 async def test_a_record_key_may_be_any_text() -> None:

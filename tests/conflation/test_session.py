@@ -1,7 +1,8 @@
-"""A session: its subscriptions take turns, its control events come after rows."""
+"""A session: its subscriptions take turns, who comes and goes is told before rows."""
 
 from __future__ import annotations
 
+from conflation.session import QueueLimits
 from tests.support.world import World, told
 
 
@@ -39,6 +40,23 @@ def test_the_end_of_a_subscription_is_told_and_drops_what_it_held() -> None:
     world.wait("1s")
     assert world.hears() == ["unsubscribed from px: REQUESTED"]
     assert world.engine.topic_stats("px").dropped == 1
+
+
+def test_a_seat_is_announced_before_its_rows_and_after_the_end_of_the_one_before() -> None:
+    world = World()
+    world.topic()
+    world.say("a1")
+    world.engine.open_session("s", QueueLimits(10, 1_000), lasts=True)
+    wish = world.wish("conflation=1s", command="sow_and_subscribe")
+    world.engine.subscribe("s", "sub", wish, world.now, announced=True)
+    story = ["subscribed to px", "group of 1", "snapshot: a1", "group ends at e1-1"]
+    assert world.hears() == story
+    world.engine.drop_topic("px")
+    world.topic(epoch="e2")
+    world.engine.subscribe("s", "sub", wish, world.now, announced=True)
+    assert world.hears() == [
+        "unsubscribed from px: REMOVED", "subscribed to px", "group of 0", "group ends at e2-0"
+    ]  # fmt: skip
 
 
 def test_who_has_everything_is_told_up_to_where() -> None:

@@ -19,6 +19,7 @@ from tests.support.servers import edge_settings, running
 from tests.support.wire import Wire, connected
 
 DEADLINE_S = 30  # generous: only what hangs meets it
+MANY = httpx2.Limits(max_connections=None)  # each open stream is a connection
 NDJSON = {"Content-Type": "application/x-ndjson"}
 JSON = {"Content-Type": "application/json"}
 
@@ -161,7 +162,9 @@ class Running(Remote):
 @contextlib.asynccontextmanager
 async def client_of(address: str) -> AsyncIterator[Remote]:
     """The same verbs for a gateway that is a process of its own."""
-    async with httpx2.AsyncClient(base_url=address, trust_env=False, timeout=DEADLINE_S) as http:
+    async with httpx2.AsyncClient(
+        base_url=address, trust_env=False, timeout=DEADLINE_S, limits=MANY
+    ) as http:
         yield Remote(address, http)
 
 
@@ -173,7 +176,9 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
     gateway: Gateway = app.state.gateway
     async with (
         running(app, settings, on_shutdown=gateway.say_goodbye) as server,
-        httpx2.AsyncClient(base_url=server.address, trust_env=False, timeout=DEADLINE_S) as http,
+        httpx2.AsyncClient(
+            base_url=server.address, trust_env=False, timeout=DEADLINE_S, limits=MANY
+        ) as http,
     ):
         yield Running(server.address, http, gateway)
 

@@ -1,0 +1,151 @@
+"""Patterns over the wire: one stream over many topics, those made later included."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.support.gateways import JSON, Running, Stream, eventually, names, running_gateway
+
+
+async def batches(stream: Stream, *topics: str) -> dict[str, Any]:
+    """The next batch of each of these topics, in whatever order they come."""
+    found: dict[str, Any] = {}
+    while set(found) != set(topics):
+        event = await stream.next()
+        assert event.name == "message", event
+        assert event.id == "", "a pattern's stream is no place in one of its topics"
+        batch = json.loads(event.text)
+        found[batch["topic"]] = batch["rows"]
+    return found
+
+
+def listed(running: Running) -> list[tuple[str, str]]:
+    return [(each["sub"], each["topic"]) for each in running.hellos[-1]["subscriptions"]]
+
+
+async def test_every_topic_that_fits_is_followed() -> None:
+    async with running_gateway() as running:
+        for name in ("px.eur", "px.usd", "px.usd.near", "other"):
+            await running.topic(name)
+        async with running.subscribe(topic="px.*", command="subscribe") as stream:
+            assert listed(running) == [("s1", "px.eur"), ("s1", "px.usd")]
+            assert running.hellos[0]["epoch"] is None
+            published = await running.publish({"k": 1}, topic="px.eur")
+            await running.publish({"k": 2}, topic="px.usd.near")
+            await running.publish({"k": 3}, topic="px.usd")
+            rows = await batches(stream, "px.eur", "px.usd")
+        [row] = rows["px.eur"]
+        assert row["bookmark"] == published["last"]
+        assert [row["value"] for row in rows["px.usd"]] == [{"k": 3}]
+
+
+async def test_snapshots_of_several_topics_say_whose_they_are() -> None:
+    async with running_gateway() as running:
+        for name in ("a.1", "a.2"):
+            await running.topic(name)
+            await running.publish({"k": name}, topic=name)
+        async with running.subscribe("conflation=20ms", topic="a.%3E", command="sow") as stream:
+            events = await stream.rest()
+    assert names(events)[-1] == "goodbye"
+    groups = [json.loads(event.text) for event in events if event.name.startswith("group")]
+    assert sorted((group["topic"], group["rows"]) for group in groups) == [
+        ("a.1", 1), ("a.1", 1), ("a.2", 1), ("a.2", 1)
+    ]  # fmt: skip
+
+
+async def test_a_topic_made_later_joins() -> None:
+    async with (
+        running_gateway() as running,
+        running.subscribe("conflation=20ms", topic="px.>") as stream,
+    ):
+        assert listed(running) == []
+        await running.topic("other")
+        await running.topic("px.a.b")
+        joined = await stream.next()
+        assert joined.name == "subscribed"
+        [lane] = (await running.http.get("/v1/lanes")).json()["lanes"]
+        assert json.loads(joined.text) == {
+            "sub": "s1", "topic": "px.a.b", "lane": lane["lane"],
+            "options": "conflation=20ms,conflation_key=[/k],pace=batch",
+        }  # fmt: skip
+        assert names(await stream.until("group_end")) == ["group_begin", "group_end"]
+        await running.publish({"k": 1}, topic="px.a.b")
+        rows = await batches(stream, "px.a.b")
+        assert [row["value"] for row in rows["px.a.b"]] == [{"k": 1}]
+
+
+async def test_a_topic_that_is_published_into_being_joins_before_its_first_message() -> None:
+    async with (
+        running_gateway() as running,
+        running.subscribe(topic="px.*") as stream,
+    ):
+        await running.publish(1, topic="px.new")
+        assert names([await stream.next()]) == ["subscribed"]
+        assert [row["value"] for row in (await batches(stream, "px.new"))["px.new"]] == [1]
+
+
+async def test_a_topic_that_ends_is_told_and_may_come_again() -> None:
+    async with running_gateway() as running:
+        await running.topic("px.a")
+        async with running.subscribe(topic="px.*", command="subscribe") as stream:
+            assert (await running.http.delete("/v1/topics/px.a")).status_code == 204
+            ended = await stream.next()
+            assert json.loads(ended.text) == {"sub": "s1", "topic": "px.a", "reason": "REMOVED"}
+            await running.topic("px.a")
+            assert (await stream.next()).name == "subscribed"
+            await running.publish({"k": 1}, topic="px.a")
+            assert await batches(stream, "px.a")
+
+
+async def test_a_topic_that_does_not_fit_is_refused_at_first_and_passed_over_later() -> None:
+    async with running_gateway() as running:
+        await running.topic("px.plain", key=())
+        refused = await running.http.get("/v1/topics/px.*/subscribe?options=conflation%3D1s")
+        assert (refused.status_code, refused.json()["code"]) == (400, "options-invalid")
+        assert running.gateway.driver.engine.stats().sessions == 0
+        await running.http.delete("/v1/topics/px.plain")
+        async with running.subscribe("conflation=20ms", topic="px.*") as stream:
+            await running.topic("px.plain", key=())
+            passed_over = await stream.next()
+            assert passed_over.name == "error"
+            told = json.loads(passed_over.text)
+            assert (told["sub"], told["topic"], told["code"]) == (
+                "s1", "px.plain", "options-invalid"
+            )  # fmt: skip
+            await running.topic("px.keyed")
+            assert (await stream.next()).name == "subscribed"
+
+
+async def test_a_peer_that_leaves_is_told_of_no_more_topics() -> None:
+    async with running_gateway() as running:
+        stats = running.gateway.driver.engine.stats
+        async with running.subscribe(topic="px.*"):
+            assert stats().sessions == 1
+        await eventually(lambda: stats().sessions == 0, "the session ends")
+        await running.topic("px.a")
+        assert stats().topics[0].subscriptions == 0
+
+
+async def test_a_sow_of_no_topics_is_over_at_once() -> None:
+    async with (
+        running_gateway() as running,
+        running.subscribe(topic="px.*", command="sow") as stream,
+    ):
+        assert names(await stream.rest()) == ["goodbye"]
+
+
+async def test_posting_to_a_pattern_is_the_same() -> None:
+    async with running_gateway() as running:
+        await running.topic("px.a")
+        path = "/v1/topics/px.*/subscribe"
+        async with running.http.stream("POST", path, content=b"{}", headers=JSON) as answer:
+            hello = await Stream(answer).next()
+        assert [each["topic"] for each in json.loads(hello.text)["subscriptions"]] == ["px.a"]
+
+
+async def test_a_pattern_has_no_ids_to_come_back_to() -> None:
+    async with running_gateway() as running:
+        headers = {"Last-Event-ID": "e1-1"}
+        answer = await running.http.get("/v1/topics/px.*/subscribe", headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (400, "bookmark-invalid")
