@@ -23,7 +23,7 @@ CASES = [
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def running() -> AsyncIterator[Running]:
-    """A gateway with a topic of each kind and two messages in each but the filled one."""
+    """A gateway with a topic of each kind, two messages in those that requests are to change."""
     async with running_gateway(
         message_bytes_max=MESSAGE_BYTES_MAX, request_bytes_max=REQUEST_BYTES_MAX,
         request_messages_max=100,
@@ -32,6 +32,10 @@ async def running() -> AsyncIterator[Running]:
         await running.topic("plain", key=())
         source = {"topic": "keyed", "interval": "1s", "engine": "spark"}
         await running.topic("filled", source=source)
+        await running.topic("slow", key=(), source={"topic": "keyed", "interval": "1h"})
+        await running.topic("text", key=(), type="text", retain=True)
+        await running.topic("bytes", key=(), type="binary")
+        await running.topic("checked", schema={"properties": {"v": {"type": "number"}}})
         for topic in ("keyed", "plain"):
             await running.publish({"k": 1}, {"k": "a"}, topic=topic)
         yield running

@@ -1,0 +1,80 @@
+"""The one way into a topic: numbered, delivered, and removals among the messages."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.problems import Problem
+from app.store import Appended, Item, Message, Producer, Removal
+from app.writer import REMOVED_AT_ONCE
+from conflation.frame import Gone, Tombstone
+from tests.support.place import Place
+
+
+async def keyed(*messages: object) -> Place:
+    place = Place()
+    await place.put("px", key=["/k"])
+    if messages:
+        await place.say("px", *messages)
+    return place
+
+
+async def test_a_removal_has_its_place_between_messages() -> None:
+    place = await keyed({"k": 1}, {"k": 2})
+    entry = place.catalog.get("px")
+    async with entry.writing:
+        items: list[Item] = [Removal("[1]", Gone.DELETED), Message(b'{"k":3}', "[3]")]
+        assert await place.writer.write(entry, items) == Appended(3, 4)
+    assert place.sow("px") == [{"k": 2}, {"k": 3}]
+    removal, message = place.driver.engine.topic("px").journal.after(2)
+    assert isinstance(removal, Tombstone)
+    assert (removal.key, removal.payload, removal.reason) == ("[1]", b'{"k": 1}', Gone.DELETED)
+    assert not message.removed
+
+
+async def test_what_is_refused_as_a_duplicate_is_not_delivered() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    async with entry.writing:
+        for duplicate in (False, True):
+            item = Message(b'{"k":1}', "[1]")
+            appended = await place.writer.write(entry, [item], Producer("p", 1))
+            assert appended.duplicate is duplicate
+    assert place.driver.engine.topic("px").head == 1
+
+
+async def test_a_topic_of_another_epoch_is_another_topic() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    await place.catalog.delete("px")
+    await place.put("px", key=["/k"])
+    async with entry.writing:
+        with pytest.raises(Problem) as refused:
+            await place.writer.write(entry, [Message(b'{"k":1}', "[1]")])
+    assert refused.value.code == "topic-unknown"
+
+
+async def test_only_records_that_are_still_the_same_are_removed() -> None:
+    place = await keyed({"k": 1}, {"k": 2}, {"k": 3})
+    records = place.live("px")
+    await place.say("px", {"k": 2, "v": "new"})
+    entry = place.catalog.get("px")
+    assert await place.writer.remove(entry, records, Gone.DELETED) == 2
+    assert place.sow("px") == [{"k": 2, "v": "new"}]
+    assert await place.writer.remove(entry, records, Gone.DELETED) == 0
+    assert place.driver.engine.topic("px").head == 6
+
+
+async def test_publishers_have_their_turn_while_many_are_removed() -> None:
+    """Rule 187: what is published meanwhile stays."""
+    place = await keyed(*({"k": n} for n in range(3 * REMOVED_AT_ONCE)))
+    entry = place.catalog.get("px")
+    removing = asyncio.create_task(place.writer.remove(entry, place.live("px"), Gone.DELETED))
+    await asyncio.sleep(0)
+    last = {"k": 3 * REMOVED_AT_ONCE - 1, "v": "new"}
+    await place.say("px", last)
+    assert not removing.done()
+    assert await removing == 3 * REMOVED_AT_ONCE - 1
+    assert place.sow("px") == [last]
