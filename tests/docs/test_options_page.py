@@ -19,6 +19,7 @@ from conflation.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
 from dev import ROOT
 from keys.spec import KeySpec
 from tests.support.commands import run, serving
+from tests.support.gateways import running_gateway
 
 PAGE = (ROOT / "docs" / "options.md").read_text("utf-8")
 TOPICS = {
@@ -81,6 +82,22 @@ EXAMPLES = examples(PAGE)
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_an_example_is_answered_as_the_page_says(example: Example) -> None:
     assert answer_to(example) == example.answer
+
+
+async def test_a_gateway_says_so_in_hello() -> None:
+    """An id that no gateway gave is the one example that no stream begins with."""
+    granted_ones = [each for each in EXAMPLES if each.answer.startswith("=> ")]
+    async with running_gateway() as running:
+        await running.topic("log", key=())
+        for example in granted_ones:
+            said = dict(example.said)
+            await running.topic("ticks", key=("/tickerId",), options=said.pop("defaults", ""))
+            if "bookmark_not_found=fail" in example.options:
+                continue
+            topic = said.pop("topic", "ticks")
+            async with running.subscribe(example.options, topic=topic, **said):
+                hello = running.hellos[-1]["subscriptions"][0]
+                assert f"=> {hello['options']}" == example.answer
 
 
 @pytest.mark.slow
