@@ -98,3 +98,68 @@ async def test_a_trimmed_bookmark_is_gone() -> None:
         assert (answer.status_code, answer.json()["code"]) == (410, "bookmark-expired")
         begin = await running.http.get("/v1/topics/px/messages?from=epoch")
         assert [json.loads(line)["value"]["k"] for line in begin.text.splitlines()] == [3, 4]
+
+
+async def test_a_delta_is_seen_as_the_whole_record() -> None:
+    patch = {"Content-Type": "application/merge-patch+json"}
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "a": 1, "b": 2})
+        answer = await running.http.post(
+            "/v1/topics/px/messages", content=b'{"k":1,"a":null,"c":3}', headers=patch
+        )
+        assert answer.json()["messages"] == 1
+        lines = b'{"k":1,"b":4}\n{"k":2,"d":5}'
+        answer = await running.http.post(
+            "/v1/topics/px/messages?delta=true", content=lines, headers=NDJSON
+        )
+        assert answer.json()["messages"] == 2
+        assert await running.sow() == [{"k": 1, "b": 4, "c": 3}, {"k": 2, "d": 5}]
+        journal = (await running.http.get("/v1/topics/px/messages")).text
+        assert [json.loads(line)["value"] for line in journal.splitlines()] == [
+            {"k": 1, "a": 1, "b": 2}, {"k": 1, "b": 2, "c": 3}, *await running.sow()
+        ]  # fmt: skip
+
+
+async def test_texts_and_bytes_are_published_as_they_are() -> None:
+    async with running_gateway() as running:
+        for kind, media_type, body, value in (
+            ("text", "text/plain; charset=utf-8", 'é\n"'.encode(), 'é\n"'),
+            ("text", "text/plain", b"", ""),
+            ("binary", "application/octet-stream", b"\x00\xff", "AP8="),
+        ):
+            await running.topic(kind, key=(), type=kind, retain=True)
+            answer = await running.http.post(
+                f"/v1/topics/{kind}/messages", content=body, headers={"Content-Type": media_type}
+            )
+            assert answer.status_code == 200, answer.text
+            assert await running.sow(kind) == [value]
+            journal = (await running.http.get(f"/v1/topics/{kind}/messages")).text
+            assert json.loads(journal.splitlines()[-1])["value"] == value
+
+
+async def test_a_series_takes_json() -> None:
+    async with running_gateway() as running:
+        await running.topic("log", key=(), type="series")
+        assert (await running.publish(1, {"a": 2}, topic="log"))["messages"] == 2
+        assert (await running.http.get("/v1/topics/log/sow")).status_code == 400
+
+
+async def test_what_is_never_to_be_conflated_arrives_one_by_one() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe("conflation=100ms", command="subscribe") as stream:
+            never = {"Tidegate-Conflate": "never"}
+            await running.publish({"k": 1, "v": 1}, {"k": 1, "v": 2}, headers=never)
+            assert [value["v"] for value in await stream.values(2)] == [1, 2]
+
+
+async def test_a_removal_stands_in_the_journal_with_what_it_took_away() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1, "v": 1})
+        await running.http.delete("/v1/topics/px/sow?key=[1]")
+        journal = (await running.http.get("/v1/topics/px/messages")).text
+        last = json.loads(journal.splitlines()[-1])
+        assert (last["op"], last["reason"], last["value"]) == ("oof", "deleted", {"k": 1, "v": 1})
+        assert last["bookmark"].endswith("-2")

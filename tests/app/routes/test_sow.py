@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from urllib.parse import quote
 
 from tests.support.gateways import Running, running_gateway
@@ -98,3 +99,82 @@ async def test_what_accept_leaves_out_is_not_sent() -> None:
         for accept in ("text/html", "text/event-stream", "application/*;q=0"):
             answer = await running.http.get("/v1/topics/px/sow", headers={"Accept": accept})
             assert answer.json()["code"] == "not-acceptable", accept
+
+
+async def test_records_are_asked_for_by_filter_order_and_fields() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": n, "v": 10 - n} for n in range(6)])
+
+        async def asked(**params: str) -> object:
+            answer = await running.http.get("/v1/topics/px/sow", params=params)
+            assert answer.status_code == 200, answer.text
+            return [tuple(json.loads(line).values()) for line in answer.text.splitlines()]
+
+        assert await asked(filter="/k > 3") == [(4, 6), (5, 5)]
+        assert await asked(order_by="/v", top_n="2", skip_n="1") == [(4, 6), (3, 7)]
+        assert await asked(select="[-/,+/v]", filter="/k = 2") == [(8,)]
+        query = {"filter": "/k = 1", "format": "envelope", "select": "[-/k]"}
+        envelope = (await running.http.get("/v1/topics/px/sow", params=query)).json()
+        assert (envelope["key"], envelope["value"]) == ([1], {"v": 9})
+
+
+async def test_records_are_deleted_by_filter_or_by_key() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": n} for n in range(1_100)])
+        target = "/v1/topics/px/sow"
+        deleted = await running.http.delete(target, params={"filter": "/k < 1098"})
+        assert (deleted.status_code, deleted.json()) == (200, {"deleted": 1_098})
+        assert await running.sow() == [{"k": 1_098}, {"k": 1_099}]
+        for count in (1, 0):
+            answer = await running.http.delete(target, params={"key": "[ 1098.0 ]"})
+            assert answer.json() == {"deleted": count}
+        assert await running.sow() == [{"k": 1_099}]
+        shown = (await running.http.get("/v1/topics/px")).json()
+        assert shown["keys"] == 1
+        assert (await running.http.get("/v1/topics/px/sow/%5B1098%5D")).status_code == 404
+
+
+async def test_subscribers_are_told_of_what_is_deleted() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe("oof", command="subscribe", format="value") as stream:
+            await running.publish({"k": 1, "v": 1})
+            await stream.values(1)
+            await running.http.delete("/v1/topics/px/sow?key=[1]")
+            [oof] = await stream.until("oof")
+            assert json.loads(oof.text) == {
+                "reason": "deleted", "key": [1], "value": {"k": 1, "v": 1}
+            }  # fmt: skip
+
+
+async def test_a_record_that_expires_is_told_and_gone() -> None:
+    async with running_gateway() as running:
+        await running.topic(expiration="50ms")
+        async with running.subscribe("oof", command="subscribe", format="value") as stream:
+            await running.publish({"k": 1})
+            [_, oof] = await stream.until("oof")
+            assert json.loads(oof.text)["reason"] == "expired"
+            assert await running.sow() == []
+
+
+async def test_the_one_record_of_a_topic_without_a_key() -> None:
+    async with running_gateway() as running:
+        await running.topic(key=(), retain=True)
+        await running.publish({"v": 1}, {"v": 2})
+        assert await running.sow() == [{"v": 2}]
+        assert (await running.http.get("/v1/topics/px/sow/%5B%5D")).json() == {"v": 2}
+        assert (await running.http.delete("/v1/topics/px/sow?key=[]")).json() == {"deleted": 1}
+        assert await running.sow() == []
+
+
+async def test_a_topic_that_retains_nothing_has_no_state() -> None:
+    """Rule 181."""
+    async with running_gateway() as running:
+        await running.topic(retain=False)
+        await running.publish({"k": 1})
+        answer = await running.http.get("/v1/topics/px/sow")
+        assert (answer.status_code, answer.json()["code"]) == (400, "options-invalid")
+        missing = await running.http.post("/v1/topics/px/messages", json={"v": 1})
+        assert missing.json()["code"] == "key-missing"

@@ -63,3 +63,42 @@ async def test_a_page_begins_behind_a_name_and_nothing_else() -> None:
         await running.topic()
         answer = await running.http.get("/v1/topics", params={"after": "/v1/topics?after=px"})
         assert (answer.status_code, answer.json()["code"]) == (400, "topic-invalid")
+
+
+async def test_a_whole_definition_is_shown_with_its_defaults() -> None:
+    async with running_gateway() as running:
+        await running.topic(expiration="90m", merge={"/qty": "sum"}, schema={"type": "object"})
+        shown = (await running.http.get("/v1/topics/px")).json()
+        expected = {
+            "options": "", "placement": "append", "match": None, "merge": {"/qty": "sum"},
+            "retain": True, "values_only": False, "priority": "default", "expiration": "90m",
+            "schema": {"type": "object"}, "tidy_on_unsubscribe": False,
+        }  # fmt: skip
+        assert expected.items() <= shown.items()
+
+
+async def test_a_part_of_a_definition_is_changed_by_a_merge_patch() -> None:
+    patch = {"Content-Type": "application/merge-patch+json"}
+    async with running_gateway() as running:
+        await running.topic(history={"messages": 5, "age": "1h"}, description="d")
+        before = (await running.http.get("/v1/topics/px")).headers["etag"]
+        body = b'{"history":{"age":null},"description":null,"priority":"high"}'
+        answer = await running.http.patch(
+            "/v1/topics/px", content=body, headers={**patch, "If-Match": before}
+        )
+        shown = answer.json()
+        assert answer.status_code == 200
+        assert answer.headers["etag"] != before
+        assert (shown["key"], shown["history"]) == (["/k"], {"messages": 5})
+        assert (shown["description"], shown["priority"]) == ("", "high")
+        nothing = await running.http.patch("/v1/topics/px", content=b"{}", headers=patch)
+        assert nothing.headers["etag"] == answer.headers["etag"]
+
+
+async def test_a_registered_merger_may_be_named() -> None:
+    async with running_gateway(mergers=["operator:add"]) as running:
+        await running.topic(merge="operator:add", match="operator:add")
+        shown = (await running.http.get("/v1/topics/px")).json()
+        assert (shown["merge"], shown["match"]) == ("operator:add", "operator:add")
+        answer = await running.http.put("/v1/topics/py", json={"merge": "operator:mul"})
+        assert (answer.status_code, answer.json()["pointer"]) == (400, "/merge")
