@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from app.gateway import Gateway
 from app.wish import decided
@@ -16,8 +18,11 @@ from conflation.options import Options
 from conflation.resume import resume_mode
 from conflation.subscription import Command, Subscription
 from conflation.topic import Topic
+from keys.projection import Projection
 
 JOURNALLED_MAX = 10_000
+GROUPED_MAX = 500
+"""Messages for a projection, each of which may cost as much as its whole group."""
 RECORDS_MAX = 100_000
 
 NOTHING_JOURNALLED = "the journal holds no messages"
@@ -25,11 +30,13 @@ NO_TIME_PASSED = "the journalled messages are all of one moment"
 ONE_SHOT = "a sow is sent once"
 TOO_MANY_RECORDS = f"the topic holds more than {RECORDS_MAX} records to look for a window in"
 
+_RECKONER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="explain")
+
 
 async def explained(gateway: Gateway, name: str, values: Mapping[str, str]) -> dict[str, object]:
     """The answer of `POST /v1/explain`; `values` as a subscription's parameters.
 
-    Estimates are reckoned in a thread, on frames that never change.
+    Estimates are reckoned in a thread, one after the other, on frames that never change.
 
     Raises:
         Problem, EngineError, KeysError: what subscribing would raise.
@@ -75,8 +82,10 @@ def _resume(topic: Topic, lane_id: LaneId) -> str:
 
 async def _estimates(topic: Topic, subscription: Subscription) -> dict[str, object]:
     lane_id = subscription.lane_id
-    frames = topic.journal.after(max(0, topic.head - JOURNALLED_MAX))
-    board = topic.sow.board if topic.sow and isinstance(lane_id.feed.shape, Window) else None
+    shape = lane_id.feed.shape
+    messages_max = GROUPED_MAX if isinstance(shape, Projection) else JOURNALLED_MAX
+    frames = topic.journal.after(max(0, topic.head - messages_max))
+    board = topic.sow.board if topic.sow and isinstance(shape, Window) else None
     if subscription.command is Command.SOW:
         return _none(ONE_SHOT)
     if not frames:
@@ -84,8 +93,8 @@ async def _estimates(topic: Topic, subscription: Subscription) -> dict[str, obje
     if board is not None and len(board) > RECORDS_MAX:
         return _none(TOO_MANY_RECORDS)
     records = [] if board is None else board.live()
-    sow_spec = topic.definition.key_spec
-    found = await asyncio.to_thread(estimate, frames, records, lane_id, sow_spec, topic.name)
+    reckon = partial(estimate, frames, records, lane_id, topic.definition.key_spec, topic.name)
+    found = await asyncio.get_running_loop().run_in_executor(_RECKONER, reckon)
     return _none(NO_TIME_PASSED) if found is None else _some(found, len(frames), lane_id)
 
 

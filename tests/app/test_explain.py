@@ -103,6 +103,17 @@ async def test_only_the_newest_messages_are_reckoned(monkeypatch: pytest.MonkeyP
         assert told["estimates"]["journalled"] == 10
 
 
+async def test_a_projection_is_reckoned_from_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message may cost as much as its whole group."""
+    monkeypatch.setattr(explain, "GROUPED_MAX", 7)
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": at, "g": 1} for at in range(50)])
+        groups = "conflation=1h,projection=[COUNT(/k) AS /n],grouping=[/g]"
+        told = await explanation(running, options=groups)
+        assert told["estimates"]["journalled"] == 7
+
+
 async def test_messages_of_one_moment_have_no_rate() -> None:
     async with running_gateway() as running:
         await running.topic()
