@@ -116,20 +116,6 @@ def grant(request: Request) -> Grant:
     return Grant(subscription, (*left_out, *_warnings(case, subscription)))
 
 
-def check_defaults(topic: str, definition: Definition, defaults: Options) -> None:
-    """Whether a topic may have these options: some subscription must be able to ask for them.
-
-    Raises:
-        OptionsInvalid: as `grant`.
-    """
-    command = None
-    if defaults.no_empties:
-        keeps_records = bool(definition.key_spec) or definition.retains
-        delta = Command.SOW_AND_DELTA_SUBSCRIBE if keeps_records else Command.DELTA_SUBSCRIBE
-        command = str(delta)
-    grant(Request(topic, definition, defaults, command=command))
-
-
 def _settled(request: Request) -> tuple[Case, list[str]]:
     """The case without conflicts: a topic's option gives way to what the request says."""
     options, left_out = request.options.over(request.defaults), list[str]()

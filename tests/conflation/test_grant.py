@@ -7,7 +7,7 @@ import pytest
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition, Kind
 from conflation.errors import OptionsInvalid
-from conflation.grant import Request, check_defaults, decide, grant
+from conflation.grant import Request, decide, grant
 from conflation.log import History
 from conflation.normal import granted
 from conflation.options import Options
@@ -191,20 +191,14 @@ def test_a_topic_s_bookmark_is_for_those_who_subscribe() -> None:
     assert decide("px", KEYED, Options(), defaults=topics, command="sow").replay is None
 
 
-@pytest.mark.parametrize(
-    ("definition", "text"),
-    [(KEYED, "conflation=1s,oof"), (KEYED, "no_empties"), (PLAIN, "no_empties"), (PLAIN, "")],
-)
-def test_a_topic_may_have_options_that_somebody_can_ask_for(
-    definition: Definition, text: str
-) -> None:
-    check_defaults("px", definition, Options.parse(text))
-
-
-def test_a_topic_s_options_in_conflict_are_refused_with_their_place() -> None:
-    with pytest.raises(OptionsInvalid) as refused:
-        check_defaults("px", PLAIN, Options.parse("timestamp,oof"))
-    assert refused.value.position == 10
+def test_what_a_topic_s_options_cannot_have_is_left_out() -> None:
+    """Rule 155: the conflation key may still be the request's."""
+    topics = Options.parse("conflation=1s,oof")
+    bare = grant(Request("px", PLAIN, Options(), topics))
+    assert granted(bare.subscription) == "conflation=none"
+    assert [warning.split()[3] for warning in bare.warnings] == ["oof", "conflation"]
+    keyed = decide("px", PLAIN, Options.parse("conflation_key=[/a]"), defaults=topics)
+    assert granted(keyed) == "conflation=1s,conflation_key=[/a],pace=batch"
 
 
 NO_DELTAS = "this topic has no deltas, so delta_subscribe is answered as subscribe"
