@@ -34,17 +34,17 @@ class Story:
 
 STORIES = (
     Story(
-        "1.3 rules 1 and 4: the first message starts its key's interval, at its end it goes",
+        "1.3 steps 1 and 4: the first message starts its key's interval, at its end it goes",
         "conflation=2s,pace=key",
         ("a1", "1999ms", ">", "1ms", "> a1"),
     ),
     Story(
-        "1.3 rule 2: another message for the key replaces what is pending",
+        "1.3 step 2: another message for the key replaces what is pending",
         "conflation=2s,pace=key",
         ("a1", "400ms", "a2", "1500ms", "a3", "100ms", "> a3"),
     ),
     Story(
-        "1.3 rule 3: an oof for a key that was never delivered is not delivered",
+        "1.3 step 3: an oof for a key that was never delivered is not delivered",
         "conflation=2s,pace=key,oof",
         ("a1", "-a", "2s", ">"),
     ),
