@@ -1,4 +1,4 @@
-"""Metrics: the engine's counters in Prometheus's text form."""
+"""Metrics: the engine's counters, and those of mergers, in Prometheus's text form."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from app.driver import Driver
+from app.mergers import Mergers
 from conflation.stats import TopicStats
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -34,8 +35,9 @@ _TOPIC_GAUGES = {
 class EngineCollector(Collector):
     """Reads the engine when it is scraped: nothing is counted twice, nothing beforehand."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, mergers: Mergers) -> None:
         self._driver = driver
+        self._mergers = mergers
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
         """All families, one after another."""
@@ -49,6 +51,12 @@ class EngineCollector(Collector):
         for reason, count in self._driver.closed_sessions.items():
             closed.add_metric([reason], count)
         yield closed
+        failures = CounterMetricFamily(
+            "tidegate_merger_failures", "Failures of registered functions.", labels=["function"]
+        )
+        for function in self._mergers.names:
+            failures.add_metric([function], self._mergers.failures[function])
+        yield failures
         yield from _topic_families(stats.topics)
 
 
@@ -67,8 +75,8 @@ def _topic_families(
         yield gauge
 
 
-def exposition(driver: Driver) -> bytes:
+def exposition(driver: Driver, mergers: Mergers) -> bytes:
     """The text of one scrape."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(EngineCollector(driver))
+    registry.register(EngineCollector(driver, mergers))
     return generate_latest(registry)

@@ -19,7 +19,9 @@ class Expiry:
         self._due: deque[tuple[Instant, int]] = deque()
 
     def note(self, offset: int, due: Instant) -> None:
-        """Messages up to this offset expire then."""
+        """Messages up to this offset expire then, those that were due later too."""
+        while self._due and self._due[-1][0] >= due:
+            self._due.pop()
         self._due.append((due, offset))
         self.deadline = self._due[0][0]
 

@@ -30,4 +30,5 @@ async def readyz(request: Request) -> dict[str, str]:
 @router.get("/metrics", summary="Prometheus metrics")
 async def metrics(request: Request) -> Response:
     """Counters that reconcile: matched = delivered + conflated + dropped + waiting."""
-    return Response(exposition(gateway_of(request).driver), media_type=CONTENT_TYPE)
+    gateway = gateway_of(request)
+    return Response(exposition(gateway.driver, gateway.mergers), media_type=CONTENT_TYPE)

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tests.support.bad_requests import GROUPS, MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, Bad
+from tests.support.bad_case import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, Bad
+from tests.support.bad_requests import GROUPS
 from tests.support.gateways import Running, running_gateway
 from tests.support.wire import exchange
 

@@ -127,6 +127,7 @@ async def test_an_unknown_topic_is_told() -> None:
 async def test_type_and_retain_stay_once_there_are_messages(
     other: dict[str, Any], pointer: str
 ) -> None:
+    """Rule 183."""
     place = Place()
     await place.put("px")
     await place.say("px", 1)
@@ -137,6 +138,7 @@ async def test_type_and_retain_stay_once_there_are_messages(
 
 
 async def test_what_another_is_filled_from_keeps_its_key() -> None:
+    """Rule 183."""
     place = Place()
     await place.put("px", key=["/k"])
     await place.put("slow", source=spark("px"))

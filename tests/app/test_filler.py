@@ -69,6 +69,7 @@ async def test_a_conflated_topic_has_one_message_per_key_and_interval() -> None:
 
 
 async def test_it_begins_with_what_its_source_has() -> None:
+    """Rule 191."""
     async with filled() as place:
         await place.say("px", {"k": 1}, {"k": 2})
         entry, _ = await place.put("slow", source=PX)
@@ -78,6 +79,7 @@ async def test_it_begins_with_what_its_source_has() -> None:
 
 
 async def test_what_leaves_the_source_leaves_the_topic() -> None:
+    """Rule 193."""
     async with filled(source={**PX, "filter": "/v = 1"}) as place:
         await place.say("px", {"k": 1, "v": 1}, {"k": 2, "v": 2}, {"k": 3, "v": 1})
         await place.pass_time()
@@ -132,6 +134,7 @@ async def test_they_chain() -> None:
 
 
 async def test_another_interval_keeps_what_is_held() -> None:
+    """Rule 192."""
     async with filled(source={**PX, "interval": "10s"}) as place:
         await place.say("px", {"k": 1, "v": 1})
         await place.pass_time(1)
@@ -157,6 +160,7 @@ async def test_another_filter_brings_in_and_takes_out_nothing_twice() -> None:
 
 
 async def test_another_source_takes_the_place_of_the_first() -> None:
+    """Rule 191."""
     async with filled(source=PX) as place:
         await place.put("other", key=["/k"])
         await place.say("px", {"k": 1}, {"k": 2})
@@ -171,6 +175,7 @@ async def test_another_source_takes_the_place_of_the_first() -> None:
 
 
 async def test_a_topic_that_has_a_source_no_more_stays_as_it_is() -> None:
+    """Rule 192."""
     async with filled(source=PX) as place:
         await place.say("px", {"k": 1})
         await place.pass_time()
@@ -199,6 +204,7 @@ async def test_a_deleted_topic_leaves_its_source() -> None:
 
 
 async def test_exempt_messages_come_through_one_by_one() -> None:
+    """Rule 193."""
     async with filled(source=PX) as place:
         entry = place.catalog.get("px")
         async with entry.writing:

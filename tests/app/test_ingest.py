@@ -213,6 +213,7 @@ async def test_a_schema_may_change_while_there_are_messages() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"a\nb", "é".encode(), b'{"k":'])
 async def test_a_text_is_taken_as_it_is(payload: bytes) -> None:
+    """Rule 185."""
     place = Place()
     await place.put("px", type="text")
     assert await check(place, payload, lined=False) == [Message(payload)]
@@ -259,6 +260,7 @@ async def test_a_delta_is_published_as_the_record_that_it_makes() -> None:
 
 
 async def test_a_topic_without_records_takes_no_delta() -> None:
+    """Rule 184."""
     place = Place()
     await place.put("px")
     with pytest.raises(Problem) as refused:

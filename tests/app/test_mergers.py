@@ -54,6 +54,7 @@ def test_a_merger_answers_a_value_or_a_verdict() -> None:
 def test_one_that_fails_counts_as_no_conflation(
     function: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Rule 189."""
     mergers = Mergers({"m:f": function})
     merger = mergers.merger("m:f")
     assert merger is not None

@@ -9,7 +9,7 @@ from tests.support.gateways import Running, eventually, running_gateway
 
 
 def samples(running: Running) -> dict[str, float]:
-    text = exposition(running.gateway.driver).decode()
+    text = exposition(running.gateway.driver, running.gateway.mergers).decode()
     return {
         sample.name + "".join(f"{{{value}}}" for value in sample.labels.values()): sample.value
         for family in text_string_to_metric_families(text)
@@ -74,3 +74,12 @@ async def test_a_topics_figures_go_with_it() -> None:
         await running.topic()
         await running.http.delete("/v1/topics/px")
         assert not [name for name in samples(running) if name.endswith("{px}")]
+
+
+async def test_failures_of_registered_functions_are_counted() -> None:
+    async with running_gateway(mergers=["operator:floordiv"]) as running:
+        merger = running.gateway.mergers.merger("operator:floordiv")
+        assert merger is not None
+        assert samples(running)["tidegate_merger_failures_total{operator:floordiv}"] == 0
+        merger.function(1, 0)
+        assert samples(running)["tidegate_merger_failures_total{operator:floordiv}"] == 1

@@ -30,6 +30,7 @@ FITS = [
 
 @pytest.mark.parametrize("payload", FITS)
 def test_a_message_that_fits_passes(payload: bytes) -> None:
+    """Rule 186."""
     Schema.compile(ORDER).check(payload)
 
 
@@ -83,6 +84,8 @@ def test_what_is_no_schema_is_refused_where_it_stands(document: object, pointer:
     "address", ["http://127.0.0.1:9/s", "https://x.invalid/s", "file:///etc/s"]
 )
 def test_nothing_is_fetched_for_a_schema(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule 186."""
+
     def nobody(*_: object, **__: object) -> None:
         raise AssertionError("it went out")
 

@@ -29,6 +29,7 @@ async def test_everything_by_last_change() -> None:
 
 
 async def test_those_that_match_in_an_order_with_ties_by_key() -> None:
+    """Rule 194."""
     assert await keys(filter="/v < 3") == ["[2]", "[3]", "[4]"]
     assert await keys(order_by="/v") == ["[2]", "[4]", "[3]", "[1]"]
     assert await keys(order_by="/v DESC", filter="/v > 1") == ["[1]", "[3]"]

@@ -133,6 +133,7 @@ def test_the_engine_gets_what_it_needs() -> None:
 
 
 def test_a_series_is_off_by_default() -> None:
+    """Rule 185."""
     assert parse({"type": "series"}).document()["conflation"] == "off"
     assert parse({"type": "series", "conflation": "off"}) == parse({"type": "series"})
     assert parse({"type": "series", "key": ["/k"]}).retains
@@ -323,6 +324,7 @@ DOCUMENTS = st.fixed_dictionaries(
 @given(DOCUMENTS)
 @examples(100, nightly=5_000)
 def test_a_document_shown_and_read_again_is_the_same(document: dict[str, Any]) -> None:
+    """Rule 182."""
     read = parse(document)
     shown = parse(read.document())
     assert shown == read

@@ -22,6 +22,17 @@ def test_the_next_deadline_is_that_of_the_oldest_that_is_left() -> None:
     assert expiry.deadline == 200
 
 
+def test_a_shorter_time_is_for_all_that_was_published_before() -> None:
+    """Rule 188."""
+    expiry = Expiry()
+    expiry.note(3, 100)
+    expiry.note(5, 900)
+    expiry.note(6, 200)
+    assert expiry.deadline == 100
+    assert [expiry.expired(now) for now in (100, 199, 200)] == [3, 0, 6]
+    assert expiry.deadline is None
+
+
 def test_nothing_expires_any_more_once_it_is_forgotten() -> None:
     expiry = Expiry()
     expiry.note(3, 100)

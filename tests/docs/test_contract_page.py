@@ -5,11 +5,14 @@ import re
 import pytest
 
 from app.driver import Driver
+from app.envelope import Op
+from app.late import Cause
+from app.mergers import Mergers
 from app.metrics import exposition
 from app.problems import PROBLEMS
-from app.routes.subscribe import PARAMETERS
 from app.sse import Format
-from app.topic_document import _READERS
+from app.topic_document import FIELDS
+from app.wish import PARAMETERS
 from conflation.engine import Engine
 from conflation.outputs import CloseReason, ResumeMode
 from conflation.session import QueueLimits
@@ -17,7 +20,8 @@ from conflation.subscription import Command
 from dev import ROOT
 
 PAGE = (ROOT / "docs" / "contract.md").read_text("utf-8")
-SSE = (ROOT / "app" / "sse.py").read_text("utf-8")
+WRITERS = ("sse", "audience", "late", "progress", "stream")
+SSE = "".join((ROOT / "app" / f"{name}.py").read_text("utf-8") for name in WRITERS)
 
 
 def quoted(word: str) -> bool:
@@ -30,7 +34,7 @@ CODE = re.findall(r"`([^`\n]+)`", PAGE)
 
 def metric_names() -> list[str]:
     driver = Driver(Engine(sessions_max=1, subscriptions_max=1), QueueLimits(1, 1))
-    text = exposition(driver).decode()
+    text = exposition(driver, Mergers()).decode()
     families = re.findall(r"^# TYPE (\S+) (\S+)", text, re.MULTILINE)
     return [name for name, _ in families]
 
@@ -46,11 +50,12 @@ def test_events_stand_on_the_page(name: str) -> None:
 
 
 def test_there_are_events_to_look_for() -> None:
-    assert len(re.findall(r'event\(\s*"(\w+)"', SSE)) >= 5
+    assert len(re.findall(r'event\(\s*"(\w+)"', SSE)) >= 10
 
 
 @pytest.mark.parametrize(
-    "word", [*PARAMETERS, *Format, *Command, *CloseReason, *ResumeMode, *_READERS]
+    "word",
+    sorted({*PARAMETERS, *Format, *Command, *CloseReason, *ResumeMode, *FIELDS, *Cause, *Op}),
 )
 def test_words_of_requests_and_answers_stand_on_the_page(word: str) -> None:
     assert quoted(str(word))

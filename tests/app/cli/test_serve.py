@@ -67,3 +67,12 @@ def test_a_store_from_file_or_environment_is_refused_as_well(tmp_path: Path) -> 
     ended = run("serve", cwd=str(tmp_path))
     assert ended.code == 78
     assert "not available yet" in ended.err
+
+
+@pytest.mark.slow
+def test_a_merger_that_cannot_be_imported_is_78(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text('mergers = ["no.such.module:f"]', "utf-8")
+    ended = run("serve", "--port", "0", cwd=str(tmp_path))
+    assert (ended.code, ended.out) == (78, "")
+    assert "no.such.module:f cannot be imported" in ended.err
+    assert ended.err.count("\n") == 1

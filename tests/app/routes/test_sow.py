@@ -120,6 +120,7 @@ async def test_records_are_asked_for_by_filter_order_and_fields() -> None:
 
 
 async def test_records_are_deleted_by_filter_or_by_key() -> None:
+    """Rule 187."""
     async with running_gateway() as running:
         await running.topic()
         await running.publish(*[{"k": n} for n in range(1_100)])
