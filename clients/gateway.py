@@ -150,6 +150,7 @@ class Gateway:
         *,
         options: str = "",
         filter_text: str | None = None,
+        order_by: str | None = None,
         command: str | None = None,
         format_name: str | None = None,
         last_event_id: str = "",
@@ -159,10 +160,12 @@ class Gateway:
         """Subscribe; the answer is an iterator of events that survives lost connections.
 
         Args:
-            topic: to subscribe to.
+            topic: to subscribe to, or a pattern of topics such as `px.*`.
             options: the options string, such as `conflation=500ms`.
             filter_text: which messages.
-            command: `subscribe`, `sow_and_subscribe`, `sow`; the gateway's default fits the topic.
+            order_by: order of snapshot rows and windows, such as `/price DESC`.
+            command: `sow`, `subscribe`, `delta_subscribe`, `sow_and_subscribe` or
+                `sow_and_delta_subscribe`; the gateway's default fits the topic.
             format_name: `value`, `envelope` or `batch`.
             last_event_id: resume after it.
             seconds_max: end after so long.
@@ -171,6 +174,7 @@ class Gateway:
         query = {
             "options": options or None,
             "filter": filter_text,
+            "order_by": order_by,
             "command": command,
             "format": format_name,
         }

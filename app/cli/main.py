@@ -6,10 +6,12 @@ import contextlib
 import os
 import sys
 import traceback
+from argparse import Namespace
 from collections.abc import Sequence
 
 from app.cli import demo, explain, later, pipeline, publish, serve, sow, subscribe, topics, version
 from app.cli.arguments import Parser
+from app.cli.caret import pointed
 from app.cli.errors import (
     CONFIGURATION,
     DONE,
@@ -19,7 +21,7 @@ from app.cli.errors import (
     CommandError,
 )
 from app.cli.layout import stray_package
-from app.cli.terminal import complain, silence_output
+from app.cli.terminal import complain, point_at, silence_output
 
 VERBS = (serve, publish, subscribe, sow, topics, explain, pipeline, demo, version, later)
 
@@ -62,6 +64,7 @@ def build_parser() -> Parser:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    arguments = Namespace()
     try:
         arguments = build_parser().parse_args(argv)
         code: int = arguments.run(arguments)
@@ -74,15 +77,16 @@ def _run(argv: Sequence[str] | None) -> int:
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
-        return _explain(error)
+        return _explain(error, arguments)
 
 
-def _explain(error: Exception) -> int:
+def _explain(error: Exception, arguments: Namespace) -> int:
     """What a client's error means; anything else is ours, and still one line."""
     from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 
     if isinstance(error, GatewayProblem):
         complain(str(error))
+        point_at(pointed(error, arguments))
         return REFUSED
     if isinstance(error, GatewayUnreachable | AnswerInvalid):
         complain(str(error))

@@ -19,6 +19,8 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--filter", metavar="TEXT", help="which records")
     parser.add_argument("--order-by", metavar="FIELDS", help="such as '/price DESC'")
     parser.add_argument("--top-n", metavar="N", type=count, help="at most so many")
+    parser.add_argument("--skip-n", metavar="N", type=count, help="behind the first so many")
+    parser.add_argument("--select", metavar="FIELDS", help="such as '[-/,+/symbol,+/price]'")
     parser.add_argument("--format", choices=("value", "envelope"), help="(value)")
     add_gateway(parser)
     parser.set_defaults(run=run)
@@ -32,6 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
             filter=arguments.filter,
             order_by=arguments.order_by,
             top_n=arguments.top_n,
+            skip_n=arguments.skip_n,
+            select=arguments.select,
             format=arguments.format,
         )
         for record in records:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from clients.outage import Trouble
     from clients.subscription import Subscription
 
+FORMATS = ("value", "envelope", "batch")
+PRINTED = ("message", "delta", "oof")
 COMMANDS = ("subscribe", "sow_and_subscribe", "sow", "delta_subscribe", "sow_and_delta_subscribe")
 
 
@@ -27,8 +29,11 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     add_topic(parser)
     parser.add_argument("--options", default="", help="such as conflation=500ms")
     parser.add_argument("--filter", metavar="TEXT", help="which messages")
+    parser.add_argument(
+        "--order-by", metavar="FIELDS", help="of a snapshot or a window, such as '/price DESC'"
+    )
     parser.add_argument("--command", choices=COMMANDS, help="(what fits the topic)")
-    parser.add_argument("--format", choices=("value", "envelope", "batch"), help="(value)")
+    parser.add_argument("--format", choices=FORMATS, help="(what fits the options)")
     parser.add_argument("--count", type=count, metavar="N", help="end after so many messages")
     parser.add_argument(
         "--for", type=seconds, metavar="TIME", dest="seconds_max", help="end after, such as 10s"
@@ -54,9 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
         if as_table:
             _show_table(gateway, arguments)
         else:
-            with _subscribed(gateway, arguments, arguments.format, say) as subscription:
+            with _subscribed(gateway, arguments, _format(arguments), say) as subscription:
                 _print_messages(subscription, arguments.count)
     return DONE
+
+
+def _format(arguments: argparse.Namespace) -> str | None:
+    """Lines of values cannot tell a change from a whole record, so deltas come in envelopes."""
+    has_deltas = "delta" in (arguments.command or "")
+    return arguments.format or ("envelope" if has_deltas else None)
 
 
 def _print_messages(subscription: Subscription, count_max: int | None) -> None:
@@ -65,7 +76,9 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
     for event in subscription:
         if event.name == "hello" and subscription.connections > 1:
             say("Connected again")
-        elif event.name == "message":
+        elif event.name in ("error", "late", "unsubscribed"):
+            say(f"{event.name}: {event.text}")
+        elif event.name in PRINTED:
             sys.stdout.write(event.text + "\n")
             sys.stdout.flush()
             printed += 1
@@ -104,6 +117,7 @@ def _subscribed(
         arguments.topic,
         options=arguments.options,
         filter_text=arguments.filter,
+        order_by=arguments.order_by,
         command=arguments.command,
         format_name=format_name,
         seconds_max=arguments.seconds_max,

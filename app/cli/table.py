@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from clients.replica import Change, Replica
 from clients.sse import Event
 
 FRAMES_PER_SECOND = 8
@@ -34,7 +35,7 @@ class LiveTable:
         self.updates = 0
         self._topic = topic
         self._console = console or Console()
-        self._values: dict[str, dict[str, Any]] = {}
+        self._replica = Replica()
         self._changed_at: dict[str, float] = {}
         self._fields: dict[str, None] = {}
         self._arrivals: deque[tuple[float, int]] = deque()
@@ -61,11 +62,11 @@ class LiveTable:
             self._take(event)
 
     def _take(self, event: Event) -> None:
+        self._count(self._replica.take(event))
         if event.name == "hello":
-            self._granted = json.loads(event.text)["subscriptions"][0]["options"]
+            granted = [each["options"] for each in json.loads(event.text)["subscriptions"]]
+            self._granted = granted[0] if granted else "no topic yet"
             self._note = ""
-        elif event.name == "message":
-            self._take_rows(json.loads(event.text)["rows"])
         elif event.name in ("goodbye", "unsubscribed"):
             self._note = f"{event.name}: {json.loads(event.text).get('reason')}"
 
@@ -81,29 +82,35 @@ class LiveTable:
     def _render(self) -> RenderableType:
         now = time.monotonic()
         lines_max = max(3, self._console.height - LINES_AROUND)
-        shown = sorted(self._values)[:lines_max]
+        records = {
+            self._name(topic, json.loads(key_text)): value
+            for (topic, key_text), value in self._replica.values.items()
+        }
+        shown = sorted(records)[:lines_max]
         table = Table("key", *self._fields, title=self._title(now), expand=False)
         for name in shown:
-            fresh = now - self._changed_at[name] < FRESH_S
-            cells = _cells(self._values[name], self._fields)
+            fresh = now - self._changed_at.get(name, 0.0) < FRESH_S
+            cells = _cells(_record(records[name]), self._fields)
             table.add_row(Text(name), *cells, style="bold green" if fresh else "")
-        left = len(self._values) - len(shown)
+        left = len(records) - len(shown)
         beneath = [f"and {left} more keys" if left > 0 else "", self._note]
         return Group(table, Text("  ".join(filter(None, beneath)), style="dim"))
 
-    def _take_rows(self, rows: list[dict[str, Any]]) -> None:
+    def _count(self, changes: list[Change]) -> None:
         now = time.monotonic()
-        for row in rows:
-            name = WHOLE_TOPIC if row.get("key") is None else _key_text(row["key"])
-            value = row.get("value")
-            record = value if isinstance(value, dict) else {"value": value}
-            self._fields |= dict.fromkeys(record)
-            self._values[name] = record
-            self._changed_at[name] = now
+        for change in changes:
+            self._changed_at[self._name(change.topic, change.key)] = now
+            if change.op != "oof":
+                self._fields |= dict.fromkeys(_record(change.value))
         while len(self._fields) > FIELDS_MAX:
             self._fields.popitem()
-        self.updates += len(rows)
-        self._arrivals.append((now, len(rows)))
+        self.updates += len(changes)
+        self._arrivals.append((now, len(changes)))
+
+    def _name(self, topic: str, key: list[object] | None) -> str:
+        """What a line is called: its key, behind its topic where there may be several."""
+        name = WHOLE_TOPIC if key is None else _key_text(key)
+        return name if topic == self._topic else f"{topic} {name}"
 
     def _title(self, now: float) -> Text:
         while self._arrivals and self._arrivals[0][0] < now - RATE_OVER_S:
@@ -112,6 +119,10 @@ class LiveTable:
         return Text(
             f"{self._topic}  {self._granted}  {self.updates:,} updates, {rate:,.0f} a second"
         )
+
+
+def _record(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"value": value}
 
 
 def _cells(record: dict[str, Any], fields: dict[str, None]) -> list[Text]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 
 def say(sentence: str) -> None:
@@ -17,6 +17,13 @@ def say(sentence: str) -> None:
 def complain(reason: str) -> None:
     """One line on standard error that says what went wrong."""
     say(f"tidegate: {reason}")
+
+
+def point_at(lines: Sequence[str]) -> None:
+    """Where it went wrong, as it stands, for who looks at a terminal; logs keep to one line."""
+    if sys.stderr.isatty():
+        sys.stderr.writelines(f"{line}\n" for line in lines)
+        sys.stderr.flush()
 
 
 def tell(line: str) -> None:

@@ -17,7 +17,6 @@ from conflation.subscription import Command
 from keys.errors import FilterInvalid
 from tests.support.servers import edge_settings
 
-
 NOTHING: Mapping[str, str] = {}
 
 

@@ -44,7 +44,7 @@ def test_problem_codes_stand_with_their_status(code: str) -> None:
     assert f"| `{code}` | {PROBLEMS[code][0]} |" in PAGE
 
 
-@pytest.mark.parametrize("name", re.findall(r'event\(\s*"(\w+)"', SSE))
+@pytest.mark.parametrize("name", sorted(set(re.findall(r'event\(\s*"(\w+)"', SSE))))
 def test_events_stand_on_the_page(name: str) -> None:
     assert quoted(name)
 

@@ -24,11 +24,20 @@ def test_records_as_published_or_in_envelopes(gateway: Gateway) -> None:
     assert sorted(keys) == [[1], [2]]
 
 
-def test_what_the_gateway_does_not_offer_yet_is_1(gateway: Gateway) -> None:
+def test_a_query(gateway: Gateway) -> None:
     gateway.put_topic("t", {"key": ["/id"]})
-    ended = run("sow", "t", "--filter", "/id = 1", "--gateway", gateway.base_url)
+    gateway.publish("t", [b'{"id":%d,"v":1}' % n for n in range(9)])
+    wanted = ("--filter", "/id > 2", "--order-by", "/id DESC", "--top-n", "2", "--skip-n", "1")
+    ended = run("sow", "t", *wanted, "--select", "[-/,+/id]", "--gateway", gateway.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == ['{"id":7}', '{"id":6}']
+
+
+def test_a_wrong_query_is_1(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    ended = run("sow", "t", "--filter", "/id =", "--gateway", gateway.base_url)
     assert ended.code == 1
-    assert "not available yet" in ended.err
+    assert "[filter-invalid, position 5]" in ended.err
 
 
 def test_a_server_that_is_no_gateway_is_3_in_one_line() -> None:

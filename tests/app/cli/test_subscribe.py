@@ -50,9 +50,36 @@ def test_options_reach_the_gateway_and_a_wrong_one_is_1(prices: Gateway) -> None
     ended = run("subscribe", "prices", "--options", "conflation=x", "--gateway", prices.base_url)
     assert ended.code == 1
     assert "[options-invalid, position 11]" in ended.err
-    ended = run("subscribe", "prices", "--filter", "/a = 1", "--gateway", prices.base_url)
+    ended = run("subscribe", "prices", "--filter", "/a = ", "--gateway", prices.base_url)
     assert ended.code == 1
-    assert "[filter-invalid" in ended.err
+    assert "[filter-invalid, position 5]" in ended.err
+    assert ended.err.count("\n") == 1, "a caret is for terminals"
+
+
+def test_what_is_asked_for_is_what_comes(prices: Gateway) -> None:
+    prices.publish("prices", [b'{"symbol":"B","v":2}', b'{"symbol":"C","v":1}'])
+    wanted = ("--filter", "/v > 0", "--order-by", "/v DESC", "--command", "sow")
+    lines = subscribe(prices, *wanted, "--options", "select=[-/v]")
+    assert lines == ['{"symbol":"B"}', '{"symbol":"C"}']
+
+
+def test_deltas_come_in_envelopes(prices: Gateway) -> None:
+    rows = [
+        json.loads(line)
+        for line in subscribe(prices, "--command", "sow_and_delta_subscribe", "--count", "3")
+    ]
+    assert [(row["op"], row["key"]) for row in rows] == [
+        ("snapshot", ["A"]), ("snapshot", ["B"]), ("snapshot", ["C"])
+    ]  # fmt: skip
+
+
+def test_a_pattern_of_topics(prices: Gateway) -> None:
+    prices.put_topic("pence", {"key": ["/symbol"]})
+    prices.publish("pence", [b'{"symbol":"A"}'])
+    ended = run("subscribe", "*", "--command", "sow", "--gateway", prices.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    topics = [json.loads(line)["topic"] for line in ended.out.splitlines()]
+    assert sorted(topics) == ["pence", "prices"]
 
 
 def test_a_table_into_a_pipe_is_drawn_at_the_end(prices: Gateway) -> None:
