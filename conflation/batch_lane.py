@@ -54,6 +54,8 @@ class BatchLane(Lane):
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         rows = self.answer(member)
         count = prefix_within(rows, bytes_max)
+        if self.id.oof:
+            member.missed.update(self.board.superseded(member.position, self.position))
         if not self.cuts or count == len(rows):
             return super()._own_answer(member, bytes_max)
         position = rows[count - 1].offset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -43,10 +44,15 @@ class Part(msgspec.Struct, frozen=True, gc=False):
         count = _together(self.count, later.count)
         return Part(self.joins, later.frame, count, self.is_new, later.gone, patch, fold)
 
+    @property
+    def is_unseen(self) -> bool:
+        """Whether the key came and went, so that there is nothing to tell."""
+        return self.gone is not None and self.is_new
+
     def row(self, payload: bytes, patch: bytes | None) -> Frame | None:
         """As it is sent; None for a key that came and went."""
         if self.gone is not None:
-            if self.is_new:
+            if self.is_unseen:
                 return None
             return self.gone if self.count is None else self.count.on(self.gone)
         assert self.count is not None
@@ -74,7 +80,8 @@ class Slot:
     """A place in a lane's queue: parts of one key, due together.
 
     `sealed`: never conflated with anything. `order` is its place: the offset of its newest
-    message, or with `placement=replace` of its first; `opened` is the first one's. `match` is
+    message, or with `placement=replace` of its first; `opened` is the first one's, `began` the
+    lane's count of joins then. `match` is
     the value of the fields that tell which messages of a key may conflate. `unseen`: the key
     came and went, so that only who joined in between has something to be told.
     """
@@ -84,6 +91,7 @@ class Slot:
     due: Instant
     order: int
     opened: int
+    began: int = 0
     sealed: bool = False
     match: str = ""
     is_held: bool = True
@@ -93,6 +101,18 @@ class Slot:
     def newest(self) -> Part:
         """The part that is still open."""
         return self.parts[-1]
+
+    @property
+    def was_joined(self) -> bool:
+        """Whether somebody joined while it was held."""
+        return self.newest.joins > self.began
+
+    def stand_for(self, untold: Sequence[Part]) -> None:
+        """Take over parts that nobody was told of."""
+        if not untold:
+            return
+        together = untold[-1].then(self.parts[0]) if untold[-1].joins == self.began else None
+        self.parts[:1] = [*untold, self.parts[0]] if together is None else [*untold[:-1], together]
 
     def whole(self, since_join: int = 0) -> Part | None:
         """All parts as one; only those that began after a join."""

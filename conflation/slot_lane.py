@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from conflation.board import Board
-from conflation.count import Count
+from conflation.count import Count, count_of
 from conflation.delta import DeltaWriter
 from conflation.duration import MILLISECOND, Instant
 from conflation.fold import fold_of
@@ -16,11 +16,11 @@ from conflation.frame import Batch, Frame, Tombstone
 from conflation.lane import Lane, Pair
 from conflation.lane_id import LaneId
 from conflation.member import Member
+from conflation.news import News
 from conflation.screen import Change, matcher
 from conflation.segments import Segments
 from conflation.slot import Part, Slot
 from conflation.slots import Slots
-from keys import patch as patches
 
 TICK_NS_MAX = 50 * MILLISECOND
 
@@ -47,8 +47,7 @@ class SlotLane(Lane):
         self._segments = Segments(lane_id)
         self._last_flush: dict[str, Instant] = {}
         self._batch_joins = 0
-        self._sent: dict[str, bytes] = {}
-        self._untold: dict[str, Part] = {}
+        self._news = News(self._delta if lane_id.no_empties else None)
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         for change in changes:
@@ -78,7 +77,7 @@ class SlotLane(Lane):
         since, rows, joins = self.position, list[Frame](), [self._joins]
         for slots in groups:
             slots.sort(key=lambda slot: slot.order)
-            told = [slot for slot in slots if self._is_news(slot)]
+            told = [slot for slot in slots if self._news.is_news(slot, self._payload)]
             if told:
                 self.position += 1
                 rows += self._rows(told)
@@ -97,25 +96,38 @@ class SlotLane(Lane):
     def in_step(self, member: Member, batch: Batch) -> bool:
         """Only once nothing is held that a member joined with: no row twice, no id back."""
         fresh = batch.low_water is not None and batch.low_water >= member.cut
-        started = self._batch_joins >= member.joins
+        started = self._batch_joins >= member.joins and not member.owed
         return fresh and started and batch.since == member.position
 
     def answer(self, member: Member) -> list[Frame]:
         behind = self._segments.after(member.position, member.joins)
-        return [row for _, row in self._answer_rows(behind)]
+        return [row for _, row in self._answer_rows(behind, member)]
+
+    def _own_answer(self, member: Member, bytes_max: int) -> Batch:
+        behind = self._segments.after(member.position, member.joins)
+        batch = super()._own_answer(member, bytes_max)
+        for slot in behind.all():
+            part = slot.whole()
+            count = member.owed.pop(slot.board_key, None)
+            if part is not None and part.is_unseen and part.count is not None:
+                unseen = part.count if count is None else count.then(part.count)
+                member.owed[slot.board_key] = unseen
+        return batch
 
     def pending(self, member: Member) -> list[Pair]:
         slots = self._segments.after(member.position, member.joins)
         for slot in [*(slot for group in self._released for slot in group), *self._held.all()]:
             slots.absorb(slot, member.joins)
-        return self._answer_rows(slots)
+        return self._answer_rows(slots, member)
 
     def needs_board_since(self) -> int | None:
         return None
 
     def low_water(self) -> int:
-        opened = self._held.first_opened()
-        return self.board.head if opened is None else opened - 1
+        opened = [slot.opened for slots in self._released for slot in slots[:1]]
+        first = self._held.first()
+        opened += [] if first is None else [first.opened]
+        return min(opened) - 1 if opened else self.board.head
 
     def _hold(self, part: Part, change: Change, now: Instant) -> None:
         frame = part.frame
@@ -123,12 +135,10 @@ class SlotLane(Lane):
         sealed = not frame.removed and (frame.exempt or never)
         if self._held.merge(change.board_key, part, sealed=sealed):
             return
-        if self.id.no_empties and change.replaced is not None and self._delta is not None:
-            self._sent.setdefault(change.board_key, self._delta.shown(change.replaced.payload))
+        if not self._held.of_key(change.board_key):
+            self._news.note_base(change)
         slot = self._held.open(change.board_key, part, sealed=sealed)
-        untold = self._untold.pop(change.board_key, None)
-        if untold is not None and not sealed:
-            slot.parts.insert(0, untold)
+        slot.stand_for(self._news.untold(change.board_key))
         slot.due = self._due_of(slot, now)
         if self.id.pace == "key":
             heappush(self._heap, (slot.due, next(self._order), slot))
@@ -188,41 +198,23 @@ class SlotLane(Lane):
             first = self._held.first()
             self.deadline = None if first is None else first.due
 
-    def _is_news(self, slot: Slot) -> bool:
-        """Whether anybody is to be told; if nobody is, the key's next row stands for it too."""
-        part = slot.whole()
-        assert part is not None
-        if part.gone is not None and part.is_new:
-            self._untold[slot.board_key] = part
-            slot.unseen = True
-            return len(slot.parts) > 1
-        if self._delta is None or not self.id.no_empties:
-            return True
-        if part.gone is not None:
-            self._sent.pop(slot.board_key, None)
-            return True
-        payload = self._payload(part)
-        sent = self._sent.get(slot.board_key)
-        patch = None if sent is None else patches.diff(sent, payload)
-        if patch is not None and patches.is_empty(patch) and len(slot.parts) == 1:
-            self._untold[slot.board_key] = part
-            return False
-        self._sent[slot.board_key] = payload
-        return True
-
     def _rows(self, slots: Sequence[Slot]) -> list[Frame]:
         """The shared rows: deltas where a key has one slot, so that the base is what was sent."""
         times = Counter(slot.board_key for slot in slots)
         rows = [self._row(slot, is_shared=times[slot.board_key] == 1) for slot in slots]
         return [row for row in rows if row is not None]
 
-    def _answer_rows(self, slots: Slots) -> list[Pair]:
-        """Full values for a member that is behind."""
-        pairs = (
-            (slot.board_key, self._row(slot, is_shared=False))
-            for slot in sorted(slots.all(), key=lambda slot: slot.order)
-        )
-        return [(board_key, row) for board_key, row in pairs if row is not None]
+    def _answer_rows(self, slots: Slots, member: Member) -> list[Pair]:
+        """Full values for a member that is behind, with what they stand for beyond themselves."""
+        owed = dict(member.owed)
+        rows: list[Pair] = []
+        for slot in sorted(slots.all(), key=lambda slot: slot.order):
+            row = self._row(slot, is_shared=False)
+            if row is not None:
+                earlier = owed.pop(slot.board_key, None)
+                told = row if earlier is None else earlier.then(count_of(row)).on(row)
+                rows.append((slot.board_key, told))
+        return rows
 
     def _row(self, slot: Slot, *, is_shared: bool) -> Frame | None:
         part = slot.whole()

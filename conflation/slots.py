@@ -28,14 +28,13 @@ class Slots:
         """Every slot, keys in the order in which they were opened."""
         return (slot for slots in self._slots.values() for slot in slots)
 
+    def of_key(self, board_key: str) -> list[Slot]:
+        """The slots of one key."""
+        return self._slots.get(board_key, [])
+
     def first(self) -> Slot | None:
         """The slot that was opened first."""
         return next(self.all(), None)
-
-    def first_opened(self) -> int | None:
-        """The offset of the message that opened the oldest slot."""
-        first = self.first()
-        return None if first is None else first.opened
 
     def has(self, slot: Slot) -> bool:
         """Whether a slot is still here."""
@@ -69,7 +68,7 @@ class Slots:
     def open(self, board_key: str, part: Part, *, sealed: bool = False) -> Slot:
         """A new slot for a part."""
         offset = part.frame.offset
-        slot = Slot(board_key, [part], 0, offset, offset, sealed, self._match(part))
+        slot = Slot(board_key, [part], 0, offset, offset, part.joins, sealed, self._match(part))
         self._slots.setdefault(board_key, []).append(slot)
         return slot
 
@@ -78,7 +77,7 @@ class Slots:
 
         Parts stay apart, so that whoever joined between them can still be told them apart.
         """
-        if slot.unseen and since_join <= slot.parts[0].joins:
+        if slot.unseen and since_join <= slot.began:
             return
         taken: Slot | None = None
         for part in slot.parts:

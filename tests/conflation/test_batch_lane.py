@@ -193,3 +193,24 @@ def test_a_batch_lane_listens_for_one_message_alone() -> None:
     (lane,) = feed.lanes.values()
     assert isinstance(lane, BatchLane)
     assert not lane.sees_every_message
+
+
+def test_a_key_that_was_left_out_as_superseded_is_not_taken_back() -> None:
+    """Rules 22 and 202: the position is past it, yet it was never sent."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,oof", command="sow_and_subscribe")
+    world.take()
+    for text in ("z1", "a1 b1"):
+        world.say(text)
+        world.wait("1s")
+    world.say("a2")
+    world.remove("a0")
+    assert world.hears() == ["z1 b1"]
+    world.wait("1s")
+    assert world.hears() == []
+    world.say("a3")
+    world.wait("1s")
+    world.remove("a0")
+    world.wait("1s")
+    assert world.hears() == ["-a3"]

@@ -172,3 +172,18 @@ def test_a_removal_shows_the_fields_that_were_selected() -> None:
     world.remove("a0")
     world.wait("2s")
     assert world.hears() == ["-a1"]
+
+
+def test_an_id_never_promises_what_was_released_and_is_not_flushed() -> None:
+    """Rules 41 and 216."""
+    world = World()
+    world.topic()
+    for session in ("fast", "slow"):
+        world.subscribe("conflation=1s,flush_on=[/v = 3]", session=session)
+    world.say("a1")
+    world.wait("1s")
+    world.say("a2")
+    world.say("b3")
+    world.flush()
+    world.say("a3")
+    assert ids(world.take("slow")) == [2]

@@ -73,4 +73,3 @@ def test_a_slot_is_taken_once() -> None:
     assert not slots.take(first)
     assert [slot.board_key for slot in slots.take_all()] == ['["b"]']
     assert slots.first() is None
-    assert slots.first_opened() is None

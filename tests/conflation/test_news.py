@@ -1,0 +1,74 @@
+"""What nobody needs to be told of, and what becomes of it."""
+
+from __future__ import annotations
+
+from tests.support.world import World, counts
+
+QUIET = "conflation=1s,no_empties,receipt"
+DELTAS = "sow_and_delta_subscribe"
+
+
+def said(world: World, *values: int) -> list[tuple[str, int, int]]:
+    """Publishes a value of key a each second; the rows with their counts."""
+    for value in values:
+        world.say(f"a{value}")
+        world.wait("1s")
+    return counts(world.take())
+
+
+def test_the_same_again_and_again_is_told_once() -> None:
+    """Rule 214."""
+    world = World()
+    world.topic()
+    world.subscribe(QUIET, command=DELTAS, counted=True)
+    world.take()
+    told = [row for value in (1, 1, 1, 1, 2) for row in said(world, value)]
+    assert told == [("a1", 1, 1), ("a2", 4, 2)]
+
+
+def test_what_the_snapshot_said_is_not_said_again() -> None:
+    """Rule 214."""
+    world = World()
+    world.topic()
+    world.say("a1")
+    world.subscribe(QUIET, command=DELTAS, counted=True)
+    world.take()
+    assert said(world, 1) == []
+
+
+def test_an_exempt_message_is_told_whatever_it_says() -> None:
+    """Rules 214 and 215."""
+    world = World()
+    world.topic()
+    world.subscribe(QUIET, command=DELTAS, counted=True)
+    world.take()
+    world.say("a1 a1", exempt=True)
+    world.wait("1s")
+    assert counts(world.take()) == [("a1", 1, 1), ("a1", 1, 2)]
+
+
+def test_messages_of_a_key_that_came_and_went_are_counted_when_it_comes_again() -> None:
+    """Rules 203 and 212."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,oof,receipt", command="sow_and_subscribe", counted=True)
+    world.take()
+    world.say("a1 a2")
+    world.remove("a0")
+    world.wait("1s")
+    assert world.hears() == []
+    assert said(world, 3) == [("a3", 3, 1)]
+
+
+def test_who_was_behind_meanwhile_is_told_the_same_sum() -> None:
+    """Rule 212."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,oof,receipt", command="sow_and_subscribe", counted=True)
+    world.take()
+    world.say("a1")
+    world.wait("1s")
+    world.remove("a0")
+    world.wait("1s")
+    assert world.hears() == []
+    assert said(world, 2) == [("a2", 2, 1)]
