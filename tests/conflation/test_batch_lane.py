@@ -211,6 +211,7 @@ def test_a_key_that_was_left_out_as_superseded_is_not_taken_back() -> None:
     assert world.hears() == []
     world.say("a3")
     world.wait("1s")
+    assert world.hears() == ["a3"]
     world.remove("a0")
     world.wait("1s")
     assert world.hears() == ["-a3"]
