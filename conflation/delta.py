@@ -39,6 +39,11 @@ class DeltaWriter:
         told = patches.with_fields(patch, payload, self._key_paths)
         return told if len(told) < len(payload) else None
 
+    def give_untold(self) -> dict[str, Count]:
+        """What the next rows would stand for beyond themselves, handed over."""
+        untold, self._untold = self._untold, {}
+        return untold
+
     def rows(self, change: Change) -> list[Frame]:
         """One message as it is told without an interval: at most one row."""
         frame = change.frame

@@ -58,6 +58,12 @@ class ListLane(Lane):
         return caught_up and batch.since == member.position
 
     def join(self, member: Member) -> None:
+        """What was not told so far is for those who are here already."""
+        untold = self._delta.give_untold() if self._delta is not None else {}
+        for row_key, count in untold.items():
+            for other in self.members.values():
+                earlier = other.owed.get(row_key)
+                other.owed[row_key] = count if earlier is None else earlier.then(count)
         member.position = self.board.head
 
     def answer(self, member: Member) -> list[Frame]:

@@ -108,11 +108,13 @@ class Slot:
         return self.newest.joins > self.began
 
     def stand_for(self, untold: Sequence[Part]) -> None:
-        """Take over parts that nobody was told of."""
+        """Take over parts that nobody was told of; whether the key is new is known by now."""
         if not untold:
             return
-        together = untold[-1].then(self.parts[0]) if untold[-1].joins == self.began else None
-        self.parts[:1] = [*untold, self.parts[0]] if together is None else [*untold[:-1], together]
+        own = self.parts[0]
+        older = [msgspec.structs.replace(part, is_new=own.is_new) for part in untold]
+        together = older[-1].then(own) if older[-1].joins == self.began else None
+        self.parts[:1] = [*older, own] if together is None else [*older[:-1], together]
 
     def whole(self, since_join: int = 0) -> Part | None:
         """All parts as one; only those that began after a join."""

@@ -72,3 +72,34 @@ def test_who_was_behind_meanwhile_is_told_the_same_sum() -> None:
     world.wait("1s")
     assert world.hears() == []
     assert said(world, 2) == [("a2", 2, 1)]
+
+
+def test_an_exempt_message_in_between_is_taken_back() -> None:
+    """Rules 202 and 215."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,oof,receipt", command="sow_and_subscribe", counted=True)
+    world.take()
+    world.say("a1")
+    world.remove("a0")
+    world.say("a2", exempt=True)
+    world.wait("1s")
+    assert world.hears() == ["a2"]
+    world.remove("a0")
+    world.wait("1s")
+    assert counts(world.take()) == [("-a2", 1, 1)]
+
+
+def test_who_joins_later_counts_none_from_before() -> None:
+    """Rule 212: without an interval too."""
+    world = World()
+    world.topic()
+    for session in ("early", "late"):
+        world.subscribe("no_empties", command=DELTAS, session=session)
+        world.say("a1 a1")
+        world.flush()
+        world.take(session)
+    world.say("a2")
+    world.flush()
+    assert counts(world.take("early")) == [("a2", 4, 2)]
+    assert counts(world.take("late")) == [("a2", 3, 3)]
