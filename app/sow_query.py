@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -68,11 +70,10 @@ class SowQuery:
         Ties of an order, and a window without one, stand by record key.
         """
         rows = await matching(records, self.filter, topic)
-        if self.order is not None or self.top_n is not None:
-            rows = await _sorted(rows, self.order)
-        if self.top_n is not None:
-            rows = rows[self.skip_n : self.skip_n + self.top_n]
-        return rows
+        if self.order is None and self.top_n is None:
+            return rows
+        rows_max = len(rows) if self.top_n is None else self.skip_n + self.top_n
+        return (await _ranked(rows, self.order, rows_max))[self.skip_n :]
 
     def shown(self, row: Frame) -> Frame:
         """A row with the fields that are asked for."""
@@ -92,15 +93,23 @@ async def matching(records: Sequence[Frame], wanted: Filter | None, topic: str) 
     return found
 
 
-async def _sorted(rows: Sequence[Frame], order: Order | None) -> list[Frame]:
-    if order is None:
-        return sorted(rows, key=lambda row: row.key)
-    tokens: list[tuple[Any, str]] = []
+async def _ranked(rows: Sequence[Frame], order: Order | None, rows_max: int) -> list[Frame]:
+    """The first so many rows in an order: sorted in pieces, which are then merged."""
+    token = order.sort_token if order is not None else _all_alike
+    runs = []
     for piece in _pieces(rows):
-        tokens += ((order.sort_token(row.payload), row.key) for row in piece)
+        runs.append(sorted((token(row.payload), row.key, row) for row in piece))
         await asyncio.sleep(0)
-    ranked = sorted(range(len(rows)), key=tokens.__getitem__)
-    return [rows[place] for place in ranked]
+    ranked: list[Frame] = []
+    for _, _, row in islice(merge(*runs), rows_max):
+        ranked.append(row)
+        if len(ranked) % LOOKED_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return ranked
+
+
+def _all_alike(payload: bytes) -> tuple[Any, ...]:
+    return ()
 
 
 def _pieces(rows: Sequence[Frame]) -> Iterator[Sequence[Frame]]:

@@ -17,9 +17,9 @@ from tests.support.wire import exchange, request
 
 ROUTES = {
     "/v1/topics": {"get"},
-    "/v1/topics/{topic}": {"get", "put", "delete"},
+    "/v1/topics/{topic}": {"delete", "get", "patch", "put"},
     "/v1/topics/{topic}/messages": {"get", "post"},
-    "/v1/topics/{topic}/sow": {"get"},
+    "/v1/topics/{topic}/sow": {"delete", "get"},
     "/v1/topics/{topic}/sow/{record_key}": {"get"},
     "/v1/topics/{topic}/subscribe": {"get", "post"},
     "/v1/explain": {"post"},

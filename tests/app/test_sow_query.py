@@ -11,6 +11,7 @@ from app.sow_query import LOOKED_AT_ONCE, SowQuery, matching
 from conflation.definition import Kind
 from conflation.frame import Frame
 from keys.filter import Filter
+from keys.order import Order
 
 RECORDS = [
     Frame(n, b'{"k":%d,"v":%d}' % (n, value), f"[{n}]")
@@ -84,3 +85,15 @@ async def test_others_get_their_turn_while_many_are_looked_at() -> None:
         await asyncio.sleep(0)
     assert turns >= 4
     assert len(await task) == 2 * LOOKED_AT_ONCE
+
+
+@pytest.mark.parametrize("top_n", [None, 1, 2 * LOOKED_AT_ONCE + 1])
+async def test_many_are_put_in_order_in_pieces(top_n: int | None) -> None:
+    records = [
+        Frame(n, b'{"v":%d}' % (n * 7_919 % 3_001), f"[{n}]")
+        for n in range(1, 3 * LOOKED_AT_ONCE + 3)
+    ]
+    query = SowQuery(order=Order.parse("/v DESC"), top_n=top_n, skip_n=0)
+    found = await query.rows(records, "px")
+    ranked = sorted(records, key=lambda record: -(record.offset * 7_919 % 3_001))
+    assert found == ranked[:top_n]
