@@ -54,18 +54,18 @@ class Replica:
         return []
 
     def _apply(self, row: Mapping[str, Any]) -> Change:
-        topic, op, key = row["topic"], row["op"], row.get("key")
-        place = topic, msgspec.json.encode(key).decode()
+        topic, op, fields = row["topic"], row["op"], row.get("key")
+        place = topic, msgspec.json.encode(fields).decode()
         if op == "oof":
             self._values.pop(place, None)
-            return Change(topic, key, op, None)
+            return Change(topic, fields, op, None)
         value = row["value"]
         if op == "delta":
             if place not in self._values:
                 raise AnswerInvalid(f"a delta came for a record of {topic} that is not held")
             value = patched(self._values[place], value)
         self._values[place] = value
-        return Change(topic, key, op, value)
+        return Change(topic, fields, op, value)
 
     def _forget(self, topic: str | None) -> None:
         for place in [place for place in self._values if topic in (None, place[0])]:

@@ -107,9 +107,9 @@ class LiveTable:
         self.updates += len(changes)
         self._arrivals.append((now, len(changes)))
 
-    def _name(self, topic: str, key: list[object] | None) -> str:
-        """What a line is called: its key, behind its topic where there may be several."""
-        name = WHOLE_TOPIC if key is None else _key_text(key)
+    def _name(self, topic: str, fields: list[object] | None) -> str:
+        """What a line is called: its key's fields, behind its topic where there may be several."""
+        name = WHOLE_TOPIC if fields is None else _key_text(fields)
         return name if topic == self._topic else f"{topic} {name}"
 
     def _title(self, now: float) -> Text:
