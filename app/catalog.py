@@ -156,7 +156,11 @@ class Catalog:
             )
         self._prepare_filler(name, document)
         record = TopicRecord(name, document, _new_epoch())
-        await self._store.put_topic(record)
+        try:
+            await self._store.put_topic(record)
+        except Exception:
+            await self._fillers.stop(name)
+            raise
         entry = self._admit(record)
         self._fillers.start(entry)
         return entry

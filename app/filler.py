@@ -13,12 +13,11 @@ from collections.abc import Sequence
 
 from app.driver import Consumer, Driver
 from app.entry import Entry
-from app.problems import Problem
 from app.store import Item, Message, Removal
 from app.topic_source import Source
 from app.writer import Writer
 from conflation.board import Board
-from conflation.errors import EngineError
+from conflation.errors import TopicUnknown
 from conflation.frame import Frame, Gone, Tombstone
 from conflation.grant import decide
 from conflation.options import Options
@@ -30,6 +29,7 @@ from keys.spec import KeySpec
 NAME = "source"
 TAKEN_BYTES_AT_ONCE = 1 << 20
 WAIT_S_MAX = 3_600.0
+RETRY_S = 1.0
 
 logger = logging.getLogger("tidegate.filler")
 
@@ -86,23 +86,28 @@ class Filler:
         assert self._consumer is not None, "it subscribes before it starts"
         while not self._stopped:
             outputs = self._consumer.take(TAKEN_BYTES_AT_ONCE)
-            try:
-                await self._write(entry, outputs)
-            except (Problem, EngineError):
-                logger.info("%s is gone: it is filled no more", entry.record.name)
+            items = [item for output in outputs for item in self._items(entry, output)]
+            if items and not await self._written(entry, items):
                 return
             if any(isinstance(output, Goodbye | Unsubscribed) for output in outputs):
                 return
             if not outputs:
                 await self._consumer.wait(WAIT_S_MAX)
 
-    async def _write(self, entry: Entry, outputs: Sequence[Output]) -> None:
-        if not outputs or self._stopped:
-            return
-        async with entry.writing:
-            items = [item for output in outputs for item in self._items(entry, output)]
-            if items:
-                await self._writer.write(entry, items)
+    async def _written(self, entry: Entry, items: Sequence[Item]) -> bool:
+        """Write, again and again while the store is out; False once there is no need to."""
+        while not self._stopped:
+            try:
+                async with entry.writing:
+                    await self._writer.write(entry, items)
+            except TopicUnknown:
+                return False
+            except Exception:
+                logger.exception("%s is not filled; it is tried again", entry.record.name)
+                await asyncio.sleep(RETRY_S)
+            else:
+                return True
+        return False
 
     def _items(self, entry: Entry, output: Output) -> list[Item]:
         match output:

@@ -69,7 +69,8 @@ class Ingest:
         """Store and deliver checked messages in one order for store and engine.
 
         Raises:
-            Problem: topic-read-only, topic-unknown if it was deleted meanwhile, limit-reached;
+            TopicUnknown: it was deleted meanwhile.
+            Problem: topic-read-only, limit-reached;
                 of deltas also what their records are refused for.
         """
         _check_filler(entry, producer)

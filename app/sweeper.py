@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 
 from app.catalog import Catalog
 from app.driver import Driver
-from app.problems import Problem
 from app.writer import Writer
-from conflation.errors import EngineError
+from conflation.errors import TopicUnknown
 from conflation.frame import Gone
 from conflation.outputs import RecordsExpired
 
 SWEPT_AT_ONCE = 500
+RETRY_S = 1.0
 
 logger = logging.getLogger("tidegate.sweeper")
 
@@ -43,22 +44,30 @@ class Sweeper:
             self._woken.clear()
             due, self._due = self._due, {}
             for expired in due.values():
-                try:
-                    await self.sweep(expired)
-                except (Problem, EngineError):
-                    logger.info("%s was deleted while its records expired", expired.topic)
+                await self._sweep_or_wait(expired)
+
+    async def _sweep_or_wait(self, expired: RecordsExpired) -> None:
+        """Sweep a topic; while the store is out it stays noted, unless there is later news."""
+        try:
+            await self.sweep(expired)
+        except Exception:
+            logger.exception("%s: records stay beyond their time; tried again", expired.topic)
+            self._due.setdefault(expired.topic, expired)
+            self._woken.set()
+            await asyncio.sleep(RETRY_S)
 
     async def sweep(self, expired: RecordsExpired) -> None:
         """Remove a topic's records that were not published again since, the oldest first.
 
-        Raises:
-            Problem, EngineError: the topic was deleted meanwhile.
+        A topic that is not there any more, or is another one of that name, is left alone.
         """
         entry = self._catalog.find(expired.topic)
         if entry is None or entry.record.epoch != expired.epoch:
             return
         sow = self._driver.engine.topic(expired.topic).sow
-        while sow is not None and (
-            records := sow.board.oldest_through(expired.through, SWEPT_AT_ONCE)
-        ):
-            await self._writer.remove(entry, records, Gone.EXPIRED)
+        while sow is not None and self._catalog.find(expired.topic) is entry:
+            records = sow.board.oldest_through(expired.through, SWEPT_AT_ONCE)
+            if not records:
+                return
+            with contextlib.suppress(TopicUnknown):  # it was deleted while it waited its turn
+                await self._writer.remove(entry, records, Gone.EXPIRED)

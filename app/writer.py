@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from app.driver import Driver
 from app.entry import Entry
-from app.problems import Problem
 from app.store import Appended, Item, Message, Producer, Removal, Store
+from conflation.errors import TopicUnknown
 from conflation.frame import Frame, Gone, Tombstone
 from conflation.screen import THE_RECORD
 
@@ -29,13 +28,13 @@ class Writer:
         """Store and deliver items, all or none. The caller holds `entry.writing`.
 
         Raises:
-            Problem, TopicUnknown: the topic was deleted meanwhile.
+            TopicUnknown: the topic was deleted meanwhile.
         """
         assert entry.writing.locked(), "one writer at a time"
         name = entry.record.name
         if self._driver.engine.topic(name).epoch != entry.record.epoch:
-            raise Problem("topic-unknown", "The topic was deleted meanwhile.")
-        now_ms = time.time_ns() // 1_000_000
+            raise TopicUnknown("the topic was deleted meanwhile")
+        now_ms = self._driver.wall_ms()
         appended = await self._store.append(name, items, now_ms, producer)
         if not appended.duplicate:
             await self._driver.publish(name, _frames(items, appended.first, now_ms))
@@ -47,7 +46,7 @@ class Writer:
         In slices, between which publishers have their turn; what they publish meanwhile stays.
 
         Raises:
-            Problem, TopicUnknown: the topic was deleted meanwhile.
+            TopicUnknown: the topic was deleted meanwhile.
         """
         removed = 0
         for start in range(0, len(records), REMOVED_AT_ONCE):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from app.memory_store import MemoryStore
 from app.problems import Problem
-from app.store import Message
+from app.store import Appended, Item, Message, Producer, Store
 from conflation.duration import SECOND
 from tests.support.clocks import Clock
 from tests.support.place import Place
@@ -21,9 +22,9 @@ PX = {"topic": "px", "interval": "1s"}
 class Filled(Place):
     """A place whose time a test moves, with a keyed topic px."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store | None = None) -> None:
         self.clock = Clock()
-        super().__init__(clock=self.clock)
+        super().__init__(store, clock=self.clock)
 
     async def pass_time(self, seconds: float = 1.0) -> None:
         """Let intervals end, and fillers write."""
@@ -45,8 +46,8 @@ class Filled(Place):
 
 
 @contextlib.asynccontextmanager
-async def filled(**slow: Any) -> AsyncIterator[Filled]:
-    place = Filled()
+async def filled(store: Store | None = None, **slow: Any) -> AsyncIterator[Filled]:
+    place = Filled(store)
     await place.put("px", key=["/k"])
     if slow:
         await place.put("slow", **slow)
@@ -214,6 +215,33 @@ async def test_exempt_messages_come_through_one_by_one() -> None:
         await place.pass_time()
         assert [payload for _, payload in place.journal("slow")] == [b"0", b"1", b"2"]
         assert all(frame.exempt for frame in place.driver.engine.topic("slow").journal.after(0))
+
+
+class ForgetfulStore(MemoryStore):
+    """A store that is out for one call."""
+
+    is_out = False
+
+    async def append(
+        self, topic: str, items: Sequence[Item], timestamp_ms: int, producer: Producer | None
+    ) -> Appended:
+        if self.is_out and topic == "slow":
+            self.is_out = False
+            raise ConnectionError("out")
+        return await super().append(topic, items, timestamp_ms, producer)
+
+
+async def test_what_a_store_that_is_out_did_not_take_is_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("app.filler.RETRY_S", 0)
+    store = ForgetfulStore()
+    async with filled(store, source=PX) as place:
+        await place.say("px", {"k": 1})
+        store.is_out = True
+        await place.pass_time()
+        assert not store.is_out
+        assert place.journal("slow") == [("[1]", b'{"k": 1}')]
 
 
 async def test_topics_taken_over_from_a_store_are_filled_whatever_their_order() -> None:

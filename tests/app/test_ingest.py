@@ -173,9 +173,8 @@ async def test_a_topic_that_went_meanwhile_takes_nothing() -> None:
     with pytest.raises(TopicUnknown):
         await place.ingest.publish(entry, messages, None)
     await place.put("px", key=["/k"])
-    with pytest.raises(Problem) as refused:
+    with pytest.raises(TopicUnknown):
         await place.ingest.publish(entry, messages, None)
-    assert refused.value.code == "topic-unknown"
     assert place.driver.engine.topic("px").head == 0
 
 

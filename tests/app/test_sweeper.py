@@ -7,6 +7,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
+
+from app.store import Appended
 from app.sweeper import SWEPT_AT_ONCE, Sweeper
 from conflation.duration import SECOND
 from conflation.frame import Gone, Tombstone
@@ -106,6 +109,24 @@ async def test_a_topic_that_went_or_came_anew_is_left_alone() -> None:
         await place.sweeper.sweep(RecordsExpired("zzq", epoch, 1))
         await place.sweeper.sweep(RecordsExpired("px", "another", 1))
         assert place.sow("px") == [{"k": 1}]
+
+
+async def test_a_store_that_is_out_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.sweeper.RETRY_S", 0)
+    async with swept() as place:
+        await place.say("px", {"k": 1})
+        append, calls = place.store.append, []
+
+        async def out_once(*asked: Any) -> Appended:
+            calls.append(asked)
+            if len(calls) == 1:
+                raise ConnectionError("out")
+            return await append(*asked)
+
+        monkeypatch.setattr(place.store, "append", out_once)
+        await place.pass_time(10)
+        assert place.sow("px") == []
+        assert len(calls) == 2
 
 
 async def test_a_topic_that_goes_meanwhile_does_not_stop_the_sweeper() -> None:
