@@ -27,6 +27,8 @@ class Op(StrEnum):
 
 def op_of(frame: Frame, op: Op) -> Op:
     """A row's own op; `op` is what whole values of its batch are."""
+    if type(frame) is Frame:  # as most are
+        return op
     if frame.removed:
         return Op.OOF
     return Op.DELTA if isinstance(frame, Row) and frame.patch is not None else op
@@ -39,13 +41,11 @@ def json_value(frame: Frame, kind: Kind) -> bytes:
     """
     if isinstance(frame, Row) and frame.patch is not None:
         return frame.patch
-    match kind:
-        case Kind.TEXT:
-            return msgspec.json.encode(frame.payload.decode())
-        case Kind.BINARY:
-            return b'"' + base64.b64encode(frame.payload) + b'"'
-        case _:
-            return frame.payload or b"null"
+    if kind is Kind.TEXT:
+        return msgspec.json.encode(frame.payload.decode())
+    if kind is Kind.BINARY:
+        return b'"' + base64.b64encode(frame.payload) + b'"'
+    return frame.payload or b"null"
 
 
 class EnvelopeWriter:
@@ -66,36 +66,52 @@ class EnvelopeWriter:
         shown: Shown = NOTHING,
     ) -> None:
         self._topic = msgspec.json.encode(topic)
-        self._epoch = epoch.encode()
         self._op = Op(op)
         self._kind = kind
+        self._has_json = kind in (Kind.JSON, Kind.SERIES)
         self._shown = shown
-        self._heads = {
-            each: b'{"topic":' + self._topic + b',"op":"' + each.encode() + b'"' for each in Op
-        }
+        self._shows_more = shown.timestamp or shown.receipt
+        self._epoch = b'"' + epoch.encode() + b"-"
+        self._head = self._head_of(self._op)
 
     def envelope(self, frame: Frame) -> bytes:
         """One row."""
-        count, shown = count_of(frame), self._shown
-        first = self._bookmark(count.first)
-        members = [self._heads[op_of(frame, self._op)]]
-        if not shown.no_sowkey:
-            members.append(b'"key":' + (frame.key.encode() or b"null"))
-        members.append(b'"bookmark":' + first)
-        if shown.timestamp:
-            members.append(b'"timestamp":%d' % count.first_ms)
-        if shown.receipt:
-            last = self._bookmark(frame.offset)
-            members.append(b'"conflated":%d,"first":%b,"last":%b' % (count.messages, first, last))
-        if isinstance(frame, Tombstone):
-            members.append(b'"reason":"%b"' % frame.reason.encode())
-        members.append(b'"value":' + json_value(frame, self._kind))
-        return b",".join(members) + b"}"
+        op = op_of(frame, self._op)
+        is_whole = op is self._op
+        first = frame.first if isinstance(frame, Row) else frame.offset
+        return b"".join(
+            (
+                self._head if is_whole else self._head_of(op),
+                b"" if self._shown.no_sowkey else frame.key.encode() or b"null",
+                b',"bookmark":',
+                self._epoch,
+                str(first).encode(),
+                b'"',
+                self._more(frame) if self._shows_more or not is_whole else b"",
+                b',"value":',
+                frame.payload if is_whole and self._has_json else json_value(frame, self._kind),
+                b"}",
+            )
+        )
 
     def batch(self, frames: Iterable[Frame]) -> bytes:
         """A whole flush: `{"topic", "rows": [envelopes]}`."""
-        rows = b",".join(self.envelope(frame) for frame in frames)
+        rows = b",".join(map(self.envelope, frames))
         return b'{"topic":' + self._topic + b',"rows":[' + rows + b"]}"
 
-    def _bookmark(self, offset: int) -> bytes:
-        return b'"%b-%d"' % (self._epoch, offset)
+    def _head_of(self, op: Op) -> bytes:
+        key_name = b"" if self._shown.no_sowkey else b',"key":'
+        return b'{"topic":' + self._topic + b',"op":"' + op.encode() + b'"' + key_name
+
+    def _more(self, frame: Frame) -> bytes:
+        """What few envelopes have."""
+        count, members = count_of(frame), [b""]
+        if self._shown.timestamp:
+            members.append(b'"timestamp":%d' % count.first_ms)
+        if self._shown.receipt:
+            ends = (self._epoch, count.first, self._epoch, frame.offset)
+            members.append(b'"conflated":%d' % count.messages)
+            members.append(b'"first":%b%d","last":%b%d"' % ends)
+        if isinstance(frame, Tombstone):
+            members.append(b'"reason":"%b"' % frame.reason.encode())
+        return b",".join(members)

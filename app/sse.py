@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -52,13 +52,13 @@ class Style:
     subscription: Subscription
     cut: Bookmark
     ids: bool = True
+    variant: str = field(init=False)
+    """What tells encodings of a lane's batch apart."""
 
-    @property
-    def variant(self) -> str:
-        """What tells encodings of a lane's batch apart."""
+    def __post_init__(self) -> None:
         shown = self.subscription.shown
         flags = (self.ids, shown.timestamp, shown.receipt, shown.no_sowkey)
-        return f"{self.form} {flags}"
+        object.__setattr__(self, "variant", f"{self.form} {flags}")
 
     def entry(self, name: str) -> dict[str, object]:
         """The subscription as `hello` and `subscribed` tell it."""
@@ -134,7 +134,7 @@ def rows_text(rows: Rows, style: Style) -> bytes:
 
     Only the last one has an id, and only where nothing at or below it is still to come.
     """
-    variant = f"{rows.op} {style.variant}"
+    variant = rows.op + style.variant
     text = rows.batch.encoded.get(variant)
     if text is None:
         events = _ROWS[style.form](rows, style)
@@ -148,26 +148,38 @@ _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 
 def _values(rows: Rows, style: Style) -> list[bytes]:
-    return [_value(frame, style.kind) for frame in rows.batch.frames]
+    kind, whole = style.kind, Op.PUBLISH
+    field_of = _FIELDS.get(kind, _json_field)
+    return [
+        field_of(frame.payload) if op_of(frame, whole) is whole else _named(frame, kind)
+        for frame in rows.batch.frames
+    ]
 
 
-def _value(frame: Frame, kind: Kind) -> bytes:
-    """A message as it was published; what is no whole value is a named event."""
-    if isinstance(frame, Tombstone):
-        return b'event: oof\ndata: {"reason":"%b","key":%b,"value":%b}' % (
-            frame.reason.encode(),
-            frame.key.encode() or b"null",
-            json_value(frame, kind),
-        )
-    if op_of(frame, Op.PUBLISH) is Op.DELTA:
+def _json_field(payload: bytes) -> bytes:
+    return _FIELD + payload
+
+
+def _text_fields(payload: bytes) -> bytes:
+    return b"\n".join(_FIELD + line for line in _LINE_ENDS.split(payload))
+
+
+def _binary_field(payload: bytes) -> bytes:
+    return _FIELD + base64.b64encode(payload)
+
+
+_FIELDS = {Kind.TEXT: _text_fields, Kind.BINARY: _binary_field}
+
+
+def _named(frame: Frame, kind: Kind) -> bytes:
+    """What is no whole value: a delta, or a removal."""
+    if not isinstance(frame, Tombstone):
         return b"event: delta\ndata: " + json_value(frame, kind)
-    match kind:
-        case Kind.TEXT:
-            return b"\n".join(_FIELD + line for line in _LINE_ENDS.split(frame.payload))
-        case Kind.BINARY:
-            return _FIELD + base64.b64encode(frame.payload)
-        case _:
-            return _FIELD + frame.payload
+    return b'event: oof\ndata: {"reason":"%b","key":%b,"value":%b}' % (
+        frame.reason.encode(),
+        frame.key.encode() or b"null",
+        json_value(frame, kind),
+    )
 
 
 def _envelopes(rows: Rows, style: Style) -> list[bytes]:
