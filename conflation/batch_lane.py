@@ -42,7 +42,7 @@ class BatchLane(Lane):
         member.position = self.board.head
 
     def answer(self, member: Member) -> list[Frame]:
-        return self._rows(member.position, self.position)
+        return self._rows(member.position, None if self.id.oof else self.position)
 
     def pending(self, member: Member) -> list[Pair]:
         rows = self.board.rows(member.position, oof=self.id.oof)
@@ -52,14 +52,21 @@ class BatchLane(Lane):
         return self.position
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
+        """In pieces; where removals are told, whole and up to now.
+
+        Up to the lane's position it would leave out what changed since, and whoever is past a
+        change that it was not told of holds something else than its position says.
+        """
         rows = self.answer(member)
-        count = prefix_within(rows, bytes_max)
+        since, position = member.position, self.position
+        low_water: int | None = max(self.position, member.cut)
         if self.id.oof:
-            member.missed.update(self.board.superseded(member.position, self.position))
-        if not self.cuts or count == len(rows):
-            return super()._own_answer(member, bytes_max)
-        position = rows[count - 1].offset
-        return Batch(rows[:count], member.position, position, None)
+            position = low_water = self.board.head
+        elif (count := prefix_within(rows, bytes_max)) < len(rows):
+            rows = rows[:count]
+            position, low_water = rows[-1].offset, None
+        batch = Batch(rows, since, position, low_water)
+        return batch if member.knows(batch.frames) else self._own_terms(member, batch)
 
     def _rows(self, since: int, until: int | None) -> list[Frame]:
         rows = self.board.rows(since, until, oof=self.id.oof)

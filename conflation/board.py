@@ -135,23 +135,6 @@ class Board:
         """The live frame that has not changed for the longest time."""
         return next((frame for frame in self._frames.values() if not frame.removed), None)
 
-    def superseded(self, since: int, until: int) -> list[str]:
-        """Keys that came between two positions and changed again later: in neither's rows."""
-        found: list[str] = []
-        for board_key, frame in reversed(self._frames.items()):
-            if frame.offset <= until:
-                break
-            if isinstance(frame, Tombstone):
-                is_left_out, spans = frame.put_offset > until, frame.spans
-            else:
-                spans = (*self._left.get(board_key, ()), (self._entered[board_key], frame.offset))
-                is_left_out = True
-            was_held = any(entered <= since < left for entered, left in spans)
-            came = any(since < entered <= until for entered, _ in spans)
-            if is_left_out and came and not was_held:
-                found.append(board_key)
-        return found
-
     def oldest_through(self, offset: int, frames_max: int) -> list[Frame]:
         """Live frames up to an offset, oldest first, at most so many."""
         within = takewhile(lambda frame: frame.offset <= offset, self._frames.values())

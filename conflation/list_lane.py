@@ -135,7 +135,8 @@ class ListLane(Lane):
             known = piece if member.knows(piece) else member.as_known(piece)
             batch = Batch(known, member.position, piece[-1].offset, None)
         for row in rows[:count]:
-            member.owed.pop(row.key, None)
+            if row.key in member.owed and member.owed[row.key].first <= row.offset:
+                del member.owed[row.key]
         return batch
 
     def _rows(self, member: Member, until: int) -> list[Frame]:
@@ -173,10 +174,11 @@ def _told_for(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) ->
     """Rows with what they stand for beyond themselves; no delta where its base was not sent."""
     owed = dict(member.owed)
     rows: list[Frame] = []
-    for row in kept:
-        earlier = owed.pop(row.key, None)
-        rows.append(row if earlier is None else earlier.on(row))
-    for row in listed:
-        earlier = owed.pop(row.key, None)
-        rows.append(row if earlier is None else earlier.then(count_of(row)).on(row))
+    for at, row in enumerate((*kept, *listed)):
+        earlier = owed.get(row.key)
+        if earlier is None or earlier.first > row.offset:
+            rows.append(row)
+            continue
+        del owed[row.key]
+        rows.append((earlier if at < len(kept) else earlier.then(count_of(row))).on(row))
     return rows

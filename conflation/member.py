@@ -19,9 +19,7 @@ class Member:
     of joins. `conflated_to`: a backlog of every message was given up to this offset.
     What was given up stands in `owed`: what the next row of each key counts beyond itself.
     `sent`: the keys it was told of, kept only where that decides what it may be told next:
-    without a snapshot a removal, or a delta, of a key never sent would make no sense. `missed`:
-    keys that came while it was behind and were left out as superseded, so that it does not
-    hold them although its position is past them.
+    without a snapshot a removal, or a delta, of a key never sent would make no sense.
     """
 
     name: str
@@ -35,7 +33,6 @@ class Member:
     conflated_to: int = 0
     owed: dict[str, Count] = field(default_factory=dict)
     sent: set[str] | None = None
-    missed: set[str] = field(default_factory=set)
 
     @property
     def place(self) -> tuple[str, str, str]:
@@ -44,41 +41,36 @@ class Member:
 
     def knows(self, frames: tuple[Frame, ...]) -> bool:
         """Whether rows may go to this member as they go to all."""
-        if self.sent is None and not self.missed:
+        if self.sent is None:
             return True
-        return all(self._holds(frame.key) for frame in frames if _needs_base(frame))
+        return all(frame.key in self.sent for frame in frames if _needs_base(frame))
 
     def as_known(self, frames: tuple[Frame, ...]) -> list[Frame]:
         """The rows in terms of what this member has been sent, which they are from now on."""
-        if self.sent is None and not self.missed:
+        if self.sent is None:
             return list(frames)
         rows: list[Frame] = []
         for frame in frames:
-            if self._holds(frame.key) or not _needs_base(frame):
+            if frame.key in self.sent or not _needs_base(frame):
                 rows.append(frame)
             elif isinstance(frame, Row):
                 rows.append(frame.whole())
-            self._note(frame)
+            _note(self.sent, frame)
         return rows
 
     def note(self, frames: tuple[Frame, ...]) -> None:
         """These rows are sent."""
-        if self.sent is not None or self.missed:
+        if self.sent is not None:
             for frame in frames:
-                self._note(frame)
-
-    def _holds(self, row_key: str) -> bool:
-        return row_key not in self.missed and (self.sent is None or row_key in self.sent)
-
-    def _note(self, frame: Frame) -> None:
-        self.missed.discard(frame.key)
-        if self.sent is None:
-            return
-        if frame.removed:
-            self.sent.discard(frame.key)
-        else:
-            self.sent.add(frame.key)
+                _note(self.sent, frame)
 
 
 def _needs_base(frame: Frame) -> bool:
     return frame.removed or (isinstance(frame, Row) and frame.patch is not None)
+
+
+def _note(sent: set[str], frame: Frame) -> None:
+    if frame.removed:
+        sent.discard(frame.key)
+    else:
+        sent.add(frame.key)

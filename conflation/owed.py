@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from conflation.count import count_of
@@ -61,16 +61,20 @@ class Carry:
     deadline: Instant | None
 
     def together(self, later: Sequence[Pair]) -> list[Frame]:
-        """With what the new lane has for the member since: the later row of a key wins."""
-        newer = dict(later)
-        rows: list[Frame] = []
-        for board_key, row in self.held:
-            successor = newer.pop(board_key, None)
-            rows.append(row if successor is None else _succeeded(row, successor))
-        taken = {id(row) for row in newer.values()}
-        rows += [row for _, row in later if id(row) in taken]
-        return sorted(rows, key=lambda row: row.offset)
+        """With what the new lane has for the member since."""
+        return [row for _, row in newest_of_each([*self.held, *later])]
 
 
-def _succeeded(held: Frame, successor: Frame) -> Frame:
-    return count_of(held).then(count_of(successor)).on(successor)
+def newest_of_each(pairs: Iterable[Pair]) -> list[Pair]:
+    """The last row of each key, standing for the earlier ones too; exempt ones beside them."""
+    newest: dict[str, Frame] = {}
+    beside: list[Pair] = []
+    for board_key, row in pairs:
+        if row.exempt:
+            beside.append((board_key, row))
+            continue
+        earlier = newest.pop(board_key, None)
+        newest[board_key] = (
+            row if earlier is None else count_of(earlier).then(count_of(row)).on(row)
+        )
+    return sorted([*beside, *newest.items()], key=lambda pair: pair[1].offset)

@@ -11,7 +11,7 @@ from conflation.frame import Frame, Gone, Tombstone
 from conflation.lane import Lane, all_shown, shown_as
 from conflation.list_lane import ListLane
 from conflation.member import Member
-from conflation.owed import Carry, Owed
+from conflation.owed import Carry, Owed, newest_of_each
 from conflation.session import Seat, Session
 from conflation.subscription import Command, Subscription
 from conflation.topic import Topic
@@ -118,11 +118,15 @@ def _due(seat: Seat) -> Instant | None:
 
 
 def _owe(seat: Seat, rows: Sequence[Frame], changed: Sequence[Frame]) -> None:
-    """After what is owed already."""
-    owed = [*(() if seat.owed is None else seat.owed.rest())]
-    owed += [(known, True) for row in rows for known in seat.member.as_known((row,))]
-    owed += [(known, False) for row in changed for known in seat.member.as_known((row,))]
-    seat.owed = Owed(owed, seat.topic.head) if owed else None
+    """With what is owed already; where an interval was asked for, the newest of each key."""
+    rest = () if seat.owed is None else seat.owed.rest()
+    counted = [*(row for row, counts in rest if counts), *rows]
+    if seat.member.subscription.lane_id.interval_ns:
+        counted = [row for _, row in newest_of_each((row.key, row) for row in counted)]
+    others = [*(row for row, counts in rest if not counts), *changed]
+    told = [(known, True) for row in counted for known in seat.member.as_known((row,))]
+    told += [(known, False) for row in others for known in seat.member.as_known((row,))]
+    seat.owed = Owed(told, seat.topic.head) if told else None
 
 
 def _changed_focus(seat: Seat, before: Board) -> list[Frame]:

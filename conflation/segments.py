@@ -48,8 +48,7 @@ class Segments:
         for segment in self._segments:
             if oldest is None or segment.position <= oldest:
                 continue
-            apart = any(slot.unseen for slot in segment.slots)
-            if kept and not apart and kept[-1].position not in positions:
+            if kept and kept[-1].position not in positions and not _unseen(kept[-1], segment):
                 segment = Segment(segment.position, self._joined(kept.pop(), segment))
             kept.append(segment)
         self._segments = kept
@@ -59,3 +58,8 @@ class Segments:
         for slot in [*older.slots, *newer.slots]:
             both.absorb(slot)
         return list(both.all())
+
+
+def _unseen(*segments: Segment) -> bool:
+    """Whether some member may have to be told what for others is nothing; such stay apart."""
+    return any(slot.unseen for segment in segments for slot in segment.slots)

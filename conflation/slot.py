@@ -49,7 +49,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
         """Whether the key came and went, so that there is nothing to tell."""
         return self.gone is not None and self.is_new
 
-    def row(self, payload: bytes, patch: bytes | None) -> Frame | None:
+    def row(self, payload: bytes, patch: bytes | None, *, exempt: bool = False) -> Frame | None:
         """As it is sent; None for a key that came and went."""
         if self.gone is not None:
             if self.is_unseen:
@@ -62,6 +62,7 @@ class Part(msgspec.Struct, frozen=True, gc=False):
             payload,
             frame.key,
             frame.timestamp_ms,
+            exempt,
             first=self.count.first,
             first_ms=self.count.first_ms,
             messages=self.count.messages,

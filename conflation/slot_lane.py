@@ -223,7 +223,7 @@ class SlotLane(Lane):
         patch = None
         if is_shared and self._delta is not None:
             patch = self._delta.finished(part.patch, payload)
-        row = part.row(payload, patch)
+        row = part.row(payload, patch, exempt=slot.sealed)
         return row if row is None or not row.removed or self._shown is None else self._shown(row)
 
     def _payload(self, part: Part) -> bytes:

@@ -11,14 +11,10 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from conflation.options import Options
 from conflation.outputs import Rows
-from conflation.subscription import decide
-from keys.spec import KeySpec
 from tests.support.profiles import examples
 from tests.support.world import PLENTY, World, token
 
-KEY = KeySpec.parse("[/k]")
 LANES = (
     "conflation=none",
     "conflation=100ms",
@@ -70,7 +66,7 @@ class MoveMachine(RuleBasedStateMachine):
     def move(self, pick: int, lane: int) -> None:
         """Rule 25."""
         mover = self.movers[pick % 2]
-        wish = decide("px", KEY, Options.parse(LANES[lane % len(LANES)]))
+        wish = self.world.wish(LANES[lane % len(LANES)])
         mover.every_message = not wish.lane_id.interval_ns
         self.world.engine.change(mover.session, mover.name, wish, self.world.now)
         self.look()
