@@ -64,6 +64,7 @@ async def test_nobody_joins_a_session_that_has_ended() -> None:
     await make(gateway, "px.b")
     assert audience.styles == {}
     assert audience.consumer.notices() == b""
+    assert not gateway.catalog._listeners, "nobody listens any more"
     await gateway.aclose()
 
 

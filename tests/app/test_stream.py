@@ -48,6 +48,18 @@ async def test_silence_is_filled_with_comments_and_nothing_else_is() -> None:
             await stream.raw_until(b'data: {"k": 1}\n\n: heartbeat\n\n')
 
 
+async def test_progress_is_told_in_silence_and_only_once() -> None:
+    async with running_gateway(heartbeat="100ms") as running:
+        await running.topic()
+        async with running.subscribe("progress", filter="/v > 1", command="subscribe") as stream:
+            hidden = (await running.publish({"k": 1, "v": 1}))["last"]
+            await stream.raw_until(b'"bookmark":"' + hidden.encode() + b'"}\n\n')
+            shown = (await running.publish({"k": 1, "v": 2}))["last"]
+            raw = await stream.raw_until(b'"v": 2}\n\n: heartbeat\n\n: heartbeat\n\n')
+    assert raw.count(b"event: progress") == 1, "a row's own id is progress"
+    assert stream.last_id == shown
+
+
 async def test_a_peer_that_leaves_leaves_no_session() -> None:
     async with running_gateway() as running:
         await running.topic()

@@ -79,6 +79,18 @@ def test_who_has_everything_is_told_up_to_where() -> None:
     assert places() == {"sub1": "e1-3", "sub2": "e1-3"}
 
 
+def test_what_a_move_still_owes_is_on_the_way() -> None:
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=5s")
+    world.say("a1")
+    world.change(name, "conflation=10s")
+    assert world.engine.caught_up("s") == []
+    world.wait("5s")
+    assert world.hears() == ["a1"]
+    assert len(world.engine.caught_up("s")) == 1
+
+
 def test_two_subscriptions_of_one_topic_are_two_deliveries() -> None:
     world = World()
     world.topic()
