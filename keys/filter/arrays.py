@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import math
 from functools import cached_property
 
-from keys.filter.numbers import Number, Scalar, number_in, text
+from keys.filter.numbers import Number, Scalar, numbers_in, text
+
+# No byte of UTF-8, so that no text of a message holds it.
+SEPARATOR = "\xff"
 
 
 class Opaque:
@@ -14,25 +17,34 @@ class Opaque:
 
 OBJECT = Opaque()
 _NUMBERS = frozenset({int, float, bool})
+_WHOLE = frozenset({int, bool})
 _SCALARS = _NUMBERS | {str}
+_INFINITIES = {math.inf, -math.inf}
 
 
 class Bag(frozenset):  # type: ignore[type-arg]  # of numbers or of strings, never mixed
     """Different elements of one kind, which can be ordered."""
 
     @cached_property
-    def ordered(self) -> list:  # type: ignore[type-arg]  # as above
-        """From the least to the greatest."""
-        return sorted(self)
+    def least(self) -> Scalar:
+        """The smallest element, of which there must be one."""
+        return min(self)  # type: ignore[no-any-return]  # an element
+
+    @cached_property
+    def greatest(self) -> Scalar:
+        """The largest element, of which there must be one."""
+        return max(self)  # type: ignore[no-any-return]  # an element
 
     def between(self, low: Scalar, high: Scalar) -> bool:
         """Whether an element is neither below nor above."""
-        at = bisect_left(self.ordered, low)
-        return at < len(self.ordered) and bool(self.ordered[at] <= high)
+        return any(low <= element <= high for element in self)
 
 
 class Array:
-    """The elements of an array; sets of them are made once, when they are first asked for."""
+    """The elements of an array; sets of them are made once, when they are first asked for.
+
+    Every question looks at each element a fixed number of times.
+    """
 
     def __init__(self, items: list[Scalar | Opaque | None]) -> None:
         self.items = items
@@ -49,26 +61,24 @@ class Array:
         """The elements that are neither NULL nor objects."""
         if self._kinds <= _SCALARS:
             return self.items  # type: ignore[return-value]  # that is what was asked
-        return [item for item in self.items if item is not None and not isinstance(item, Opaque)]
+        return [item for item in self.items if item is not None and item is not OBJECT]  # type: ignore[misc]  # as above
 
     @cached_property
     def numbers(self) -> Bag:
         """The numbers and bools."""
         if str not in self._kinds:
             return Bag(self.scalars)
-        return Bag(item for item in self.scalars if not isinstance(item, str))
+        return Bag([item for item in self.scalars if type(item) is not str])
 
     @cached_property
     def strings(self) -> Bag:
         """The strings."""
-        if self._kinds == {str}:
-            return Bag(self.scalars)
-        return Bag(item for item in self.scalars if isinstance(item, str))
+        return Bag(self.items if self.of_strings else self._in_order)
 
     @cached_property
     def spelt(self) -> Bag:
         """The numbers that strings are."""
-        return Bag(item for item in self._read if item is not None)
+        return Bag(set(self._read) - {None})
 
     @cached_property
     def countable(self) -> Bag:
@@ -81,37 +91,46 @@ class Array:
         return None in self._read
 
     @cached_property
-    def _read(self) -> set[Number | None]:
-        """What the strings are as numbers."""
-        return set(map(number_in, self.strings))
+    def readings(self) -> dict[str, Number | None]:
+        """What each string is as a number, None for a word."""
+        return dict(zip(self._in_order, self._read, strict=True))
 
     @cached_property
-    def texts(self) -> Bag:
-        """The texts of all scalars."""
-        if self.of_strings:
-            return self.strings
-        if self._kinds == {int}:
-            return Bag(map(str, self.numbers))
-        return Bag(map(text, self.scalars))
+    def _read(self) -> list[Number | None]:
+        return numbers_in(self._in_order)
 
     @cached_property
-    def reversed_texts(self) -> Bag:
-        """The texts of all scalars from their ends."""
-        return Bag(item[::-1] for item in self.texts)
+    def _in_order(self) -> list[str]:
+        """The strings in order, which is how they lie in memory."""
+        return [item for item in self.items if type(item) is str]
 
     @cached_property
-    def weight(self) -> int:
-        """Bytes of all different texts, and 64 for each element (rule 104)."""
-        return sum(map(len, self.texts)) + 64 * len(self.scalars)
+    def joined(self) -> str:
+        """The different texts of all scalars, `SEPARATOR` between them and at both ends."""
+        return SEPARATOR + SEPARATOR.join(self._texts) + SEPARATOR
 
-    def outweighs(self, bytes_max: int) -> bool:
-        """Whether its weight is more, looking at the texts only if that matters."""
-        return 64 * len(self.scalars) > bytes_max or self.weight > bytes_max
+    @cached_property
+    def _texts(self) -> frozenset[str]:
+        """1, 1.0 and "1" are one number but two texts."""
+        if self.of_integers:
+            return frozenset(map(str, self.numbers))
+        whole = {item for item in self.scalars if type(item) in _WHOLE}
+        doubles = {item for item in self.scalars if type(item) is float}
+        return self.strings.union(
+            map(str, map(int, whole)),
+            map(repr, doubles - _INFINITIES),
+            map(text, doubles & _INFINITIES),
+        )
 
     @property
     def of_numbers(self) -> bool:
         """Whether every element is a number or bool."""
         return self._kinds <= _NUMBERS
+
+    @property
+    def of_integers(self) -> bool:
+        """Whether every element is an integer."""
+        return self._kinds == {int}
 
     @property
     def of_strings(self) -> bool:
@@ -124,8 +143,8 @@ def some_pair(operator: str, left: Array, right: Array) -> bool:
     return (
         _exists(operator, left.numbers, right.numbers)
         or _exists(operator, left.strings, right.strings)
-        or (bool(right.strings) and _exists(operator, left.numbers, right.spelt))
-        or (bool(left.strings) and _exists(operator, left.spelt, right.numbers))
+        or (bool(left.numbers and right.strings) and _exists(operator, left.numbers, right.spelt))
+        or (bool(left.strings and right.numbers) and _exists(operator, left.spelt, right.numbers))
         or (operator in ("<", "<=", "!=") and bool(left.numbers) and right.worded)
         or (operator in (">", ">=", "!=") and bool(right.numbers) and left.worded)
     )
@@ -140,9 +159,9 @@ def _exists(operator: str, left: Bag, right: Bag) -> bool:
         case "!=":
             return len(left) > 1 or len(right) > 1 or left != right
         case "<":
-            return bool(left.ordered[0] < right.ordered[-1])
+            return bool(left.least < right.greatest)  # type: ignore[operator]  # of one kind
         case "<=":
-            return bool(left.ordered[0] <= right.ordered[-1])
+            return bool(left.least <= right.greatest)  # type: ignore[operator]  # as above
         case ">":
-            return bool(left.ordered[-1] > right.ordered[0])
-    return bool(left.ordered[-1] >= right.ordered[0])
+            return bool(left.greatest > right.least)  # type: ignore[operator]  # as above
+    return bool(left.greatest >= right.least)  # type: ignore[operator]  # as above

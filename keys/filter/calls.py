@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from keys.filter import functions_array, functions_number, functions_text
+from keys.filter.allowance import Allowance
 from keys.filter.fields import Reader, Row, Value
-from keys.filter.functions_text import TEXT_BYTES_MAX
 from keys.filter.matching import replacer, searcher
 from keys.filter.numbers import Scalar, narrow, number, text, widened
 from keys.filter.times import reader, written
@@ -21,7 +21,7 @@ class Reading(Protocol):
     """What compiles the arguments."""
 
     topic: str
-    bytes_max: int
+    allowed: Allowance
 
     def value(self, node: Node) -> Reader:
         """`row -> value`."""
@@ -36,11 +36,13 @@ class Reading(Protocol):
 _CONSTANTS: dict[str, Scalar] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_VALUE": math.nan}
 _PLAIN = functions_text.FUNCTIONS | functions_number.FUNCTIONS
 _VARIADIC: dict[str, Callable[[list[Scalar | None]], Scalar | None]] = {
-    "CONCAT": functions_text.concat,
-    "REPLACE": functions_text.replace,
     "GREATEST": lambda values: functions_array.best(">", values),
     "LEAST": lambda values: functions_array.best("<", values),
     "COALESCE": lambda values: next((value for value in values if value is not None), None),
+}
+_JOINING: dict[str, Callable[[list[Scalar | None], int], Scalar | None]] = {
+    "CONCAT": functions_text.concat,
+    "REPLACE": functions_text.replace,
 }
 _ARRAY: dict[str, Callable[[Value], Value]] = {
     "ARRAY_COUNT": functions_array.count,
@@ -57,12 +59,17 @@ def compile_call(compiler: Reading, call: Call) -> Reader:
         constant = _CONSTANTS[name]
         return lambda row: constant
     if name in _PLAIN:
-        return _plain(*_PLAIN[name], [compiler.first(argument) for argument in arguments])
+        kinds, function = _PLAIN[name]
+        return _plain(compiler, kinds, function, arguments)
+    if name in _JOINING:
+        join, bytes_max = _JOINING[name], compiler.allowed.text_bytes
+        reads = [compiler.first(argument) for argument in arguments]
+        return _variadic(lambda values: join(values, bytes_max), reads)
     if name in _VARIADIC:
         return _variadic(_VARIADIC[name], [compiler.first(argument) for argument in arguments])
     if name in _ARRAY:
-        function, read = _ARRAY[name], compiler.value(arguments[0])
-        return lambda row: function(read(row))
+        answer, read = _ARRAY[name], compiler.value(arguments[0])
+        return lambda row: answer(read(row))
     return _special(compiler, name, arguments)
 
 
@@ -83,23 +90,33 @@ def _special(compiler: Reading, name: str, arguments: tuple[Node, ...]) -> Reade
     literals = [str(each.value) if isinstance(each, Literal) else "" for each in arguments]
     match name:
         case "REGEXP_MATCH":
-            search, whole = searcher(literals[1], compiler.bytes_max), firsts[0]
+            search, whole = searcher(literals[1], compiler.allowed), firsts[0]
             return lambda row: search(whole(row))
         case "REGEXP_REPLACE":
-            return _replacing(replacer(literals[1], compiler.bytes_max), firsts[0], firsts[2])
+            return _replacing(replacer(literals[1], compiler.allowed), firsts[0], firsts[2])
         case "STRFTIME":
-            form = literals[0]
-            return _plain("n", lambda seconds: narrow(written(form, seconds) or ""), firsts[1:])
+            return _plain(compiler, "n", _writer(literals[0]), arguments[1:])
         case "STRPTIME":
             read = reader(literals[1])
-            return _plain("s", lambda whole: read(widened(whole)), firsts[:1])
+            return _plain(compiler, "s", lambda whole: read(widened(whole)), arguments[:1])
     raise AssertionError(name)
 
 
-def _plain(kinds: str, function: Callable[..., Scalar | None], reads: list[First]) -> Reader:
+def _writer(form: str) -> Callable[[float], str]:
+    return lambda seconds: narrow(written(form, seconds) or "")
+
+
+def _plain(
+    compiler: Reading,
+    kinds: str,
+    function: Callable[..., Scalar | None],
+    arguments: tuple[Node, ...],
+) -> Reader:
     """A function of converted arguments, of which none may be NULL (rule 103)."""
-    converters = [_CONVERTERS[kind] for kind in kinds[: len(reads)]]
-    pairs = list(zip(converters, reads, strict=True))
+    pairs = [
+        (_converter(kind, compiler.allowed), compiler.first(argument))
+        for kind, argument in zip(kinds, arguments, strict=False)
+    ]
 
     def call(row: Row) -> Value:
         converted: list[Scalar] = []
@@ -132,7 +149,7 @@ def _choice(compiler: Reading, condition: Node, then: Node, other: Node) -> Read
 
 
 def _array_to_string(compiler: Reading, arguments: tuple[Node, ...]) -> Reader:
-    value = compiler.value(arguments[0])
+    value, bytes_max = compiler.value(arguments[0]), compiler.allowed.text_bytes
     separator, *null = [compiler.first(argument) for argument in arguments[1:]]
 
     def call(row: Row) -> Value:
@@ -142,6 +159,7 @@ def _array_to_string(compiler: Reading, arguments: tuple[Node, ...]) -> Reader:
             value(row),
             "" if between is None else text(between),
             None if instead is None else text(instead),
+            bytes_max,
         )
         return joined or None
 
@@ -158,19 +176,26 @@ def _replacing(
     return call
 
 
-def _short(value: Scalar) -> str | None:
-    found = text(value)
-    return found if len(found) <= TEXT_BYTES_MAX else None
+def _converter(kind: str, allowed: Allowance) -> Callable[[Scalar], Scalar | None]:
+    """What makes an argument of any scalar."""
+    match kind:
+        case "n":
+            return number
+        case "c":
+            return _count
+        case "t":
+            return text
+    return _text_within(allowed.sought_bytes if kind == "f" else allowed.text_bytes)
+
+
+def _text_within(bytes_max: int) -> Callable[[Scalar], str | None]:
+    def short(value: Scalar) -> str | None:
+        found = text(value)
+        return found if len(found) <= bytes_max else None
+
+    return short
 
 
 def _count(value: Scalar) -> int | None:
     found = number(value)
     return int(found) if math.isfinite(found) else None
-
-
-_CONVERTERS: dict[str, Callable[[Scalar], Scalar | None]] = {
-    "t": text,
-    "s": _short,
-    "n": number,
-    "c": _count,
-}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 
-from keys.filter.arrays import Array, Bag, Opaque, some_pair
+from keys.filter.arrays import SEPARATOR, Array, Bag, Opaque, some_pair
 from keys.filter.fields import Value
 from keys.filter.numbers import Scalar, number_in, text
 
@@ -91,7 +90,7 @@ def has_affix(end: str, value: Value, items: list[Scalar | None]) -> bool | None
         return None
     affixes = [text(item) for item in items if item is not None]
     if isinstance(value, Array):
-        found = _any_affix(end, value, affixes)
+        found = any(affix in value.joined for affix in _marked(end, affixes))
     else:
         whole = text(value)  # type: ignore[arg-type]  # no object: not null
         fits = whole.startswith if end == "BEGINS" else whole.endswith
@@ -99,16 +98,12 @@ def has_affix(end: str, value: Value, items: list[Scalar | None]) -> bool | None
     return found or (None if None in items else False)
 
 
-def _any_affix(end: str, value: Array, affixes: list[str]) -> bool:
+def _marked(end: str, affixes: list[str]) -> list[str]:
+    """The affixes as they stand at an end of a text among joined ones."""
+    possible = [affix for affix in affixes if SEPARATOR not in affix]
     if end == "ENDS":
-        ordered, affixes = value.reversed_texts.ordered, [affix[::-1] for affix in affixes]
-    else:
-        ordered = value.texts.ordered
-    for affix in affixes:
-        at = bisect_left(ordered, affix)
-        if at < len(ordered) and ordered[at].startswith(affix):
-            return True
-    return False
+        return [affix + SEPARATOR for affix in possible]
+    return [SEPARATOR + affix for affix in possible]
 
 
 def _is_nan(value: Value) -> bool:

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from keys.filter.allowance import Allowance
 from keys.filter.arrays import Array, Opaque
 from keys.filter.calls import compile_call
 from keys.filter.comparing import between, compare, has_affix, null
 from keys.filter.fields import Fields, Reader, Row, Value
-from keys.filter.matching import searcher, text_bytes_max
+from keys.filter.matching import searcher
 from keys.filter.numbers import Scalar, calculated, narrow, number, truth, widened
 from keys.filter.printing import printed
 from keys.filter.tree import (
@@ -74,8 +75,9 @@ class Compiler:
 
     def __init__(self, tree: Node, topic: str) -> None:
         self.topic = narrow(topic)
-        self.fields = Fields(node.path for node in walk(tree) if isinstance(node, Field))
-        self.bytes_max = text_bytes_max(tree)
+        self.allowed = Allowance.of(tree)
+        paths = (node.path for node in walk(tree) if isinstance(node, Field))
+        self.fields = Fields(paths, self.allowed.elements)
         seen = Counter(printed(node) for node in walk(tree) if not isinstance(node, Literal))
         self._slots = {
             text: -1 - index
@@ -152,7 +154,7 @@ class Compiler:
             case Is(value, _):
                 return _not_a_number(self.first(value))
             case Like(value, pattern):
-                return _applied(searcher(pattern, self.bytes_max), self.value(value))
+                return _applied(searcher(pattern, self.allowed), self.value(value))
             case Between(value, low, high):
                 return _range(self.value(value), self.first(low), self.first(high))
             case Affix(end, value, items):

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from keys.filter.numbers import Scalar, text
 
-TEXT_BYTES_MAX = 8_192
 _SPACE = " \t\n\v\f\r"
 _REFERENCE = re.compile(r"\\(.)", re.DOTALL)
 
@@ -70,24 +69,22 @@ def char_value(code: int) -> str | None:
     return chr(code) if 0 <= code <= 255 else None
 
 
-def concat(values: list[Scalar | None]) -> str:
+def concat(values: list[Scalar | None], bytes_max: int) -> str:
     """The texts of all values that are not NULL."""
     texts = [text(value) for value in values if value is not None]
-    return "".join(texts) if sum(map(len, texts)) <= TEXT_BYTES_MAX else ""
+    return "".join(texts) if sum(map(len, texts)) <= bytes_max else ""
 
 
-def replace(values: list[Scalar | None]) -> str | None:
+def replace(values: list[Scalar | None], bytes_max: int) -> str | None:
     """Every occurrence of a part replaced; a replacement that is NULL is empty."""
     whole, old, new = values
     if whole is None or old is None:
         return None
-    old_text, new_text = text(old), "" if new is None else text(new)
-    if max(len(text(whole)), len(old_text), len(new_text)) > TEXT_BYTES_MAX:
+    before, old_text, new_text = text(whole), text(old), "" if new is None else text(new)
+    if max(len(before), len(old_text), len(new_text)) > bytes_max:
         return None
-    growth = text(whole).count(old_text) * (len(new_text) - len(old_text))
-    if len(text(whole)) + growth > TEXT_BYTES_MAX:
-        return None
-    return text(whole).replace(old_text, new_text)
+    growth = before.count(old_text) * (len(new_text) - len(old_text))
+    return before.replace(old_text, new_text) if len(before) + growth <= bytes_max else None
 
 
 def template(new: str, groups: tuple[str, ...]) -> str:
@@ -102,11 +99,11 @@ def template(new: str, groups: tuple[str, ...]) -> str:
     return _REFERENCE.sub(filled, new)
 
 
-# Each takes texts (t) and counts (c); NULL in, NULL out.
+# Each takes texts, to look at (t), seek in (f) or rewrite (s), and counts (c); NULL in, NULL out.
 FUNCTIONS: dict[str, tuple[str, Callable[..., Scalar | None]]] = {
-    "INSTR": ("tt", instr),
-    "INSTR_I": ("tt", instr_i),
-    "STREQUAL_I": ("tt", streq_i),
+    "INSTR": ("ff", instr),
+    "INSTR_I": ("ff", instr_i),
+    "STREQUAL_I": ("ff", streq_i),
     "LENGTH": ("t", len),
     "LEFT": ("tc", left),
     "RIGHT": ("tc", right),

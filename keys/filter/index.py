@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from keys.filter.allowance import Allowance
 from keys.filter.fields import Fields, scalars
 from keys.filter.numbers import narrow, number_in
 from keys.filter.tree import And, Compare, Field, In, Literal, Node
@@ -28,7 +29,7 @@ def equality_of(tree: Node) -> Equality | None:
 
 def index_tokens(path: FieldPath) -> Callable[[bytes], tuple[str, ...]]:
     """`strict JSON text -> tokens of the field`: one for each different element, none for NULL."""
-    fields = Fields((path,))
+    fields = Fields((path,), Allowance.of(Field(path)).elements)
     read = fields.reader(path)
 
     def tokens(payload: bytes) -> tuple[str, ...]:

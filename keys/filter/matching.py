@@ -1,68 +1,68 @@
-"""LIKE and REGEXP_...: RE2 on the texts of values, within the filter's budget (rule 104)."""
+"""LIKE and REGEXP_...: RE2 on the texts of values, within the filter's allowance (rule 104)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from keys.filter.arrays import Array
+from keys.filter.allowance import Allowance
+from keys.filter.arrays import SEPARATOR, Array
 from keys.filter.comparing import null
 from keys.filter.fields import Value
-from keys.filter.functions_text import TEXT_BYTES_MAX, template
+from keys.filter.functions_text import template
 from keys.filter.numbers import Scalar, narrow, text, widened
-from keys.filter.patterns import Pattern, compiled
-from keys.filter.tree import Call, Like, Literal, Node, walk
-
-WORK_MAX = 1_000_000
-_REPLACING_COST = 2_000
+from keys.filter.patterns import Pattern, Scope, compiled, finder, lines_finder, scope_of
 
 
-def text_bytes_max(tree: Node) -> int:
-    """The longest text that the regular expressions of a filter look at."""
-    patterns: set[str] = set()
-    instructions = 0
-    for node in walk(tree):
-        match node:
-            case Like(_, pattern) | Call("REGEXP_MATCH", (_, Literal(str(pattern)))):
-                patterns.add(pattern)
-            case Call("REGEXP_REPLACE", (_, Literal(str(pattern)), _)):
-                patterns.add(pattern)
-                instructions += _REPLACING_COST
-    for pattern in patterns:
-        instructions += compiled(pattern).programsize
-    return WORK_MAX // max(instructions, 1)
-
-
-def searcher(pattern: str, bytes_max: int) -> Callable[[Value], bool | None]:
+def searcher(pattern: str, allowed: Allowance) -> Callable[[Value], bool | None]:
     """`value -> whether the pattern is found in the text of an element`, None for NULL."""
-    search = compiled(pattern).search
+    found_in, found_in_any = finder(pattern), _array_searcher(pattern, allowed.pattern_texts)
 
     def found(value: Value) -> bool | None:
-        if isinstance(value, Array):
-            if null(value) or value.outweighs(bytes_max):
-                return None
-            return any(search(widened(each)) is not None for each in value.texts)
         if null(value):
             return None
+        if isinstance(value, Array):
+            return found_in_any(value) if len(value.joined) <= allowed.pattern_bytes else None
         whole = text(value)  # type: ignore[arg-type]  # no object: not null
-        return None if len(whole) > bytes_max else search(widened(whole)) is not None
+        return None if len(whole) > allowed.pattern_bytes else found_in(_utf8(whole))
 
     return found
 
 
-def replacer(pattern: str, bytes_max: int) -> Callable[[Scalar, Scalar | None], str | None]:
+def _array_searcher(pattern: str, texts_max: int) -> Callable[[Array], bool | None]:
+    """A search in all texts at once where that gives the same answer, else in one by one."""
+    found_in, scope = finder(pattern), scope_of(pattern)
+    found_in_line = lines_finder(pattern) if scope is Scope.LINE else found_in
+
+    def found(value: Array) -> bool | None:
+        texts = value.joined[1:-1]
+        if scope is Scope.ANYWHERE:
+            return found_in(texts.encode("latin-1"))
+        if scope is Scope.LINE and "\n" not in texts:
+            return found_in_line(_utf8(texts.replace(SEPARATOR, "\n")))
+        each = texts.split(SEPARATOR)
+        return any(map(found_in, map(_utf8, each))) if len(each) <= texts_max else None
+
+    return found
+
+
+def _utf8(whole: str) -> bytes:
+    return widened(whole).encode()
+
+
+def replacer(pattern: str, allowed: Allowance) -> Callable[[Scalar, Scalar | None], str | None]:
     """`text, replacement -> text with every match replaced` (rule 107)."""
-    expression = compiled(pattern)
+    expression, bytes_max = compiled(pattern), allowed.text_bytes
 
     def replaced(value: Scalar, new: Scalar | None) -> str | None:
         whole, form = text(value), "" if new is None else text(new)
-        if len(whole) > min(bytes_max, TEXT_BYTES_MAX) or len(form) > TEXT_BYTES_MAX:
+        if len(whole) > min(allowed.pattern_bytes, bytes_max) or len(form) > bytes_max:
             return None
-        return _replaced(expression, widened(whole), form)
+        return _replaced(expression, widened(whole), form, bytes_max)
 
     return replaced
 
 
-def _replaced(expression: Pattern, whole: str, form: str) -> str | None:
+def _replaced(expression: Pattern, whole: str, form: str, bytes_max: int) -> str | None:
     pieces: list[str] = []
     done = length = 0
     for match in expression.finditer(whole):
@@ -71,8 +71,8 @@ def _replaced(expression: Pattern, whole: str, form: str) -> str | None:
         groups = (match.group(), *match.groups(""))
         pieces += narrow(whole[done : match.start()]), template(form, tuple(map(narrow, groups)))
         length += len(pieces[-1]) + len(pieces[-2])
-        if length > TEXT_BYTES_MAX:
+        if length > bytes_max:
             return None
         done = match.end()
     found = "".join(pieces) + narrow(whole[done:])
-    return found if len(found) <= TEXT_BYTES_MAX else None
+    return found if len(found) <= bytes_max else None

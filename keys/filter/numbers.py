@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from keys.filter.tokens import INTEGER_MAX, INTEGER_MIN, NUMBER_LENGTH_MAX, number_of
 
@@ -14,7 +14,9 @@ _SHORT = 18
 Number = int | float
 Scalar = bool | int | float | str
 
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPELLING = r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?"
+_NUMBER = re.compile(_SPELLING)
+_NUMBERS = re.compile(f"(?:({_SPELLING})|[^\xff]*+)\xff")
 _EXACT: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -39,6 +41,26 @@ def number_in(text: str) -> Number | None:
     if len(text) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(text) is None:
         return None
     return number_of(text)
+
+
+def numbers_in(texts: Sequence[str]) -> list[Number | None]:
+    """`number_in` of many texts, none of which is empty or holds the byte FF."""
+    together = "".join(texts)
+    longest = max(map(len, texts), default=0)
+    if longest <= _SHORT and together.isdecimal():
+        return list(map(int, texts))
+    if longest > NUMBER_LENGTH_MAX:
+        return list(map(number_in, texts))
+    spellings = _NUMBERS.findall("\xff".join((*texts, "")))
+    # most are words or have a fraction or exponent; only integers need a closer look
+    return [
+        None
+        if not each
+        else number_of(each)
+        if each[1:].isdecimal() or len(each) == 1
+        else float(each)
+        for each in spellings
+    ]
 
 
 def number(value: Scalar) -> Number:

@@ -217,7 +217,7 @@ class Parser:
         self._budget.node(self._place)
         number = number_of(sign + str(self._token.value))
         self._advance()
-        return Literal(0.0 if isinstance(number, float) and number == 0 else number)
+        return Literal(number)
 
     def _named(self) -> Node:
         at = self._place

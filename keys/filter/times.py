@@ -54,7 +54,7 @@ def reader(form: str) -> Callable[[str], float | None]:
     """STRPTIME of one format: text to seconds of the epoch, None where it does not fit."""
     pieces = _parts(form)
     pattern = re.compile("".join(map(_readable, pieces)), re.ASCII | re.IGNORECASE)
-    asked = [part for part in pieces if part in _READ and "(" in _READ[part]]
+    asked = [part for part in pieces if re.match(r"\((?!\?)", _READ.get(part, ""))]
 
     def read(text: str) -> float | None:
         found = pattern.fullmatch(text)
