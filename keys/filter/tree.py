@@ -122,7 +122,7 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Two or more operands, the first that is not FALSE decides; none of them an Or."""
+    """Two or more operands, TRUE if any is; none of them an Or."""
 
     operands: tuple[Node, ...]
 
