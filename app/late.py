@@ -23,9 +23,9 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a stream knows when it is about to write.
+    """What a stream knows once it has written rows.
 
-    `has_unsent`: the peer, and so the kernel, has not taken what was written before.
+    `has_unsent`: the peer, and so the kernel, had not taken what was written before.
     `is_behind`: these rows waited for earlier ones to be written. `arrival_ages_ms`: how old
     each topic's newest messages were when the gateway got them.
     """
@@ -37,7 +37,7 @@ class Moment:
 
 
 def late_events(outputs: Iterable[Output], styles: Styles, moment: Moment) -> list[bytes]:
-    """One `late` event for each subscription that has late rows here."""
+    """One `late` event for each seat that had late rows here."""
     oldest = _oldest(outputs, styles)
     events: list[bytes] = []
     for (name, topic), first_ms in oldest.items():

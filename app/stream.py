@@ -74,25 +74,24 @@ class EventStream(EventSourceResponse):
         while True:
             has_unsent = self._has_unsent()
             outputs = self._consumer.take(TAKE_BYTES_BEHIND if has_unsent else TAKE_BYTES_MAX)
-            text = self._consumer.notices()
-            if outputs:
-                text += self._written(outputs, has_unsent=has_unsent, is_behind=is_behind)
-            text = text or self._quiet(pulse)
-            is_behind = bool(outputs)
-            if text:
-                yield text
-                pulse.wrote(anyio.current_time())
-                if outputs and isinstance(outputs[-1], Goodbye):
-                    return
-            else:
+            text = self._consumer.notices() + self._encoded(outputs) or self._quiet(pulse)
+            if not text:
+                is_behind = False
                 wait_s = pulse.wait_s(anyio.current_time(), progress=self._progress.is_asked_for)
                 await self._consumer.wait(wait_s)
+                continue
+            yield text  # which takes as long as the peer does
+            if outputs and isinstance(outputs[-1], Goodbye):
+                return
+            moment = self._consumer.moment(has_unsent=has_unsent, is_behind=is_behind)
+            for late in late_events(outputs, self._styles, moment):
+                yield late
+            pulse.wrote(anyio.current_time())
+            is_behind = bool(outputs)
 
-    def _written(self, outputs: Sequence[Output], *, has_unsent: bool, is_behind: bool) -> bytes:
+    def _encoded(self, outputs: Sequence[Output]) -> bytes:
         self._progress.wrote(outputs)
-        moment = self._consumer.moment(has_unsent=has_unsent, is_behind=is_behind)
-        late = late_events(outputs, self._styles, moment)
-        return b"".join((*late, encode(outputs, self._styles, jittered_retry_ms())))
+        return encode(outputs, self._styles, jittered_retry_ms())
 
     def _quiet(self, pulse: Pulse) -> bytes:
         """What there is to say when nothing happens."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -12,9 +13,9 @@ import pytest
 
 from clients.patch import patched
 from clients.replica import Replica
-from clients.sse import Event
+from clients.sse import Event, Parser
 from conflation.frame import Frame
-from tests.support.gateways import Running, Stream, eventually, names, running_gateway
+from tests.support.gateways import DEADLINE_S, Running, Stream, eventually, names, running_gateway
 
 FAST = "conflation=20ms"
 HOUR_MS = 3_600_000
@@ -265,12 +266,29 @@ async def test_late_rows_are_told() -> None:
             assert await stream.values(1) == [{"k": 1}], "an hour is not over"
             stamped_ms = driver.wall_ms() - 5 * HOUR_MS
             await driver.publish("px", [Frame(2, b'{"k":2}', "[2]", stamped_ms)])
+            assert await stream.values(1) == [{"k": 2}]
             late = await stream.next()
             assert late.name == "late"
             told = json.loads(late.text)
             assert (told["sub"], told["cause"]) == ("s1", "source")
             assert 5 * HOUR_MS <= told["age_ms"] < 6 * HOUR_MS
-            assert await stream.values(1) == [{"k": 2}]
+
+
+async def test_a_peer_that_reads_late_is_told_so() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        options = "conflation=20ms,max_age=50ms"
+        async with running.frozen(options, query="&command=subscribe") as wire:
+            loop = asyncio.get_running_loop()
+            began_at = loop.time()
+            while loop.time() - began_at < 0.5:
+                await running.publish(*[{"k": k, "pad": "x" * 50_000} for k in range(10)])
+            wire.thaw()
+            parser, causes = Parser(), list[str]()
+            async with asyncio.timeout(DEADLINE_S):
+                while "client" not in causes:
+                    told = parser.feed(await wire.reader.read(1 << 16))
+                    causes += [json.loads(e.text)["cause"] for e in told if e.name == "late"]
 
 
 async def test_progress_is_told_where_no_row_could() -> None:
