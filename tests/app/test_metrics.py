@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from app.metrics import exposition
@@ -58,6 +59,34 @@ async def test_matched_is_delivered_conflated_dropped_and_waiting() -> None:
         assert found["tidegate_topic_dropped_total{px}"] == 2
         assert found["tidegate_topic_waiting{px}"] == 0
         assert identity(running) == (6, 6)
+
+
+WISHES = [
+    ("conflation=20ms,receipt", {"format": "batch"}),
+    ("conflation=20ms,oof", {"filter": "/v > 3"}),
+    ("conflation=20ms,pace=key", {"command": "sow_and_delta_subscribe"}),
+    ("conflation=20ms,oof,top_n=2", {"order_by": "/v DESC"}),
+    ("conflation=20ms,never=[/v = 5]", {}),
+    ("conflation=20ms,reduce=[/v:sum]", {"command": "subscribe"}),
+    ("oof,projection=[/g,SUM(/v) AS /v],grouping=[/g]", {}),
+    ("no_empties", {"command": "sow_and_delta_subscribe"}),
+]
+
+
+@pytest.mark.parametrize(("options", "query"), WISHES)
+async def test_the_sums_add_up_whatever_is_asked_for(options: str, query: dict[str, str]) -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe(options, **query) as stream:
+            for n in range(40):
+                await running.publish({"k": n % 3, "g": n % 2, "v": n % 7})
+                assert len(set(identity(running))) == 1
+            params = {"key": "[1]"}
+            assert (await running.http.delete("/v1/topics/px/sow", params=params)).is_success
+            await running.publish({"k": "end", "g": 9, "v": 9})
+            await stream.raw_until(b"end" if "grouping" not in options else b'"g":9')
+            matched, summed = identity(running)
+            assert matched == summed > 0
 
 
 async def test_closed_sessions_are_counted_by_reason() -> None:
