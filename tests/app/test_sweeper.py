@@ -102,6 +102,16 @@ async def test_a_shorter_expiration_counts_from_then_on() -> None:
         assert place.sow("px") == [{"k": 3}]
 
 
+async def test_the_latest_word_covers_the_earlier_ones() -> None:
+    async with swept() as place:
+        await place.say("px", {"k": 1}, {"k": 2})
+        epoch = place.driver.engine.topic("px").epoch
+        for through in (1, 2):
+            place.sweeper.note(RecordsExpired("px", epoch, through))
+        await place.pass_time(0)
+        assert place.sow("px") == []
+
+
 async def test_a_topic_that_went_or_came_anew_is_left_alone() -> None:
     async with swept() as place:
         await place.say("px", {"k": 1})
