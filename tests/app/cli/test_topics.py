@@ -66,7 +66,7 @@ def test_the_life_of_a_topic(gateway: Gateway) -> None:
     [
         (("create", "-", "--key", "/id"), "topic-invalid"),
         (("create", "t", "--key", "id"), "key-invalid"),
-        (("create", "t", "--type", "series"), "topic-invalid"),
+        (("create", "t", "--type", "text", "--key", "/id"), "topic-invalid"),
         (("create", "t", "--conflation", "always"), "policy-invalid"),
     ],
 )
