@@ -116,9 +116,9 @@ class Compiler:
 
     def condition(self, node: Node) -> Condition:
         """`row -> TRUE, FALSE or NULL` (rule 94)."""
-        read = self.first(node)
         if isinstance(node, Compare | In | Like | Between | Affix | Is | Not | And | Or):
             return self.value(node)  # type: ignore[return-value]  # these give nothing else
+        read = self.first(node)
 
         def holds(row: Row) -> bool | None:
             value = read(row)

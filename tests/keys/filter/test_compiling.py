@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from keys.filter import Filter
+from keys.filter.compiling import Compiler
+from keys.filter.tree import Node
 from tests.keys.filter.cases import flattened, said
 
 RULES: dict[str, list[tuple[str, object]]] = {
@@ -38,3 +41,17 @@ def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object
 ) -> None:
     assert said(text, value), rule
+
+
+def test_each_node_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nesting costs what it has nodes: a node compiled twice would double at every level."""
+    compiled: list[object] = []
+    compile_node = Compiler._value
+
+    def noted(self: Compiler, node: Node) -> object:
+        compiled.append(node)
+        return compile_node(self, node)
+
+    monkeypatch.setattr(Compiler, "_value", noted)
+    Filter.parse("NOT (/b AND " * 12 + "/a" + ")" * 12).matcher("once")
+    assert len(compiled) == 12 * 3 + 1
