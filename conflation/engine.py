@@ -305,9 +305,10 @@ class Engine:
 
     def _release(self, seat: Seat) -> None:
         """The deadline of a move has come, or that of a replay's next row."""
-        session = self._sessions[seat.member.session]
-        if seat.opening is not None or (seat.carry is not None and seating.release(seat)):
-            self._wake(session)
+        due = None if seat.carry is None else seat.carry.deadline
+        released = due is not None and due <= self._now and seating.release(seat)
+        if released or seat.opening is not None:
+            self._wake(self._sessions[seat.member.session])
 
     def _expire(self, topic: Topic, now: Instant) -> None:
         through = topic.expiry.expired(now)

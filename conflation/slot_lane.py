@@ -78,6 +78,8 @@ class SlotLane(Lane):
         for slots in groups:
             slots.sort(key=lambda slot: slot.order)
             told = [slot for slot in slots if self._news.is_news(slot, self._payload)]
+            if self.id.leading:
+                self._note_flushed(told, now)
             if told:
                 self.position += 1
                 rows += self._rows(told)
@@ -173,8 +175,6 @@ class SlotLane(Lane):
             slot = heappop(self._heap)[2]
             if self._held.take(slot):
                 slots.append(slot)
-        if self.id.leading:
-            self._note_flushed(slots, now)
         return slots
 
     def _note_flushed(self, slots: Sequence[Slot], now: Instant) -> None:

@@ -218,3 +218,14 @@ def test_a_paused_subscription_takes_nothing_and_is_behind_afterwards() -> None:
     assert world.hears() == []
     world.engine.change("s", name, wish, world.now)
     assert world.hears() == ["b1 a2"]
+
+
+def test_what_was_held_at_a_move_follows_a_snapshot_that_was_not_taken_yet() -> None:
+    """Rules 61 and 241."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=1s,pace=key", command="sow_and_subscribe")
+    world.say("a1")
+    world.change(name, "conflation=100ms", command="sow_and_subscribe")
+    world.wait("2s")
+    assert world.hears() == ["group of 0", "group ends at e1-0", "a1"]

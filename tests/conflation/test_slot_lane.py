@@ -187,3 +187,17 @@ def test_an_id_never_promises_what_was_released_and_is_not_flushed() -> None:
     world.flush()
     world.say("a3")
     assert ids(world.take("slow")) == [2]
+
+
+def test_a_key_of_which_nothing_was_told_has_no_last_row() -> None:
+    """Rule 217."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,edge=leading,oof", command="sow_and_subscribe")
+    world.take()
+    world.say("a1")
+    world.remove("a0")
+    world.flush()
+    world.say("a2")
+    world.flush()
+    assert world.hears() == ["a2"]
