@@ -8,7 +8,9 @@ from keys.filter.patterns import compiled
 from keys.filter.tree import Affix, Call, Field, Like, Literal, Node, children, walk
 
 BRACKETS_MAX = 12_000
-_ELEMENTS = 16_000
+# a string that is read as a number costs as much as this many elements
+READING_COST = 4
+_ELEMENTS = 12_000
 _ITEMS = 8
 _TEXT_BYTES = 40_000
 _TEXT_BYTES_MAX = 8_192

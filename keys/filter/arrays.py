@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from functools import cached_property
 
-from keys.filter.numbers import Number, Scalar, numbers_in, text
+from keys.filter.numbers import Number, Scalar, magnitudes_in, number, text
 
 # No byte of UTF-8, so that no text of a message holds it.
 SEPARATOR = "\xff"
+READINGS_MAX = 3_000
+
+
+class TooManyStringsError(Exception):
+    """More strings than may be read as numbers (rule 104); who asked answers NULL."""
 
 
 class Opaque:
@@ -43,11 +49,15 @@ class Bag(frozenset):  # type: ignore[type-arg]  # of numbers or of strings, nev
 class Array:
     """The elements of an array; sets of them are made once, when they are first asked for.
 
-    Every question looks at each element a fixed number of times.
+    Every question looks at each element a fixed number of times. Those that read strings as
+    numbers raise `TooManyStringsError` if there are more than `readings_max` different ones.
     """
 
-    def __init__(self, items: list[Scalar | Opaque | None]) -> None:
+    def __init__(
+        self, items: list[Scalar | Opaque | None], readings_max: int = READINGS_MAX
+    ) -> None:
         self.items = items
+        self._readings_max = readings_max
         self._kinds = set(map(type, items))
 
     @property
@@ -73,17 +83,12 @@ class Array:
     @cached_property
     def strings(self) -> Bag:
         """The strings."""
-        return Bag(self.items if self.of_strings else self._in_order)
+        return Bag(self._in_order)
 
     @cached_property
     def spelt(self) -> Bag:
         """The numbers that strings are."""
         return Bag(set(self._read) - {None})
-
-    @cached_property
-    def countable(self) -> Bag:
-        """All that are numbers, as such or as strings."""
-        return Bag(self.numbers | self.spelt)
 
     @cached_property
     def worded(self) -> bool:
@@ -92,17 +97,29 @@ class Array:
 
     @cached_property
     def readings(self) -> dict[str, Number | None]:
-        """What each string is as a number, None for a word."""
-        return dict(zip(self._in_order, self._read, strict=True))
+        """What each string is worth as a number, None for a word."""
+        return dict(zip(self._readable, self._read, strict=True))
+
+    @cached_property
+    def addends(self) -> dict[str, Number]:
+        """What each string is as a number, NaN for a word (rule 101)."""
+        return dict(zip(self._readable, map(number, self._readable), strict=True))
 
     @cached_property
     def _read(self) -> list[Number | None]:
-        return numbers_in(self._in_order)
+        return magnitudes_in(self._readable)
+
+    @property
+    def _readable(self) -> list[str]:
+        if len(self._in_order) > self._readings_max:
+            raise TooManyStringsError
+        return self._in_order
 
     @cached_property
     def _in_order(self) -> list[str]:
-        """The strings in order, which is how they lie in memory."""
-        return [item for item in self.items if type(item) is str]
+        """The different strings in order, which is how they lie in memory."""
+        strings = self.items if self.of_strings else [i for i in self.items if type(i) is str]
+        return list(dict.fromkeys(strings))  # type: ignore[arg-type]  # strings they are
 
     @cached_property
     def joined(self) -> str:
@@ -110,10 +127,12 @@ class Array:
         return SEPARATOR + SEPARATOR.join(self._texts) + SEPARATOR
 
     @cached_property
-    def _texts(self) -> frozenset[str]:
+    def _texts(self) -> Collection[str]:
         """1, 1.0 and "1" are one number but two texts."""
         if self.of_integers:
-            return frozenset(map(str, self.numbers))
+            return list(map(str, dict.fromkeys(self.items)))
+        if float not in self._kinds:
+            return self.strings.union(map(str, map(int, self.numbers)))
         whole = {item for item in self.scalars if type(item) in _WHOLE}
         doubles = {item for item in self.scalars if type(item) is float}
         return self.strings.union(

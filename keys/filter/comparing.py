@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from keys.filter.arrays import SEPARATOR, Array, Bag, Opaque, some_pair
+from keys.filter.arrays import SEPARATOR, Array, Bag, Opaque, TooManyStringsError, some_pair
 from keys.filter.fields import Value
 from keys.filter.numbers import Scalar, number_in, text
 
@@ -25,10 +25,13 @@ def compare(operator: str, left: Value, right: Value) -> bool | None:
     return compare_scalars(operator, left, right)  # type: ignore[arg-type]  # no object: not null
 
 
-def _compare_arrays(operator: str, left: Value, right: Value) -> bool:
+def _compare_arrays(operator: str, left: Value, right: Value) -> bool | None:
     if _is_nan(left) or _is_nan(right):
         return operator == "!="
-    return some_pair(operator, _array(left), _array(right))
+    try:
+        return some_pair(operator, _array(left), _array(right))
+    except TooManyStringsError:
+        return None
 
 
 def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
@@ -74,7 +77,12 @@ def between(value: Value, low: Scalar | None, high: Scalar | None) -> bool | Non
         return compare_scalars(">=", scalar, low) and compare_scalars("<=", scalar, high)
     if isinstance(low, str) and isinstance(high, str):
         return value.strings.between(low, high) or _numbers_between(value.numbers, low, high)
-    return not _is_nan(low) and not _is_nan(high) and value.countable.between(low, high)
+    if _is_nan(low) or _is_nan(high):
+        return False
+    try:
+        return value.numbers.between(low, high) or value.spelt.between(low, high)
+    except TooManyStringsError:
+        return None
 
 
 def _numbers_between(numbers: Bag, low: str, high: str) -> bool:

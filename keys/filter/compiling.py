@@ -180,9 +180,10 @@ class Compiler:
             found = read(row)
             if null(found):
                 return None
-            if compare("=", found, constants):
+            known = compare("=", found, constants)
+            if known:
                 return True
-            answers = [compare("=", found, other(row)) for other in others]
+            answers = [known, *(compare("=", found, other(row)) for other in others)]
             return True if True in answers else None if nulls or None in answers else False
 
         return member

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from keys.filter.allowance import BRACKETS_MAX
+from keys.filter.allowance import BRACKETS_MAX, READING_COST
 from keys.filter.arrays import Array, Opaque
 from keys.filter.flat import elements_of, opened, scalar_of
 from keys.filter.numbers import Scalar
@@ -124,5 +124,5 @@ def _step(value: Any, step: Step, elements_max: int) -> Any:
 def _value(inner: Any, elements_max: int) -> Value:
     if isinstance(inner, list):
         items = opened(inner, elements_max)
-        return Array(elements_of(items)) if items else None
+        return Array(elements_of(items), elements_max // READING_COST) if items else None
     return scalar_of(inner)

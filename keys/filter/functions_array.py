@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from functools import reduce
 from itertools import accumulate
 from operator import add, gt, lt
 from typing import Any
 
-from keys.filter.arrays import OBJECT, Array, Opaque
+from keys.filter.arrays import OBJECT, Array, Opaque, TooManyStringsError
 from keys.filter.comparing import compare_scalars
 from keys.filter.fields import Value, scalars
 from keys.filter.numbers import Number, Scalar, number, text, within
@@ -50,7 +49,10 @@ def _best_element(better: Callable[[Any, Any], bool], sign: str, value: Value) -
         return best(sign, scalars(value))
     if not value.scalars:
         return None
-    readings, found = value.readings, value.scalars[0]
+    try:
+        readings, found = value.readings, value.scalars[0]
+    except TooManyStringsError:
+        return None
     for element in value.scalars:
         left: Scalar | None = element
         right: Scalar | None = found
@@ -69,18 +71,23 @@ def _best_element(better: Callable[[Any, Any], bool], sign: str, value: Value) -
 
 def total(value: Value) -> Number | None:
     """ARRAY_SUM: from left to right."""
-    if isinstance(value, Array):
+    if not isinstance(value, Array):
+        return next(map(number, scalars(value)), None)
+    try:
         return _sum(_addends(value)) if value.scalars else None
-    return next(map(number, scalars(value)), None)
+    except TooManyStringsError:
+        return None
 
 
 def _addends(value: Array) -> list[Number]:
     """The numbers of all scalars, NaN for words (rule 101)."""
     if value.of_integers:
         return value.scalars  # type: ignore[return-value]  # integers is what they are
-    words = {word: math.nan for word, found in value.readings.items() if found is None}
-    said = value.readings | words
-    return [said[item] if type(item) is str else +item for item in value.scalars]  # type: ignore[misc, operator]  # words are NaN; + makes TRUE 1
+    said = value.addends
+    return [
+        said[item] if isinstance(item, str) else +item  # TRUE becomes 1
+        for item in value.scalars
+    ]
 
 
 def _sum(addends: list[Number]) -> Number:

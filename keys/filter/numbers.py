@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from keys.filter.tokens import INTEGER_MAX, INTEGER_MIN, NUMBER_LENGTH_MAX, number_of
 
 _SHORT = 18
+_EXACT_DIGITS = 15
 
 Number = int | float
 Scalar = bool | int | float | str
@@ -43,24 +44,18 @@ def number_in(text: str) -> Number | None:
     return number_of(text)
 
 
-def numbers_in(texts: Sequence[str]) -> list[Number | None]:
-    """`number_in` of many texts, none of which is empty or holds the byte FF."""
-    together = "".join(texts)
+def magnitudes_in(texts: Sequence[str]) -> list[Number | None]:
+    """What `number_in` says of texts, but not of which type, much faster for many.
+
+    No text is empty or holds the byte FF.
+    """
     longest = max(map(len, texts), default=0)
-    if longest <= _SHORT and together.isdecimal():
+    if longest <= _SHORT and "".join(texts).isdecimal():
         return list(map(int, texts))
-    if longest > NUMBER_LENGTH_MAX:
+    if longest > _EXACT_DIGITS:
         return list(map(number_in, texts))
     spellings = _NUMBERS.findall("\xff".join((*texts, "")))
-    # most are words or have a fraction or exponent; only integers need a closer look
-    return [
-        None
-        if not each
-        else number_of(each)
-        if each[1:].isdecimal() or len(each) == 1
-        else float(each)
-        for each in spellings
-    ]
+    return [float(spelling) if spelling else None for spelling in spellings]
 
 
 def number(value: Scalar) -> Number:
