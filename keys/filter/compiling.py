@@ -180,7 +180,7 @@ class Compiler:
             found = read(row)
             if null(found):
                 return None
-            known = compare("=", found, constants)
+            known = compare("=", found, constants) if constants.scalars else False
             if known:
                 return True
             answers = [known, *(compare("=", found, other(row)) for other in others)]

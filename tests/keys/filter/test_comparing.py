@@ -22,6 +22,7 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("1 IN (NULL, 2)", None),
         ("1 IN (2)", False),
         ("1 IN (/c)", True),
+        ("7 IN (/b)", False),
         ("'2' IN (2)", True),
     ],
     "Rule 98": [
