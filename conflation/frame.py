@@ -38,7 +38,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
     """A key that left. In a topic's sequence: the removal of a record; on a board: what stays.
 
-    On a board `payload` is the record as it last was there, `put_offset` the offset at which it
+    On a board `payload` is the record as it last was there, `put_offset` and `put_ms` tell when it
     was put, `spans` the offsets `[entered, left)` during which the key was there. `record` is
     the record as it is now, where it lives on outside the board's focus. As a row it may stand
     for `messages` that nobody was told of, the first of them at `first`.
@@ -46,6 +46,7 @@ class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
 
     reason: Gone = Gone.DELETED
     put_offset: int = 0
+    put_ms: int = 0
     spans: tuple[Span, ...] = ()
     record: bytes = b""
     first: int = 0
@@ -59,7 +60,7 @@ class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
 
     def as_put(self) -> Frame:
         """The frame that stood here before the key left."""
-        return Frame(self.put_offset, self.payload, self.key, self.timestamp_ms)
+        return Frame(self.put_offset, self.payload, self.key, self.put_ms)
 
 
 class Row(Frame, frozen=True, gc=False, kw_only=True):

@@ -40,7 +40,7 @@ class News:
         part = slot.whole()
         assert part is not None
         if part.is_unseen:
-            self._untold[slot.board_key] = slot.parts
+            self._untold[slot.board_key] = slot.untold_parts()
             slot.unseen = True
             return slot.was_joined
         if self._delta is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conflation.bookmark import Bookmark
 from conflation.duration import Instant
@@ -57,7 +57,10 @@ class Opening:
         return outputs
 
     def _begin(self) -> list[Output]:
-        outputs: list[Output] = [self.resumed] if self.resumed else []
+        resumed = self.resumed
+        if resumed is not None and not self.rows and not self.group:
+            resumed = replace(resumed, bookmark=str(Bookmark(self.epoch, self.cut)))
+        outputs: list[Output] = [resumed] if resumed is not None else []
         if self.group:
             outputs.append(GroupBegin(self.name, self.topic, len(self.rows)))
         return outputs

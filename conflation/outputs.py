@@ -63,12 +63,16 @@ class GroupEnd:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """How a bookmark is continued, and how many messages lie between (None: unknown)."""
+    """How a bookmark is continued, and how many messages lie between (None: unknown).
+
+    `bookmark` is where the client stands then, if no rows follow that would tell it.
+    """
 
     name: str
     topic: str
     mode: ResumeMode
     gap_messages: int | None
+    bookmark: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,13 @@ class Slot:
         """Whether somebody joined while it was held."""
         return self.newest.joins > self.began
 
+    def untold_parts(self) -> list[Part]:
+        """Its parts for those who were here from its beginning; who joined since is told now."""
+        older = [part for part in self.parts if part.joins < self.began]
+        own = self.whole(self.began)
+        assert own is not None
+        return [*older, own]
+
     def stand_for(self, untold: Sequence[Part]) -> None:
         """Take over parts that nobody was told of; whether the key is new is known by now."""
         if not untold:

@@ -103,3 +103,22 @@ def test_who_joins_later_counts_none_from_before() -> None:
     world.flush()
     assert counts(world.take("early")) == [("a2", 4, 2)]
     assert counts(world.take("late")) == [("a2", 3, 3)]
+
+
+def test_who_joined_in_between_is_told_once() -> None:
+    """Rule 212: what a late joiner is told with a removal is not told again with the next row."""
+    world = World()
+    world.topic()
+    receipts = "conflation=1s,oof,receipt"
+    world.subscribe(receipts, command="sow_and_subscribe", counted=True, session="early")
+    world.take("early")
+    world.say("a1")
+    world.subscribe(receipts, command="sow_and_subscribe", counted=True)
+    world.take()
+    world.say("a2")
+    world.remove("a0")
+    world.wait("1s")
+    world.say("a3")
+    world.wait("1s")
+    assert sum(messages for _, messages, _ in counts(world.take())) == 2
+    assert counts(world.take("early")) == [("a3", 3, 1)]

@@ -6,6 +6,7 @@ import pytest
 
 from conflation.errors import BookmarkExpired
 from conflation.frame import Gone
+from conflation.outputs import Resumed
 from tests.support.world import World, counts
 
 
@@ -83,3 +84,14 @@ def test_a_bookmark_that_must_be_found_and_is_not() -> None:
     world = world_of("a1")
     with pytest.raises(BookmarkExpired):
         world.subscribe("bookmark=e9-1,bookmark_not_found=fail", command=None)
+
+
+def test_a_continuation_without_rows_says_where_it_stands() -> None:
+    """Rule 41: else a client that leaves before the next row would come back with nothing."""
+    world = world_of("a1 b1 a2")
+    world.subscribe("conflation=1s", resume="e1-3")
+    world.subscribe("bookmark=e9-1", command=None, session="other")
+    assert [output.bookmark for output in world.take() if isinstance(output, Resumed)] == ["e1-3"]
+    (resumed,) = world.take("other")
+    assert isinstance(resumed, Resumed)
+    assert resumed.bookmark == "e1-3"
