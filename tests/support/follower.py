@@ -6,6 +6,8 @@ import json
 from collections import deque
 from dataclasses import dataclass, field
 
+from conflation.count import count_of
+from conflation.frame import Frame
 from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 from tests.support.model import (
     Key,
@@ -37,6 +39,7 @@ class Follower:
     sent_at: dict[Key, int] = field(default_factory=dict)
     delivered: set[int] = field(default_factory=set)
     queue: deque[Said] = field(default_factory=deque)
+    answer: deque[Said] = field(default_factory=deque)
     given_up_to: int = 0
     last_offset: int = 0
     mark: int = 0
@@ -105,13 +108,41 @@ class Follower:
             assert self.lane is not None
             assert output.op == "publish"
             shared = heard == self.lane.last_flush
-            for said, first in zip(heard, batch.firsts, strict=True):
+            self.answer = self.answer or self.next_answer()
+            for said, frame in zip(heard, batch.frames, strict=True):
+                if self.wish.by_slots:
+                    self.check_count(said, frame)
+                    assert self.answer.popleft() is said, "what was flushed and missed, in order"
                 self.hear_row(said, shared, now)
-                told = self.lane.firsts[said.key(self.fields)]
-                assert first == (told if self.wish.tells_first else said.offset)
+            whole = batch.low_water is not None
+            assert not self.wish.by_slots or whole != bool(self.answer), "the last has the id"
             self.hear_low_water(batch.low_water)
         if batch.low_water is not None:
             self.remember(batch.low_water)
+
+    def next_answer(self) -> deque[Said]:
+        """Rule 211: the flushes that a member missed, put together; taken as a whole."""
+        if self.lane is None or not self.wish.by_slots:
+            return deque()
+        flushed = [
+            said
+            for own_key, said in self.lane.flushed.items()
+            if said.offset > max(self.cut, self.sent_offset(own_key))
+        ]
+        return deque(sorted(flushed, key=lambda said: said.offset))
+
+    def sent_offset(self, own_key: Key) -> int:
+        """The offset of a key's last row; 0 if there was none."""
+        return self.sent[own_key].offset if own_key in self.sent else 0
+
+    def check_count(self, said: Said, frame: Frame) -> None:
+        """Rule 212: a row stands for the messages since its key's last one, or since the cut."""
+        own_key = said.key(self.fields)
+        since = max(self.cut, self.sent_offset(own_key))
+        stood = [m for m in self.topic.after(since) if m.key(self.fields) == own_key]
+        stood = [m for m in stood if m.offset <= said.offset]
+        count = count_of(frame)
+        assert (count.messages, count.first) == (len(stood), stood[0].offset)
 
     def remember(self, offset: int) -> None:
         """A client may come back with this id; it must lose nothing by that."""
@@ -127,9 +158,10 @@ class Follower:
         last = self.sent.get(own_key)
         assert last is None or said.offset > last.offset, "no repeat, no step back"
         if self.lane.interval_ns:
-            assert self.lane.flushed.get(own_key) is said, "the newest at its key's last flush"
-            stale = newest(self.topic.said, self.fields)[own_key] is not said
-            assert shared or not stale, "superseded rows are not sent to members behind"
+            if not self.wish.by_slots:
+                assert self.lane.flushed.get(own_key) is said, "the newest at its key's last flush"
+                stale = newest(self.topic.said, self.fields)[own_key] is not said
+                assert shared or not stale, "superseded rows are not sent to members behind"
             if self.fast and own_key in self.sent_at:
                 apart_ns = now - self.sent_at[own_key]
                 assert apart_ns >= self.lane.interval_ns, "one update per key per interval"
@@ -173,6 +205,7 @@ class Follower:
         for own_key, said in self.lane.flushed.items():
             missed = said.offset > self.cut and self.sent.get(own_key) is not said
             stale = newest(self.topic.said, self.fields)[own_key] is not said
+            stale = stale and not self.wish.by_slots
             assert not missed or (stale and not self.fast), "flushed, but not delivered"
         queued = self.queue and self.queue[0].offset <= self.lane.position
         assert self.lane.interval_ns or not queued, "flushed, but not delivered"
@@ -199,6 +232,7 @@ class Follower:
         matched = self.since_join
         if self.lane.interval_ns:
             waiting = {said for said in newest(matched, self.fields).values() if self.waits(said)}
+            waiting.update(self.answer)
         else:
             waiting = set(self.queue)
         conflated = [m for m in matched if m.offset not in self.delivered and m not in waiting]

@@ -15,6 +15,7 @@ from conflation.definition import Definition, QueuePolicy
 from conflation.engine import Engine
 from conflation.errors import EngineError, LimitReached, SessionUnknown
 from conflation.frame import Frame
+from conflation.grant import decide
 from conflation.log import History
 from conflation.options import Options
 from conflation.outputs import (
@@ -27,7 +28,6 @@ from conflation.outputs import (
     Unsubscribed,
 )
 from conflation.session import QueueLimits
-from conflation.subscription import decide
 from keys.spec import KeySpec
 from tests.support.follower import Follower, SessionModel, key_text
 from tests.support.model import LaneModel, LaneWish, Mark, Replica, Said, Sums, TopicModel, opening
@@ -138,9 +138,7 @@ class Mirror:
             self.topics[name] = found
         found.policy, found.kept_max = policy, kept_max
         found.trim()
-        spec = KeySpec.of(f"/{name}" for name in fields)
-        definition = Definition(History(kept_max), spec, QueuePolicy(policy))
-        self.call("define_topic", name, definition, found.epoch)
+        self.call("define_topic", name, definition_of(found), found.epoch)
 
     def join(
         self,
@@ -155,30 +153,30 @@ class Mirror:
         name = self.fresh("sub")
         request = decide(
             topic.name,
-            KeySpec.of(f"/{field}" for field in topic.key),
+            definition_of(topic),
             Options.parse(wish.options),
             command=command,
             resume=None if place is None else Bookmark(*place),
-            tells_first=wish.tells_first,
+            counted=wish.tells_first,
         )
         full = len(session.followers) == SUBSCRIPTIONS_MAX
         if session.ended or full:
             with pytest.raises(SessionUnknown if session.ended else LimitReached):
-                self.call("subscribe", session.name, name, request)
+                self.call("subscribe", session.name, name, request, self.now)
             return
         owed = opening(topic, wish, command, place, session.limits)
         if replica is None:
             replica = Replica(topic.head if place is None else min(place[1], topic.head))
         lane = None if command == "sow" else self.lane(topic, wish)
         session.followers[name] = Follower(name, topic, lane, wish, session.fast, replica, owed)
-        cut = self.call("subscribe", session.name, name, request)
+        cut = self.call("subscribe", session.name, name, request, self.now)
         assert cut == Bookmark(topic.epoch, topic.head)
         self.check()
 
     def lane(self, topic: TopicModel, wish: LaneWish) -> LaneModel:
         """The lane that this wish shares, made idle if nobody is in it."""
         fields = topic.key if wish.fields is None else wish.fields
-        fresh = LaneModel(topic, fields, wish.interval_ns, wish.pace, wish.tells_first, topic.head)
+        fresh = LaneModel(topic, fields, wish.interval_ns, wish.pace, topic.head)
         return self.lanes.setdefault((topic.name, wish), fresh)
 
     def enqueue(self, topic: TopicModel, new: list[Said]) -> None:
@@ -332,6 +330,12 @@ class Mirror:
         return min((at for at in deadlines if at is not None), default=None)
 
 
+def definition_of(topic: TopicModel) -> Definition:
+    """A topic as the engine is told of it."""
+    spec = KeySpec.of(f"/{name}" for name in topic.key)
+    return Definition(History(topic.kept_max), spec, QueuePolicy(topic.policy))
+
+
 def perform(engine: Engine, verb: str, arguments: tuple[object, ...]) -> object:
     """One call; what the engine refuses is an answer too."""
     try:
@@ -348,6 +352,6 @@ def described(answer: object) -> object:
         return [described(item) for item in answer]
     if isinstance(answer, Rows):
         batch = answer.batch
-        places = (batch.since, batch.position, batch.low_water, list(batch.firsts))
+        places = (batch.since, batch.position, batch.low_water)
         return (answer.name, answer.op, batch.frames, places)
     return answer

@@ -77,6 +77,11 @@ class LaneWish:
     pace: str = "batch"
     tells_first: bool = False
 
+    @property
+    def by_slots(self) -> bool:
+        """Whether its lane looks at every message."""
+        return self.pace == "key" or (bool(self.interval_ns) and self.tells_first)
+
 
 @dataclass(eq=False)
 class LaneModel:
@@ -86,11 +91,9 @@ class LaneModel:
     fields: tuple[str, ...]
     interval_ns: int
     pace: str
-    tells_first: bool
     position: int = 0
     opened: dict[Key, tuple[int, int]] = field(default_factory=dict)
     flushed: dict[Key, Said] = field(default_factory=dict)
-    firsts: dict[Key, int] = field(default_factory=dict)
     last_flush: list[Said] = field(default_factory=list)
 
     @property
@@ -121,8 +124,6 @@ class LaneModel:
         held = [message for message in self.topic.after(0) if self.holds(message)]
         leaving = [message for message in held if self.timer_of(message) in due]
         self.last_flush = list(newest(leaving, self.fields).values())
-        for message in reversed(leaving):
-            self.firsts[message.key(self.fields)] = message.offset
         self.flushed.update(newest(leaving, self.fields))
         for timer in due:
             del self.opened[timer]

@@ -1,10 +1,11 @@
-"""Search with the state machine alone, in the code that stands first on the path.
+"""Search with one state machine alone, in the code that stands first on the path.
 
 Exit code 0: nothing found. 3: a broken rule, told in one line. Anything else: it did not run.
 """
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 from hypothesis import HealthCheck, Phase, settings
@@ -12,15 +13,15 @@ from hypothesis.stateful import run_state_machine_as_test
 
 import conflation
 import keys
-from tests.conflation.test_state_machine import EngineMachine
 
 FOUND = 3
 
 
-def main(copy: str, examples: int) -> int:
-    """The same examples every time; the first that fails is enough."""
+def main(copy: str, machine: str, examples: int) -> int:
+    """The same examples every time; the first that fails is enough. `machine`: `module:class`."""
     for package in (conflation, keys):
         assert str(package.__file__).startswith(copy), "not the copy"
+    module, _, name = machine.partition(":")
     chosen = settings(
         max_examples=examples,
         stateful_step_count=30,
@@ -31,8 +32,9 @@ def main(copy: str, examples: int) -> int:
         report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
+    found = getattr(importlib.import_module(f"tests.conflation.{module}"), name)
     try:
-        run_state_machine_as_test(EngineMachine, settings=chosen)
+        run_state_machine_as_test(found, settings=chosen)
     except Exception as broken:  # whatever it is, it was found
         print(f"{type(broken).__name__}: {broken}".partition("\n")[0])  # noqa: T201 - its one output
         return FOUND
@@ -40,4 +42,4 @@ def main(copy: str, examples: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    sys.exit(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

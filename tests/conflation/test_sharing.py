@@ -1,0 +1,206 @@
+"""Who shares what: counted in operations and objects, not in time (laws 1 and 2)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from conflation.board import Board
+from conflation.frame import Batch
+from conflation.lane import Lane
+from conflation.outputs import Rows
+from conflation.slots import Slots
+from tests.support.world import PLENTY, World
+
+MANY = (1, 10, 100, 1_000, 10_000)
+LANES = ("conflation=100ms", "conflation=100ms,pace=key", "conflation=none")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often boards, slots and lanes were called."""
+    counted: Counter[str] = Counter()
+
+    def count(owner: type, name: str) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def counting(*arguments: Any, **named: Any) -> Any:
+            counted[f"{owner.__name__}.{name}"] += 1
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    for name in ("put", "remove", "rows", "live"):
+        count(Board, name)
+    for name in ("merge", "open", "take"):
+        count(Slots, name)
+    for kind in (*Lane.__subclasses__(),):
+        for name in ("accept", "flush"):
+            count(kind, name)
+    return counted
+
+
+def crowd(members: int, options: str) -> World:
+    """A topic with so many sessions that ask for the same."""
+    world = World(sessions_max=members)
+    world.topic()
+    for number in range(members):
+        world.subscribe(options, session=f"s{number}")
+    return world
+
+
+@pytest.mark.parametrize("options", LANES)
+def test_a_publish_and_a_flush_cost_the_same_for_however_many(
+    calls: Counter[str], options: str
+) -> None:
+    costs: list[dict[str, int]] = []
+    for members in MANY:
+        world = crowd(members, options)
+        calls.clear()
+        world.say("a1 b1 a2")
+        world.wait("100ms")
+        costs.append(dict(calls))
+    assert costs[0]
+    assert costs == [costs[0]] * len(MANY)
+
+
+@pytest.mark.parametrize("options", LANES)
+def test_a_flush_makes_one_batch_for_all_who_are_in_step(options: str) -> None:
+    world = crowd(100, options)
+    world.say("a1 b1")
+    world.wait("100ms")
+    batches = [batch for number in range(100) for batch in taken(world, f"s{number}")]
+    assert len(batches) == 100
+    assert len({id(batch) for batch in batches}) == 1
+    assert all(batch.encoded is batches[0].encoded for batch in batches)
+
+
+def test_in_step_nobody_asks_the_board(calls: Counter[str]) -> None:
+    world = crowd(100, "conflation=100ms")
+    world.say("a1 b1")
+    world.wait("100ms")
+    calls.clear()
+    for number in range(100):
+        taken(world, f"s{number}")
+    assert not calls
+
+
+def test_a_member_behind_has_its_own_answer_and_joins_in_again() -> None:
+    world = crowd(3, "conflation=100ms")
+    world.say("a1")
+    world.wait("100ms")
+    for session in ("s0", "s1"):
+        taken(world, session)
+    world.say("b1")
+    world.wait("100ms")
+    first, second, own = (taken(world, session)[0] for session in ("s0", "s1", "s2"))
+    assert first is second
+    assert own is not first
+    world.say("a2")
+    world.wait("100ms")
+    assert len({id(taken(world, session)[0]) for session in ("s0", "s1", "s2")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "more", "others"),
+    [
+        ("conflation=1s", "conflation=1000ms", {}, {}),
+        ("conflation=1s", "conflation=1s,conflation_key=[/k]", {}, {}),
+        ("conflation=1s", " conflation = 1S , ", {}, {}),
+        ("conflation=1s", "pace=batch,conflation=1s", {}, {}),
+        ("conflation=1s", "conflation=1s,edge=trailing", {}, {}),
+        ("conflation=1s,pace=key,edge=leading", "conflation=1s,edge=leading", {}, {}),
+        ("", "conflation=none", {}, {}),
+        ("conflation=1s", "conflation=1s", {"wanted": "/v > 1"}, {"wanted": "( /v>1 )"}),
+        ("conflation=1s", "conflation=1s", {"wanted": "/k = 'a'"}, {"wanted": "$.k == 'a'"}),
+        ("conflation=1s,never=[/v > 1]", "conflation=1s,never=[/v>1]", {}, {}),
+        ("conflation=1s,select=[-/,+/k]", "conflation=1s,select=[ -/ , +/k ]", {}, {}),
+        ("conflation=1s,receipt", "conflation=1s,timestamp", {}, {}),
+        ("conflation=1s,receipt", "conflation=1s", {}, {"counted": True}),
+        ("conflation=1s", "conflation=1s,send_keys,no_sowkey,progress", {}, {}),
+        ("conflation=1s", "conflation=1s,max_age=2s", {}, {}),
+        ("conflation=1s", "conflation=1s,batch_size=5", {}, {}),
+    ],
+)
+def test_what_asks_for_the_same_shares_a_lane(
+    one: str, other: str, more: dict[str, Any], others: dict[str, Any]
+) -> None:
+    world = World()
+    world.topic()
+    world.subscribe(one, session="s1", **more)
+    world.subscribe(other, session="s2", **others)
+    world.say("a1 a2 b1")
+    world.wait("1s")
+    first, second = taken(world, "s1"), taken(world, "s2")
+    assert first
+    assert [id(batch) for batch in first] == [id(batch) for batch in second]
+
+
+def test_what_is_shown_and_when_makes_lanes_but_no_boards() -> None:
+    world = World()
+    world.topic()
+    for number, options in enumerate(
+        (
+            *("conflation=100ms", "conflation=1s", "conflation=1s,pace=key", "conflation=none"),
+            *("conflation=1s,receipt", "conflation=1s,timestamp", "conflation=1s,oof"),
+            *(
+                "conflation=1s,select=[-/v]",
+                "conflation=1s,never=[/v > 1]",
+                "conflation=1s,reduce=[/v:sum]",
+            ),
+        )
+    ):
+        world.subscribe(options, session=f"s{number}")
+    assert len(world.engine.topic("px").feeds) == 1
+    (feed,) = world.engine.topic("px").feeds.values()
+    assert len(feed.lanes) == 9, "receipt and timestamp are one lane"
+
+
+def test_equal_filters_share_one_board() -> None:
+    world = World()
+    world.topic()
+    for number, text in enumerate(("/v > 1", "/v>1", "(/v > 1)", "/v > 2")):
+        world.subscribe("conflation=1s", session=f"s{number}", wanted=text)
+    assert len(world.engine.topic("px").feeds) == 3, "the records, and two filters"
+
+
+def test_a_message_costs_only_the_boards_that_match(calls: Counter[str]) -> None:
+    costs = []
+    for filters in (1, 100):
+        world = World(sessions_max=filters)
+        world.topic()
+        for number in range(filters):
+            world.subscribe("conflation=1s", session=f"s{number}", wanted=f"/v = {number}")
+        calls.clear()
+        world.say("a0")
+        costs.append(dict(calls))
+    assert costs[0] == costs[1]
+
+
+def test_the_one_who_leaves_last_takes_lane_and_board_along() -> None:
+    world = World()
+    world.topic()
+    for session in ("s1", "s2"):
+        world.subscribe("conflation=1s", session=session, wanted="/v > 1")
+    world.engine.close_session("s1")
+    assert len(world.engine.topic("px").feeds) == 2
+    world.engine.close_session("s2")
+    assert len(world.engine.topic("px").feeds) == 1
+    assert not [lane for f in world.engine.topic("px").feeds.values() for lane in f.lanes]
+
+
+def taken(world: World, session: str) -> list[Batch]:
+    """The batches that a session is given, no copies."""
+    return [out.batch for out in world.take(session, PLENTY) if isinstance(out, Rows)]
+
+
+def test_the_plain_interval_looks_at_one_message_only(calls: Counter[str]) -> None:
+    """Law 1: an idle lane listens for the message that opens its interval, and no further."""
+    world = crowd(1, "conflation=100ms")
+    calls.clear()
+    for number in range(1, 6):
+        world.say(f"a{number}")
+    assert calls == {"Board.put": 5, "BatchLane.accept": 1}

@@ -1,0 +1,324 @@
+"""One subscription and all that it was told, held against the rules row by row.
+
+The consumer does what a client does: a value replaces, a delta is applied, a removal takes away.
+What it then holds is compared with what the naive model says (tests/support/naive.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from conflation.count import count_of
+from conflation.frame import Frame, Row, Tombstone
+from conflation.merging import Merger
+from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
+from tests.support.listener import Moved, ScriptLine
+from tests.support.naive import (
+    MILLISECOND,
+    Event,
+    Value,
+    patched,
+)
+from tests.support.row_judge import RowJudge
+from tests.support.wishes import Wish
+
+
+class Consumer(RowJudge):
+    """One subscription: it hears, it changes, and it is looked at."""
+
+    def hear(self, output: Output, bytes_max: int, now: int) -> None:
+        """One output: an opening to the letter, live rows by the rules."""
+        match output:
+            case Resumed(mode=mode, gap_messages=gap):
+                assert self.script.popleft() == ("resumed", mode.value, gap)
+            case GroupBegin(rows=rows):
+                assert self.script.popleft() == ("begin", rows)
+                self.holds.clear()
+            case GroupEnd(bookmark=bookmark):
+                assert self.script.popleft() == ("end", bookmark)
+            case Rows():
+                batch = output.batch
+                assert (output.name, output.topic) == (self.name, self.chronicle.name)
+                assert batch.frames, "an empty flush sends nothing"
+                assert _fits(batch.frames, bytes_max)
+                for frame in batch.frames:
+                    self.hear_row(output.op, frame, now)
+                self.midway = batch.low_water is None
+                self.hear_id(batch.low_water)
+
+    def hear_row(self, op: str, frame: Frame, now: int) -> None:
+        """An opening's row or a live one."""
+        if self.script and self.script[0][0] in ("snapshot", "publish", "oof"):
+            told = "oof" if frame.removed else op
+            expected = self.next_line(frame.key)
+            assert expected[:2] == (told, frame.key)
+            if frame.removed:
+                self.holds.pop(frame.key, None)
+            else:
+                assert self.wish.focus.derived or expected[2] == frame.offset
+                assert json.loads(frame.payload) == expected[3]
+                self.holds[frame.key] = expected[3]
+            if self.replay is not None:
+                self.replay.hear(self.chronicle.events(self.wish.focus, frame.offset - 1)[0], now)
+            return
+        assert not self.script, f"a live row before {self.script[0]}"
+        assert op == "publish"
+        if self.moved is not None:
+            self.hear_move(frame)
+            return
+        if isinstance(frame, Tombstone):
+            self.hear_removal(frame, now)
+        else:
+            self.hear_value(frame, now)
+
+    def next_line(self, row_key: str) -> ScriptLine:
+        """Groups that one message touched have no order among themselves."""
+        ties = [line for line in self.script if line[2:3] == self.script[0][2:3]]
+        for line in ties if self.wish.focus.grouping else ():
+            if line[1] == row_key:
+                self.script.remove(line)
+                return line
+        return self.script.popleft()
+
+    def hear_removal(self, frame: Tombstone, now: int) -> None:
+        """Rules 201 and 202."""
+        assert self.wish.oof, "a removal that nobody asked for"
+        event = self.event_at(frame)
+        assert event.gone == frame.reason.value
+        as_it_is = not self.wish.interval_ms and event.gone == "match" and event.record
+        shown = self.wish.shown(json.loads(event.record) if as_it_is else event.value)
+        made_late = self.wish.focus.grouping and self.wish.interval_ms  # rule 232
+        assert made_late or json.loads(frame.payload) == shown, "the record as it last stood"
+        assert frame.key in self.holds, "a removal of what was never held"
+        for other in self.untold():
+            if other.key == frame.key and other.offset < frame.offset:
+                assert not self.wish.sealed(other), "an exempt message was swallowed"
+                self.swallowed += 1
+        del self.holds[frame.key]
+        self.removed[frame.key] = frame.offset
+        self.row_at[frame.key] = now
+        self.check_rate(frame.key, now)
+        self.check_order(frame.offset)
+
+    def hear_value(self, frame: Frame, now: int) -> None:
+        """A row with a value: its truth, what it stands for, its delta."""
+        event = self.event_at(frame)
+        stood = self.stands_for(event)
+        value = json.loads(frame.payload)
+        count = count_of(frame)
+        stood = self.behind_a_removal(event, stood, count.messages)
+        late_and_behind = self.wish.oof and self.cut and not self.at_once
+        uncounted = self.muddled() or late_and_behind or stood[0].offset <= self.uncounted
+        if self.wish.counts and not uncounted:
+            assert count.messages == len(stood), "what a row stands for"
+            assert count.first == stood[0].offset
+            assert count.first_ms == stood[0].at // MILLISECOND
+        elif not self.wish.interval_ms and not self.wish.no_empties:
+            assert count.messages == len(stood)
+        if not self.merges_apart():
+            assert value == self.wish.shown(self.combined(stood))
+        self.check_delta(frame, event, stood)
+        self.check_empty(event, stood, value)
+        self.hold(frame, value)
+        self.check_newest(event)
+        self.rows += 1
+        self.row_at[frame.key] = now
+        self.stood += len(stood)
+        if self.wish.sealed(event):
+            self.exempt.add(event.offset)
+            if self.wish.no_empties and not self.wish.interval_ms:
+                empty = [put for put in self.untold() if put.offset < event.offset]
+                self.swallowed += sum(self.place(put) == self.place(event) for put in empty)
+        if not self.wish.sealed(event) or not self.wish.counts:
+            self.told[self.place(event)] = event.offset
+        if not self.wish.sealed(event):
+            self.check_rate(event.key, now)
+        first = self.wish.replaces and self.wish.interval_ms
+        settled = stood[0].at > self.joined_at + self.wish.interval_ns + self.wish.tick_ns
+        if not first:
+            self.check_order(event.offset)
+        elif settled:  # a slot may have its place from before the join
+            self.check_order(stood[0].offset)
+        self.fresh.discard(frame.key)
+
+    def hold(self, frame: Frame, value: Value) -> None:
+        """As a client does."""
+        if isinstance(frame, Row) and frame.patch is not None:
+            assert self.wish.delta
+            assert frame.key in self.holds, "a delta of what is not held"
+            assert len(frame.patch) < len(frame.payload)
+            self.holds[frame.key] = patched(  # type: ignore[assignment] # an object stays one
+                self.holds[frame.key], json.loads(frame.patch)
+            )
+            assert self.holds[frame.key] == value, "a delta that does not lead to the value"
+        else:
+            self.holds[frame.key] = value
+
+    def hear_id(self, low_water: int | None) -> None:
+        """Rules 41 and 42: an id promises that nothing at or below it is still to come."""
+        if self.moved is not None:
+            return
+        if low_water is None or self.script:
+            assert low_water is None or self.replay is not None or self.script[0][0] == "end", (
+                "an id before the last row"
+            )
+            return
+        self.order = 0
+        assert self.mark <= low_water <= self.chronicle.head, "ids never step back"
+        self.mark = low_water
+        self.check_position(low_water)
+
+    def check_position(self, position: int) -> None:
+        """What the client holds is what stood on the board, but for keys that changed since."""
+        last = self.last_events()
+        for event in self.due_since().values():
+            newest = last[event.key]
+            assert newest.offset > position, f"{event.key} of {newest.offset} at {position}"
+        for event in self.untold():
+            if self.wish.sealed(event) or not self.wish.interval_ms:
+                empty = self.wish.no_empties and event.key not in self.due_since()
+                assert event.offset > position or empty, "an id promised too much"
+
+    def change_lane(self, wish: Wish, now: int) -> None:
+        """Rule 241: what is held is kept, until the earlier of the old and the new deadline."""
+        held = self.wish.interval_ns + self.wish.tick_ns
+        for event in self.due_since().values():
+            due = self.limits.get(event.offset, event.at + held)
+            self.limits[event.offset] = min(due, now + wish.interval_ns + wish.tick_ns)
+        self.wish = wish
+        self.has_changed = True
+        self.uncounted = self.chronicle.head  # a plain interval does not count
+        self.joined_at = now
+        self.told_at.clear()
+        self.fresh.update(self.holds)
+        self.order = 0
+
+    def change_focus(self, wish: Wish, now: int) -> None:
+        """Rule 242: what is held is let go, then what the new board shows is made up for."""
+        head = self.chronicle.head
+        holds = dict(self.holds) if self.moved is None else dict(self.moved.holds)
+        for own, event in self.last_events().items():
+            puts = [e for e in self.puts() if e.key == own]
+            if event.gone and self.wish.oof:
+                holds.pop(own, None)
+            elif puts and (self.moved is None or puts[-1].offset > self.moved.through):
+                holds[own] = self.wish.shown(puts[-1].value)
+        old = self.chronicle.live(self.wish.focus, head)
+        new = self.chronicle.live(wish.focus, head)
+        if wish.oof:
+            holds = {own: value for own, value in holds.items() if own not in old or own in new}
+        if self.snapshot:
+            holds |= {own: wish.shown(value) for own, (_, value) in new.items()}
+        self.matched_before += len(self.puts())
+        self.change_lane(wish, now)
+        self.moved = Moved(holds, head)
+        self.cut = head
+        self.stood = self.swallowed = 0
+
+    def hear_move(self, frame: Frame) -> None:
+        """Rows of two boards, until all is heard."""
+        if frame.removed:
+            self.holds.pop(frame.key, None)
+            self.removed[frame.key] = frame.offset
+        else:
+            base = self.holds.get(frame.key, {})
+            patch = frame.patch if isinstance(frame, Row) else None
+            value = json.loads(frame.payload)
+            assert patch is None or patched(base, json.loads(patch)) == value
+            self.holds[frame.key] = value
+            self.exempt.add(frame.offset)
+            self.told[frame.key, ""] = max(frame.offset, self.told.get((frame.key, ""), 0))
+
+    def drained(self, row: Any) -> None:
+        """It has heard all that there was."""
+        self.order = 0
+        if self.paused:
+            return
+        if self.lagging:
+            self.told_at.clear()  # what is taken late belongs to the flushes that it missed
+        self.lagging = False
+        if self.moved is None:
+            return
+        later = {event.key for event in self.events()}
+        for own in {*self.holds, *self.moved.holds} - later:
+            assert self.holds.get(own) == self.moved.holds.get(own), f"{own} after a change"
+        self.moved = None
+        self.rows = row.delivered
+        self.told_at.clear()
+
+    def check_patience(self, now: int) -> None:
+        """Rules 13, 215 to 217: nothing is held longer than it may be."""
+        wish = self.wish
+        flush = max((e.offset for e in self.puts() if wish.flushes(e.value)), default=0)
+        for event in self.due_since().values():
+            due = event.at + wish.interval_ns + wish.tick_ns
+            due = self.limits.get(event.offset, due)
+            if wish.leading:
+                last = max(self.row_at.get(event.key, 0), self.joined_at)
+                idle = event.at - last >= wish.interval_ns
+                due = event.at if idle else last + wish.interval_ns + wish.tick_ns
+            limit = now < due if wish.tick_ns == 0 or wish.leading else now <= due
+            assert limit, f"{event.key} of {event.offset} is held too long"
+            if wish.flush_text:
+                assert event.offset >= flush, "flush_on lets everything go"
+
+    def is_midway(self) -> bool:
+        """Whether rows are owed that were there before what the lane has now."""
+        owed = self.midway or self.moved is not None or self.replay is not None
+        return owed or (self.has_changed and not self.at_once)
+
+    def check_figures(self, row: Any) -> None:
+        """Rule 61."""
+        puts, untold = self.puts(), self.untold()
+        if not self.wish.focus.grouping and self.replay is None:
+            assert row.matched == self.matched_before + len(puts), "matched"
+        assert self.moved is not None or row.delivered == self.rows, "delivered"
+        assert row.matched == row.delivered + row.conflated + row.waiting
+        assert row.conflated >= 0
+        simple = not (self.wish.oof or self.wish.no_empties or self.wish.focus.grouping)
+        if simple and not (
+            isinstance(self.wish.merge, Merger) or self.wish.flush_text or self.is_midway()
+        ):
+            assert row.waiting == self.rows_waiting(untold), "waiting"
+
+    def rows_waiting(self, untold: list[Event]) -> int:
+        """How many rows are to come of the messages that were not told."""
+        if not self.wish.interval_ms:
+            return len(untold)
+        own = [event for event in untold if self.wish.sealed(event)]
+        newest = {self.place(event): event for event in untold}
+        held = {self.place(event) for event in untold if not self.wish.sealed(event)}
+        if not self.wish.counts:  # one that is exempt is the newest like any other (rule 215)
+            held = {place for place in held if not self.wish.sealed(newest[place])}
+        return len(own) + len(held)
+
+    def check_settled(self, row: Any) -> None:
+        """Nothing is published any more, everything was taken: the client has the board."""
+        assert not self.script
+        assert row.waiting == 0
+        self.check_position(self.chronicle.head)
+        for own, event in self.last_events().items():
+            if not event.gone and not self.wish.combine:
+                held = self.holds.get(self.told_key(event))
+                if self.latest(event) and (held or self.differs(event)):
+                    assert held == self.wish.shown(event.value), own
+            if event.gone and self.wish.oof:
+                assert own not in self.holds
+        if self.snapshot and self.wish.oof and not self.wish.crowded:
+            live = self.chronicle.live(self.wish.focus, self.chronicle.head)
+            assert set(self.holds) == set(live), "the very keys of the board"
+        if self.muddled() or self.has_changed:
+            return
+        if not self.wish.focus.grouping and (self.wish.counts or not self.wish.interval_ms):
+            unsaid = len(self.untold())
+            assert self.stood + self.swallowed + unsaid == len(self.puts()), "receipts"
+            assert self.wish.oof or self.wish.no_empties or unsaid == 0
+
+
+def _fits(frames: Sequence[Frame], bytes_max: int) -> bool:
+    """One row at least; rows of one offset stay together."""
+    before = [frame for frame in frames if frame.offset != frames[-1].offset]
+    first = frames[len(before)]
+    return not before or sum(len(f.payload) for f in (*before, first)) <= bytes_max

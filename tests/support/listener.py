@@ -1,0 +1,195 @@
+"""What a client was told so far, and what happened on the board that it listens to."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from conflation.frame import Frame
+from tests.support.naive import (
+    MILLISECOND,
+    Chronicle,
+    Event,
+    Value,
+    key_text,
+)
+from tests.support.wishes import Wish
+
+Place = tuple[str, str]
+"""A key, and the value of the `match` fields: messages of one place may conflate."""
+
+ScriptLine = tuple[Any, ...]
+
+
+@dataclass(eq=False)
+class RatedReplay:
+    """Rule 253: `gap_ns` says how long a row waits after the one before; `last` when that was."""
+
+    gap_ns: Callable[[Event, Event], int]
+    last: int
+    before: Event | None = None
+
+    def due(self, event: Event) -> int:
+        """When a row may go; the first one at once."""
+        return self.last if self.before is None else self.last + self.gap_ns(self.before, event)
+
+    def hear(self, event: Event, now: int) -> None:
+        """At most a second's worth is made up for."""
+        due = self.due(event)
+        assert now >= due, "a row before its time"
+        self.last, self.before = max(due, now - 1_000 * MILLISECOND), event
+
+
+@dataclass(eq=False)
+class Moved:
+    """A change of board that the client has not heard all of: what it must hold in the end."""
+
+    holds: dict[str, Value]
+    through: int
+
+
+@dataclass(eq=False)
+class Listener:
+    """What a client holds, and what it was told: `told` is the offset that a place stands at."""
+
+    session: str
+    name: str
+    chronicle: Chronicle
+    wish: Wish
+    fast: bool
+    snapshot: bool
+    joined_at: int
+    cut: int
+    script: deque[ScriptLine] = field(default_factory=deque)
+    holds: dict[str, Value] = field(default_factory=dict)
+    told: dict[Place, int] = field(default_factory=dict)
+    told_at: dict[str, int] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
+    exempt: set[int] = field(default_factory=set)
+    fresh: set[str] = field(default_factory=set)
+    rows: int = 0
+    stood: int = 0
+    swallowed: int = 0
+    matched_before: int = 0
+    mark: int = 0
+    order: int = 0
+    midway: bool = False
+    has_changed: bool = False
+    uncounted: int = 0
+    row_at: dict[str, int] = field(default_factory=dict)
+    paused: bool = False
+    lagging: bool = False
+    moved: Moved | None = None
+    replay: RatedReplay | None = None
+    limits: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.mark = self.cut
+
+    @property
+    def at_once(self) -> bool:
+        """Whether it has taken everything so far, as soon as it was there."""
+        return self.fast and not self.lagging
+
+    def events(self) -> list[Event]:
+        """Everything since the cut."""
+        return self.chronicle.events(self.wish.focus, self.cut)
+
+    def puts(self) -> list[Event]:
+        """Messages that it asked for."""
+        return [event for event in self.events() if not event.gone]
+
+    def place(self, event: Event) -> Place:
+        """What the message may conflate with."""
+        fields = self.wish.match_fields
+        return event.key, key_text(event.value, fields) if fields else ""
+
+    def untold(self) -> list[Event]:
+        """Messages that no row, or removal, stands for yet."""
+        return [event for event in self.puts() if not self.is_told(event)]
+
+    def is_told(self, event: Event) -> bool:
+        """Whether a row, or a removal, stands for this message."""
+        if self.wish.sealed(event):
+            return event.offset in self.exempt
+        return event.offset <= self.told_of(self.place(event))
+
+    def told_of(self, place: Place) -> int:
+        """The newest offset that was told of a place, be it by a removal."""
+        return max(self.told.get(place, 0), self.removed.get(place[0], 0))
+
+    def last_events(self) -> dict[str, Event]:
+        """The newest thing that happened to each key."""
+        return {event.key: event for event in self.events()}
+
+    def due_since(self) -> dict[str, Event]:
+        """For each key that the client should hear of: what it has been waiting for longest."""
+        wanted: dict[str, Event] = {}
+        untold = {id(event) for event in self.untold()}
+        for event in self.events():
+            if self.wish.oof:
+                if not self.differs(event):
+                    wanted.pop(event.key, None)
+                else:
+                    wanted.setdefault(event.key, event)
+            elif id(event) in untold:
+                if self.wish.no_empties and not self.differs(event):
+                    wanted.pop(event.key, None)
+                else:
+                    wanted.setdefault(event.key, event)
+            elif event.gone and self.wish.focus.grouping:
+                wanted.pop(event.key, None)  # its row is made when it is flushed (rule 232)
+        return wanted
+
+    def differs(self, event: Event) -> bool:
+        """Whether what a client holds is not what this event left behind."""
+        if event.gone:
+            return event.key in self.holds
+        if self.wish.no_empties and event.key in self.holds:
+            return self.holds[event.key] != self.wish.shown(event.value)
+        if self.wish.no_empties and self.cut and not self.snapshot:
+            return False  # it may be what the lane sent last, before this one came
+        return not self.is_told(event)
+
+    def event_at(self, frame: Frame) -> Event:
+        """What a row tells of."""
+        assert frame.offset > self.cut, "rows at or below the cut never come from the lane"
+        found = self.chronicle.events(self.wish.focus, frame.offset - 1)
+        for event in found:
+            if (event.offset, event.key) == (frame.offset, self.own_key(frame)):
+                assert frame.removed == bool(event.gone)
+                return event
+        raise AssertionError(f"nothing happened to {frame.key} at {frame.offset}")
+
+    def own_key(self, frame: Frame) -> str:
+        """The key of the row on its board, which may not be the one that it is told by."""
+        focus = self.wish.focus
+        if focus.fields is None or not self.chronicle.key or focus.derived:
+            return frame.key
+        return key_text(self.chronicle.messages[frame.offset - 1].value, focus.fields)
+
+    def told_key(self, event: Event) -> str:
+        """The key that a row of this event is told by (rule 19)."""
+        by_record = self.chronicle.key and not self.wish.focus.grouping
+        return event.cause.key if by_record and not self.wish.focus.top else event.key
+
+    def latest(self, event: Event) -> bool:
+        """Whether the client must end with this value: not where several keys share a row's key."""
+        apart = self.wish.match_fields or any(self.wish.sealed(put) for put in self.puts())
+        if apart and self.wish.replaces:
+            return False
+        same = [put for put in self.puts() if self.told_key(put) == self.told_key(event)]
+        return all(put.offset <= event.offset for put in same)
+
+    def muddled(self) -> bool:
+        """Whether exempt messages stand between removals: then counts may come with later rows."""
+        return self.wish.oof and any(self.wish.sealed(put) for put in self.puts())
+
+    def tells_all(self) -> bool:
+        """Whether it has been told of all that the lane told, from the beginning."""
+        board = self.chronicle.events(self.wish.focus)
+        held_since = self.joined_at - self.wish.interval_ns - self.wish.tick_ns
+        calm = not any(held_since <= e.at and e.offset <= self.cut for e in board)
+        return self.at_once and self.snapshot and calm

@@ -1,0 +1,255 @@
+"""Bugs to plant: what breaks, the machine that finds it, the file, its line, what stands there."""
+
+from __future__ import annotations
+
+from tests.support.planted_in_lanes import ENGINE, FOCUS, LANES, SLOTS, SLOTTED, Planted
+
+WINDOWS = "test_state_machine_windows:WindowMachine"
+GROUPS = "test_state_machine_windows:GroupMachine"
+CHANGES = "test_state_machine_changes:ChangeMachine"
+REPLAY = "test_state_machine_replay:ReplayMachine"
+RESUME = "test_state_machine_replay:ResumeMachine"
+EXPIRY = "test_state_machine_replay:ExpiryMachine"
+
+BOARDS: dict[str, Planted] = {
+    "an answer begins one row too early": (
+        ENGINE,
+        "conflation/board.py",
+        "            if row[1].offset <= since:",
+        "            if row[1].offset < since:",
+    ),
+    "spans are forgotten when a key comes back": (
+        FOCUS,
+        "conflation/board.py",
+        "        spans = _merged((*self._left.get(board_key, ()), (entered, removal.offset)))",
+        "        spans = ((entered, removal.offset),)",
+    ),
+    "an exempt message is replaced": (
+        FOCUS,
+        "conflation/board.py",
+        "            self._exempt.append(replaced)",
+        "            pass",
+    ),
+    "a record that stops to match stays": (
+        FOCUS,
+        "conflation/screen.py",
+        "            return [(frame.key or THE_RECORD, no_longer_matching(frame))]",
+        "            return ()",
+    ),
+    "a record that left is found by its new value only": (
+        FOCUS,
+        "conflation/index.py",
+        "                tokens = (*tokens, *tokens_of(before.payload))",
+        "                tokens = (*tokens,)",
+    ),
+    "a window is one row too long": (
+        WINDOWS,
+        "conflation/window.py",
+        (
+            "        now = {board_key for _, board_key in "
+            "self._order[start : start + self._window.top_n]}"
+        ),
+        (
+            "        now = {board_key for _, board_key in "
+            "self._order[start : start + self._window.top_n + 1]}"
+        ),
+    ),
+    "a window does not look where a record was": (
+        WINDOWS,
+        "conflation/window.py",
+        "            lowest = min(lowest, bisect_left(self._order, place))",
+        "            lowest = bisect_left(self._order, place)",
+    ),
+    "a change inside a window is not seen": (
+        WINDOWS,
+        "conflation/window.py",
+        "        if changed in now and changed in self._shown:",
+        "        if changed in now and changed not in self._shown:",
+    ),
+    "a record stays in the group that it left": (
+        GROUPS,
+        "conflation/groups.py",
+        "            del self._groups[before][record_key]",
+        "            self._groups[before].get(record_key)",
+    ),
+    "the group that a record left is not made anew": (
+        GROUPS,
+        "conflation/groups.py",
+        "            self._stir(before, frame)",
+        "            pass",
+    ),
+    "a lane that listens hears only its first message": (
+        ENGINE,
+        "conflation/feed.py",
+        "            if not lane.sees_every_message:",
+        "            if True:",
+    ),
+    "a nearer deadline is not noted": (
+        SLOTS,
+        "conflation/feed.py",
+        "            if lane.deadline != before:",
+        "            if before is None and lane.deadline is not None:",
+    ),
+    "a new board is not filled": (
+        WINDOWS,
+        "conflation/topic.py",
+        "                found.seed(self.sow.board.live())",
+        "                pass",
+    ),
+}
+
+MEMBERS: dict[str, Planted] = {
+    "a removal is told to who was never told of the key": (
+        FOCUS,
+        "conflation/member.py",
+        "        return all(frame.key in self.sent for frame in frames if _needs_base(frame))",
+        "        return True",
+    ),
+    "a member without snapshot never forgets a key": (
+        FOCUS,
+        "conflation/member.py",
+        "        sent.discard(frame.key)",
+        "        pass",
+    ),
+    "a large answer loses a row between its pieces": (
+        SLOTS,
+        "conflation/owed.py",
+        "        self.sent += len(rows)",
+        "        self.sent += len(rows) + (self.sent + len(rows) < len(self.rows))",
+    ),
+    "what was held at a change is forgotten": (
+        CHANGES,
+        "conflation/owed.py",
+        "        return [row for _, row in newest_of_each([*self.held, *later])]",
+        "        return [row for _, row in newest_of_each([*later])]",
+    ),
+    "a change waits for the later deadline": (
+        CHANGES,
+        "conflation/seating.py",
+        "        seat.carry = Carry(held, min(due or now, now + interval_ns)) if held else None",
+        "        seat.carry = Carry(held, max(due or now, now + interval_ns)) if held else None",
+    ),
+    "what another filter hides is not taken back": (
+        CHANGES,
+        "conflation/seating.py",
+        "        told += [_out(row) for row in before.live() if after.get(row.key) is None]",
+        "        told += []",
+    ),
+    "what another filter brings in comes only if it is new": (
+        CHANGES,
+        "conflation/seating.py",
+        "            if known is None or known.payload != row.payload:",
+        "            if known is not None and known.payload != row.payload:",
+    ),
+    "a pause takes": (
+        CHANGES,
+        "conflation/session.py",
+        "        if self.paused:",
+        "        if False:",
+    ),
+    "what waited at the end is not counted as dropped": (
+        ENGINE,
+        "conflation/accounting.py",
+        "        dropped=last.waiting,",
+        "        dropped=0,",
+    ),
+    "a queue may be one too long": (
+        ENGINE,
+        "conflation/session.py",
+        "        return messages > self.limits.messages_max or size > self.limits.bytes_max",
+        "        return messages > self.limits.messages_max + 1 or size > self.limits.bytes_max",
+    ),
+    "a lane due this very moment stays": (
+        ENGINE,
+        "conflation/schedule.py",
+        "        if deadline is None or deadline > now:",
+        "        if deadline is None or deadline >= now:",
+    ),
+    "a session is never announced again": (
+        ENGINE,
+        "conflation/engine.py",
+        "        session.ready = bool(outputs)",
+        "        session.ready = True",
+    ),
+    "a conflation key is its first field": (
+        ENGINE,
+        "keys/extract.py",
+        "        return join_key([_lenient(text) for text in fields_of(payload)])",
+        "        return join_key([_lenient(text) for text in fields_of(payload)][:1])",
+    ),
+}
+
+BEGINNINGS: dict[str, Planted] = {
+    "a resume of changes forgets the filter": (
+        RESUME,
+        "conflation/resume.py",
+        "        if row.removed or matches is None or matches(row.payload, row.key)",
+        "        if True",
+    ),
+    "a resume of removals under a filter goes by changes": (
+        RESUME,
+        "conflation/resume.py",
+        (
+            "    return lane_id.feed.shape is not None or "
+            "(lane_id.oof and lane_id.feed.filter is not None)"
+        ),
+        "    return lane_id.feed.shape is not None",
+    ),
+    "a resume skips a message": (
+        RESUME,
+        "conflation/resume.py",
+        "        return replayed(topic, lane_id, topic.journal.after(offset))",
+        "        return replayed(topic, lane_id, topic.journal.after(offset + 1))",
+    ),
+    "a replay ends where it began": (
+        REPLAY,
+        "conflation/beginning.py",
+        "    if opening.cut == topic.head:",
+        "    if True:",
+    ),
+    "a replay that goes on has no speed": (
+        REPLAY,
+        "conflation/beginning.py",
+        "    following.pacing = opening.pacing",
+        "    following.pacing = None",
+    ),
+    "a replay flushes a recorded interval late": (
+        REPLAY,
+        "conflation/recorded.py",
+        "        while lane.deadline is not None and lane.deadline <= now:",
+        "        while lane.deadline is not None and lane.deadline < now:",
+    ),
+    "a replay makes up for all it missed": (
+        REPLAY,
+        "conflation/pacing.py",
+        "        self._last = max(self.due(row), now - BURST_NS)",
+        "        self._last = self.due(row)",
+    ),
+    "a replay waits for its own row's bytes": (
+        REPLAY,
+        "conflation/pacing.py",
+        "            gap_ns = len(before.payload) * SECOND // rate.bytes_per_s",
+        "            gap_ns = len(row.payload) * SECOND // rate.bytes_per_s",
+    ),
+    "a silence has no bound": (
+        REPLAY,
+        "conflation/pacing.py",
+        "        return gap_ns if rate.max_gap_ns is None else min(gap_ns, rate.max_gap_ns)",
+        "        return gap_ns",
+    ),
+    "records expire up to the newest": (
+        EXPIRY,
+        "conflation/expiry.py",
+        "            through = self._due.popleft()[1]",
+        "            through = self._due.popleft()[1] + 1",
+    ),
+    "expiry is announced once": (
+        EXPIRY,
+        "conflation/expiry.py",
+        "        self.deadline = self._due[0][0] if self._due else None",
+        "        self.deadline = None",
+    ),
+}
+
+PLANTED = LANES | SLOTTED | BOARDS | MEMBERS | BEGINNINGS
+MACHINES = (ENGINE, FOCUS, SLOTS, WINDOWS, GROUPS, CHANGES, REPLAY, RESUME, EXPIRY)

@@ -1,0 +1,134 @@
+"""What can happen on a stage, as a state machine; machines add their wishes and what is theirs."""
+
+from __future__ import annotations
+
+import sys
+from typing import ClassVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from conflation.frame import Gone
+from tests.support.consumer import Consumer
+from tests.support.naive import MILLISECOND, Chronicle, compact, key_text
+from tests.support.stage import PLENTY, Stage
+from tests.support.wishes import Wish
+
+STEPS_NS = tuple(round(ms * MILLISECOND) for ms in (0, 1, 3.5, 49, 100, 333, 1_000))
+PICK = st.integers(0, 63)
+STEP = st.sampled_from(STEPS_NS)
+LETTERS = st.lists(st.integers(0, 71), min_size=1, max_size=4)
+SIZES = st.sampled_from((1, 60, 150, PLENTY))
+MEMBERS_MAX = 5
+
+
+class Players(RuleBasedStateMachine):
+    """One keyed topic, up to five sessions; `wishes` is what may be subscribed to.
+
+    `exempts`: some messages are published as never to be conflated.
+    """
+
+    wishes: ClassVar[tuple[Wish, ...]] = ()
+    exempts: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage = Stage()
+        self.topic = self.make_topic()
+
+    def make_topic(self) -> Chronicle:
+        """Keyed by /k."""
+        return self.stage.define("px", ("k",))
+
+    def payload(self, letter: int) -> bytes:
+        """A message of one of three keys; some say just what the last one said."""
+        return plain_payload(letter)
+
+    def slow(self) -> list[Consumer]:
+        return [c for c in self.stage.consumers.values() if not c.fast]
+
+    @initialize(picks=st.lists(PICK, min_size=2, max_size=4))
+    def begin(self, picks: list[int]) -> None:
+        for number, pick in enumerate(picks):
+            self.join(pick, number, 0)
+
+    @rule(letters=LETTERS, exempt=st.integers(0, 7))
+    def publish(self, letters: list[int], exempt: int) -> None:
+        self.stage.publish(
+            self.topic, *map(self.payload, letters), exempt=exempt == 7 and self.exempts
+        )
+
+    @rule(letters=LETTERS, step_ns=STEP)
+    def traffic(self, letters: list[int], step_ns: int) -> None:
+        """Messages with time in between, every deadline served as it comes."""
+        for letter in letters:
+            self.stage.publish(self.topic, self.payload(letter))
+            self.stage.advance(step_ns)
+
+    @rule(step_ns=STEP)
+    def advance(self, step_ns: int) -> None:
+        self.stage.advance(step_ns)
+
+    @rule(step_ns=STEP)
+    def advance_late(self, step_ns: int) -> None:
+        """All that fell due meanwhile at once."""
+        self.stage.now += step_ns
+        self.stage.serve()
+
+    @precondition(lambda self: len(self.stage.consumers) < MEMBERS_MAX)
+    @rule(pick=PICK, kind=st.integers(0, 3), small=st.integers(0, 2))
+    def join(self, pick: int, kind: int, small: int) -> None:
+        """Fast or slow, with a snapshot or without."""
+        wish = self.wishes[pick % len(self.wishes)]
+        snapshot = kind < 2 and bool(self.topic.key)
+        size = 2 if small == 2 else 100
+        self.stage.join(self.topic, wish, fast=kind % 2 == 0, snapshot=snapshot, batch_size=size)
+
+    @precondition(lambda self: 0 < len(self.stage.consumers) < MEMBERS_MAX)
+    @rule(pick=PICK, kind=st.integers(0, 3))
+    def join_another(self, pick: int, kind: int) -> None:
+        """Somebody shares a lane that may hold something."""
+        others = list(self.stage.consumers.values())
+        wish = others[pick % len(others)].wish
+        snapshot = kind < 2 and bool(self.topic.key)
+        self.stage.join(self.topic, wish, fast=kind % 2 == 0, snapshot=snapshot)
+
+    @precondition(lambda self: len(self.stage.consumers) == MEMBERS_MAX)
+    @rule(pick=PICK)
+    def leave(self, pick: int) -> None:
+        others = list(self.stage.consumers.values())
+        self.stage.leave(others[pick % len(others)])
+
+    @precondition(lambda self: self.slow())
+    @rule(pick=PICK, bytes_max=SIZES, whole=st.booleans())
+    def take(self, pick: int, bytes_max: int, whole: bool) -> None:
+        """A slow member takes a piece, or all that there is in pieces."""
+        taker = self.slow()[pick % len(self.slow())]
+        if whole:
+            self.stage.take(taker, bytes_max)
+        else:
+            self.stage.take_once(taker, bytes_max)
+        self.stage.look()
+
+    def teardown(self) -> None:
+        if sys.exception() is None:
+            self.stage.settle()
+
+
+class Removing(Players):
+    """Records are deleted and expire as well."""
+
+    @rule(letters=LETTERS, expired=st.booleans())
+    def remove(self, letters: list[int], expired: bool) -> None:
+        keys = dict.fromkeys(key_text({"k": "abc"[letter % 3]}, ("k",)) for letter in letters)
+        reason = Gone.EXPIRED if expired else Gone.DELETED
+        self.stage.remove(self.topic, *keys, reason=reason)
+
+
+def plain_payload(letter: int) -> bytes:
+    """A message of one of three keys; some say just what the last one said, some are longer."""
+    value: dict[str, object] = {"k": "abc"[letter % 3], "g": "XYZ"[letter // 3 % 3]}
+    value["n"] = letter // 9 % 4
+    if letter >= 36:
+        value["p"] = "x" * 40
+    return compact(value)

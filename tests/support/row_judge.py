@@ -1,0 +1,157 @@
+"""A row with a value, held against the rules: what it stands for, its delta, its time."""
+
+from __future__ import annotations
+
+import json
+
+from conflation.frame import Frame, Row
+from conflation.merging import Merger
+from tests.support.listener import Listener
+from tests.support.naive import (
+    Event,
+    Value,
+    changed_fields,
+    compact,
+)
+from tests.support.wishes import Wish
+
+
+class RowJudge(Listener):
+    """What a row must be, and what it must not be."""
+
+    def stands_for(self, event: Event) -> list[Event]:
+        """The messages that were conflated into a row of this event."""
+        if self.wish.sealed(event):
+            assert event.offset not in self.exempt, "no repeat"
+            return [event]
+        place = self.place(event)
+        since = self.told_of(place)
+        assert event.offset > since, "no repeat, no step back"
+        puts = [
+            put
+            for put in self.puts()
+            if since < put.offset <= event.offset
+            and self.place(put) == place
+            and not self.wish.sealed(put)
+        ]
+        if not self.wish.interval_ms and not self.wish.no_empties:
+            assert puts[0] is event, "every message, in order"
+        return puts
+
+    def behind_a_removal(self, event: Event, stood: list[Event], count: int) -> list[Event]:
+        """Who is behind, or never held the key, may not hear of what came and went before."""
+        if self.tells_all() or not self.wish.oof or self.wish.sealed(event):
+            return stood
+        left = [e.offset for e in self.events() if e.gone and e.key == event.key]
+        place, told = self.place(event), self.told.get(self.place(event), 0)
+        puts = [put for put in self.puts() if told < put.offset <= event.offset]
+        unsaid = [put for put in puts if self.place(put) == place and not self.wish.sealed(put)]
+        if len(stood) < count <= len(unsaid):
+            self.swallowed -= count - len(stood)
+            return unsaid[-count:]
+        for offset in left:
+            later = [put for put in stood if put.offset > offset]
+            if len(later) == count:
+                self.swallowed += len(stood) - count
+                return later
+        return stood
+
+    def merges_apart(self) -> bool:
+        """Whether a merger saw values that were merged already; then it is its own affair."""
+        return isinstance(self.wish.merge, Merger) and not self.at_once
+
+    def combined(self, stood: list[Event]) -> Value:
+        """The value of a row."""
+        if self.wish.combine is None:
+            return stood[-1].value
+        return self.wish.combine([event.value for event in stood])
+
+    def check_newest(self, event: Event) -> None:
+        """Rule 12, for those who take at once."""
+        if not self.at_once or not self.wish.interval_ms or self.wish.sealed(event):
+            return
+        if self.wish.flush_text or isinstance(self.wish.merge, Merger) or self.wish.focus.grouping:
+            return
+        if self.muddled():
+            return  # what was held before a removal is sent if an exempt message is between
+        later = [
+            put
+            for put in self.puts()
+            if self.place(put) == self.place(event)
+            and not self.wish.sealed(put)
+            and put.offset > event.offset
+        ]
+        assert not later, "a row is the newest of its key when it is flushed"
+
+    def check_delta(self, frame: Frame, event: Event, stood: list[Event]) -> None:
+        """Rule 213: what is in a delta, and when there must be one."""
+        patch = frame.patch if isinstance(frame, Row) else None
+        shown = self.wish.shown
+        changed: set[str] = set()
+        for put in stood:
+            changed |= changed_fields(shown(put.before or {}), shown(put.value))
+        focus = self.wish.focus
+        keys = {focus.grouping} if focus.grouping else {*(focus.fields or self.chronicle.key)}
+        if patch is not None:
+            names = set(json.loads(patch))
+            assert changed - keys <= names <= changed | keys, "the fields that changed, and no more"
+        elif self.delta_is_due(frame, event, stood):
+            final = shown(event.value)
+            if any(final.get(name, 0) is None or _deep(stood, name) for name in changed):
+                return
+            told = {name: final[name] for name in final if name in keys | changed}
+            told |= {name: None for name in changed if name not in final}
+            assert len(compact(told)) >= len(frame.payload), "a delta would have been shorter"
+
+    def delta_is_due(self, frame: Frame, event: Event, stood: list[Event]) -> bool:
+        """Whether the full value has no excuse."""
+        wish = self.wish
+        if not (wish.delta and self.at_once and frame.key in self.holds) or frame.key in self.fresh:
+            return False
+        if wish.crowded or wish.combine or self.wish.sealed(event):
+            return False
+        if stood[0].at <= self.joined_at + wish.interval_ns + wish.tick_ns:
+            return False
+        if not wish.interval_ms and len(stood) > 1:
+            return False  # an empty message before it is counted with it
+        if wish.oof and not self.tells_all():
+            return False  # what came and went is still to be counted
+        since = max(self.told_of(self.place(event)), self.cut)
+        others = [e for e in self.events() if e.key == event.key and since <= e.offset]
+        return not any(e.gone or e.before is None or wish.sealed(e) for e in others)
+
+    def check_empty(self, event: Event, stood: list[Event], value: Value) -> None:
+        """Rule 214."""
+        if not (self.wish.no_empties and self.wish.delta and self.at_once) or self.wish.crowded:
+            return
+        settled = stood[0].at > self.joined_at + self.wish.interval_ns + self.wish.tick_ns
+        since = self.told_of(self.place(event))
+        left = any(e.gone or wish_seals(self.wish, e) for e in self.events() if e.offset >= since)
+        if settled and not left and event.key in self.holds and event.key not in self.fresh:
+            assert self.holds[event.key] != value, "an empty delta"
+
+    def check_rate(self, own_key: str, now: int) -> None:
+        """Rule 11."""
+        last = self.told_at.get(own_key)
+        self.told_at[own_key] = now
+        if last is None or not self.at_once or self.wish.flush_text:
+            return
+        together = last == now and (self.wish.crowded or self.exempt)
+        assert together or now - last >= self.wish.interval_ns, "one update per key per interval"
+
+    def check_order(self, place: int) -> None:
+        """Rule 218, within one answer."""
+        if not self.wish.flush_text:
+            assert place >= self.order, "out of order"
+            self.order = place
+
+
+def wish_seals(wish: Wish, event: Event) -> bool:
+    """Whether a message is a row of its own."""
+    return not event.gone and wish.sealed(event)
+
+
+def _deep(stood: list[Event], name: str) -> bool:
+    """Whether nulls or nested objects are in play, where patches have their own limits."""
+    values = [value for e in stood for value in (e.value, e.before or {})]
+    return any(name in value and isinstance(value[name], dict | None) for value in values)
