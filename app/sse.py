@@ -100,6 +100,7 @@ def _encode(output: Output, styles: Styles, retry_ms: int) -> bytes:
             style = styles[output.name, output.topic]
             return event("group_end", _group(output), id_text=output.bookmark if style.ids else "")
         case Resumed():
+            style = styles[output.name, output.topic]
             return event("resumed", _resumed(output), id_text=output.bookmark if style.ids else "")
         case Subscribed():
             style = styles[output.name, output.topic]
