@@ -48,6 +48,12 @@ class ReplayMachine(Removing):
 
     wishes = (Wish(ALL, 0), Wish(HIGH, 0), Wish(ALL, 100), Wish(HIGH, 1_000))
 
+    @rule()
+    def sleep(self) -> None:
+        """A driver that is very late: no more than a second is made up for."""
+        self.stage.now += 3 * SECOND
+        self.stage.serve()
+
     @precondition(lambda self: len(self.stage.consumers) < 6)
     @rule(pick=PICK, start=st.integers(-2, 40), rate=PICK)
     def replay(self, pick: int, start: int, rate: int) -> None:

@@ -109,8 +109,7 @@ class Consumer(RowJudge):
         value = json.loads(frame.payload)
         count = count_of(frame)
         stood = self.behind_a_removal(event, stood, count.messages)
-        late_and_behind = self.wish.oof and self.cut and not self.at_once
-        uncounted = self.muddled() or late_and_behind or stood[0].offset <= self.uncounted
+        uncounted = self.muddled() or stood[0].offset <= self.uncounted
         if self.wish.counts and not uncounted:
             assert count.messages == len(stood), "what a row stands for"
             assert count.first == stood[0].offset
