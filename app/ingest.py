@@ -73,7 +73,7 @@ class Ingest:
             Problem: topic-read-only, limit-reached;
                 of deltas also what their records are refused for.
         """
-        _check_filler(entry, producer)
+        check_filler(entry, producer)
         async with entry.writing:
             self._check_room(entry, messages)
             records = await self._records(entry, messages)
@@ -148,8 +148,12 @@ class Ingest:
             )  # fmt: skip
 
 
-def _check_filler(entry: Entry, producer: Producer | None) -> None:
-    """A topic with a source is filled by the gateway itself, or by the pipeline."""
+def check_filler(entry: Entry, producer: Producer | None) -> None:
+    """A topic with a source is filled by the gateway itself, or by the pipeline.
+
+    Raises:
+        Problem: topic-read-only.
+    """
     source = entry.document.source
     if source is None:
         return

@@ -125,7 +125,7 @@ def _resumed(output: Resumed) -> dict[str, object]:
         "topic": output.topic,
         "mode": output.mode,
         "gap_messages": output.gap_messages,
-        "gap_ms": None,
+        "gap_ms": output.gap_ms,
         "closed": None,
     }
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from app.gateway import Gateway
 from app.query import checked_characters, one_of
 from app.sse import Format
+from app.topic_document import TopicDocument
 from conflation.bookmark import Bookmark
 from conflation.grant import Request, grant
 from conflation.options import Options
@@ -53,7 +54,7 @@ def decided(
         name,
         gateway.driver.engine.topic(name).definition,
         Options.parse(given["options"]),
-        defaults=Options.parse(entry.document.options),
+        defaults=Options.parse(_defaults(entry.document)),
         command=values.get("command"),
         filter_text=given["filter"],
         order_text=given["order_by"],
@@ -67,6 +68,15 @@ def decided(
     if form is not Format.VALUE or shown.max_age_ns is not None:
         granted = grant(replace(request, counted=True))  # whose first message is told, or watched
     return Decided(granted.subscription, form, granted.warnings)
+
+
+def _defaults(document: TopicDocument) -> str:
+    """The topic's own options; a key that keeps no records is still what an interval goes by."""
+    if document.retains or not document.key_spec:
+        return document.options
+    if Options.parse(document.options).conflation_key is not None:
+        return document.options
+    return ",".join(filter(None, (document.options, f"conflation_key={document.key_spec}")))
 
 
 _TEXTS = ("options", "filter", "order_by")

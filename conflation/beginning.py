@@ -72,7 +72,13 @@ def _resumed(name: str, topic: Topic, subscription: Subscription, limits: QueueL
     mode = resume_mode(topic, lane_id, bookmark, too_long=too_long)
     rows = rows_since(topic, lane_id, mode, bookmark.offset)
     gap = topic.head - bookmark.offset if bookmark.epoch == topic.epoch else None
-    resumed = Resumed(name, topic.name, mode, gap if gap is None or gap >= 0 else None)
+    resumed = Resumed(
+        name,
+        topic.name,
+        mode,
+        gap if gap is None or gap >= 0 else None,
+        None if gap is None else topic.recorded_ms_since(bookmark.offset),
+    )
     group = mode is ResumeMode.SNAPSHOT
     rows = in_order(rows, subscription) if group else rows
     return _opening(name, topic, subscription, rows, group=group, resumed=resumed)

@@ -32,11 +32,14 @@ class DeltaWriter:
             return None
         return patches.diff(self.shown(change.replaced.payload), self.shown(change.frame.payload))
 
-    def finished(self, patch: bytes | None, payload: bytes) -> bytes | None:
-        """A patch as it is sent; None where the value is as short."""
+    def finished(self, patch: bytes | None, payload: bytes, record: bytes) -> bytes | None:
+        """A patch as it is sent; None where the value is as short.
+
+        The key fields are those of the whole record, selected or not.
+        """
         if patch is None:
             return None
-        told = patches.with_fields(patch, payload, self._key_paths)
+        told = patches.with_fields(patch, record, self._key_paths)
         return told if len(told) < len(payload) else None
 
     def give_untold(self) -> dict[str, Count]:
@@ -65,6 +68,6 @@ class DeltaWriter:
                 first=count.first,
                 first_ms=count.first_ms,
                 messages=count.messages,
-                patch=self.finished(patch, payload),
+                patch=self.finished(patch, payload, frame.payload),
             )
         ]

@@ -144,7 +144,7 @@ def _hint(name: str) -> str:
     """The known name that is nearest to an unknown one, if one is near."""
     nearest = min((*READERS, *FLAGS), key=lambda known: _edits(name[:32], known))
     near = _edits(name[:32], nearest) <= _HINT_EDITS_MAX
-    return f"; did you mean {nearest}?" if near else ""
+    return f"; the nearest known one is {nearest}" if near else ""
 
 
 def _edits(text: str, other: str) -> int:

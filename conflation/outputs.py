@@ -63,8 +63,9 @@ class GroupEnd:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """How a bookmark is continued, and how many messages lie between (None: unknown).
+    """How a bookmark is continued, and how many messages and how much time lie between.
 
+    The time is that between the bookmark's message and the newest; None where it is unknown.
     `bookmark` is where the client stands then, if no rows follow that would tell it.
     """
 
@@ -72,6 +73,7 @@ class Resumed:
     topic: str
     mode: ResumeMode
     gap_messages: int | None
+    gap_ms: int | None = None
     bookmark: str = ""
 
 

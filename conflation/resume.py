@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from conflation.bookmark import Bookmark
+from conflation.count import Count, count_of
 from conflation.definition import QueuePolicy
 from conflation.errors import BookmarkExpired
 from conflation.frame import Frame
@@ -104,9 +105,21 @@ def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
         for _, row in topic.sow.board.rows(offset, oof=lane_id.oof)
         if row.removed or matches is None or matches(row.payload, row.key)
     ]
+    if lane_id.counted and topic.journal.dropped_through <= offset:
+        rows = _counted(rows, topic.journal.after(offset))
     key_spec = lane_id.feed.key_spec
     if key_spec == topic.definition.key_spec or lane_id.interval_ns == 0:
         return rows
     key_of = conflation_key(key_spec)
     newest = {key_of(row.payload): row for row in rows}
     return sorted(newest.values(), key=lambda row: row.offset)
+
+
+def _counted(rows: Sequence[Frame], missed: Sequence[Frame]) -> list[Frame]:
+    """Rows with the messages that they stand for, as far back as the journal knows them."""
+    counts: dict[str, Count] = {}
+    for frame in missed:
+        if not frame.removed:
+            now, earlier = count_of(frame), counts.get(frame.key)
+            counts[frame.key] = now if earlier is None else earlier.then(now)
+    return [counts[row.key].on(row) if row.key in counts else row for row in rows]

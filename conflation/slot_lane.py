@@ -222,7 +222,7 @@ class SlotLane(Lane):
         payload = self._payload(part)
         patch = None
         if is_shared and self._delta is not None:
-            patch = self._delta.finished(part.patch, payload)
+            patch = self._delta.finished(part.patch, payload, part.frame.payload)
         row = part.row(payload, patch, exempt=slot.sealed)
         return row if row is None or not row.removed or self._shown is None else self._shown(row)
 

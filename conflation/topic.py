@@ -118,6 +118,12 @@ class Topic:
         until = bookmark.offset + messages_max
         return self.journal.after(bookmark.offset, until=until)
 
+    def recorded_ms_since(self, offset: int) -> int | None:
+        """Milliseconds between a message and the newest; None if the journal has it no more."""
+        frames = self.journal.after(offset - 1, until=offset)
+        newest = self.journal.last
+        return newest.timestamp_ms - frames[0].timestamp_ms if frames and newest else None
+
     def journal_reaches(self, bookmark: Bookmark) -> bool:
         """Whether everything after a bookmark is still in the journal."""
         return (

@@ -19,6 +19,7 @@ PARAMETERS: Mapping[str, str] = {
     "filter": "filter-invalid",
     "order_by": "options-invalid",
     "command": "options-invalid",
+    "format": "options-invalid",
 }
 
 router = APIRouter(tags=["subscribing"])

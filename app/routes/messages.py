@@ -12,7 +12,7 @@ from starlette.types import Scope
 from app.entry import Entry
 from app.envelope import EnvelopeWriter
 from app.gateway import Gateway, gateway_of
-from app.ingest import Form
+from app.ingest import Form, check_filler
 from app.openapi import described
 from app.problems import Problem
 from app.query import (
@@ -75,6 +75,8 @@ async def publish(request: Request) -> Response:
     entry = gateway.catalog.find(name)
     if entry is None and not gateway.settings.auto_create_topics:
         raise Problem("topic-unknown", "There is no topic of this name.")
+    if entry is not None:
+        check_filler(entry, producer)
     _check_taken(entry, media_type)
     if entry is None:  # nothing is made for a request that is refused
         await gateway.ingest.check_plain(body, form)

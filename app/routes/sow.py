@@ -103,9 +103,9 @@ async def delete_records(request: Request) -> Response:
     if len(values) != 1:
         raise Problem("options-invalid", "Either filter or key says what to delete.")
     gateway, entry = _entry(request)
-    topic, board = _records(gateway, entry)
     if entry.document.source is not None:
         raise Problem("topic-read-only", "The topic is filled from another; delete there.")
+    topic, board = _records(gateway, entry)
     if "key" in values:
         found = board.get(canonical_key(values["key"].encode()))
         records = [] if found is None else [found]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from conflation.frame import Frame, Row
 from tests.support.world import World, batches
 
@@ -117,3 +119,16 @@ def test_who_joins_while_something_is_held_gets_values_until_it_is_flushed() -> 
     world.publish({"k": "a", "v": 3, "w": 2, "pad": PAD})
     world.wait("1s")
     assert sent(world) == sent(world, "late") == ['~{"k":"a","v":3}']
+
+
+@pytest.mark.parametrize("options", ["select=[-/,+/w]", "conflation=1s,select=[-/,+/w]"])
+def test_the_key_fields_are_in_it_selected_or_not(options: str) -> None:
+    """Rule 213: a client could not tell which record changed."""
+    world = World()
+    world.topic()
+    world.publish({"k": "a", "v": 1, "w": {"x": PAD, "y": 1}})
+    world.subscribe(options, command=BOTH)
+    sent(world)
+    world.publish({"k": "a", "v": 1, "w": {"x": PAD, "y": 2}})
+    world.wait("1s")
+    assert sent(world) == ['~{"k":"a","w":{"y":2}}']

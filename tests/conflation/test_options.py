@@ -52,10 +52,10 @@ def test_a_projection_and_its_grouping_are_one() -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("conflaton", "; did you mean conflation?"),
-        ("offo", "; did you mean oof?"),
-        ("skipn", "; did you mean skip_n?"),
-        ("maxage", "; did you mean max_age?"),
+        ("conflaton", "; the nearest known one is conflation"),
+        ("offo", "; the nearest known one is oof"),
+        ("skipn", "; the nearest known one is skip_n"),
+        ("maxage", "; the nearest known one is max_age"),
         ("fully_durable", ""),
         ("z" * 4_000, ""),
     ],

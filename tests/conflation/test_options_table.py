@@ -216,7 +216,7 @@ REFUSED = [
     No("Conflation=1s", 0, "lower-case"),
     No("conflation\u00a0=1s", 0, "name of an option"),
     No("conflation=1s, speed=9", 15, "unknown option"),
-    No("conflation=1s,conflaton_key=[/k]", 14, "did you mean conflation_key?"),
+    No("conflation=1s,conflaton_key=[/k]", 14, "the nearest known one is conflation_key"),
     No("Top_n=3", 0, "lower-case"),
     No("conflation=1s,conflation=2s", 14, "given twice"),
     No("oof,oof", 4, "given twice"),

@@ -95,3 +95,13 @@ def test_a_continuation_without_rows_says_where_it_stands() -> None:
     (resumed,) = world.take("other")
     assert isinstance(resumed, Resumed)
     assert resumed.bookmark == "e1-3"
+
+
+def test_changes_count_what_the_journal_knows_of() -> None:
+    """Rule 212: and say how much time was missed."""
+    world = world_of("a1 b1 a2 a3")
+    world.subscribe("conflation=1s,receipt", resume="e1-1", counted=True)
+    taken = world.take()
+    assert counts(taken) == [("b1", 1, 2), ("a3", 2, 3)]
+    (resumed,) = (output for output in taken if isinstance(output, Resumed))
+    assert (resumed.gap_messages, resumed.gap_ms) == (3, 3)

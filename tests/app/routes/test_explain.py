@@ -47,7 +47,8 @@ async def test_it_refuses_what_subscribing_refuses(wish: dict[str, str]) -> None
         ('{"topic": "p x"}', 400, "topic-invalid"),
         ("{}", 400, "topic-invalid"),
         ('{"topic": 1}', 400, "topic-invalid"),
-        ('{"topic": "px", "format": "value"}', 400, "options-invalid"),
+        ('{"topic": "px", "format": "table"}', 400, "options-invalid"),
+        ('{"topic": "px", "shape": "value"}', 400, "options-invalid"),
         ("[", 400, "options-invalid"),
     ],
 )
@@ -56,3 +57,14 @@ async def test_what_is_no_request(body: str, status: int, code: str) -> None:
         await running.topic()
         answer = await running.http.post("/v1/explain", content=body, headers=JSON)
         assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+
+async def test_it_names_the_lane_that_the_format_gets() -> None:
+    """Rows that tell their first message run on a lane that looks at every one."""
+    async with running_gateway() as running:
+        await running.topic()
+        wish = {"topic": "px", "options": "conflation=1s", "format": "envelope"}
+        answer = await running.http.post("/v1/explain", json=wish)
+        async with running.subscribe("conflation=1s", format="envelope"):
+            (lane,) = (await running.http.get("/v1/lanes")).json()["lanes"]
+        assert answer.json()["lane"] == lane["lane"]
