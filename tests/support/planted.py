@@ -6,7 +6,6 @@ from tests.support.planted_in_lanes import ENGINE, FOCUS, LANES, SLOTS, SLOTTED,
 
 WINDOWS = "test_state_machine_windows:WindowMachine"
 GROUPS = "test_state_machine_windows:GroupMachine"
-CHANGES = "test_state_machine_changes:ChangeMachine"
 REPLAY = "test_state_machine_replay:ReplayMachine"
 RESUME = "test_state_machine_replay:ResumeMachine"
 EXPIRY = "test_state_machine_replay:ExpiryMachine"
@@ -117,36 +116,6 @@ MEMBERS: dict[str, Planted] = {
         "        self.sent += len(rows)",
         "        self.sent += len(rows) + (self.sent + len(rows) < len(self.rows))",
     ),
-    "what was held at a change is forgotten": (
-        CHANGES,
-        "conflation/owed.py",
-        "        return [row for _, row in newest_of_each([*self.held, *later])]",
-        "        return [row for _, row in newest_of_each([*later])]",
-    ),
-    "a change waits for the later deadline": (
-        CHANGES,
-        "conflation/seating.py",
-        "        seat.carry = Carry(held, min(due or now, now + interval_ns)) if held else None",
-        "        seat.carry = Carry(held, max(due or now, now + interval_ns)) if held else None",
-    ),
-    "what another filter hides is not taken back": (
-        CHANGES,
-        "conflation/seating.py",
-        "        told += [_out(row) for row in before.live() if after.get(row.key) is None]",
-        "        told += []",
-    ),
-    "what another filter brings in comes only if it is new": (
-        CHANGES,
-        "conflation/seating.py",
-        "            if known is None or known.payload != row.payload:",
-        "            if known is not None and known.payload != row.payload:",
-    ),
-    "a pause takes": (
-        CHANGES,
-        "conflation/session.py",
-        "        if self.paused:",
-        "        if False:",
-    ),
     "what waited at the end is not counted as dropped": (
         ENGINE,
         "conflation/accounting.py",
@@ -213,12 +182,6 @@ BEGINNINGS: dict[str, Planted] = {
         "    following.pacing = opening.pacing",
         "    following.pacing = None",
     ),
-    "a replay flushes a recorded interval late": (
-        REPLAY,
-        "conflation/recorded.py",
-        "        while lane.deadline is not None and lane.deadline <= now:",
-        "        while lane.deadline is not None and lane.deadline < now:",
-    ),
     "a replay makes up for all it missed": (
         REPLAY,
         "conflation/pacing.py",
@@ -230,12 +193,6 @@ BEGINNINGS: dict[str, Planted] = {
         "conflation/pacing.py",
         "            gap_ns = len(before.payload) * SECOND // rate.bytes_per_s",
         "            gap_ns = len(row.payload) * SECOND // rate.bytes_per_s",
-    ),
-    "a silence has no bound": (
-        REPLAY,
-        "conflation/pacing.py",
-        "        return gap_ns if rate.max_gap_ns is None else min(gap_ns, rate.max_gap_ns)",
-        "        return gap_ns",
     ),
     "records expire up to the newest": (
         EXPIRY,
@@ -252,4 +209,4 @@ BEGINNINGS: dict[str, Planted] = {
 }
 
 PLANTED = LANES | SLOTTED | BOARDS | MEMBERS | BEGINNINGS
-MACHINES = (ENGINE, FOCUS, SLOTS, WINDOWS, GROUPS, CHANGES, REPLAY, RESUME, EXPIRY)
+MACHINES = (ENGINE, FOCUS, SLOTS, WINDOWS, GROUPS, REPLAY, RESUME, EXPIRY)
