@@ -41,12 +41,17 @@ class BatchLane(Lane):
     def join(self, member: Member) -> None:
         member.position = self.board.head
 
+    def ready(self, member: Member) -> bool:
+        return member.position < self._let_go(member)
+
     def answer(self, member: Member) -> list[Frame]:
-        return self._rows(member.position, None if self.id.oof else self.position)
+        return self._rows(member.position, None if self.id.oof else self._let_go(member))
 
     def pending(self, member: Member) -> list[Pair]:
+        shown = self._shown
         rows = self.board.rows(member.position, oof=self.id.oof)
-        return [(board_key, row) for board_key, row in rows if row.offset > member.cut]
+        due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
+        return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
 
     def low_water(self) -> int:
         return self.position
@@ -58,8 +63,8 @@ class BatchLane(Lane):
         change that it was not told of holds something else than its position says.
         """
         rows = self.answer(member)
-        since, position = member.position, self.position
-        low_water: int | None = max(self.position, member.cut)
+        since, position = member.position, self._let_go(member)
+        low_water: int | None = max(position, member.cut)
         if self.id.oof:
             position = low_water = self.board.head
         elif (count := prefix_within(rows, bytes_max)) < len(rows):
@@ -67,6 +72,9 @@ class BatchLane(Lane):
             position, low_water = rows[-1].offset, None
         batch = Batch(rows, since, position, low_water)
         return batch if member.knows(batch.frames) else self._own_terms(member, batch)
+
+    def _let_go(self, member: Member) -> int:
+        return max(self.position, member.released)
 
     def _rows(self, since: int, until: int | None) -> list[Frame]:
         rows = self.board.rows(since, until, oof=self.id.oof)

@@ -16,8 +16,8 @@ class Count(msgspec.Struct, frozen=True, gc=False):
 
     def then(self, other: Count) -> Count:
         """Both together, this one the older; nothing has no first."""
-        if not self.messages:
-            return other
+        if not self.messages or not other.messages:
+            return self if self.messages else other
         return Count(self.messages + other.messages, self.first, self.first_ms)
 
     def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
@@ -26,7 +26,7 @@ class Count(msgspec.Struct, frozen=True, gc=False):
             return msgspec.structs.replace(
                 frame, messages=self.messages, first=self.first, first_ms=self.first_ms
             )
-        if self.messages == 1 and self.first == frame.offset and patch is None:
+        if type(frame) is Frame and patch is None and self == count_of(frame):
             return frame
         return Row(
             frame.offset,

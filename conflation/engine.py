@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conflation import seating
+from conflation import moving, seating
 from conflation.accounting import Ledger, session_stats
 from conflation.beginning import go_on
 from conflation.bookmark import Bookmark
@@ -177,9 +177,10 @@ class Engine:
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
         """Give a subscription new options: another lane of its topic, paused or not.
 
-        What is held is kept; its deadline is the earlier of the old one and `now` plus the new
-        interval, at once where every message is asked for or the board is another. A new filter
-        brings in what the old one hid, and takes out what it showed where `oof` asks for that.
+        They take effect when what is held goes: at the earlier of its deadline and `now` plus the
+        new interval, at once where every message is asked for or the board is another. A new
+        filter brings in what the old one hid, and takes out what it showed where `oof` asks for
+        that.
 
         Raises:
             SessionUnknown, SubscriptionUnknown.
@@ -292,23 +293,26 @@ class Engine:
     def _change(
         self, session: Session, seat: Seat, subscription: Subscription, now: Instant
     ) -> None:
-        before = seat.member.subscription
-        seat.paused = subscription.paused
-        if seat.lane is None or subscription.lane_id == before.lane_id:
-            seat.member.subscription = subscription
-        else:
-            seating.move(session, seat, subscription, now)
-            self._relief.watch(other.lane for other in session.seats.values())
-            if seat.carry is not None:
-                self._schedule.arm(seat.carry, seat)
+        transfer = moving.change(seat, subscription, now)
+        if transfer is not None and seat.lane is not None:
+            self._schedule.arm(transfer, seat)
+            self._go_over(session, seat)
         self._wake(session)
 
+    def _go_over(self, session: Session, seat: Seat) -> bool:
+        """Change lanes if that is due."""
+        due = None if seat.transfer is None else seat.transfer.deadline
+        if due is None or due > self._now:
+            return False
+        moving.go_over(session, seat)
+        self._relief.watch(other.lane for other in session.seats.values())
+        return True
+
     def _release(self, seat: Seat) -> None:
-        """The deadline of a move has come, or that of a replay's next row."""
-        due = None if seat.carry is None else seat.carry.deadline
-        released = due is not None and due <= self._now and seating.release(seat)
-        if released or seat.opening is not None:
-            self._wake(self._sessions[seat.member.session])
+        """The deadline of a change has come, or that of a replay's next row."""
+        session = self._sessions[seat.member.session]
+        if self._go_over(session, seat) or seat.opening is not None:
+            self._wake(session)
 
     def _expire(self, topic: Topic, now: Instant) -> None:
         through = topic.expiry.expired(now)
@@ -343,6 +347,7 @@ class Engine:
         seat.opening = go_on(opening, seat.topic, subscription)
         if seat.opening is None:
             self._join(session, seat)
+            self._go_over(session, seat)
 
     def _leave(self, session: Session, seat: Seat, reason: str) -> None:
         self._vacate(session, seat)

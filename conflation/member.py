@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from conflation.count import Count
@@ -18,8 +19,10 @@ class Member:
     of accepted messages at the join; `delivered` counts live rows; `joins` is the lane's count
     of joins. `conflated_to`: a backlog of every message was given up to this offset.
     What was given up stands in `owed`: what the next row of each key counts beyond itself.
-    `sent`: the keys it was told of, kept only where that decides what it may be told next:
-    without a snapshot a removal, or a delta, of a key never sent would make no sense.
+    `released`: what was let go to it alone, up to this offset, when it came from another lane.
+    `sent` and `based`: the keys that it was sent, and those of which it holds the value that a
+    delta is against. None stands for all, and where it does not matter: with a snapshot it has
+    everything; without, the removal of a key never sent makes no sense.
     """
 
     name: str
@@ -31,46 +34,64 @@ class Member:
     joins: int = 0
     delivered: int = 0
     conflated_to: int = 0
+    released: int = 0
     owed: dict[str, Count] = field(default_factory=dict)
     sent: set[str] | None = None
+    based: set[str] | None = None
 
     @property
     def place(self) -> tuple[str, str, str]:
         """What tells members apart: session, subscription, topic."""
         return self.session, self.name, self.subscription.topic
 
-    def knows(self, frames: tuple[Frame, ...]) -> bool:
-        """Whether rows may go to this member as they go to all."""
-        if self.sent is None:
-            return True
-        return all(frame.key in self.sent for frame in frames if _needs_base(frame))
+    def remember(self) -> None:
+        """Keep from now on what decides what it may be told."""
+        subscription, lane_id = self.subscription, self.subscription.lane_id
+        if subscription.command.queries:
+            return
+        if lane_id.oof and self.sent is None and subscription.resume is None:
+            self.sent = set()
+        if lane_id.delta and self.based is None:
+            self.based = set()
 
-    def as_known(self, frames: tuple[Frame, ...]) -> list[Frame]:
+    def looks_elsewhere(self) -> None:
+        """What it holds is not what its deltas will be against, unless it is told so."""
+        self.based = None
+        self.remember()
+
+    def knows(self, frames: Iterable[Frame]) -> bool:
+        """Whether rows may go to this member as they go to all."""
+        if self.sent is None and self.based is None:
+            return True
+        return all(self._own(frame) is frame for frame in frames)
+
+    def as_known(self, frames: Iterable[Frame]) -> list[Frame]:
         """The rows in terms of what this member has been sent, which they are from now on."""
-        if self.sent is None:
-            return list(frames)
         rows: list[Frame] = []
         for frame in frames:
-            if frame.key in self.sent or not _needs_base(frame):
-                rows.append(frame)
-            elif isinstance(frame, Row):
-                rows.append(frame.whole())
-            _note(self.sent, frame)
+            own = self._own(frame)
+            if own is not None:
+                rows.append(own)
+            self.note((frame,))
         return rows
 
-    def note(self, frames: tuple[Frame, ...]) -> None:
+    def note(self, frames: Iterable[Frame]) -> None:
         """These rows are sent."""
-        if self.sent is not None:
-            for frame in frames:
-                _note(self.sent, frame)
+        for keys in (self.sent, self.based):
+            if keys is not None:
+                _note(keys, frames)
+
+    def _own(self, frame: Frame) -> Frame | None:
+        """A row for this member: no removal of what it never had, no delta against it."""
+        if frame.removed:
+            return frame if self.sent is None or frame.key in self.sent else None
+        has_base = self.based is None or frame.key in self.based
+        return frame if has_base or not isinstance(frame, Row) else frame.whole()
 
 
-def _needs_base(frame: Frame) -> bool:
-    return frame.removed or (isinstance(frame, Row) and frame.patch is not None)
-
-
-def _note(sent: set[str], frame: Frame) -> None:
-    if frame.removed:
-        sent.discard(frame.key)
-    else:
-        sent.add(frame.key)
+def _note(keys: set[str], frames: Iterable[Frame]) -> None:
+    for frame in frames:
+        if frame.removed:
+            keys.discard(frame.key)
+        else:
+            keys.add(frame.key)

@@ -1,4 +1,4 @@
-"""What a subscription is owed beside its lane: a large answer in pieces, or what a move held."""
+"""What a subscription is owed beside its lane: a large answer in pieces, or what it left behind."""
 
 from __future__ import annotations
 
@@ -6,36 +6,35 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from conflation.count import count_of
-from conflation.duration import Instant
 from conflation.frame import Batch, Frame, prefix_within
 from conflation.lane import Pair
 
 
 @dataclass(slots=True, eq=False)
 class Owed:
-    """Rows kept as references, oldest first; the last piece has the id.
+    """Rows kept as references, in the order in which they are told; the last piece has the id.
 
-    Each row stands beside whether it is a delivery: what a change of filter brought in is not.
+    A row that stands for no message is no delivery: what a change of filter brought in.
     """
 
-    rows: Sequence[tuple[Frame, bool]]
+    rows: Sequence[Pair]
     low_water: int | None
     sent: int = 0
 
     def take(self, bytes_max: int) -> tuple[Batch, int]:
         """The next piece, and how many deliveries are in it."""
         since = self.sent
-        rows = [row for row, _ in self.rows[since:]]
+        rows = [row for _, row in self.rows[since:]]
         rows = rows[: prefix_within(rows, bytes_max)]
         self.sent += len(rows)
         low_water = self.low_water if self.is_over else None
-        return Batch(rows, since, self.sent, low_water), _deliveries(self.rows[since : self.sent])
+        return Batch(rows, since, self.sent, low_water), _deliveries(rows)
 
     def waiting(self) -> int:
         """Deliveries to come."""
-        return _deliveries(self.rows[self.sent :])
+        return _deliveries(row for _, row in self.rest())
 
-    def rest(self) -> Sequence[tuple[Frame, bool]]:
+    def rest(self) -> Sequence[Pair]:
         """What is still to come."""
         return self.rows[self.sent :]
 
@@ -45,36 +44,33 @@ class Owed:
         return self.sent == len(self.rows)
 
 
-def _deliveries(rows: Sequence[tuple[Frame, bool]]) -> int:
-    return sum(counts and not row.removed for row, counts in rows)
+def _deliveries(rows: Iterable[Frame]) -> int:
+    return sum(not row.removed and count_of(row).messages > 0 for row in rows)
 
 
-@dataclass(slots=True, eq=False)
-class Carry:
-    """What was held at a move to another lane, due at the earlier of the old and new deadline.
+def collapsed(pairs: Iterable[Pair]) -> list[Pair]:
+    """Of each key the last row, in the order of last change, standing for the earlier ones too.
 
-    Until then the member takes nothing; at the deadline everything that it is owed goes
-    together, the newest of each key.
+    The value before a removal stays: without it the removal would be of a key never sent. What
+    is not to be conflated stays in its place.
     """
-
-    held: Sequence[Pair]
-    deadline: Instant | None
-
-    def together(self, later: Sequence[Pair]) -> list[Frame]:
-        """With what the new lane has for the member since."""
-        return [row for _, row in newest_of_each([*self.held, *later])]
-
-
-def newest_of_each(pairs: Iterable[Pair]) -> list[Pair]:
-    """The last row of each key, standing for the earlier ones too; exempt ones beside them."""
-    newest: dict[str, Frame] = {}
-    beside: list[Pair] = []
+    kept: dict[tuple[str, str | int], Pair] = {}
     for board_key, row in pairs:
         if row.exempt:
-            beside.append((board_key, row))
+            kept[board_key, row.offset] = board_key, row
             continue
-        earlier = newest.pop(board_key, None)
-        newest[board_key] = (
-            row if earlier is None else count_of(earlier).then(count_of(row)).on(row)
-        )
-    return sorted([*beside, *newest.items()], key=lambda pair: pair[1].offset)
+        removed = kept.pop((board_key, "removed"), None)
+        if row.removed:
+            kept[board_key, "removed"] = board_key, row
+            continue
+        value = kept.pop((board_key, "value"), None)
+        earlier = [pair[1] for pair in (value, removed) if pair is not None]
+        kept[board_key, "value"] = board_key, _in_place(earlier, row)
+    return list(kept.values())
+
+
+def _in_place(earlier: Sequence[Frame], row: Frame) -> Frame:
+    count = count_of(row)
+    for older in reversed(earlier):
+        count = count_of(older).then(count)
+    return row if count == count_of(row) else count.on(row)

@@ -13,7 +13,8 @@ from conflation.list_lane import ListLane
 from conflation.member import Member
 from conflation.opening import Opening
 from conflation.outputs import CloseReason, Output, Rows
-from conflation.owed import Carry, Owed
+from conflation.owed import Owed
+from conflation.subscription import Subscription
 from conflation.topic import Topic
 
 SeatId = tuple[str, str]
@@ -29,6 +30,14 @@ class QueueLimits:
 
 
 @dataclass(slots=True, eq=False)
+class Transfer:
+    """What a seat goes over to once what is held for it is due."""
+
+    subscription: Subscription
+    deadline: Instant | None
+
+
+@dataclass(slots=True, eq=False)
 class Seat:
     """A member together with what it reads from.
 
@@ -40,7 +49,7 @@ class Seat:
     opening: Opening | None = None
     feed: Feed | None = None
     lane: Lane | None = None
-    carry: Carry | None = None
+    transfer: Transfer | None = None
     owed: Owed | None = None
     paused: bool = False
 
@@ -54,10 +63,11 @@ class Seat:
         if self.paused:
             return []
         if self.opening is not None:
-            return self.opening.take(bytes_max, now)
-        batch = self._from_owed(bytes_max)
-        if batch is None and self.carry is None:
-            batch = self._from_lane(bytes_max)
+            outputs = self.opening.take(bytes_max, now)
+            if self.opening.done:
+                self.member.note(self.opening.rows)
+            return outputs
+        batch = self._from_owed(bytes_max) or self._from_lane(bytes_max)
         if batch is None:
             return []
         return [Rows(self.member.name, self.topic.name, self.topic.epoch, "publish", batch)]
@@ -69,7 +79,7 @@ class Seat:
         self.member.delivered += delivered
         if self.owed.is_over:
             self.owed = None
-        return batch if self.carry is None else batch.without_id()
+        return batch
 
     def _from_lane(self, bytes_max: int) -> Batch | None:
         batch = None if self.lane is None else self.lane.take(self.member, bytes_max)
@@ -78,26 +88,19 @@ class Seat:
         if batch is None or batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
             return batch
         self.member.delivered -= batch.messages()
-        self.owed = Owed([(frame, True) for frame in batch.frames], batch.low_water)
+        self.owed = Owed([(frame.key, frame) for frame in batch.frames], batch.low_water)
         return self._from_owed(bytes_max)
 
     def waiting(self) -> int:
         """Values that it will still get if nothing else is published."""
         owed = 0 if self.owed is None else self.owed.waiting()
-        if self.lane is None:
-            return owed
-        if self.carry is None:
-            return owed + self.lane.waiting(self.member)
-        together = self.carry.together(self.lane.pending(self.member))
-        return owed + sum(not row.removed for row in together)
+        return owed if self.lane is None else owed + self.lane.waiting(self.member)
 
     def has_everything(self) -> bool:
         """Whether nothing of what was published so far is still to come."""
         if self.paused or self.lane is None or self.opening is not None:
             return False
-        if self.owed is not None or self.carry is not None:
-            return False
-        return not self.lane.pending(self.member)
+        return self.owed is None and not self.lane.pending(self.member)
 
     def queued(self) -> tuple[int, int]:
         """Messages and bytes that count towards the session's limits."""

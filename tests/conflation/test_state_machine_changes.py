@@ -10,7 +10,7 @@ from hypothesis.stateful import precondition, rule
 
 from tests.support.naive import Focus
 from tests.support.players import PICK, Removing
-from tests.support.profiles import NIGHTLY, examples
+from tests.support.profiles import examples
 from tests.support.wishes import Wish
 
 ALL = Focus()
@@ -43,7 +43,6 @@ class ChangeMachine(Removing):
     """Members that go from lane to lane and from board to board."""
 
     wishes = SILENT + TOLD
-    exempts = False  # what becomes of them at a move is told in tests/conflation/test_owed.py
 
     @precondition(lambda self: self.stage.consumers)
     @rule(pick=PICK, to=PICK)
@@ -62,8 +61,5 @@ class ChangeMachine(Removing):
         self.stage.pause(members[pick % len(members)])
 
 
-if NIGHTLY:
-    # Red still: several changes in a row before the first is taken, and removals across a change,
-    # are told with rows too many or too late (docs/semantics.md, rules 241 and 242).
-    TestChangeMachine = ChangeMachine.TestCase
-    TestChangeMachine.settings = examples(80, nightly=5_000, steps=30)
+TestChangeMachine = ChangeMachine.TestCase
+TestChangeMachine.settings = examples(80, nightly=5_000, steps=30)

@@ -13,6 +13,7 @@ from typing import Any
 from conflation.count import count_of
 from conflation.frame import Frame, Row, Tombstone
 from conflation.merging import Merger
+from conflation.normal import lane_text
 from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 from tests.support.listener import Moved, ScriptLine
 from tests.support.naive import (
@@ -180,13 +181,28 @@ class Consumer(RowJudge):
                 empty = self.wish.no_empties and event.key not in self.due_since()
                 assert event.offset > position or empty, "an id promised too much"
 
-    def change_lane(self, wish: Wish, now: int) -> None:
-        """Rule 241: what is held is kept, until the earlier of the old and the new deadline."""
+    def ask_lane(self, wish: Wish, now: int) -> None:
+        """Rule 241: what is held goes at the earlier of the old and the new deadline."""
         held = self.wish.interval_ns + self.wish.tick_ns
         for event in self.due_since().values():
             due = self.limits.get(event.offset, event.at + held)
             self.limits[event.offset] = min(due, now + wish.interval_ns + wish.tick_ns)
+        self.wanted, self.wanted_by = wish, now + wish.interval_ns
+        self.told_at.clear()  # the first flush after a change is no update
+
+    def see_lane(self, lane: str, now: int) -> None:
+        """Whether the change that was asked for has come."""
+        if self.wanted is None:
+            return
+        if lane == lane_text(self.wanted.lane_id(self.chronicle.key)):
+            self.change_lane(self.wanted, now)
+        else:
+            assert now < self.wanted_by, "a change is due with the new interval"
+
+    def change_lane(self, wish: Wish, now: int) -> None:
+        """The old options do not hold any longer."""
         self.wish = wish
+        self.wanted = None
         self.has_changed = True
         self.uncounted = self.chronicle.head  # a plain interval does not count
         self.joined_at = now
@@ -197,7 +213,7 @@ class Consumer(RowJudge):
     def change_focus(self, wish: Wish, now: int) -> None:
         """Rule 242: what is held is let go, then what the new board shows is made up for."""
         head = self.chronicle.head
-        holds = dict(self.holds) if self.moved is None else dict(self.moved.holds)
+        holds = self.will_hold() if self.moved is None else dict(self.moved.holds)
         for own, event in self.last_events().items():
             puts = [e for e in self.puts() if e.key == own]
             if event.gone and self.wish.oof:
@@ -215,6 +231,18 @@ class Consumer(RowJudge):
         self.moved = Moved(holds, head)
         self.cut = head
         self.stood = self.swallowed = 0
+
+    def will_hold(self) -> dict[str, Value]:
+        """What it holds once it has taken what it begins with."""
+        holds = dict(self.holds)
+        for line in self.script:
+            if line[0] == "begin":
+                holds.clear()
+            elif line[0] in ("snapshot", "publish"):
+                holds[line[1]] = line[3]
+            elif line[0] == "oof":
+                holds.pop(line[1], None)
+        return holds
 
     def hear_move(self, frame: Frame) -> None:
         """Rows of two boards, until all is heard."""
@@ -237,6 +265,7 @@ class Consumer(RowJudge):
             return
         if self.lagging:
             self.told_at.clear()  # what is taken late belongs to the flushes that it missed
+            self.wait_for_newest()
         self.lagging = False
         if self.moved is None:
             return
@@ -246,6 +275,12 @@ class Consumer(RowJudge):
         self.moved = None
         self.rows = row.delivered
         self.told_at.clear()
+
+    def wait_for_newest(self) -> None:
+        """Rule 22: what was superseded since its flush comes with what replaced it."""
+        held, last = self.wish.interval_ns + self.wish.tick_ns, self.last_events()
+        for event in self.due_since().values():
+            self.limits[event.offset] = last[event.key].at + held
 
     def check_patience(self, now: int) -> None:
         """Rules 13, 215 to 217: nothing is held longer than it may be."""

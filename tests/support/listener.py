@@ -81,9 +81,12 @@ class Listener:
     row_at: dict[str, int] = field(default_factory=dict)
     paused: bool = False
     lagging: bool = False
+    was_behind: bool = False
     moved: Moved | None = None
     replay: RatedReplay | None = None
     limits: dict[int, int] = field(default_factory=dict)
+    wanted: Wish | None = None
+    wanted_by: int = 0
 
     def __post_init__(self) -> None:
         self.mark = self.cut
@@ -192,4 +195,4 @@ class Listener:
         board = self.chronicle.events(self.wish.focus)
         held_since = self.joined_at - self.wish.interval_ns - self.wish.tick_ns
         calm = not any(held_since <= e.at and e.offset <= self.cut for e in board)
-        return self.at_once and self.snapshot and calm
+        return self.at_once and not self.was_behind and self.snapshot and calm

@@ -6,6 +6,7 @@ from tests.support.planted_in_lanes import ENGINE, FOCUS, LANES, SLOTS, SLOTTED,
 
 WINDOWS = "test_state_machine_windows:WindowMachine"
 GROUPS = "test_state_machine_windows:GroupMachine"
+CHANGES = "test_state_machine_changes:ChangeMachine"
 REPLAY = "test_state_machine_replay:ReplayMachine"
 RESUME = "test_state_machine_replay:ResumeMachine"
 EXPIRY = "test_state_machine_replay:ExpiryMachine"
@@ -101,20 +102,68 @@ MEMBERS: dict[str, Planted] = {
     "a removal is told to who was never told of the key": (
         FOCUS,
         "conflation/member.py",
-        "        return all(frame.key in self.sent for frame in frames if _needs_base(frame))",
-        "        return True",
+        "            return frame if self.sent is None or frame.key in self.sent else None",
+        "            return frame",
     ),
     "a member without snapshot never forgets a key": (
         FOCUS,
         "conflation/member.py",
-        "        sent.discard(frame.key)",
-        "        pass",
+        "            keys.discard(frame.key)",
+        "            pass",
     ),
     "a large answer loses a row between its pieces": (
         SLOTS,
         "conflation/owed.py",
         "        self.sent += len(rows)",
         "        self.sent += len(rows) + (self.sent + len(rows) < len(self.rows))",
+    ),
+    "what is held stays behind": (
+        CHANGES,
+        "conflation/moving.py",
+        "        _owe(seat, old, pending)",
+        "        _owe(seat, old, [])",
+    ),
+    "a position is not taken along": (
+        CHANGES,
+        "conflation/moving.py",
+        "        member.position, member.cut, member.released = since, cut, seat.topic.head",
+        "        member.cut, member.released = cut, seat.topic.head",
+    ),
+    "a change waits for the later deadline": (
+        CHANGES,
+        "conflation/moving.py",
+        "    due = min(held_until, now + interval_ns) if waits and held_until is not None else now",
+        "    due = max(held_until, now + interval_ns) if waits and held_until is not None else now",
+    ),
+    "a second change forgets the deadline of the first": (
+        CHANGES,
+        "conflation/moving.py",
+        "        held_until, before.deadline = before.deadline, None",
+        "        before.deadline = None",
+    ),
+    "a removal is owed without the value that it takes away": (
+        CHANGES,
+        "conflation/owed.py",
+        '            kept[board_key, "removed"] = board_key, row',
+        '            kept[board_key, "value"] = board_key, row',
+    ),
+    "what another filter hides is not taken back": (
+        CHANGES,
+        "conflation/moving.py",
+        "        told += [_out(row) for row_key, row in before.items() if row_key not in after]",
+        "        told += []",
+    ),
+    "after another filter the old values are taken for the deltas' base": (
+        CHANGES,
+        "conflation/member.py",
+        "        self.based = None",
+        "        pass",
+    ),
+    "a pause takes": (
+        CHANGES,
+        "conflation/session.py",
+        "        if self.paused:",
+        "        if False:",
     ),
     "what waited at the end is not counted as dropped": (
         ENGINE,
@@ -209,4 +258,4 @@ BEGINNINGS: dict[str, Planted] = {
 }
 
 PLANTED = LANES | SLOTTED | BOARDS | MEMBERS | BEGINNINGS
-MACHINES = (ENGINE, FOCUS, SLOTS, WINDOWS, GROUPS, REPLAY, RESUME, EXPIRY)
+MACHINES = (ENGINE, FOCUS, SLOTS, WINDOWS, GROUPS, CHANGES, REPLAY, RESUME, EXPIRY)

@@ -18,7 +18,7 @@ LANES: dict[str, Planted] = {
     "a member behind gets what the lane still holds": (
         ENGINE,
         "conflation/batch_lane.py",
-        "        return self._rows(member.position, None if self.id.oof else self.position)",
+        "        return self._rows(member.position, None if self.id.oof else self._let_go(member))",
         "        return self._rows(member.position, None)",
     ),
     "rows held at the join come from the lane as well": (

@@ -101,7 +101,7 @@ class Stage:
         replay: Replay | None = None,
     ) -> None:
         """The call itself; the cut is the topic's head."""
-        wish = self.request(consumer, batch_size, resume, replay)
+        wish = self.request(consumer, consumer.wish, batch_size, resume, replay)
         cut = self.engine.subscribe(consumer.session, consumer.name, wish, self.now)
         assert cut == Bookmark(consumer.chronicle.epoch, consumer.chronicle.head)
         self.look()
@@ -109,6 +109,7 @@ class Stage:
     def request(
         self,
         consumer: Consumer,
+        wish: Wish,
         batch_size: int = 100,
         resume: Bookmark | None = None,
         replay: Replay | None = None,
@@ -117,7 +118,7 @@ class Stage:
         return Subscription(
             consumer.chronicle.name,
             Command.SOW_AND_SUBSCRIBE if consumer.snapshot else Command.SUBSCRIBE,
-            consumer.wish.lane_id(consumer.chronicle.key),
+            wish.lane_id(consumer.chronicle.key),
             batch_size=batch_size,
             resume=resume,
             replay=replay,
@@ -127,7 +128,7 @@ class Stage:
     def change(self, consumer: Consumer, wish: Wish) -> None:
         """Another lane, of the same board or of another."""
         if wish.focus == consumer.wish.focus:
-            consumer.change_lane(wish, self.now)
+            consumer.ask_lane(wish, self.now)
         else:
             consumer.change_focus(wish, self.now)
         self.tell_change(consumer)
@@ -135,12 +136,12 @@ class Stage:
     def pause(self, consumer: Consumer) -> None:
         """Or go on."""
         consumer.paused = not consumer.paused
-        consumer.lagging = True
+        consumer.lagging = consumer.was_behind = True
         self.tell_change(consumer)
 
     def tell_change(self, consumer: Consumer) -> None:
         """The call itself."""
-        request = self.request(consumer)
+        request = self.request(consumer, consumer.wanted or consumer.wish)
         self.engine.change(consumer.session, consumer.name, request, self.now)
         self.look()
 
@@ -196,6 +197,7 @@ class Stage:
         self.hear_events()
         for consumer in self.consumers.values():
             (row,) = self.engine.session_stats(consumer.session).subscriptions
+            consumer.see_lane(row.lane, self.now)
             consumer.check_figures(row)
 
     def take(self, consumer: Consumer, bytes_max: int) -> None:
