@@ -131,7 +131,8 @@ class Consumer(RowJudge):
             if self.wish.no_empties and not self.wish.interval_ms:
                 empty = [put for put in self.untold() if put.offset < event.offset]
                 self.swallowed += sum(self.place(put) == self.place(event) for put in empty)
-        if not self.wish.sealed(event) or not self.wish.counts:
+        replaced = not self.wish.counts or event.offset <= self.uncounted
+        if not self.wish.sealed(event) or replaced:
             self.told[self.place(event)] = event.offset
         if not self.wish.sealed(event):
             self.check_rate(event.key, now)
@@ -183,6 +184,10 @@ class Consumer(RowJudge):
 
     def ask_lane(self, wish: Wish, now: int) -> None:
         """Rule 241: what is held goes at the earlier of the old and the new deadline."""
+        if wish == self.wish:
+            self.wanted = None
+            self.limits.clear()
+            return
         held = self.wish.interval_ns + self.wish.tick_ns
         for event in self.due_since().values():
             due = self.limits.get(event.offset, event.at + held)

@@ -106,6 +106,8 @@ class RowJudge(Listener):
     def delta_is_due(self, frame: Frame, event: Event, stood: list[Event]) -> bool:
         """Whether the full value has no excuse."""
         wish = self.wish
+        if self.wanted is not None:
+            return False  # what a change lets go is told in full
         if not (wish.delta and self.at_once and frame.key in self.holds) or frame.key in self.fresh:
             return False
         if wish.crowded or wish.combine or self.wish.sealed(event):
