@@ -14,7 +14,7 @@ from app.problems import Problem
 from app.schema import Schema, SchemaInvalid
 from app.units import parse_size
 from conflation.definition import Kind, QueuePolicy
-from conflation.duration import parse_duration
+from conflation.duration import MILLISECOND, parse_duration
 from conflation.errors import OptionsInvalid
 from conflation.merging import Matcher, Merger
 from conflation.options import Options
@@ -128,8 +128,8 @@ def read_expiration(value: object) -> int | None:
     if value is None:
         return None
     expiration_ns = _with_unit(value, parse_duration, "/expiration")
-    if not expiration_ns:
-        raise _invalid("expiration is longer than nothing.", "/expiration")
+    if expiration_ns < MILLISECOND:
+        raise _invalid("expiration is 1ms or longer.", "/expiration")
     return expiration_ns
 
 

@@ -237,6 +237,7 @@ REFUSED: list[tuple[object, str, str | None]] = [
     ({"expiration": "1"}, "topic-invalid", "/expiration"),
     ({"expiration": 60}, "topic-invalid", "/expiration"),
     ({"expiration": "0s"}, "topic-invalid", "/expiration"),
+    ({"expiration": "999us"}, "topic-invalid", "/expiration"),
     ({"schema": 5}, "topic-invalid", "/schema"),
     ({"schema": {"type": "colour"}}, "topic-invalid", "/schema/type"),
     ({"schema": {"$ref": "https://x.invalid/s"}}, "topic-invalid", "/schema"),
