@@ -10,7 +10,7 @@ from app.sse import Format, Style, event
 from app.topic_pattern import TopicPattern
 from app.wish import decided
 from conflation.errors import EngineError, SessionUnknown
-from conflation.session import SeatId
+from conflation.sessions.session import SeatId
 from conflation.subscription import Subscription
 from keys.errors import KeysError
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from app.entry import Entry
 from app.problems import Problem
 from app.store import Message
-from conflation.board import Board
-from conflation.screen import THE_RECORD
+from conflation.boards.board import Board
+from conflation.boards.screen import THE_RECORD
 from keys.patch import apply
 
 MERGED_AT_ONCE = 200

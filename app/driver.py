@@ -17,7 +17,7 @@ from conflation.engine import Engine
 from conflation.errors import SessionUnknown
 from conflation.frame import Frame
 from conflation.outputs import CloseReason, Output, RecordsExpired, SessionClosed, SessionReady
-from conflation.session import QueueLimits, SeatId
+from conflation.sessions.session import QueueLimits, SeatId
 from conflation.subscription import Subscription
 
 SLICE_MESSAGES_MAX = 1_000

@@ -9,15 +9,15 @@ from functools import partial
 
 from app.gateway import Gateway
 from app.wish import decided
-from conflation.assignments import assignments
 from conflation.duration import duration_text
-from conflation.estimate import Estimate, estimate
 from conflation.lane_id import LaneId, Window
-from conflation.normal import granted, lane_text
-from conflation.options import Options
-from conflation.resume import resume_mode
+from conflation.language.assignments import assignments
+from conflation.language.normal import granted, lane_text
+from conflation.language.options import Options
+from conflation.sessions.resume import resume_mode
 from conflation.subscription import Command, Subscription
-from conflation.topic import Topic
+from conflation.topics.estimate import Estimate, estimate
+from conflation.topics.topic import Topic
 from keys.projection import Projection
 
 JOURNALLED_MAX = 10_000

@@ -16,13 +16,13 @@ from app.entry import Entry
 from app.store import Item, Message, Removal
 from app.topic_source import Source
 from app.writer import Writer
-from conflation.board import Board
+from conflation.boards.board import Board
+from conflation.boards.screen import THE_RECORD
 from conflation.errors import TopicUnknown
 from conflation.frame import Frame, Gone, Tombstone
-from conflation.grant import decide
-from conflation.options import Options
+from conflation.language.grant import decide
+from conflation.language.options import Options
 from conflation.outputs import Goodbye, GroupBegin, GroupEnd, Output, Rows, Unsubscribed
-from conflation.screen import THE_RECORD
 from conflation.subscription import Command, Subscription
 from keys.spec import KeySpec
 

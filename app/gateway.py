@@ -21,7 +21,7 @@ from app.sweeper import Sweeper
 from app.writer import Writer
 from conflation.engine import Engine
 from conflation.outputs import CloseReason
-from conflation.session import QueueLimits
+from conflation.sessions.session import QueueLimits
 
 SUBSCRIPTIONS_MAX = 256
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from app.sse import Styles, event
 from conflation.bookmark import Bookmark
 from conflation.outputs import GroupEnd, Output, Rows
-from conflation.session import SeatId
+from conflation.sessions.session import SeatId
 
 
 class Progress:

@@ -15,7 +15,7 @@ from app.problems import Problem
 from app.query import checked_characters, integer
 from conflation.definition import Kind
 from conflation.frame import Frame
-from conflation.readers import SKIP_N_MAX, TOP_N_MAX
+from conflation.language.readers import SKIP_N_MAX, TOP_N_MAX
 from keys.errors import KeysError
 from keys.filter import Filter
 from keys.order import Order

@@ -14,7 +14,7 @@ from app.envelope import EnvelopeWriter, Op, json_value, op_of
 from conflation.bookmark import Bookmark
 from conflation.definition import Kind
 from conflation.frame import Frame, Tombstone
-from conflation.normal import granted, lane_text
+from conflation.language.normal import granted, lane_text
 from conflation.outputs import (
     Goodbye,
     GroupBegin,
@@ -25,7 +25,7 @@ from conflation.outputs import (
     Subscribed,
     Unsubscribed,
 )
-from conflation.session import SeatId
+from conflation.sessions.session import SeatId
 from conflation.subscription import Subscription
 
 HEARTBEAT = b": heartbeat\n\n"

@@ -36,9 +36,9 @@ from app.topic_source import FilledBy, Source
 from app.units import parse_size
 from conflation.definition import Definition, Kind, QueuePolicy
 from conflation.duration import MILLISECOND, duration_text, parse_duration
+from conflation.language.options import Options
 from conflation.log import History
 from conflation.merging import Matcher, Merger
-from conflation.options import Options
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 

@@ -16,8 +16,8 @@ from app.units import parse_size
 from conflation.definition import Kind, QueuePolicy
 from conflation.duration import MILLISECOND, parse_duration
 from conflation.errors import OptionsInvalid
+from conflation.language.options import Options
 from conflation.merging import Matcher, Merger
-from conflation.options import Options
 from keys.errors import PathInvalid
 from keys.reducers import Reduce
 from keys.spec import KeySpec

@@ -11,8 +11,8 @@ from app.query import checked_characters, one_of
 from app.sse import Format
 from app.topic_document import TopicDocument
 from conflation.bookmark import Bookmark
-from conflation.grant import Request, grant
-from conflation.options import Options
+from conflation.language.grant import Request, grant
+from conflation.language.options import Options
 from conflation.subscription import Shown, Subscription
 
 PARAMETERS: Mapping[str, str] = {

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from app.driver import Driver
 from app.entry import Entry
 from app.store import Appended, Item, Message, Producer, Removal, Store
+from conflation.boards.screen import THE_RECORD
 from conflation.errors import TopicUnknown
 from conflation.frame import Frame, Gone, Tombstone
-from conflation.screen import THE_RECORD
 
 REMOVED_AT_ONCE = 500
 

@@ -6,15 +6,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from conflation.board import Board
+from conflation.boards.board import Board
 from conflation.definition import Definition
 from conflation.duration import SECOND
 from conflation.engine import Engine
 from conflation.frame import Frame
-from conflation.grant import decide
+from conflation.language.grant import decide
+from conflation.language.options import Options
 from conflation.log import History
-from conflation.options import Options
-from conflation.session import QueueLimits
+from conflation.sessions.session import QueueLimits
 from keys.extract import record_key
 from keys.jsontext import check_json
 from keys.spec import KeySpec

@@ -16,17 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conflation import moving, seating
-from conflation.accounting import Ledger, session_stats
-from conflation.beginning import go_on
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
 from conflation.duration import Instant
 from conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown, TopicUnknown
-from conflation.feed import Feed
 from conflation.frame import Frame
-from conflation.lane import Lane
-from conflation.opening import Opening
+from conflation.lanes.lane import Lane
 from conflation.outputs import (
     CloseReason,
     Event,
@@ -38,12 +33,17 @@ from conflation.outputs import (
     Subscribed,
     Unsubscribed,
 )
-from conflation.relief import Relief
 from conflation.schedule import Schedule
-from conflation.session import QueueLimits, Seat, SeatId, Session
+from conflation.sessions import moving, seating
+from conflation.sessions.accounting import Ledger, session_stats
+from conflation.sessions.beginning import go_on
+from conflation.sessions.opening import Opening
+from conflation.sessions.relief import Relief
+from conflation.sessions.session import QueueLimits, Seat, SeatId, Session
 from conflation.stats import EngineStats, SessionStats, TopicStats
 from conflation.subscription import Command, Subscription
-from conflation.topic import Topic
+from conflation.topics.feed import Feed
+from conflation.topics.topic import Topic
 
 
 class Engine:

@@ -11,9 +11,9 @@ from app.gateway import gateway_of
 from app.openapi import described
 from app.query import checked_topic_name, query_values
 from conflation.duration import MILLISECOND, Instant
-from conflation.lane import Lane
-from conflation.normal import lane_text
-from conflation.topic import Topic
+from conflation.lanes.lane import Lane
+from conflation.language.normal import lane_text
+from conflation.topics.topic import Topic
 
 router = APIRouter(tags=["operations"])
 

@@ -26,9 +26,9 @@ from app.query import (
 )
 from app.routes.messages import JSON, LINES_AT_ONCE, NDJSON
 from app.sow_query import PARAMETERS, SowQuery, matching
-from conflation.board import Board
+from conflation.boards.board import Board
 from conflation.frame import Frame, Gone
-from conflation.topic import Topic
+from conflation.topics.topic import Topic
 from keys.canonical import canonical_key
 
 Text = Callable[[Frame], bytes]

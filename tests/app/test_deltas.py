@@ -10,7 +10,7 @@ from app.deltas import MERGED_AT_ONCE, Delta, merged
 from app.entry import Entry
 from app.problems import Problem
 from app.store import Message, TopicRecord
-from conflation.board import Board
+from conflation.boards.board import Board
 from conflation.frame import Frame
 from tests.support.place import parsed
 

@@ -15,11 +15,11 @@ from conflation.duration import MILLISECOND
 from conflation.engine import Engine
 from conflation.errors import LimitReached, TopicUnknown
 from conflation.frame import Frame
-from conflation.grant import decide
+from conflation.language.grant import decide
+from conflation.language.options import Options
 from conflation.log import History
-from conflation.options import Options
 from conflation.outputs import CloseReason, Output, RecordsExpired, Rows
-from conflation.session import QueueLimits
+from conflation.sessions.session import QueueLimits
 from keys.spec import KeySpec
 from tests.support.world import make_frames, told
 

@@ -12,7 +12,7 @@ from conflation.definition import Kind
 from conflation.frame import Batch, Frame
 from conflation.lane_id import FeedId, LaneId
 from conflation.outputs import GroupEnd, Rows
-from conflation.session import SeatId
+from conflation.sessions.session import SeatId
 from conflation.subscription import Command, Shown, Subscription
 from keys.spec import KeySpec
 

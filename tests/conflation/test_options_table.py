@@ -11,11 +11,11 @@ import pytest
 
 from conflation.definition import Definition, Kind
 from conflation.errors import OptionsInvalid
-from conflation.grant import decide
+from conflation.language.grant import decide
+from conflation.language.normal import granted
+from conflation.language.options import Options
+from conflation.language.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
 from conflation.log import History
-from conflation.normal import granted
-from conflation.options import Options
-from conflation.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
 from keys.spec import KeySpec
 
 KEY = KeySpec.parse("[/k]")

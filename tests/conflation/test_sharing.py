@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from conflation.board import Board
+from conflation.boards.board import Board
 from conflation.frame import Batch
-from conflation.lane import Lane
+from conflation.lanes.lane import Lane
+from conflation.lanes.slots import Slots
 from conflation.outputs import Rows
-from conflation.slots import Slots
 from tests.support.world import PLENTY, World
 
 MANY = (1, 10, 100, 1_000, 10_000)

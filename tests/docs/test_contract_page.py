@@ -15,7 +15,7 @@ from app.topic_document import FIELDS
 from app.wish import PARAMETERS
 from conflation.engine import Engine
 from conflation.outputs import CloseReason, ResumeMode
-from conflation.session import QueueLimits
+from conflation.sessions.session import QueueLimits
 from conflation.subscription import Command
 from dev import ROOT
 

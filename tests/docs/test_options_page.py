@@ -11,11 +11,11 @@ import pytest
 from clients.gateway import Gateway
 from conflation.definition import Definition
 from conflation.errors import OptionsInvalid
-from conflation.grant import decide
+from conflation.language.grant import decide
+from conflation.language.normal import granted
+from conflation.language.options import Options
+from conflation.language.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
 from conflation.log import History
-from conflation.normal import granted
-from conflation.options import Options
-from conflation.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
 from dev import ROOT
 from keys.spec import KeySpec
 from tests.support.commands import run, serving

@@ -12,8 +12,8 @@ from typing import Any
 
 from conflation.count import count_of
 from conflation.frame import Frame, Row, Tombstone
+from conflation.language.normal import lane_text
 from conflation.merging import Merger
-from conflation.normal import lane_text
 from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 from tests.support.listener import Moved, ScriptLine
 from tests.support.naive import (

@@ -15,9 +15,9 @@ from conflation.definition import Definition, QueuePolicy
 from conflation.engine import Engine
 from conflation.errors import EngineError, LimitReached, SessionUnknown
 from conflation.frame import Frame
-from conflation.grant import decide
+from conflation.language.grant import decide
+from conflation.language.options import Options
 from conflation.log import History
-from conflation.options import Options
 from conflation.outputs import (
     CloseReason,
     Goodbye,
@@ -27,7 +27,7 @@ from conflation.outputs import (
     SessionReady,
     Unsubscribed,
 )
-from conflation.session import QueueLimits
+from conflation.sessions.session import QueueLimits
 from keys.spec import KeySpec
 from tests.support.follower import Follower, SessionModel, key_text
 from tests.support.model import LaneModel, LaneWish, Mark, Replica, Said, Sums, TopicModel, opening

@@ -19,7 +19,7 @@ from app.topic_document import TopicDocument
 from app.writer import Writer
 from conflation.engine import Engine
 from conflation.frame import Frame
-from conflation.session import QueueLimits
+from conflation.sessions.session import QueueLimits
 from tests.support.servers import edge_settings
 
 LINES = Form(lined=True)

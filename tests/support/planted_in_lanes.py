@@ -11,85 +11,85 @@ Planted = tuple[str, str, str, str]
 LANES: dict[str, Planted] = {
     "an interval of a lane is twice as long": (
         ENGINE,
-        "conflation/batch_lane.py",
+        "conflation/lanes/batch_lane.py",
         "            self.deadline = now + self.id.interval_ns",
         "            self.deadline = now + 2 * self.id.interval_ns",
     ),
     "a member behind gets what the lane still holds": (
         ENGINE,
-        "conflation/batch_lane.py",
+        "conflation/lanes/batch_lane.py",
         "        return self._rows(member.position, None if self.id.oof else self._let_go(member))",
         "        return self._rows(member.position, None)",
     ),
     "rows held at the join come from the lane as well": (
         ENGINE,
-        "conflation/batch_lane.py",
+        "conflation/lanes/batch_lane.py",
         "        member.position = self.board.head",
         "        member.position = self.position",
     ),
     "a piece of a backlog promises the whole": (
         ENGINE,
-        "conflation/batch_lane.py",
+        "conflation/lanes/batch_lane.py",
         "            position, low_water = rows[-1].offset, None",
         "            position, low_water = rows[-1].offset, self.position",
     ),
     "a deadline is rounded down to the tick": (
         ENGINE,
-        "conflation/slot_lane.py",
+        "conflation/lanes/slot_lane.py",
         "            return -(-due // self._tick_ns) * self._tick_ns",
         "            return due // self._tick_ns * self._tick_ns",
     ),
     "an id promises the key that is held": (
         ENGINE,
-        "conflation/slot_lane.py",
+        "conflation/lanes/slot_lane.py",
         "        return min(opened) - 1 if opened else self.board.head",
         "        return min(opened) if opened else self.board.head",
     ),
     "rows of the snapshot come again by key": (
         ENGINE,
-        "conflation/slot_lane.py",
+        "conflation/lanes/slot_lane.py",
         "        return fresh and started and batch.since == member.position",
         "        return batch.since == member.position",
     ),
     "a key of its own time hears of a removal as a value": (
         FOCUS,
-        "conflation/slot_lane.py",
+        "conflation/lanes/slot_lane.py",
         "                if self.id.oof:",
         "                if not self.id.oof:",
     ),
     "flush_on lets nothing go": (
         SLOTS,
-        "conflation/slot_lane.py",
+        "conflation/lanes/slot_lane.py",
         "            self._released.append(slots)",
         "            pass",
     ),
     "a leading key goes at once always": (
         SLOTS,
-        "conflation/slot_lane.py",
+        "conflation/lanes/slot_lane.py",
         "            if last is None or now - last >= self.id.interval_ns:",
         "            if last is None or now - last >= 0:",
     ),
     "what matches never is conflated": (
         SLOTS,
-        "conflation/slot_lane.py",
+        "conflation/lanes/slot_lane.py",
         "        sealed = not frame.removed and (frame.exempt or never)",
         "        sealed = not frame.removed and frame.exempt",
     ),
     "the lane of every message skips its last": (
         ENGINE,
-        "conflation/list_lane.py",
+        "conflation/lanes/list_lane.py",
         "        frames = self.log.after(self.position)",
         "        frames = self.log.after(self.position)[:-1]",
     ),
     "a full queue is not conflated": (
         ENGINE,
-        "conflation/list_lane.py",
+        "conflation/lanes/list_lane.py",
         "        member.conflated_to = self.board.head",
         "        member.conflated_to = member.position",
     ),
     "a removal at once shows the record as it was": (
         FOCUS,
-        "conflation/list_lane.py",
+        "conflation/lanes/list_lane.py",
         (
             "                told = msgspec.structs.replace("
             "frame, payload=frame.record or frame.payload)"
@@ -98,7 +98,7 @@ LANES: dict[str, Planted] = {
     ),
     "what was not selected is seen": (
         FOCUS,
-        "conflation/batch_lane.py",
+        "conflation/lanes/batch_lane.py",
         "        return all_shown(self._shown, (row for _, row in rows))",
         "        return all_shown(None, (row for _, row in rows))",
     ),
@@ -107,55 +107,55 @@ LANES: dict[str, Planted] = {
 SLOTTED: dict[str, Planted] = {
     "a slot is not moved to its newest message": (
         SLOTS,
-        "conflation/slots.py",
+        "conflation/lanes/slots.py",
         "                slot.order = part.frame.offset",
         "                slot.order = slot.opened",
     ),
     "match is not looked at": (
         SLOTS,
-        "conflation/slots.py",
+        "conflation/lanes/slots.py",
         "        return self._match_of is None or slot.match == self._match_of(part.frame.payload)",
         "        return True",
     ),
     "parts from before a join are told again": (
         SLOTS,
-        "conflation/slots.py",
+        "conflation/lanes/slots.py",
         "            if part.joins < since_join:",
         "            if part.joins < since_join - 1:",
     ),
     "a slot counts its newest message alone": (
         ENGINE,
-        "conflation/slot.py",
+        "conflation/lanes/slot.py",
         "    return older.then(newer)",
         "    return newer",
     ),
     "a key that came and went is told": (
         FOCUS,
-        "conflation/slot.py",
+        "conflation/lanes/slot.py",
         "        return self.gone is not None and self.is_new",
         "        return False",
     ),
     "reducers see the last message only": (
         SLOTS,
-        "conflation/slot.py",
+        "conflation/lanes/slot.py",
         "            fold = later.fold if fold is None else fold.join(later.fold)",
         "            fold = later.fold",
     ),
     "a delta is that of the last message": (
         SLOTS,
-        "conflation/slot.py",
+        "conflation/lanes/slot.py",
         "            patch = patches.compose(self.patch, later.patch)",
         "            patch = later.patch",
     ),
     "segments forget one flush too many": (
         ENGINE,
-        "conflation/segments.py",
+        "conflation/lanes/segments.py",
         "            if oldest is None or segment.position <= oldest:",
         "            if oldest is None or segment.position <= oldest + 1:",
     ),
     "segments are joined where somebody stands between": (
         ENGINE,
-        "conflation/segments.py",
+        "conflation/lanes/segments.py",
         (
             "            if kept and kept[-1].position not in positions "
             "and not _unseen(kept[-1], segment):"
@@ -164,19 +164,19 @@ SLOTTED: dict[str, Planted] = {
     ),
     "an empty delta is sent": (
         SLOTS,
-        "conflation/news.py",
+        "conflation/lanes/news.py",
         "        if is_empty and not slot.sealed and not slot.was_joined:",
         "        if is_empty and slot.sealed and not slot.was_joined:",
     ),
     "a delta is sent though it is longer": (
         FOCUS,
-        "conflation/delta.py",
+        "conflation/lanes/delta.py",
         "        return told if len(told) < len(payload) else None",
         "        return told",
     ),
     "a delta compares what is not selected": (
         SLOTS,
-        "conflation/delta.py",
+        "conflation/lanes/delta.py",
         "        return payload if self._select is None else self._select.apply(payload)",
         "        return payload",
     ),
@@ -188,7 +188,7 @@ SLOTTED: dict[str, Planted] = {
     ),
     "a merger keeps the new for the current": (
         SLOTS,
-        "conflation/fold.py",
+        "conflation/lanes/fold.py",
         "            return self",
         "            return MergerFold(self.merger, value, text)",
     ),

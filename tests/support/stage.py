@@ -15,7 +15,7 @@ from conflation.engine import Engine
 from conflation.frame import Frame, Gone, Tombstone
 from conflation.log import History
 from conflation.outputs import Output, RecordsExpired, Rows, SessionReady
-from conflation.session import QueueLimits
+from conflation.sessions.session import QueueLimits
 from conflation.subscription import Command, Replay, Subscription
 from tests.support.consumer import Consumer
 from tests.support.listener import ScriptLine

@@ -18,9 +18,9 @@ from conflation.definition import Definition, QueuePolicy
 from conflation.duration import MILLISECOND, parse_duration
 from conflation.engine import Engine
 from conflation.frame import Batch, Frame, Gone, Row, Tombstone
-from conflation.grant import decide
+from conflation.language.grant import decide
+from conflation.language.options import Options
 from conflation.log import History
-from conflation.options import Options
 from conflation.outputs import (
     Event,
     Goodbye,
@@ -33,7 +33,7 @@ from conflation.outputs import (
     Subscribed,
     Unsubscribed,
 )
-from conflation.session import QueueLimits
+from conflation.sessions.session import QueueLimits
 from conflation.subscription import Subscription
 from keys.extract import record_key
 from keys.spec import KeySpec

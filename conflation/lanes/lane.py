@@ -1,0 +1,143 @@
+"""A lane: what equal subscriptions share. Encoded once, written to each member.
+
+Three kinds, one face. All count their own positions:
+
+    BatchLane  an interval, answered by the board alone; positions are offsets
+    SlotLane   an interval with state beside the board; positions count flushes
+    ListLane   `conflation=none`: every message in order; positions are offsets
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from conflation.boards.board import Board
+from conflation.boards.screen import Change
+from conflation.duration import Instant
+from conflation.frame import Batch, Frame, Row, Tombstone
+from conflation.lane_id import LaneId
+from conflation.lanes.member import Member
+from keys.select import Select
+
+Pair = tuple[str, Frame]
+"""A board key, and a row of it."""
+
+
+class Lane(ABC):
+    """Position, deadline and members; `flush` moves the position, members follow by taking."""
+
+    def __init__(self, lane_id: LaneId, board: Board, position: int) -> None:
+        self.id = lane_id
+        self.board = board
+        self.position = position
+        self.deadline: Instant | None = None
+        self.batch: Batch | None = None
+        self.members: dict[tuple[str, str, str], Member] = {}
+        self._shown = shown_as(lane_id.select)
+
+    @property
+    def sees_every_message(self) -> bool:
+        """Whether `accept` is due for every publish, or only while the lane is idle."""
+        return True
+
+    @property
+    def cuts(self) -> bool:
+        """Whether an answer may be taken in pieces, each of them a position."""
+        return False
+
+    @abstractmethod
+    def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        """The board has changed: hold what is asked for, arm the deadline."""
+
+    @abstractmethod
+    def flush(self, now: Instant) -> bool:
+        """Let go what is due; False if that was nothing."""
+
+    @abstractmethod
+    def join(self, member: Member) -> None:
+        """Seat a member that has everything published so far."""
+
+    @abstractmethod
+    def answer(self, member: Member) -> list[Frame]:
+        """What a member is behind by, oldest first; what the lane still holds is not in it."""
+
+    @abstractmethod
+    def pending(self, member: Member) -> list[Pair]:
+        """All that the member has not got, held rows included, oldest first."""
+
+    @abstractmethod
+    def low_water(self) -> int:
+        """The offset at or below which the lane holds nothing back."""
+
+    def needs_board_since(self) -> int | None:
+        """The offset from which on the lane may still ask its board; None: it never does."""
+        return min((member.position for member in self.members.values()), default=None)
+
+    def ready(self, member: Member) -> bool:
+        """Whether a take would move the member."""
+        return member.position < self.position
+
+    def in_step(self, member: Member, batch: Batch) -> bool:
+        """Whether the shared batch is exactly what the member gets next."""
+        return batch.since == member.position
+
+    def waiting(self, member: Member) -> int:
+        """Values that the member will still get if nothing else is published."""
+        return sum(not row.removed for _, row in self.pending(member))
+
+    def take(self, member: Member, bytes_max: int) -> Batch | None:
+        """What the member gets next: the shared batch if it is in step, else its own answer.
+
+        An answer larger than `bytes_max` is the caller's to send in pieces, unless the lane
+        `cuts` it: rows that change meanwhile then move out of the backlog instead of being
+        sent stale.
+        """
+        if not self.ready(member):
+            return None
+        shared = self.batch
+        fits = shared is not None and (not self.cuts or shared.payload_bytes <= bytes_max)
+        if shared is not None and fits and self.in_step(member, shared):
+            batch = shared if member.knows(shared.frames) else self._own_terms(member, shared)
+        else:
+            batch = self._own_answer(member, bytes_max)
+        member.position = batch.position
+        member.delivered += batch.messages()
+        member.note(batch.frames)
+        return batch
+
+    def _own_terms(self, member: Member, batch: Batch) -> Batch:
+        rows = member.as_known(batch.frames)
+        return Batch(rows, batch.since, batch.position, batch.low_water)
+
+    def _own_answer(self, member: Member, bytes_max: int) -> Batch:
+        rows = self.answer(member)
+        low_water = max(self.low_water(), member.cut)
+        batch = Batch(rows, member.position, self.position, low_water)
+        return batch if member.knows(batch.frames) else self._own_terms(member, batch)
+
+
+def shown_as(select: Select | None) -> Callable[[Frame], Frame] | None:
+    """How rows are shown: with the fields that were selected. None: as they are."""
+    if select is None:
+        return None
+
+    def shown(frame: Frame) -> Frame:
+        fields = {"payload": select.apply(frame.payload)}
+        if isinstance(frame, Tombstone):
+            fields["record"] = select.apply(frame.record) if frame.record else b""
+        return msgspec.structs.replace(frame, **fields)
+
+    return shown
+
+
+def all_shown(shown: Callable[[Frame], Frame] | None, frames: Iterable[Frame]) -> list[Frame]:
+    """Rows as they are shown."""
+    return list(frames) if shown is None else [shown(frame) for frame in frames]
+
+
+def whole(frames: Iterable[Frame]) -> list[Frame]:
+    """Rows with their full values, for those who do not hold what a delta is against."""
+    return [frame.whole() if isinstance(frame, Row) else frame for frame in frames]

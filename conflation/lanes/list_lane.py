@@ -1,0 +1,184 @@
+"""The lane of `conflation=none`: every message, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from conflation.boards.board import Board
+from conflation.boards.screen import Change
+from conflation.count import Count, count_of
+from conflation.duration import Instant
+from conflation.frame import Batch, Frame, Tombstone, prefix_within
+from conflation.lane_id import LaneId
+from conflation.lanes.delta import DeltaWriter
+from conflation.lanes.lane import Lane, Pair, all_shown
+from conflation.lanes.member import Member
+from conflation.log import Log
+
+
+class ListLane(Lane):
+    """A list shared by its members, flushed as soon as the caller advances.
+
+    A member that falls behind costs nothing: the list reaches back to the slowest one. When
+    a queue overflows, `give_up` forgets the member's part of the list and remembers the
+    position; from there the board answers (Diffusion's `conflate`). What the board keeps for
+    it still counts towards the limits: `_kept_messages` is the most that it can be.
+    """
+
+    def __init__(self, lane_id: LaneId, board: Board) -> None:
+        super().__init__(lane_id, board, position=board.head)
+        self.log = Log()
+        self._delta = DeltaWriter(lane_id) if lane_id.delta else None
+        self._watch_messages: int | None = None
+        self._watch_bytes = 0
+        self._kept_messages = 0
+        self._kept_bytes = 0
+
+    @property
+    def cuts(self) -> bool:
+        return True
+
+    def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        self.log.extend(row for change in changes for row in self._told(change))
+        if self.deadline is None:
+            self.deadline = now
+
+    def flush(self, now: Instant) -> bool:
+        self.deadline = None
+        self._trim()
+        frames = self.log.after(self.position)
+        since, self.position = self.position, self.board.head
+        self.batch = Batch(frames, since, self.position, self.position)
+        return True
+
+    def in_step(self, member: Member, batch: Batch) -> bool:
+        caught_up = member.conflated_to <= member.position and not member.owed
+        return caught_up and batch.since == member.position
+
+    def join(self, member: Member) -> None:
+        """What was not told so far is for those who are here already."""
+        untold = self._delta.give_untold() if self._delta is not None else {}
+        for row_key, count in untold.items():
+            for other in self.members.values():
+                earlier = other.owed.get(row_key)
+                other.owed[row_key] = count if earlier is None else earlier.then(count)
+        member.position = self.board.head
+
+    def answer(self, member: Member) -> list[Frame]:
+        return self._rows(member, until=self.position)
+
+    def pending(self, member: Member) -> list[Pair]:
+        return [(row.key, row) for row in self._rows(member, until=self.board.head)]
+
+    def waiting(self, member: Member) -> int:
+        return sum(not row.removed for row in self._rows(member, until=self.board.head))
+
+    def low_water(self) -> int:
+        return self.position
+
+    def queued(self, member: Member) -> tuple[int, int]:
+        """Messages and payload bytes of a member's queue, what is not flushed yet included."""
+        messages, size = self.log.backlog(max(member.position, member.conflated_to))
+        kept = self._kept(member, until=member.conflated_to)
+        return messages + len(kept), size + sum(len(frame.payload) for frame in kept)
+
+    def watch(self, messages_max: int, bytes_max: int) -> None:
+        """A member's share of its session's limits: shorter lists need no closer look."""
+        if self._watch_messages is None:
+            self._watch_messages, self._watch_bytes = messages_max, bytes_max
+        self._watch_messages = min(self._watch_messages, messages_max)
+        self._watch_bytes = min(self._watch_bytes, bytes_max)
+
+    def may_overflow(self) -> bool:
+        """Whether the list is long enough to be over any member's limits."""
+        return self._watch_messages is not None and (
+            len(self.log) + self._kept_messages > self._watch_messages
+            or self.log.payload_bytes + self._kept_bytes > self._watch_bytes
+        )
+
+    def is_long(self) -> bool:
+        """Whether the list is long enough to fill half of any member's queue."""
+        return self._watch_messages is not None and (
+            2 * (len(self.log) + self._kept_messages) > self._watch_messages
+            or 2 * (self.log.payload_bytes + self._kept_bytes) > self._watch_bytes
+        )
+
+    def give_up(self, member: Member) -> None:
+        """Conflate a member's whole queue: forget the list, remember the position."""
+        self._note_owed(member)
+        member.conflated_to = self.board.head
+        messages, size = self.queued(member)
+        self._kept_messages = max(self._kept_messages, messages)
+        self._kept_bytes = max(self._kept_bytes, size)
+
+    def _told(self, change: Change) -> Iterable[Frame]:
+        """A change as this lane tells it: a value, a delta, a removal, or nothing."""
+        frame = change.frame
+        if isinstance(frame, Tombstone):
+            if self.id.oof:
+                told = msgspec.structs.replace(frame, payload=frame.record or frame.payload)
+                yield told if self._shown is None else self._shown(told)
+        elif self._delta is not None:
+            yield from self._delta.rows(change)
+        else:
+            yield frame if self._shown is None else self._shown(frame)
+
+    def _own_answer(self, member: Member, bytes_max: int) -> Batch:
+        rows = self.answer(member)
+        count = prefix_within(rows, bytes_max)
+        if count == len(rows):
+            batch = super()._own_answer(member, bytes_max)
+        else:
+            piece = tuple(rows[:count])
+            known = piece if member.knows(piece) else member.as_known(piece)
+            batch = Batch(known, member.position, piece[-1].offset, None)
+        for row in rows[:count]:
+            if row.key in member.owed and member.owed[row.key].first <= row.offset:
+                del member.owed[row.key]
+        return batch
+
+    def _rows(self, member: Member, until: int) -> list[Frame]:
+        """What the board answers of a queue that was given up, then the list."""
+        listed_after = max(member.position, member.conflated_to)
+        kept = self._kept(member, until)
+        listed = self.log.after(listed_after, until=until)
+        return [*kept, *listed] if not member.owed else _told_for(member, kept, listed)
+
+    def _kept(self, member: Member, until: int) -> list[Frame]:
+        if member.conflated_to <= member.position:
+            return []
+        last = min(member.conflated_to, until)
+        rows = self.board.rows(member.position, last, oof=self.id.oof)
+        return all_shown(self._shown, (row for _, row in rows))
+
+    def _note_owed(self, member: Member) -> None:
+        """What each key's next row will stand for, now that the list is forgotten."""
+        owed: dict[str, Count] = {}
+        for row in self._rows(member, until=self.board.head):
+            now, earlier = count_of(row), owed.get(row.key)
+            owed[row.key] = now if earlier is None else earlier.then(now)
+        member.owed = owed
+
+    def _trim(self) -> None:
+        """Forget the part of the list that no member will ask for."""
+        members = self.members.values()
+        listed_after = (max(member.position, member.conflated_to) for member in members)
+        self.log.drop_through(min(listed_after, default=self.position))
+        if all(member.conflated_to <= member.position for member in members):
+            self._kept_messages = self._kept_bytes = 0
+
+
+def _told_for(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) -> list[Frame]:
+    """Rows with what they stand for beyond themselves; no delta where its base was not sent."""
+    owed = dict(member.owed)
+    rows: list[Frame] = []
+    for at, row in enumerate((*kept, *listed)):
+        earlier = owed.get(row.key)
+        if earlier is None or earlier.first > row.offset:
+            rows.append(row)
+            continue
+        del owed[row.key]
+        rows.append((earlier if at < len(kept) else earlier.then(count_of(row))).on(row))
+    return rows

@@ -1,0 +1,231 @@
+"""The lane that looks at every message: slots beside the board, an interval for all or for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import count
+
+from conflation.boards.board import Board
+from conflation.boards.screen import Change, matcher
+from conflation.count import Count, count_of
+from conflation.duration import MILLISECOND, Instant
+from conflation.frame import Batch, Frame, Tombstone
+from conflation.lane_id import LaneId
+from conflation.lanes.delta import DeltaWriter
+from conflation.lanes.fold import fold_of
+from conflation.lanes.lane import Lane, Pair
+from conflation.lanes.member import Member
+from conflation.lanes.news import News
+from conflation.lanes.segments import Segments
+from conflation.lanes.slot import Part, Slot
+from conflation.lanes.slots import Slots
+
+TICK_NS_MAX = 50 * MILLISECOND
+
+
+class SlotLane(Lane):
+    """For whatever a board does not know: how many messages, deltas, reducers, a key's own time.
+
+    Held messages stand in slots. A flush moves the slots that are due into a segment; whoever is
+    behind gets its segments put together. Positions count segments.
+    """
+
+    def __init__(self, lane_id: LaneId, board: Board) -> None:
+        super().__init__(lane_id, board, position=0)
+        self._tick_ns = max(1, min(lane_id.interval_ns // 20, TICK_NS_MAX))
+        self._fold = None if lane_id.merge is None else fold_of(lane_id.merge)
+        self._delta = DeltaWriter(lane_id) if lane_id.delta else None
+        self._never = matcher(lane_id.never, "")
+        self._flush_on = matcher(lane_id.flush_on, "")
+        self._joins = 0
+        self._held = Slots(lane_id)
+        self._heap: list[tuple[Instant, int, Slot]] = []
+        self._order = count()
+        self._released: list[list[Slot]] = []
+        self._segments = Segments(lane_id)
+        self._last_flush: dict[str, Instant] = {}
+        self._batch_joins = 0
+        self._news = News(self._delta if lane_id.no_empties else None)
+
+    def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        for change in changes:
+            frame = change.frame
+            if isinstance(frame, Tombstone):
+                if self.id.oof:
+                    self._hold(
+                        Part(self._joins, frame, None, is_new=False, gone=frame), change, now
+                    )
+                continue
+            if self._flush_on is not None and self._flush_on(frame.payload, frame.key):
+                self._release()
+            part = Part(
+                self._joins,
+                frame,
+                Count(1, frame.offset, frame.timestamp_ms),
+                is_new=change.replaced is None,
+                patch=None if self._delta is None else self._delta.change_of(change),
+                fold=None if self._fold is None else self._fold(frame.payload),
+            )
+            self._hold(part, change, now)
+        self._arm(now)
+
+    def flush(self, now: Instant) -> bool:
+        groups = [*self._released, self._due(now)]
+        self._released = []
+        since, rows, joins = self.position, list[Frame](), [self._joins]
+        for slots in groups:
+            slots.sort(key=lambda slot: slot.order)
+            told = [slot for slot in slots if self._news.is_news(slot, self._payload)]
+            if self.id.leading:
+                self._note_flushed(told, now)
+            if told:
+                self.position += 1
+                rows += self._rows(told)
+                joins += [slot.parts[0].joins for slot in told]
+                self._segments.add(self.position, told)
+        self._batch_joins = min(joins)
+        self._arm(now)
+        self.batch = Batch(rows, since, self.position, self.low_water())
+        self._segments.drop({member.position for member in self.members.values()})
+        return self.position > since
+
+    def join(self, member: Member) -> None:
+        self._joins += 1
+        member.position, member.joins = self.position, self._joins
+
+    def in_step(self, member: Member, batch: Batch) -> bool:
+        """Only once nothing is held that a member joined with: no row twice, no id back."""
+        fresh = batch.low_water is not None and batch.low_water >= member.cut
+        started = self._batch_joins >= member.joins and not member.owed
+        return fresh and started and batch.since == member.position
+
+    def answer(self, member: Member) -> list[Frame]:
+        behind = self._segments.after(member.position, member.joins)
+        return [row for _, row in self._answer_rows(behind, member)]
+
+    def _own_answer(self, member: Member, bytes_max: int) -> Batch:
+        behind = self._segments.after(member.position, member.joins)
+        batch = super()._own_answer(member, bytes_max)
+        for slot in behind.all():
+            part = slot.whole()
+            count = member.owed.pop(slot.board_key, None)
+            if part is not None and part.is_unseen and part.count is not None:
+                unseen = part.count if count is None else count.then(part.count)
+                member.owed[slot.board_key] = unseen
+        return batch
+
+    def pending(self, member: Member) -> list[Pair]:
+        slots = self._segments.after(member.position, member.joins)
+        for slot in [*(slot for group in self._released for slot in group), *self._held.all()]:
+            slots.absorb(slot, member.joins)
+        return self._answer_rows(slots, member)
+
+    def needs_board_since(self) -> int | None:
+        return None
+
+    def low_water(self) -> int:
+        opened = [slot.opened for slots in self._released for slot in slots[:1]]
+        first = self._held.first()
+        opened += [] if first is None else [first.opened]
+        return min(opened) - 1 if opened else self.board.head
+
+    def _hold(self, part: Part, change: Change, now: Instant) -> None:
+        frame = part.frame
+        never = self._never is not None and self._never(frame.payload, frame.key)
+        sealed = not frame.removed and (frame.exempt or never)
+        if self._held.merge(change.board_key, part, sealed=sealed):
+            return
+        if not self._held.of_key(change.board_key):
+            self._news.note_base(change)
+        slot = self._held.open(change.board_key, part, sealed=sealed)
+        slot.stand_for(self._news.untold(change.board_key))
+        slot.due = self._due_of(slot, now)
+        if self.id.pace == "key":
+            heappush(self._heap, (slot.due, next(self._order), slot))
+
+    def _due_of(self, slot: Slot, now: Instant) -> Instant:
+        """A key's slots leave together, and with `pace=batch` all slots do."""
+        elder = self._held.elder(slot, same_key=self.id.pace == "key")
+        if elder is not None:
+            return elder.due
+        due = now + self.id.interval_ns
+        if self.id.leading:
+            last = self._last_flush.get(slot.board_key)
+            if last is None or now - last >= self.id.interval_ns:
+                return now
+            due = last + self.id.interval_ns
+        if self.id.pace == "key":
+            return -(-due // self._tick_ns) * self._tick_ns
+        return due
+
+    def _release(self) -> None:
+        """What is held goes now, before what is about to come."""
+        slots = self._held.take_all()
+        if slots:
+            self._released.append(slots)
+
+    def _due(self, now: Instant) -> list[Slot]:
+        if self.id.pace != "key":
+            first = self._held.first()
+            return self._held.take_all() if first is not None and first.due <= now else []
+        slots: list[Slot] = []
+        while self._heap and self._heap[0][0] <= now:
+            slot = heappop(self._heap)[2]
+            if self._held.take(slot):
+                slots.append(slot)
+        return slots
+
+    def _note_flushed(self, slots: Sequence[Slot], now: Instant) -> None:
+        for slot in slots:
+            self._last_flush.pop(slot.board_key, None)
+            self._last_flush[slot.board_key] = now
+        while self._last_flush:
+            board_key, last = next(iter(self._last_flush.items()))
+            if now - last < self.id.interval_ns:
+                return
+            del self._last_flush[board_key]
+
+    def _arm(self, now: Instant) -> None:
+        if self._released:
+            self.deadline = now
+        elif self.id.pace == "key":
+            while self._heap and not self._held.has(self._heap[0][2]):
+                heappop(self._heap)
+            self.deadline = self._heap[0][0] if self._heap else None
+        else:
+            first = self._held.first()
+            self.deadline = None if first is None else first.due
+
+    def _rows(self, slots: Sequence[Slot]) -> list[Frame]:
+        """The shared rows: deltas where a key has one slot, so that the base is what was sent."""
+        times = Counter(slot.board_key for slot in slots)
+        rows = [self._row(slot, is_shared=times[slot.board_key] == 1) for slot in slots]
+        return [row for row in rows if row is not None]
+
+    def _answer_rows(self, slots: Slots, member: Member) -> list[Pair]:
+        """Full values for a member that is behind, with what they stand for beyond themselves."""
+        owed = dict(member.owed)
+        rows: list[Pair] = []
+        for slot in sorted(slots.all(), key=lambda slot: slot.order):
+            row = self._row(slot, is_shared=False)
+            if row is not None:
+                earlier = owed.pop(slot.board_key, None)
+                told = row if earlier is None else earlier.then(count_of(row)).on(row)
+                rows.append((slot.board_key, told))
+        return rows
+
+    def _row(self, slot: Slot, *, is_shared: bool) -> Frame | None:
+        part = slot.whole()
+        assert part is not None
+        payload = self._payload(part)
+        patch = None
+        if is_shared and self._delta is not None:
+            patch = self._delta.finished(part.patch, payload, part.frame.payload)
+        row = part.row(payload, patch, exempt=slot.sealed)
+        return row if row is None or not row.removed or self._shown is None else self._shown(row)
+
+    def _payload(self, part: Part) -> bytes:
+        payload = part.frame.payload if part.fold is None else part.fold.payload()
+        return payload if self.id.select is None else self.id.select.apply(payload)

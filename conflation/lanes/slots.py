@@ -1,0 +1,121 @@
+"""The slots of a lane or a backlog by key, and which of them a message may join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from conflation.lane_id import LaneId
+from conflation.lanes.slot import Part, Slot
+from conflation.merging import Matcher
+from keys.extract import KeyOf, conflation_key
+from keys.spec import KeySpec
+
+
+class Slots:
+    """Usually one for each key; several where messages may not conflate with one another."""
+
+    def __init__(self, lane_id: LaneId) -> None:
+        self._replaces = lane_id.replaces
+        self._matcher = lane_id.match if isinstance(lane_id.match, Matcher) else None
+        self._match_of: KeyOf | None = (
+            conflation_key(lane_id.match) if isinstance(lane_id.match, KeySpec) else None
+        )
+        self._slots: dict[str, list[Slot]] = {}
+
+    def all(self) -> Iterator[Slot]:
+        """Every slot, keys in the order in which they were opened."""
+        return (slot for slots in self._slots.values() for slot in slots)
+
+    def of_key(self, board_key: str) -> list[Slot]:
+        """The slots of one key."""
+        return self._slots.get(board_key, [])
+
+    def first(self) -> Slot | None:
+        """The slot that was opened first."""
+        return next(self.all(), None)
+
+    def has(self, slot: Slot) -> bool:
+        """Whether a slot is still here."""
+        return slot.is_held
+
+    def elder(self, slot: Slot, *, same_key: bool) -> Slot | None:
+        """The slot whose due time a new one shares."""
+        found = self._slots[slot.board_key][0] if same_key else self.first()
+        return None if found is slot else found
+
+    def merge(self, board_key: str, part: Part, *, sealed: bool = False) -> bool:
+        """Let a part join the newest slot that will have it; False if it needs one of its own."""
+        slots = self._slots.get(board_key, [])
+        if part.gone is not None and slots and (len(slots) > 1 or slots[0].sealed):
+            return False  # what is sent before it has to be taken back
+        for slot in () if sealed else reversed(slots):
+            if slot.sealed or not self._meets(slot, part):
+                continue
+            joined = slot.newest.then(part)
+            if joined is None:
+                return False
+            if slot.newest.joins == part.joins:
+                slot.parts[-1] = joined
+            else:
+                slot.parts.append(part)
+            if not self._replaces:
+                slot.order = part.frame.offset
+            return True
+        return False
+
+    def open(self, board_key: str, part: Part, *, sealed: bool = False) -> Slot:
+        """A new slot for a part."""
+        offset = part.frame.offset
+        slot = Slot(board_key, [part], 0, offset, offset, part.joins, sealed, self._match(part))
+        self._slots.setdefault(board_key, []).append(slot)
+        return slot
+
+    def absorb(self, slot: Slot, since_join: int = 0) -> None:
+        """Take over what a later slot holds, as far as it began after a join.
+
+        Parts stay apart, so that whoever joined between them can still be told them apart.
+        """
+        if slot.unseen and since_join <= slot.began:
+            return
+        taken: Slot | None = None
+        for part in slot.parts:
+            if part.joins < since_join:
+                continue
+            if taken is not None:
+                taken.parts.append(part)
+            elif not self.merge(slot.board_key, part, sealed=slot.sealed):
+                taken = self.open(slot.board_key, part, sealed=slot.sealed)
+                taken.order, taken.match = slot.order, slot.match
+
+    def take(self, slot: Slot) -> bool:
+        """Take one slot out; False if it is not here any more."""
+        if not slot.is_held:
+            return False
+        slot.is_held = False
+        slots = self._slots[slot.board_key]
+        slots.remove(slot)
+        if not slots:
+            del self._slots[slot.board_key]
+        return True
+
+    def take_all(self) -> list[Slot]:
+        """Take every slot out."""
+        slots = list(self.all())
+        for slot in slots:
+            slot.is_held = False
+        self._slots = {}
+        return slots
+
+    def _meets(self, slot: Slot, part: Part) -> bool:
+        """Whether two messages of a key may conflate with one another (`match`)."""
+        if part.frame.removed:
+            return True
+        if self._matcher is not None:
+            held = msgspec.json.decode(slot.newest.frame.payload)
+            return bool(self._matcher.function(held, msgspec.json.decode(part.frame.payload)))
+        return self._match_of is None or slot.match == self._match_of(part.frame.payload)
+
+    def _match(self, part: Part) -> str:
+        return "" if self._match_of is None else self._match_of(part.frame.payload)

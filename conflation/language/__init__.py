@@ -1,0 +1,1 @@
+"""The options language: what a subscriber writes, made definite, and printed back."""

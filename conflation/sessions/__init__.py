@@ -1,0 +1,1 @@
+"""One consumer: what it begins with, where it stands, how it changes, what its queue may hold."""

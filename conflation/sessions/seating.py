@@ -1,0 +1,66 @@
+"""Who sits where: taking a seat, joining a lane, leaving."""
+
+from __future__ import annotations
+
+from conflation.duration import Instant
+from conflation.lanes.lane import Lane
+from conflation.lanes.list_lane import ListLane
+from conflation.lanes.member import Member
+from conflation.sessions.beginning import begin
+from conflation.sessions.session import Seat, Session
+from conflation.subscription import Command, Subscription
+from conflation.topics.topic import Topic
+
+
+def seat(
+    name: str, session: Session, topic: Topic, subscription: Subscription, now: Instant
+) -> Seat:
+    """A new seat with what it begins with; it is in no lane yet.
+
+    Raises:
+        BookmarkExpired: see `begin`.
+    """
+    opening = begin(name, topic, subscription, session.limits, now)
+    member = Member(name, session.id, subscription, cut=topic.head)
+    member.remember()
+    return Seat(member, topic, opening, paused=subscription.paused)
+
+
+def joins_at_once(seat: Seat) -> bool:
+    """Whether live rows are collected from now on: not for a `sow`, nor during a long replay."""
+    subscription = seat.member.subscription
+    is_replay = subscription.replay is not None and subscription.resume is None
+    return subscription.command is not Command.SOW and not is_replay
+
+
+def join(session: Session, seat: Seat) -> None:
+    """Take a place in the lane that the member's subscription names, at its head."""
+    member = seat.member
+    feed, lane = seat.topic.lane(member.subscription.lane_id)
+    seat.feed, seat.lane = feed, lane
+    lane.join(member)
+    member.cut = seat.topic.head
+    member.joined = feed.accepted
+    lane.members[member.place] = member
+    lists = [other.lane for other in session.seats.values() if isinstance(other.lane, ListLane)]
+    for shared in lists:
+        shared.watch(
+            session.limits.messages_max // len(lists), session.limits.bytes_max // len(lists)
+        )
+
+
+def leave(seat: Seat) -> None:
+    """Give the place up, and what was waited for."""
+    if seat.transfer is not None:
+        seat.transfer.deadline = None
+    if seat.opening is not None:
+        seat.opening.deadline = None
+    if seat.lane is not None:
+        quit_lane(seat, seat.lane)
+
+
+def quit_lane(seat: Seat, lane: Lane) -> None:
+    """Leave a lane; one without members is forgotten."""
+    del lane.members[seat.member.place]
+    if not lane.members:
+        seat.topic.drop_lane(lane)

@@ -1,0 +1,147 @@
+"""A feed: one board of a topic, and the lanes that ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from conflation.boards.board import Board
+from conflation.boards.groups import GroupScreen
+from conflation.boards.screen import Change, Move, PlainScreen, Screen
+from conflation.boards.window import WindowScreen
+from conflation.duration import Instant
+from conflation.frame import Frame, Tombstone
+from conflation.lane_id import FeedId, LaneId, Window
+from conflation.lanes.batch_lane import BatchLane
+from conflation.lanes.lane import Lane
+from conflation.lanes.list_lane import ListLane
+from conflation.lanes.slot_lane import SlotLane
+from keys.projection import Projection
+from keys.spec import KeySpec
+
+TOMBSTONES_MAX = 10_000
+EXEMPTS_MAX = 10_000
+
+
+class Feed:
+    """Takes frames in, once for all its lanes; a publish wakes only lanes that listen.
+
+    A `BatchLane` listens for one message, the one that opens its interval; the others see
+    every message.
+    """
+
+    def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str) -> None:
+        self.id = feed_id
+        self.board = Board()
+        self.lanes: dict[LaneId, Lane] = {}
+        self.accepted = 0
+        self._screen = _screen(feed_id, sow_spec, topic, self.board)
+        self._listening: dict[LaneId, Lane] = {}
+        self._tombstones_max = TOMBSTONES_MAX
+
+    def seed(self, frames: Iterable[Frame]) -> None:
+        """Take over what is there already, oldest first; it does not count as accepted."""
+        for frame in frames:
+            self._apply(self._screen.moves(frame))
+        self.settle()
+        self.accepted = 0
+
+    def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
+        """Put frames on the board; returns the lanes whose deadline this armed."""
+        screen = self._screen
+        if isinstance(screen, PlainScreen) and screen.lets_pass(frames) and not self._is_watched():
+            self._put_all(frames, screen)
+            return self._wake((), now)
+        changes = [change for frame in frames for change in self._apply(screen.moves(frame))]
+        if self.board.tombstones > self._tombstones_max or self.board.exempts > EXEMPTS_MAX:
+            self._trim()
+        stirred = isinstance(screen, GroupScreen) and screen.is_stirred
+        return self._wake(changes, now) if changes or stirred else []
+
+    def settle(self) -> None:
+        """Bring the board up to date, where that was put off until somebody asks."""
+        self._apply(self._screen.settle())
+
+    def lane(self, lane_id: LaneId) -> Lane:
+        """The lane of this id, made if this is its first member."""
+        found = self.lanes.get(lane_id)
+        if found is None:
+            found = _new_lane(lane_id, self.board)
+            self.lanes[lane_id] = self._listening[lane_id] = found
+            self._choose_pace()
+        return found
+
+    def listen(self, lane: Lane) -> None:
+        """A lane is idle again."""
+        if lane.id in self.lanes:
+            self._listening[lane.id] = lane
+
+    def drop_lane(self, lane: Lane) -> None:
+        """Forget a lane without members."""
+        assert not lane.members
+        lane.deadline = None
+        self.lanes.pop(lane.id, None)
+        self._listening.pop(lane.id, None)
+        self._choose_pace()
+
+    def _is_watched(self) -> bool:
+        """Whether a lane looks at every message."""
+        return any(lane.sees_every_message for lane in self._listening.values())
+
+    def _put_all(self, frames: Sequence[Frame], screen: PlainScreen) -> None:
+        """The common case at the least cost: every message is a row, and nobody looks at it."""
+        put, row_of = self.board.put, screen.row_of
+        for frame in frames:
+            put(*row_of(frame))
+        self.accepted += len(frames)
+
+    def _apply(self, moves: Sequence[Move]) -> list[Change]:
+        changes: list[Change] = []
+        board = self.board
+        for board_key, frame in moves:
+            if isinstance(frame, Tombstone):
+                gone = board.remove(board_key, frame)
+                if gone is not None:
+                    changes.append(Change(board_key, gone, None))
+            else:
+                changes.append(Change(board_key, frame, board.put(board_key, frame)))
+                self.accepted += 1
+        return changes
+
+    def _wake(self, changes: Sequence[Change], now: Instant) -> list[Lane]:
+        armed: list[Lane] = []
+        for lane in list(self._listening.values()):
+            before = lane.deadline
+            lane.accept(changes, now)
+            if lane.deadline != before:
+                armed.append(lane)
+            if not lane.sees_every_message:
+                del self._listening[lane.id]
+        return armed
+
+    def _trim(self) -> None:
+        """Let the board forget what nobody needs: who stands furthest back is waited for."""
+        places = (lane.needs_board_since() for lane in self.lanes.values())
+        needed = min((place for place in places if place is not None), default=self.board.head)
+        if self.board.tombstones > self._tombstones_max:
+            self.board.trim_half(needed)
+            self._tombstones_max = max(TOMBSTONES_MAX, 2 * self.board.tombstones)
+        self.board.trim_exempt(needed)
+
+    def _choose_pace(self) -> None:
+        if isinstance(self._screen, GroupScreen):
+            self._screen.is_eager = any(lane.sees_every_message for lane in self.lanes.values())
+
+
+def _new_lane(lane_id: LaneId, board: Board) -> Lane:
+    if not lane_id.interval_ns:
+        return ListLane(lane_id, board)
+    return BatchLane(lane_id, board) if lane_id.asks_board else SlotLane(lane_id, board)
+
+
+def _screen(feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> Screen:
+    records = FeedId(sow_spec, feed_id.filter)
+    if isinstance(feed_id.shape, Window):
+        return WindowScreen(PlainScreen(records, sow_spec, topic, board), feed_id.shape)
+    if isinstance(feed_id.shape, Projection):
+        return GroupScreen(PlainScreen(records, sow_spec, topic, board), feed_id.shape)
+    return PlainScreen(feed_id, sow_spec, topic, board)

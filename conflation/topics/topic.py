@@ -1,0 +1,161 @@
+"""A topic: its numbering, its journal, its feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from conflation.boards.screen import THE_RECORD
+from conflation.bookmark import Bookmark
+from conflation.definition import Definition
+from conflation.duration import Instant
+from conflation.errors import BookmarkExpired
+from conflation.frame import Frame, Tombstone
+from conflation.lane_id import FeedId, LaneId
+from conflation.lanes.lane import Lane
+from conflation.log import Log
+from conflation.topics.expiry import Expiry
+from conflation.topics.feed import Feed
+from conflation.topics.index import FeedIndex
+
+
+class Topic:
+    """A named stream of messages in one epoch, numbered from 1 without holes."""
+
+    def __init__(self, name: str, definition: Definition, epoch: str) -> None:
+        self.name = name
+        self.definition = definition
+        self.epoch = epoch
+        self.head = 0
+        self.journal = Log()
+        self.feeds: dict[FeedId, Feed] = {}
+        self.expiry = Expiry()
+        self.messages_in = 0
+        self.bytes_in = 0
+        self._index = FeedIndex()
+        keeps_records = bool(definition.key_spec) or definition.retains
+        self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
+
+    def publish(self, frames: Sequence[Frame], now: Instant) -> list[tuple[Feed, Lane]]:
+        """Take in the next frames; returns the lanes whose deadline this armed.
+
+        A tombstone among them removes the record of its key; it is journalled with the value
+        that it took away.
+        """
+        assert frames[0].offset == self.head + 1, "offsets have no holes"
+        if any(frame.removed for frame in frames):
+            frames = self._completed(frames)
+        self.head = frames[-1].offset
+        self.messages_in += len(frames)
+        self.bytes_in += sum(len(frame.payload) for frame in frames)
+        self.journal.extend(frames)
+        self.journal.keep(self.definition.history)
+        if self.definition.expiration_ns is not None:
+            self.expiry.note(self.head, now + self.definition.expiration_ns)
+        routed = self._routed(frames) if self._index.is_needed else {}
+        routed.update((feed, frames) for feed in self._index.for_everything)
+        return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+
+    def feed(self, feed_id: FeedId) -> Feed:
+        """The feed of this id, made if nobody asked for it before."""
+        found = self.feeds.get(feed_id)
+        if found is None:
+            found = Feed(feed_id, self.definition.key_spec, self.name)
+            by_record = feed_id.shape is not None or feed_id.key_spec == self.definition.key_spec
+            if self.feeds and self.sow is not None and by_record:
+                found.seed(self.sow.board.live())
+            found.board.head = self.head
+            self.feeds[feed_id] = found
+            self._index.add(found)
+        return found
+
+    def drop_lane(self, lane: Lane) -> None:
+        """Forget a lane without members, and its feed if that serves nobody else."""
+        feed = self.feeds[lane.id.feed]
+        feed.drop_lane(lane)
+        self.drop_unused(feed)
+
+    def drop_unused(self, feed: Feed) -> None:
+        """Forget a feed that serves nobody."""
+        if not feed.lanes and feed is not self.sow:
+            del self.feeds[feed.id]
+            self._index.discard(feed)
+
+    def lane(self, lane_id: LaneId) -> tuple[Feed, Lane]:
+        """The lane of this id and its feed."""
+        feed = self.feed(lane_id.feed)
+        feed.settle()
+        return feed, feed.lane(lane_id)
+
+    def records(self, feed_id: FeedId) -> list[Frame]:
+        """What stands on a board now, whether somebody listens to it or not; oldest first."""
+        if self.sow is None:
+            return []
+        wanted = feed_id
+        if feed_id.shape is None:
+            wanted = FeedId(self.definition.key_spec, feed_id.filter)
+        feed = self.feed(wanted)
+        feed.settle()
+        live = feed.board.live()
+        self.drop_unused(feed)
+        return live
+
+    def bookmark(self, offset: int) -> Bookmark:
+        """An offset of this epoch, as users see it."""
+        return Bookmark(self.epoch, offset)
+
+    def since(self, bookmark: Bookmark | None, messages_max: int) -> list[Frame]:
+        """The journal after a bookmark (None: from its beginning), oldest first.
+
+        Raises:
+            BookmarkExpired: of another epoch, ahead of the topic, or trimmed since.
+        """
+        if bookmark is None:
+            return self.journal.after(self.journal.dropped_through)[:messages_max]
+        if not self.journal_reaches(bookmark):
+            raise BookmarkExpired("the journal does not reach back to this bookmark")
+        until = bookmark.offset + messages_max
+        return self.journal.after(bookmark.offset, until=until)
+
+    def recorded_ms_since(self, offset: int) -> int | None:
+        """Milliseconds between a message and the newest; None if the journal has it no more."""
+        frames = self.journal.after(offset - 1, until=offset)
+        newest = self.journal.last
+        return newest.timestamp_ms - frames[0].timestamp_ms if frames and newest else None
+
+    def journal_reaches(self, bookmark: Bookmark) -> bool:
+        """Whether everything after a bookmark is still in the journal."""
+        return (
+            bookmark.epoch == self.epoch
+            and self.journal.dropped_through <= bookmark.offset <= self.head
+        )
+
+    def _completed(self, frames: Sequence[Frame]) -> list[Frame]:
+        """Removals with the value that they take away, be it of the same call."""
+        assert self.sow is not None, "only records can be removed"
+        newest: dict[str, bytes] = {}
+        completed: list[Frame] = []
+        for frame in frames:
+            if isinstance(frame, Tombstone):
+                record = self.sow.board.get(frame.key or THE_RECORD)
+                payload = newest.get(frame.key, b"" if record is None else record.payload)
+                frame = msgspec.structs.replace(frame, payload=payload)
+            newest[frame.key] = frame.payload
+            completed.append(frame)
+        return completed
+
+    def _routed(self, frames: Sequence[Frame]) -> dict[Feed, Sequence[Frame]]:
+        """Frames by the feeds whose filter's value they have, or had."""
+        routed: dict[Feed, list[Frame]] = {}
+        newest: dict[str, Frame] = {}
+        board = None if self.sow is None else self.sow.board
+        for frame in frames:
+            before = newest.get(frame.key)
+            if before is None and board is not None:
+                before = board.get(frame.key or THE_RECORD)
+            for feed in self._index.concerned(frame, before):
+                routed.setdefault(feed, []).append(frame)
+            if board is not None:
+                newest[frame.key] = frame
+        return dict(routed)

@@ -1,0 +1,214 @@
+"""The lane of `pace=batch`, and what its members get."""
+
+from __future__ import annotations
+
+from conflation.lanes.batch_lane import BatchLane
+from tests.support.world import PLENTY, World, batches, counts, ids, told
+
+SECONDS = "conflation=1s"
+
+
+def test_four_messages_inside_an_interval_come_as_the_last_one() -> None:
+    """Rules 12 and 14: the IBM example of AMPS."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=2s,conflation_key=[/k]")
+    for price in ("i190", "i191", "i192", "i193"):
+        world.say(price)
+        world.wait("400ms")
+    assert world.hears() == []
+    world.wait("400ms")
+    assert world.hears() == ["i193"]
+
+
+def test_the_first_message_opens_the_interval_and_the_next_opens_the_next() -> None:
+    """Rule 14."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.wait("10s")
+    world.say("a1")
+    assert world.engine.next_deadline() == world.now + 1_000_000_000
+    world.wait("1s")
+    assert world.hears() == ["a1"]
+    assert world.engine.next_deadline() is None
+    world.wait("300ms")
+    world.say("a2")
+    assert world.engine.next_deadline() == world.now + 1_000_000_000
+
+
+def test_a_flush_stands_in_publication_order() -> None:
+    """Rules 14 and 17: and holds nothing that did not change."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1 b1 c1")
+    world.wait("1s")
+    assert world.hears() == ["a1 b1 c1"]
+    world.say("b2 a2 b3")
+    world.wait("10s")
+    assert world.hears() == ["a2 b3"]
+
+
+def test_a_message_at_the_very_deadline_goes_with_the_flush() -> None:
+    """Rules 11 and 12."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1")
+    world.sleep("1s")
+    world.say("a2")
+    world.flush()
+    assert world.hears() == ["a2"]
+    world.say("a3")
+    world.wait("999ms")
+    assert world.hears() == []
+    world.wait("1ms")
+    assert world.hears() == ["a3"]
+
+
+def test_a_late_flush_is_made_up_for_by_no_burst() -> None:
+    """Rule 16."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1")
+    world.sleep("5s")
+    world.flush()
+    assert world.hears() == ["a1"]
+    world.say("a2")
+    world.wait("999ms")
+    assert world.hears() == []
+
+
+def test_the_last_message_of_every_key_is_sent_when_publishing_stops() -> None:
+    """Rule 13."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    for number in range(10):
+        world.say(f"a{number} b{number}")
+        world.wait("150ms")
+    world.wait("1s")
+    assert world.hears()[-1] == "a9 b9"
+
+
+def test_members_in_step_share_one_batch() -> None:
+    """Rule 21."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS, session="one")
+    world.subscribe(SECONDS, session="two")
+    world.say("a1 b1")
+    world.wait("1s")
+    (first,), (second,) = batches(world.take("one")), batches(world.take("two"))
+    assert first is second
+
+
+def test_a_member_behind_gets_the_newest_of_what_it_missed() -> None:
+    """Rule 21."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    for text in ("a1 b1 c1", "a2 c2", "a3"):
+        world.say(text)
+        world.wait("1s")
+    assert world.hears() == ["b1 c2 a3"]
+
+
+def test_a_row_superseded_since_its_flush_comes_with_the_next() -> None:
+    """Rule 22."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1 b1")
+    world.wait("1s")
+    world.say("c1")
+    world.wait("1s")
+    world.say("a2")
+    assert world.hears() == ["b1 c1"]
+    world.wait("1s")
+    assert world.hears() == ["a2"]
+
+
+def test_an_answer_comes_in_pieces_of_which_only_the_last_has_an_id() -> None:
+    """Rules 23 and 41."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1 b1 c1")
+    world.wait("1s")
+    pieces = world.take(bytes_max=1)
+    assert told(pieces) == ["a1", "b1", "c1"]
+    assert ids(pieces) == [None, None, 3]
+
+
+def test_a_piece_may_be_followed_by_a_flush() -> None:
+    """Rules 22 and 23."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1 b1 c1")
+    world.wait("1s")
+    assert told(world.take_once(1)) == ["a1"]
+    world.say("b2 a2")
+    world.wait("1s")
+    assert told(world.take_once(PLENTY)) == ["c1 b2 a2"]
+    assert world.hears() == []
+
+
+def test_a_member_that_joins_an_open_interval_gets_only_what_follows_its_cut() -> None:
+    """Rule 24."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS, session="early")
+    world.say("a1 b1")
+    world.wait("500ms")
+    world.subscribe(SECONDS)
+    world.say("c1")
+    world.wait("500ms")
+    assert world.hears() == ["c1"]
+    assert world.hears("early") == ["a1 b1 c1"]
+
+
+def test_rows_name_the_first_message_they_stand_for_where_that_is_asked() -> None:
+    """Rule 18."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS, counted=True)
+    world.say("a1 b1 a2 a3")
+    world.wait("1s")
+    assert counts(world.take()) == [("b1", 1, 2), ("a3", 3, 1)]
+    world.say("a4 b2")
+    world.wait("1s")
+    assert counts(world.take()) == [("a4", 1, 5), ("b2", 1, 6)]
+
+
+def test_a_batch_lane_listens_for_one_message_alone() -> None:
+    """A publish costs its boards, not the intervals that are open."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    (feed,) = world.engine.topic("px").feeds.values()
+    (lane,) = feed.lanes.values()
+    assert isinstance(lane, BatchLane)
+    assert not lane.sees_every_message
+
+
+def test_where_removals_are_told_a_member_behind_gets_everything_up_to_now() -> None:
+    """Rules 22 and 202: a position past changes that were left out would tell wrong removals."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,oof", command="sow_and_subscribe")
+    world.take()
+    for text in ("z1", "a1 b1"):
+        world.say(text)
+        world.wait("1s")
+    world.say("a2 c1")
+    world.remove("b0")
+    assert world.hears() == ["z1 a2 c1"]
+    world.wait("1s")
+    assert world.hears() == []
+    world.remove("a0")
+    world.wait("1s")
+    assert world.hears() == ["-a2"]

@@ -1,0 +1,110 @@
+"""Structural conflation: reducers, and mergers with their four answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from conflation.lanes.fold import Fold, fold_of
+from conflation.merging import Merger, Verdict
+from keys.reducers import Reduce
+from tests.support.world import World, counts
+
+
+def combined(fold: Fold, *payloads: bytes) -> bytes | None:
+    """The message that several become; None as soon as a merger will not have it."""
+    for payload in payloads:
+        more = fold.add(payload)
+        if more is None:
+            return None
+        fold = more
+    return fold.payload()
+
+
+def test_reducers_combine_field_by_field() -> None:
+    """Rule 220."""
+    begin = fold_of(Reduce.of({"/qty": "sum", "/px": "max"}))
+    merged = combined(begin(b'{"qty":1,"px":5,"v":1}'), b'{"qty":2,"px":3,"v":2}')
+    assert merged is not None
+    assert msgspec.json.decode(merged) == {"qty": 3, "px": 5, "v": 2}
+
+
+def merger(answer: Any) -> Merger:
+    return Merger("m:f", lambda current, new: answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"both": 1}, b'{"both":1}'),
+        (Verdict.KEEP_CURRENT, b'{"v": 1}'),
+        (Verdict.KEEP_NEW, b'{"v": 2}'),
+        (Verdict.NO_CONFLATION, None),
+    ],
+)
+def test_a_merger_has_four_answers(answer: Any, expected: bytes | None) -> None:
+    """Rule 220: Diffusion's merge results; kept values go as they were published."""
+    begin = fold_of(merger(answer))
+    assert combined(begin(b'{"v": 1}'), b'{"v": 2}') == expected
+    joined = begin(b'{"v": 1}').join(begin(b'{"v": 2}'))
+    assert (None if joined is None else joined.payload()) == expected
+
+
+def total(current: Any, new: Any) -> Any:
+    """The figure of structural conflation: two successive values are summed."""
+    return {**new, "v": current["v"] + new["v"]}
+
+
+def test_the_figure_of_structural_conflation_by_sum() -> None:
+    """Rules 218 and 220: A1 B1 C1 A2 C2 become A3 B1 C3, each in the slot of the first."""
+    world = World()
+    world.topic(merge=Merger("m:total", total), replaces=True)
+    world.subscribe("conflation=1s")
+    world.say("a1 b1 c1 a2 c2")
+    world.wait("1s")
+    assert world.hears() == ["a3 b1 c3"]
+    world.say("a5")
+    world.wait("1s")
+    assert world.hears() == ["a5"]
+
+
+def test_merge_results_are_shared_by_all_subscribers_of_a_lane() -> None:
+    calls = []
+
+    def noted(current: Any, new: Any) -> Any:
+        calls.append((current, new))
+        return total(current, new)
+
+    world = World()
+    world.topic(merge=Merger("m:noted", noted))
+    for number in range(20):
+        world.subscribe("conflation=1s", session=f"s{number}")
+    world.say("a1 a2 a3")
+    world.wait("1s")
+    assert {tuple(world.hears(f"s{number}")) for number in range(20)} == {("a6",)}
+    assert len(calls) == 2
+
+
+def test_who_joins_while_a_key_is_held_gets_the_sum_after_its_cut() -> None:
+    """Rule 220: no half sums."""
+    world = World()
+    world.topic(merge=Merger("m:total", total))
+    world.subscribe("conflation=1s", session="early")
+    world.say("a1 a2")
+    world.subscribe("conflation=1s", session="late")
+    world.say("a10 a20")
+    world.wait("1s")
+    assert counts(world.take("early")) == [("a33", 4, 1)]
+    assert counts(world.take("late")) == [("a30", 2, 3)]
+
+
+def test_without_conflation_both_go_in_order() -> None:
+    """Rule 220."""
+    world = World()
+    world.topic(merge=merger(Verdict.NO_CONFLATION))
+    world.subscribe("conflation=1s")
+    world.say("a1 b1 a2")
+    world.wait("1s")
+    assert world.hears() == ["a1 b1 a2"]

@@ -1,0 +1,40 @@
+"""The speed of a replay (rule 153): three forms, and one spelling for each."""
+
+from __future__ import annotations
+
+import pytest
+
+from conflation.language.rate import parse_rate, rate_text
+from conflation.subscription import Rate
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "canonical"),
+    [
+        ("1000", Rate(messages_per_s=1_000), "1000"),
+        ("500KB", Rate(bytes_per_s=500_000), "500KB"),
+        ("1000kb", Rate(bytes_per_s=1_000_000), "1MB"),
+        ("3mB", Rate(bytes_per_s=3_000_000), "3MB"),
+        ("1GB", Rate(bytes_per_s=1_000_000_000), "1GB"),
+        ("2X", Rate(times=2.0), "2X"),
+        ("02.50x", Rate(times=2.5), "2.5X"),
+        (".5X", Rate(times=0.5), "0.5X"),
+        (".001X", Rate(times=0.001), "0.001X"),
+    ],
+)
+def test_a_rate_is_read_and_written(text: str, rate: Rate, canonical: str) -> None:
+    assert parse_rate(text) == rate
+    assert rate_text(rate) == canonical
+    assert parse_rate(canonical) == rate
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "X", ".X", "2.X", "0", "0X", "0.000X", "0KB", "-1", "1.5", "1.5KB", "1 KB", "1B"),
+        *("1KiB", "1000000000", "1000000X", ".0001X", "1e3", "\u0661"),
+    ],
+)
+def test_what_is_no_rate_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"expected messages a second|above 0"):
+        parse_rate(text)

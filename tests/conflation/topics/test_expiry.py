@@ -1,0 +1,70 @@
+"""Expiry: by publication, not record by record."""
+
+from __future__ import annotations
+
+from conflation.outputs import RecordsExpired
+from conflation.topics.expiry import Expiry
+from tests.support.world import World
+
+
+def test_deadlines_come_in_the_order_of_publication() -> None:
+    expiry = Expiry()
+    expiry.note(3, 100)
+    expiry.note(5, 200)
+    assert [expiry.expired(now) for now in (99, 100, 150, 500)] == [0, 3, 0, 5]
+
+
+def test_the_next_deadline_is_that_of_the_oldest_that_is_left() -> None:
+    expiry = Expiry()
+    expiry.note(3, 100)
+    expiry.note(5, 200)
+    expiry.expired(100)
+    assert expiry.deadline == 200
+
+
+def test_a_shorter_time_is_for_all_that_was_published_before() -> None:
+    """Rule 188."""
+    expiry = Expiry()
+    expiry.note(3, 100)
+    expiry.note(5, 900)
+    expiry.note(6, 200)
+    assert expiry.deadline == 100
+    assert [expiry.expired(now) for now in (100, 199, 200)] == [3, 0, 6]
+    assert expiry.deadline is None
+
+
+def test_nothing_expires_any_more_once_it_is_forgotten() -> None:
+    expiry = Expiry()
+    expiry.note(3, 100)
+    expiry.forget()
+    assert (expiry.deadline, expiry.expired(1_000)) == (None, 0)
+
+
+def expired(world: World) -> list[int]:
+    return [event.through for event in world.events() if isinstance(event, RecordsExpired)]
+
+
+def test_records_are_announced_when_they_were_not_published_again() -> None:
+    """Rule 261."""
+    world = World()
+    world.topic(expiration="10s")
+    world.say("a1 b1")
+    world.wait("6s")
+    world.say("a2")
+    world.wait("3999ms")
+    assert expired(world) == []
+    world.wait("1ms")
+    assert expired(world) == [2]
+    world.remove("b1")
+    world.wait("6s")
+    assert expired(world) == [3]
+
+
+def test_who_published_everything_again_hears_nothing() -> None:
+    world = World()
+    world.topic(expiration="10s")
+    world.say("a1")
+    world.wait("5s")
+    world.say("a2")
+    world.wait("9s")
+    assert expired(world) == []

@@ -1,0 +1,115 @@
+"""A feed: one board, and the lanes that listen to it."""
+
+from __future__ import annotations
+
+from conflation.boards.screen import rows_of
+from conflation.definition import Definition
+from conflation.frame import Frame
+from conflation.lane_id import FeedId, LaneId
+from conflation.lanes.batch_lane import BatchLane
+from conflation.lanes.list_lane import ListLane
+from conflation.lanes.slot_lane import SlotLane
+from conflation.log import History
+from conflation.topics.feed import Feed
+from conflation.topics.topic import Topic
+from keys.spec import KeySpec
+from tests.support.world import World, batches, make_frames, tokens
+
+KEY = KeySpec.parse("[/k]")
+SECOND = 1_000_000_000
+
+
+def make_feed() -> Feed:
+    return Feed(FeedId(KEY), KEY, "px")
+
+
+def test_the_kind_of_lane_follows_from_its_id() -> None:
+    feed = make_feed()
+    assert isinstance(feed.lane(LaneId(FeedId(KEY))), ListLane)
+    assert isinstance(feed.lane(LaneId(FeedId(KEY), SECOND)), BatchLane)
+    assert isinstance(feed.lane(LaneId(FeedId(KEY), SECOND, "key")), SlotLane)
+
+
+def test_equal_ids_share_a_lane() -> None:
+    feed = make_feed()
+    first = feed.lane(LaneId(FeedId(KEY), SECOND))
+    assert feed.lane(LaneId(FeedId(KeySpec.parse("[$.k]")), SECOND)) is first
+
+
+def test_a_publish_wakes_the_lanes_that_it_arms_and_no_others() -> None:
+    feed = make_feed()
+    batch = feed.lane(LaneId(FeedId(KEY), SECOND))
+    by_key = feed.lane(LaneId(FeedId(KEY), SECOND, "key"))
+    assert feed.publish(make_frames("a1"), 0) == [batch, by_key]
+    assert feed.publish(make_frames("b1", first=2), 1) == []
+    batch.flush(SECOND)
+    feed.listen(batch)
+    assert feed.publish(make_frames("c1", first=3), SECOND) == [batch]
+
+
+def test_a_lane_that_is_dropped_hears_nothing() -> None:
+    feed = make_feed()
+    lane = feed.lane(LaneId(FeedId(KEY), SECOND, "key"))
+    feed.drop_lane(lane)
+    feed.listen(lane)
+    assert feed.publish(make_frames("a1"), 0) == []
+    assert lane.deadline is None
+
+
+def named(key_text: str, sow_text: str, payload: bytes) -> tuple[str, str]:
+    """Under which key a message stands on the board, and what its row is called."""
+    sow_spec = KeySpec.parse(sow_text) if sow_text else KeySpec()
+    key_spec = KeySpec.parse(key_text) if key_text else KeySpec()
+    board_key, row = rows_of(key_spec, sow_spec)(Frame(1, payload, '["sow"]' if sow_text else ""))
+    return board_key, row.key
+
+
+def test_rows_are_named_by_what_their_subscribers_know() -> None:
+    """Rule 19."""
+    payload = b'{"k":"a","g":7.0}'
+    assert named("[/k]", "[/k]", payload) == ('["sow"]', '["sow"]')
+    assert named("[/g]", "[/k]", payload) == ("[7]", '["sow"]')
+    assert named("[/g,/none]", "", payload) == ("[7,null]", "[7,null]")
+    assert named("", "", payload) == ("[]", "")
+
+
+def test_one_board_serves_all_intervals_of_a_key() -> None:
+    world = World()
+    world.topic()
+    for number, options in enumerate(("conflation=1s", "conflation=2s", "conflation=none")):
+        world.subscribe(options, session=f"s{number}")
+    assert len(world.engine.topic("px").feeds) == 1
+    world.subscribe("conflation=1s,conflation_key=[/v]", session="s9")
+    assert len(world.engine.topic("px").feeds) == 2
+
+
+def test_a_board_made_late_answers_for_what_follows() -> None:
+    topic = Topic("px", Definition(History(9), KEY), "e1")
+    topic.publish(make_frames("a1 b1"), 0)
+    board = topic.feed(FeedId(KeySpec.parse("[/v]"))).board
+    topic.publish(make_frames("c1", first=3), 0)
+    assert tokens(frame for _, frame in board.rows(2)) == "c1"
+
+
+def test_a_coarser_conflation_key_sends_the_newest_record_of_each() -> None:
+    """Rule 19."""
+    world = World()
+    world.topic(key="[/k,/g]")
+    world.subscribe("conflation=1s,conflation_key=[/k]")
+    world.say("aX1 aY2 bX3 aX4")
+    world.wait("1s")
+    (batch,) = batches(world.take())
+    assert [frame.key for frame in batch.frames] == ['["b","X"]', '["a","X"]']
+
+
+def test_a_deadline_that_comes_nearer_is_kept() -> None:
+    """Rules 216 and 217: a new key of a leading edge goes before one that is held."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,edge=leading")
+    world.say("a1")
+    world.flush()
+    world.say("a2")
+    world.say("b1")
+    world.flush()
+    assert world.hears() == ["a1 b1"]

@@ -1,0 +1,41 @@
+"""The recorded timeline: an interval by the messages' own times (rule 34)."""
+
+from conflation.duration import SECOND
+from conflation.frame import Frame
+from conflation.lane_id import FeedId, LaneId
+from conflation.topics.recorded import conflate_recorded
+from keys.spec import KeySpec
+
+KEY = KeySpec.parse("[/k]")
+
+
+def conflated(text: str, pace: str, *, leading: bool = False) -> str:
+    """`A0 B3` is A at 0 ms and B at 300 ms."""
+    frames = [
+        Frame(offset, b'{"k":"%s"}' % token[:1].encode(), token[0], int(token[1:]) * 100)
+        for offset, token in enumerate(text.split(), start=1)
+    ]
+    lane_id = LaneId(FeedId(KEY), SECOND, pace, leading)
+    rows = conflate_recorded(frames, lane_id, KEY, "px")
+    return " ".join(f"{row.key}{row.timestamp_ms // 100}" for row in rows)
+
+
+def test_together_the_first_message_opens_the_interval_for_all() -> None:
+    assert conflated("A0 B2 A9 A10 B11 A19 C20", "batch") == "B2 A9 B11 A19 C20"
+
+
+def test_key_by_key_each_has_its_own() -> None:
+    assert conflated("A0 B2 A9 A10 B11 A19 C20", "key") == "A9 B11 A19 C20"
+
+
+def test_a_gap_opens_no_empty_interval() -> None:
+    assert conflated("A0 A99", "batch") == conflated("A0 A99", "key") == "A0 A99"
+
+
+def test_nothing_recorded_is_nothing() -> None:
+    assert conflated("", "batch") == conflated("", "key") == ""
+
+
+def test_it_is_the_lane_that_serves_live_subscriptions() -> None:
+    """Rule 251: whatever the lane can do, a replay does."""
+    assert conflated("A0 A1 A2 A30", "key", leading=True) == "A0 A2 A30"

@@ -1,0 +1,63 @@
+"""A topic: numbering, journal, feeds that come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from conflation.bookmark import Bookmark
+from conflation.definition import Definition
+from conflation.errors import BookmarkExpired
+from conflation.lane_id import FeedId
+from conflation.log import History
+from conflation.topics.topic import Topic
+from keys.spec import KeySpec
+from tests.support.world import World, make_frames, tokens
+
+
+def topic_of(text: str, kept: int = 100) -> Topic:
+    topic = Topic("px", Definition(History(kept), KeySpec.parse("[/k]")), "e1")
+    topic.publish(make_frames(text), 0)
+    return topic
+
+
+def test_messages_are_counted_and_numbered_without_holes() -> None:
+    topic = topic_of("a1 b1")
+    assert (topic.head, topic.messages_in, topic.bytes_in) == (2, 2, 2 * len(b'{"k":"a","v":1}'))
+    with pytest.raises(AssertionError, match="holes"):
+        topic.publish(make_frames("c1", first=4), 0)
+
+
+def test_the_journal_is_read_from_its_beginning_or_from_a_bookmark() -> None:
+    topic = topic_of("a1 b1 c1 d1", kept=3)
+    assert tokens(topic.since(None, 10)) == "b1 c1 d1"
+    assert tokens(topic.since(None, 2)) == "b1 c1"
+    assert tokens(topic.since(topic.bookmark(1), 10)) == "b1 c1 d1"
+    assert tokens(topic.since(topic.bookmark(2), 1)) == "c1"
+    assert tokens(topic.since(topic.bookmark(4), 10)) == ""
+
+
+@pytest.mark.parametrize("text", ["e1-0", "e1-5", "e2-3"])
+def test_a_bookmark_that_the_journal_does_not_reach_has_expired(text: str) -> None:
+    topic = topic_of("a1 b1 c1 d1", kept=3)
+    with pytest.raises(BookmarkExpired) as refused:
+        topic.since(Bookmark.parse(text), 10)
+    assert refused.value.code == "bookmark-expired"
+
+
+def test_the_state_of_the_world_stays_when_nobody_listens() -> None:
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,conflation_key=[/v]")
+    world.engine.close_session("s")
+    assert list(world.engine.topic("px").feeds) == [FeedId(KeySpec.parse("[/k]"))]
+
+
+def test_a_plain_topic_keeps_no_records() -> None:
+    world = World()
+    world.topic(key="")
+    world.subscribe("conflation=none")
+    world.say("a1")
+    assert world.engine.topic("px").sow is None
+    assert world.engine.topic_stats("px").keys == 0
+    world.engine.close_session("s")
+    assert world.engine.topic("px").feeds == {}
