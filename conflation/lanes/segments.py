@@ -37,8 +37,7 @@ class Segments:
         found = Slots(self._lane_id)
         for segment in self._segments:
             if segment.position > position:
-                for slot in segment.slots:
-                    found.absorb(slot, since_join)
+                found.absorb(segment.slots, since_join)
         return found
 
     def drop(self, positions: set[int]) -> None:
@@ -55,8 +54,8 @@ class Segments:
 
     def _joined(self, older: Segment, newer: Segment) -> list[Slot]:
         both = Slots(self._lane_id)
-        for slot in [*older.slots, *newer.slots]:
-            both.absorb(slot)
+        both.absorb(older.slots)
+        both.absorb(newer.slots)
         return list(both.all())
 
 

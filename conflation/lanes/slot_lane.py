@@ -118,8 +118,8 @@ class SlotLane(Lane):
 
     def pending(self, member: Member) -> list[Pair]:
         slots = self._segments.after(member.position, member.joins)
-        for slot in [*(slot for group in self._released for slot in group), *self._held.all()]:
-            slots.absorb(slot, member.joins)
+        for flush in (*self._released, self._held.all()):
+            slots.absorb(flush, member.joins)
         return self._answer_rows(slots, member)
 
     def needs_board_since(self) -> int | None:
@@ -135,7 +135,7 @@ class SlotLane(Lane):
         frame = part.frame
         never = self._never is not None and self._never(frame.payload, frame.key)
         sealed = not frame.removed and (frame.exempt or never)
-        if self._held.merge(change.board_key, part, sealed=sealed):
+        if self._held.merge(change.board_key, part, sealed=sealed) is not None:
             return
         if not self._held.of_key(change.board_key):
             self._news.note_base(change)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -45,49 +45,69 @@ class Slots:
         found = self._slots[slot.board_key][0] if same_key else self.first()
         return None if found is slot else found
 
-    def merge(self, board_key: str, part: Part, *, sealed: bool = False) -> bool:
-        """Let a part join the newest slot that will have it; False if it needs one of its own."""
+    def merge(
+        self,
+        board_key: str,
+        part: Part,
+        *,
+        sealed: bool = False,
+        apart: Collection[Slot] = (),
+    ) -> Slot | None:
+        """Let a part join the newest slot that will have it; None if it needs one of its own.
+
+        Slots `apart` have what was flushed together with it, and was not conflated with it.
+        """
         slots = self._slots.get(board_key, [])
         if part.gone is not None and slots and (len(slots) > 1 or slots[0].sealed):
-            return False  # what is sent before it has to be taken back
+            return None  # what is sent before it has to be taken back
         for slot in () if sealed else reversed(slots):
             if slot.sealed or not self._meets(slot, part):
                 continue
-            joined = slot.newest.then(part)
+            joined = None if slot in apart else slot.newest.then(part)
             if joined is None:
-                return False
+                return None
             if slot.newest.joins == part.joins:
                 slot.parts[-1] = joined
             else:
                 slot.parts.append(part)
             if not self._replaces:
                 slot.order = part.frame.offset
-            return True
-        return False
+            return slot
+        return None
 
     def open(self, board_key: str, part: Part, *, sealed: bool = False) -> Slot:
         """A new slot for a part."""
         offset = part.frame.offset
-        slot = Slot(board_key, [part], 0, offset, offset, part.joins, sealed, self._match(part))
+        order = part.count.first if self._replaces and part.count is not None else offset
+        slot = Slot(board_key, [part], 0, order, offset, part.joins, sealed, self._match(part))
         self._slots.setdefault(board_key, []).append(slot)
         return slot
 
-    def absorb(self, slot: Slot, since_join: int = 0) -> None:
-        """Take over what a later slot holds, as far as it began after a join.
+    def absorb(self, flushed: Iterable[Slot], since_join: int = 0) -> None:
+        """Take over the slots of a later flush, as far as they began after a join."""
+        apart: set[Slot] = set()
+        for slot in flushed:
+            if not slot.unseen or since_join > slot.began:
+                self._absorb(slot, since_join, apart)
 
-        Parts stay apart, so that whoever joined between them can still be told them apart.
-        """
-        if slot.unseen and since_join <= slot.began:
-            return
+    def _absorb(self, slot: Slot, since_join: int, apart: set[Slot]) -> None:
+        """Parts stay apart, so that whoever joined between them can still be told them apart."""
         taken: Slot | None = None
+        touched: set[Slot] = set()
         for part in slot.parts:
             if part.joins < since_join:
                 continue
             if taken is not None:
                 taken.parts.append(part)
-            elif not self.merge(slot.board_key, part, sealed=slot.sealed):
-                taken = self.open(slot.board_key, part, sealed=slot.sealed)
-                taken.order, taken.match = slot.order, slot.match
+                continue
+            joined = self.merge(slot.board_key, part, sealed=slot.sealed, apart=apart)
+            if joined is None:
+                joined = taken = self.open(slot.board_key, part, sealed=slot.sealed)
+                taken.match = slot.match
+                if not self._replaces or part is slot.parts[0]:
+                    taken.order = slot.order
+            touched.add(joined)
+        apart |= touched
 
     def take(self, slot: Slot) -> bool:
         """Take one slot out; False if it is not here any more."""

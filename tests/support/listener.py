@@ -85,6 +85,7 @@ class Listener:
     moved: Moved | None = None
     replay: RatedReplay | None = None
     limits: dict[int, int] = field(default_factory=dict)
+    others_cuts: list[int] = field(default_factory=list)
     wanted: Wish | None = None
     wanted_by: int = 0
 

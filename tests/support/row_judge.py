@@ -56,9 +56,11 @@ class RowJudge(Listener):
                 return later
         return stood
 
-    def merges_apart(self) -> bool:
+    def merges_apart(self, stood: list[Event]) -> bool:
         """Whether a merger saw values that were merged already; then it is its own affair."""
-        return isinstance(self.wish.merge, Merger) and not self.at_once
+        first, last = stood[0].offset, stood[-1].offset
+        parted = any(first <= cut < last for cut in self.others_cuts)
+        return isinstance(self.wish.merge, Merger) and (parted or not self.at_once)
 
     def combined(self, stood: list[Event]) -> Value:
         """The value of a row."""

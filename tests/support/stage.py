@@ -89,6 +89,8 @@ class Stage:
             session += "'"
         self.engine.open_session(session, QueueLimits(100_000, PLENTY))
         consumer = Consumer(session, "sub", topic, wish, fast, snapshot, self.now, topic.head)
+        for other in self.consumers.values():
+            other.others_cuts.append(topic.head)
         self.consumers[session] = consumer
         return consumer
 
