@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
 from fastapi import Request
 
 from app.catalog import Catalog
-from app.driver import Driver
+from app.driver import Driver, wall_ms
 from app.filler import Fillers
 from app.ingest import Ingest
 from app.memory_store import MemoryStore
@@ -19,6 +21,7 @@ from app.settings import Settings
 from app.store import Store
 from app.sweeper import Sweeper
 from app.writer import Writer
+from conflation.duration import Instant
 from conflation.engine import Engine
 from conflation.outputs import CloseReason
 from conflation.sessions.session import QueueLimits
@@ -43,16 +46,29 @@ class Gateway:
     _sweeping: asyncio.Task[None] | None = None
 
     @classmethod
-    def build(cls, settings: Settings) -> Gateway:
+    def build(
+        cls,
+        settings: Settings,
+        *,
+        store: Store | None = None,
+        clock: Callable[[], Instant] = time.monotonic_ns,
+        wall_ms: Callable[[], int] = wall_ms,
+    ) -> Gateway:
         """Put the parts together; nothing runs yet.
+
+        Args:
+            settings: every limit.
+            store: where messages are kept; by default one that keeps nothing.
+            clock: monotonic ns, in step with the event loop's.
+            wall_ms: wall time in ms of the epoch.
 
         Raises:
             SettingsInvalid: a merger that cannot be imported.
         """
-        store = MemoryStore()
+        store = store or MemoryStore()
         engine = Engine(sessions_max=settings.sessions_max, subscriptions_max=SUBSCRIPTIONS_MAX)
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
-        driver = Driver(engine, limits)
+        driver = Driver(engine, limits, clock, wall_ms)
         writer = Writer(store, driver)
         fillers = Fillers(driver, writer)
         catalog = Catalog(store, driver, fillers, settings)

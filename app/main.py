@@ -23,19 +23,19 @@ ROUTES = (topics, messages, sow, subscribe, explain, lanes, operations)
 VERSION = "0.1.0"
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The gateway as an ASGI application; `app.state.gateway` is its heart.
+def create_app(settings: Settings, gateway: Gateway | None = None) -> FastAPI:
+    """The gateway as an ASGI application; `app.state.gateway` is its heart, built if not given.
 
     Whoever serves it calls `app.state.gateway.say_goodbye()` when a shutdown begins: ASGI's own
     shutdown comes only after the streams have ended.
     """
-    gateway = Gateway.build(settings)
+    heart = gateway or Gateway.build(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await gateway.open()
+        await heart.open()
         yield
-        await gateway.aclose()
+        await heart.aclose()
 
     app = FastAPI(
         title="Tidegate",
@@ -46,7 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
-    app.state.gateway = gateway
+    app.state.gateway = heart
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
     routers = [module.router for module in ROUTES]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from app.gateway import Gateway
+from app.main import create_app
+from app.memory_store import MemoryStore
 from tests.support.gateways import running_gateway
 from tests.support.servers import edge_settings
 
@@ -40,3 +42,11 @@ def test_session_ids_are_never_the_same_and_safe_in_a_path() -> None:
 def test_limits_come_from_the_settings() -> None:
     gateway = Gateway.build(edge_settings(queue_messages_max=7, queue_bytes_max="2KiB"))
     assert (gateway.driver.limits.messages_max, gateway.driver.limits.bytes_max) == (7, 2_048)
+
+
+async def test_who_builds_it_brings_the_time_and_the_store() -> None:
+    store = MemoryStore()
+    gateway = Gateway.build(edge_settings(), store=store, clock=lambda: 5, wall_ms=lambda: 7)
+    assert gateway.store is store
+    assert (gateway.driver.now(), gateway.driver.wall_ms()) == (5, 7)
+    assert create_app(gateway.settings, gateway).state.gateway is gateway
