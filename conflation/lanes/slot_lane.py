@@ -82,7 +82,7 @@ class SlotLane(Lane):
                 self._note_flushed(told, now)
             if told:
                 self.position += 1
-                rows += self._rows(told)
+                rows += self._rows(told, slots)
                 joins += [slot.parts[0].joins for slot in told]
                 self._segments.add(self.position, told)
         self._batch_joins = min(joins)
@@ -140,7 +140,8 @@ class SlotLane(Lane):
         if not self._held.of_key(change.board_key):
             self._news.note_base(change)
         slot = self._held.open(change.board_key, part, sealed=sealed)
-        slot.stand_for(self._news.untold(change.board_key))
+        if not sealed:
+            slot.stand_for(self._news.untold(change.board_key))
         slot.due = self._due_of(slot, now)
         if self.id.pace == "key":
             heappush(self._heap, (slot.due, next(self._order), slot))
@@ -198,10 +199,10 @@ class SlotLane(Lane):
             first = self._held.first()
             self.deadline = None if first is None else first.due
 
-    def _rows(self, slots: Sequence[Slot]) -> list[Frame]:
+    def _rows(self, told: Sequence[Slot], due: Sequence[Slot]) -> list[Frame]:
         """The shared rows: deltas where a key has one slot, so that the base is what was sent."""
-        times = Counter(slot.board_key for slot in slots)
-        rows = [self._row(slot, is_shared=times[slot.board_key] == 1) for slot in slots]
+        times = Counter(slot.board_key for slot in due)
+        rows = [self._row(slot, is_shared=times[slot.board_key] == 1) for slot in told]
         return [row for row in rows if row is not None]
 
     def _answer_rows(self, slots: Slots, member: Member) -> list[Pair]:

@@ -126,11 +126,12 @@ class Consumer(RowJudge):
         self.rows += 1
         self.row_at[frame.key] = now
         self.stood += len(stood)
+        if self.wish.no_empties and not self.wish.interval_ms:
+            empty = [put for put in self.untold() if put.offset < event.offset]
+            alike = [put for put in empty if self.place(put) == self.place(event)]
+            self.swallowed += sum(put not in stood for put in alike)
         if self.wish.sealed(event):
             self.exempt.add(event.offset)
-            if self.wish.no_empties and not self.wish.interval_ms:
-                empty = [put for put in self.untold() if put.offset < event.offset]
-                self.swallowed += sum(self.place(put) == self.place(event) for put in empty)
         replaced = not self.wish.counts or event.offset <= self.uncounted
         if not self.wish.sealed(event) or replaced:
             self.told[self.place(event)] = event.offset

@@ -133,6 +133,7 @@ class Listener:
         """For each key that the client should hear of: what it has been waiting for longest."""
         wanted: dict[str, Event] = {}
         untold = {id(event) for event in self.untold()}
+        last = {event.key: event for event in self.puts()}
         for event in self.events():
             if self.wish.oof:
                 if not self.differs(event):
@@ -140,7 +141,9 @@ class Listener:
                 else:
                     wanted.setdefault(event.key, event)
             elif id(event) in untold:
-                if self.wish.no_empties and not self.differs(event):
+                if self.wish.no_empties and not (
+                    self.differs(event) and self.differs(last[event.key])
+                ):
                     wanted.pop(event.key, None)
                 else:
                     wanted.setdefault(event.key, event)

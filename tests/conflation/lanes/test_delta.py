@@ -132,3 +132,20 @@ def test_the_key_fields_are_in_it_selected_or_not(options: str) -> None:
     world.publish({"k": "a", "v": 1, "w": {"x": PAD, "y": 2}})
     world.wait("1s")
     assert sent(world) == ['~{"k":"a","w":{"y":2}}']
+
+
+def test_what_is_not_told_is_no_base_and_does_not_count_with_what_stands_alone() -> None:
+    """Rules 213 to 215: the empty slot beside it was never sent."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,no_empties", command=BOTH)
+    sent(world)
+    value = f'{{"k":"a","v":1,"pad":"{PAD}"}}'.encode()
+    frames = [Frame(n, value, '["a"]', n, exempt=n == 2) for n in (1, 2, 3)]
+    world.engine.publish("px", frames, world.now)
+    world.wait("1s")
+    assert sent(world) == ['{"k":"a","v":1}'], "the second, in full"
+    world.engine.publish("px", [Frame(4, value, '["a"]', 4, exempt=True)], world.now)
+    world.wait("1s")
+    (batch,) = batches(world.take())
+    assert [getattr(row, "messages", 1) for row in batch.frames] == [1]
