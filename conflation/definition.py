@@ -16,6 +16,16 @@ class QueuePolicy(StrEnum):
 
     OFF = "off"
     CONFLATE = "conflate"
+    ALWAYS = "always"
+    UNSUBSCRIBE = "unsubscribe"
+
+
+class Priority(StrEnum):
+    """Which of a session's topics are served first when there is a backlog."""
+
+    LOW = "low"
+    DEFAULT = "default"
+    HIGH = "high"
 
 
 class Kind(StrEnum):
@@ -34,6 +44,7 @@ class Definition:
     An empty `key_spec` means that it keeps no records, unless `retains`: then the newest
     message is the one record. `merge`, `match` and `replaces` (`placement=replace`) are its
     subscriptions' defaults. `expiration_ns` removes a record that was not published again.
+    `tidies`: what is queued for a subscription goes with it (`tidy_on_unsubscribe`).
     """
 
     history: History
@@ -46,3 +57,5 @@ class Definition:
     match: KeySpec | Matcher | None = None
     replaces: bool = False
     expiration_ns: int | None = None
+    priority: Priority = Priority.DEFAULT
+    tidies: bool = False

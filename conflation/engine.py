@@ -5,6 +5,7 @@ taken. A recorded list of calls replays to the same outputs.
 
     define_topic drop_topic          what there is
     open_session close_session       who listens
+    tune_session note_unsent relieve how much it may have waiting
     subscribe unsubscribe change     to what
     publish                          what happened
     advance next_deadline            when
@@ -19,7 +20,7 @@ from collections.abc import Sequence
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
 from conflation.duration import Instant
-from conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown, TopicUnknown
+from conflation.errors import LimitReached, SessionUnknown, TopicUnknown
 from conflation.frame import Frame
 from conflation.lanes.lane import Lane
 from conflation.outputs import (
@@ -28,10 +29,7 @@ from conflation.outputs import (
     Goodbye,
     Output,
     RecordsExpired,
-    SessionClosed,
-    SessionReady,
     Subscribed,
-    Unsubscribed,
 )
 from conflation.schedule import Schedule
 from conflation.sessions import moving, seating
@@ -39,6 +37,7 @@ from conflation.sessions.accounting import Ledger, session_stats
 from conflation.sessions.beginning import go_on
 from conflation.sessions.opening import Opening
 from conflation.sessions.relief import Relief
+from conflation.sessions.roster import Roster
 from conflation.sessions.session import QueueLimits, Seat, SeatId, Session
 from conflation.stats import EngineStats, SessionStats, TopicStats
 from conflation.subscription import Command, Subscription
@@ -50,14 +49,13 @@ class Engine:
     """Topics, sessions and the schedule; every bound is the caller's to say."""
 
     def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
-        self._sessions_max = sessions_max
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
-        self._sessions: dict[str, Session] = {}
+        sessions: dict[str, Session] = {}
         self._schedule: Schedule[tuple[Feed, Lane] | Seat | Topic] = Schedule()
-        self._events: list[Event] = []
-        self._relief = Relief(self._sessions)
-        self._ledger = Ledger(self._topics, self._sessions)
+        self._ledger = Ledger(self._topics, sessions)
+        self._roster = Roster(sessions, self._ledger, sessions_max)
+        self._relief = Relief(self._roster)
         self._flushes = 0
         self._now: Instant = 0
 
@@ -81,10 +79,8 @@ class Engine:
             TopicUnknown: there is none of that name.
         """
         self.topic(name)
-        for session in list(self._sessions.values()):
-            for seat in list(session.seats.values()):
-                if seat.topic.name == name:
-                    self._leave(session, seat, "REMOVED")
+        for session, seat in self._roster.of_topic(name):
+            self._roster.leave(session, seat, "REMOVED")
         del self._topics[name]
         self._ledger.forget(name)
 
@@ -99,16 +95,17 @@ class Engine:
             raise TopicUnknown(f"there is no topic {name}")
         return found
 
-    def open_session(self, session_id: str, limits: QueueLimits, *, lasts: bool = False) -> None:
+    def open_session(
+        self, session_id: str, limits: QueueLimits, *, lasts: bool = False, conflated: bool = True
+    ) -> None:
         """Open a session that no subscription is in yet; one that `lasts` may stay without.
+
+        One that is not `conflated` has no queue policy: a full queue closes it.
 
         Raises:
             LimitReached: as many sessions as may be.
         """
-        assert session_id not in self._sessions, "session ids are never used twice"
-        if len(self._sessions) >= self._sessions_max:
-            raise LimitReached(f"there are {self._sessions_max} sessions already")
-        self._sessions[session_id] = Session(session_id, limits, lasts=lasts)
+        self._roster.open(Session(session_id, limits, lasts=lasts, conflated=conflated))
 
     def close_session(self, session_id: str, reason: CloseReason | None = None) -> None:
         """End a session: with a reason it is owed a goodbye, without one its peer is gone.
@@ -116,17 +113,32 @@ class Engine:
         Raises:
             SessionUnknown: it is not there, or over already.
         """
-        session = self._session(session_id)
-        for seat in list(session.seats.values()):
-            self._vacate(session, seat)
-        if reason is None:
-            del self._sessions[session_id]
-            self._events.append(SessionClosed(session_id, session.ended))
-        elif session.ended is None:
-            session.ended = reason
-            session.outbox.append(Goodbye(reason))
-            self._events.append(SessionClosed(session_id, reason))
-            self._wake(session)
+        self._roster.close(self._roster.find(session_id), reason)
+
+    def tune_session(self, session_id: str, limits: QueueLimits, *, conflated: bool) -> None:
+        """Give a session other limits, and its queue policies or none, at once.
+
+        Raises:
+            SessionUnknown: it is not there.
+        """
+        session = self._roster.find(session_id)
+        session.limits, session.conflated = limits, conflated
+        self._relief.look(session)
+
+    def note_unsent(self, session_id: str, unsent_bytes: int) -> None:
+        """Say how much a session's socket holds that its peer has not acknowledged.
+
+        What its own small buffers hold is left out. It counts where the session has a queue.
+
+        Raises:
+            SessionUnknown: it is not there.
+        """
+        self._relief.note_unsent(self._roster.find(session_id), unsent_bytes)
+
+    def relieve(self, now: Instant) -> bool:
+        """Conflate a bounded part of the longest queue in idle time; False: nothing to do."""
+        self._clock(now)
+        return self._relief.step()
 
     def subscribe(
         self,
@@ -147,7 +159,7 @@ class Engine:
             SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired.
         """
         self._clock(now)
-        session = self._session(session_id)
+        session = self._roster.find(session_id)
         if session.ended is not None:
             raise SessionUnknown("the session has ended")
         topic = self.topic(subscription.topic)
@@ -161,7 +173,7 @@ class Engine:
         if seating.joins_at_once(seat):
             self._join(session, seat)
         if seat.opening is not None or announced:
-            self._wake(session)
+            self._roster.wake(session)
         return topic.bookmark(topic.head)
 
     def unsubscribe(self, session_id: str, name: str) -> None:
@@ -170,9 +182,9 @@ class Engine:
         Raises:
             SessionUnknown, SubscriptionUnknown.
         """
-        session = self._session(session_id)
-        for seat in self._seats(session, name):
-            self._leave(session, seat, "REQUESTED")
+        session = self._roster.find(session_id)
+        for seat in self._roster.seats(session, name):
+            self._roster.leave(session, seat, "REQUESTED")
 
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
         """Give a subscription new options: another lane of its topic, paused or not.
@@ -186,8 +198,8 @@ class Engine:
             SessionUnknown, SubscriptionUnknown.
         """
         self._clock(now)
-        session = self._session(session_id)
-        for seat in self._seats(session, name):
+        session = self._roster.find(session_id)
+        for seat in self._roster.seats(session, name):
             if seat.topic.name == subscription.topic:
                 self._change(session, seat, subscription, now)
 
@@ -207,10 +219,7 @@ class Engine:
             self._schedule.arm(lane, (feed, lane))
         if topic.definition.expiration_ns is not None:
             self._schedule.arm(topic.expiry, topic)
-        for feed in topic.feeds.values():
-            self._relief.watch(feed.lanes.values())
-        for session in self._relief.overflowed():
-            self.close_session(session.id, CloseReason.QUEUE_LIMIT)
+        self._relief.grown(topic)
 
     def advance(self, now: Instant) -> None:
         """Let every lane go that is due; wakes the sessions that have something to take."""
@@ -235,13 +244,14 @@ class Engine:
         Raises:
             SessionUnknown: it is not there, or its goodbye has been taken.
         """
-        session = self._session(session_id)
+        session = self._roster.find(session_id)
         outputs = session.take(bytes_max, self._now)
         for seat in list(session.seats.values()):
             if seat.opening is not None:
                 self._opened(session, seat, seat.opening)
         if session.ended is not None and any(isinstance(out, Goodbye) for out in outputs):
-            del self._sessions[session_id]
+            self._roster.forget(session)
+        self._relief.taken(session)
         session.ready = bool(outputs)
         return outputs
 
@@ -251,7 +261,7 @@ class Engine:
         Raises:
             SessionUnknown: it is not there.
         """
-        return self._session(session_id).caught_up()
+        return self._roster.find(session_id).caught_up()
 
     def crowded(self, topic_name: str) -> set[str]:
         """Sessions whose queue, filled by this topic among others, is more than half full.
@@ -263,8 +273,7 @@ class Engine:
 
     def events(self) -> list[Event]:
         """What has happened since the last call, for the shell to act on."""
-        happened, self._events = self._events, []
-        return happened
+        return self._roster.events()
 
     def stats(self) -> EngineStats:
         """Counters of all topics."""
@@ -284,11 +293,11 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        return session_stats(self._session(session_id))
+        return session_stats(self._roster.find(session_id))
 
     def _join(self, session: Session, seat: Seat) -> None:
-        seating.join(session, seat)
-        self._relief.watch(other.lane for other in session.seats.values())
+        seating.join(seat)
+        self._relief.arm(session)
 
     def _change(
         self, session: Session, seat: Seat, subscription: Subscription, now: Instant
@@ -297,29 +306,29 @@ class Engine:
         if transfer is not None and seat.lane is not None:
             self._schedule.arm(transfer, seat)
             self._go_over(session, seat)
-        self._wake(session)
+        self._roster.wake(session)
 
     def _go_over(self, session: Session, seat: Seat) -> bool:
         """Change lanes if that is due."""
         due = None if seat.transfer is None else seat.transfer.deadline
         if due is None or due > self._now:
             return False
-        moving.go_over(session, seat)
-        self._relief.watch(other.lane for other in session.seats.values())
+        moving.go_over(seat)
+        self._relief.arm(session)
         return True
 
     def _release(self, seat: Seat) -> None:
         """The deadline of a change has come, or that of a replay's next row."""
-        session = self._sessions[seat.member.session]
+        session = self._roster.find(seat.member.session)
         if self._go_over(session, seat) or seat.opening is not None:
-            self._wake(session)
+            self._roster.wake(session)
 
     def _expire(self, topic: Topic, now: Instant) -> None:
         through = topic.expiry.expired(now)
         self._schedule.arm(topic.expiry, topic)
         oldest = None if topic.sow is None else topic.sow.board.oldest()
         if oldest is not None and oldest.offset <= through:
-            self._events.append(RecordsExpired(topic.name, topic.epoch, through))
+            self._roster.tell(RecordsExpired(topic.name, topic.epoch, through))
 
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:
         feed.settle()
@@ -329,7 +338,7 @@ class Engine:
         if flushed:
             self._flushes += 1
             for member in lane.members.values():
-                self._wake(self._sessions[member.session])
+                self._roster.wake_by_id(member.session)
 
     def _opened(self, session: Session, seat: Seat, opening: Opening) -> None:
         """An opening waits for its next row, or is over: live rows follow, or nothing does."""
@@ -342,46 +351,13 @@ class Engine:
             return
         if subscription.command is Command.SOW:
             del session.seats[seat.id]
-            self._end_empty(session)
+            self._roster.end_empty(session)
             return
         seat.opening = go_on(opening, seat.topic, subscription)
         if seat.opening is None:
             self._join(session, seat)
             self._go_over(session, seat)
 
-    def _leave(self, session: Session, seat: Seat, reason: str) -> None:
-        self._vacate(session, seat)
-        session.outbox.append(Unsubscribed(seat.member.name, seat.topic.name, reason))
-        self._wake(session)
-        self._end_empty(session)
-
-    def _vacate(self, session: Session, seat: Seat) -> None:
-        del session.seats[seat.id]
-        self._ledger.end(seat)
-        seating.leave(seat)
-
-    def _end_empty(self, session: Session) -> None:
-        """The last subscription's end is the session's."""
-        if not session.seats and session.ended is None and not session.lasts:
-            self.close_session(session.id, CloseReason.UNSUBSCRIBED)
-
-    def _wake(self, session: Session) -> None:
-        if not session.ready:
-            session.ready = True
-            self._events.append(SessionReady(session.id))
-
     def _clock(self, now: Instant) -> None:
         assert now >= self._now, "the clock never runs back"
         self._now = now
-
-    def _seats(self, session: Session, name: str) -> list[Seat]:
-        seats = session.seats_of(name)
-        if not seats:
-            raise SubscriptionUnknown(f"the session has no subscription {name}")
-        return seats
-
-    def _session(self, session_id: str) -> Session:
-        found = self._sessions.get(session_id)
-        if found is None:
-            raise SessionUnknown("there is no such session")
-        return found

@@ -60,6 +60,11 @@ class LaneId:
     flush_on: Filter | None = None
 
     @property
+    def queues(self) -> bool:
+        """Whether what its members have not taken counts towards their session's limits."""
+        return not self.interval_ns
+
+    @property
     def asks_board(self) -> bool:
         """Whether a board alone can answer: no state beside it, no look at each message."""
         special = (self.pace == "key", self.leading, self.delta, self.counted, self.replaces)

@@ -14,13 +14,17 @@ class CloseReason(StrEnum):
     QUEUE_LIMIT = "MESSAGE_QUEUE_LIMIT_REACHED"
     SHUTDOWN = "SHUTDOWN"
     CLOSED_BY_ADMIN = "CLOSED_BY_ADMIN"
+    REPLACED = "REPLACED"
     UNSUBSCRIBED = "UNSUBSCRIBED"
     WRITE_TIMEOUT = "WRITE_TIMEOUT"
 
     @property
     def reconnect(self) -> bool:
         """Whether the client does well to come back by itself."""
-        return self is not CloseReason.UNSUBSCRIBED and self is not CloseReason.CLOSED_BY_ADMIN
+        return self not in _FINAL
+
+
+_FINAL = frozenset((CloseReason.CLOSED_BY_ADMIN, CloseReason.REPLACED, CloseReason.UNSUBSCRIBED))
 
 
 class ResumeMode(StrEnum):
@@ -87,7 +91,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """A subscription has ended: REQUESTED, REMOVED."""
+    """A subscription has ended: REQUESTED, REMOVED, BACK_PRESSURE."""
 
     name: str
     topic: str
@@ -128,4 +132,17 @@ class RecordsExpired:
     through: int
 
 
-Event = SessionReady | SessionClosed | RecordsExpired
+@dataclass(frozen=True, slots=True)
+class QueueCrossed:
+    """A session's queue rose above its upper threshold, or came down to the lower one after that.
+
+    `messages` and `bytes` are what was queued at that moment (Diffusion's queue events).
+    """
+
+    session: str
+    upper: bool
+    messages: int
+    bytes: int
+
+
+Event = SessionReady | SessionClosed | RecordsExpired | QueueCrossed

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from conflation.boards.board import Board
-from conflation.boards.screen import Change
+from conflation.boards.screen import THE_RECORD, Change
 from conflation.count import Count, count_of
 from conflation.duration import Instant
 from conflation.frame import Batch, Frame, Tombstone, prefix_within
 from conflation.lane_id import LaneId
 from conflation.lanes.delta import DeltaWriter
-from conflation.lanes.lane import Lane, Pair, all_shown
+from conflation.lanes.lane import Held, Lane, Pair, all_shown
 from conflation.lanes.member import Member
 from conflation.log import Log
 
@@ -24,17 +24,13 @@ class ListLane(Lane):
     A member that falls behind costs nothing: the list reaches back to the slowest one. When
     a queue overflows, `give_up` forgets the member's part of the list and remembers the
     position; from there the board answers (Diffusion's `conflate`). What the board keeps for
-    it still counts towards the limits: `_kept_messages` is the most that it can be.
+    it still counts towards the limits.
     """
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=board.head)
         self.log = Log()
         self._delta = DeltaWriter(lane_id) if lane_id.delta else None
-        self._watch_messages: int | None = None
-        self._watch_bytes = 0
-        self._kept_messages = 0
-        self._kept_bytes = 0
 
     @property
     def cuts(self) -> bool:
@@ -75,6 +71,15 @@ class ListLane(Lane):
     def waiting(self, member: Member) -> int:
         return sum(not row.removed for row in self._rows(member, until=self.board.head))
 
+    def held(self, board_key: str | None = None) -> list[Held]:
+        """Of one key only what the newest message brought: a list is not searched."""
+        since = self.position if board_key is None else self.board.head - 1
+        return [
+            Held(row.key, row.offset, row.offset, self.deadline, row.payload, removed=row.removed)
+            for row in self.log.after(max(since, self.position))
+            if board_key in (None, THE_RECORD, row.key)
+        ]
+
     def low_water(self) -> int:
         return self.position
 
@@ -84,34 +89,10 @@ class ListLane(Lane):
         kept = self._kept(member, until=member.conflated_to)
         return messages + len(kept), size + sum(len(frame.payload) for frame in kept)
 
-    def watch(self, messages_max: int, bytes_max: int) -> None:
-        """A member's share of its session's limits: shorter lists need no closer look."""
-        if self._watch_messages is None:
-            self._watch_messages, self._watch_bytes = messages_max, bytes_max
-        self._watch_messages = min(self._watch_messages, messages_max)
-        self._watch_bytes = min(self._watch_bytes, bytes_max)
-
-    def may_overflow(self) -> bool:
-        """Whether the list is long enough to be over any member's limits."""
-        return self._watch_messages is not None and (
-            len(self.log) + self._kept_messages > self._watch_messages
-            or self.log.payload_bytes + self._kept_bytes > self._watch_bytes
-        )
-
-    def is_long(self) -> bool:
-        """Whether the list is long enough to fill half of any member's queue."""
-        return self._watch_messages is not None and (
-            2 * (len(self.log) + self._kept_messages) > self._watch_messages
-            or 2 * (self.log.payload_bytes + self._kept_bytes) > self._watch_bytes
-        )
-
     def give_up(self, member: Member) -> None:
         """Conflate a member's whole queue: forget the list, remember the position."""
         self._note_owed(member)
         member.conflated_to = self.board.head
-        messages, size = self.queued(member)
-        self._kept_messages = max(self._kept_messages, messages)
-        self._kept_bytes = max(self._kept_bytes, size)
 
     def _told(self, change: Change) -> Iterable[Frame]:
         """A change as this lane tells it: a value, a delta, a removal, or nothing."""
@@ -166,8 +147,6 @@ class ListLane(Lane):
         members = self.members.values()
         listed_after = (max(member.position, member.conflated_to) for member in members)
         self.log.drop_through(min(listed_after, default=self.position))
-        if all(member.conflated_to <= member.position for member in members):
-            self._kept_messages = self._kept_bytes = 0
 
 
 def _told_for(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) -> list[Frame]:

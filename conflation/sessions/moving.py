@@ -12,7 +12,7 @@ from conflation.lanes.list_lane import ListLane
 from conflation.lanes.member import Member
 from conflation.sessions.owed import Owed, collapsed
 from conflation.sessions.seating import join, quit_lane
-from conflation.sessions.session import Seat, Session, Transfer
+from conflation.sessions.session import Seat, Transfer
 from conflation.subscription import Subscription
 
 View = Mapping[str, Frame]
@@ -41,7 +41,7 @@ def change(seat: Seat, subscription: Subscription, now: Instant) -> Transfer | N
     return seat.transfer
 
 
-def go_over(session: Session, seat: Seat) -> None:
+def go_over(seat: Seat) -> None:
     """Leave the old lane with all that it has for the member, held or not, and join the new one.
 
     From board to board of the same view the member's position is all that there is to keep.
@@ -58,7 +58,7 @@ def go_over(session: Session, seat: Seat) -> None:
     member.conflated_to = member.released = 0
     member.owed.clear()
     member.remember()
-    join(session, seat)
+    join(seat)
     assert seat.lane is not None
     assert seat.feed is not None
     member.joined = seat.feed.accepted + joined

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from conflation.duration import Instant
 from conflation.lanes.lane import Lane
-from conflation.lanes.list_lane import ListLane
 from conflation.lanes.member import Member
 from conflation.sessions.beginning import begin
 from conflation.sessions.session import Seat, Session
@@ -33,20 +32,16 @@ def joins_at_once(seat: Seat) -> bool:
     return subscription.command is not Command.SOW and not is_replay
 
 
-def join(session: Session, seat: Seat) -> None:
+def join(seat: Seat) -> None:
     """Take a place in the lane that the member's subscription names, at its head."""
     member = seat.member
     feed, lane = seat.topic.lane(member.subscription.lane_id)
     seat.feed, seat.lane = feed, lane
     lane.join(member)
+    lane.joins += 1
     member.cut = seat.topic.head
     member.joined = feed.accepted
     lane.members[member.place] = member
-    lists = [other.lane for other in session.seats.values() if isinstance(other.lane, ListLane)]
-    for shared in lists:
-        shared.watch(
-            session.limits.messages_max // len(lists), session.limits.bytes_max // len(lists)
-        )
 
 
 def leave(seat: Seat) -> None:
@@ -61,6 +56,8 @@ def leave(seat: Seat) -> None:
 
 def quit_lane(seat: Seat, lane: Lane) -> None:
     """Leave a lane; one without members is forgotten."""
-    del lane.members[seat.member.place]
+    place = seat.member.place
+    del lane.members[place]
+    seat.topic.feeds[lane.id.feed].alarms.clear(place)
     if not lane.members:
         seat.topic.drop_lane(lane)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conflation.bookmark import Bookmark
@@ -21,12 +22,35 @@ SeatId = tuple[str, str]
 """Subscription and topic: a pattern has a seat in each topic that it takes."""
 
 
+HALF_PERCENT = 50
+
+
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """Bounds of what a session's `conflation=none` subscriptions may have waiting."""
+    """Bounds of what a session's `conflation=none` subscriptions may have waiting.
+
+    Above `upper_percent` of either, and at `lower_percent` of both again after that, the shell is
+    told (Diffusion's thresholds); a queue above the lower one is conflated in idle time.
+    """
 
     messages_max: int
     bytes_max: int
+    upper_percent: int = 80
+    lower_percent: int = 50
+
+    def is_above(self, percent: int, messages: int, size: int) -> bool:
+        """Whether a queue takes up more than a share of either bound."""
+        over_messages = 100 * messages > percent * self.messages_max
+        return over_messages or 100 * size > percent * self.bytes_max
+
+    def room(self, messages: int, size: int) -> tuple[int, int]:
+        """How many messages and bytes may come before the next level that matters."""
+        levels = sorted((HALF_PERCENT, self.lower_percent, self.upper_percent, 100))
+        return _room(levels, messages, self.messages_max), _room(levels, size, self.bytes_max)
+
+
+def _room(levels: Sequence[int], taken: int, most: int) -> int:
+    return next((room for level in levels if (room := level * most // 100 - taken) >= 0), 0)
 
 
 @dataclass(slots=True, eq=False)
@@ -102,6 +126,11 @@ class Seat:
             return False
         return self.owed is None and not self.lane.pending(self.member)
 
+    @property
+    def queues(self) -> bool:
+        """Whether what waits counts towards the session's limits."""
+        return self.lane is not None and self.lane.id.queues
+
     def queued(self) -> tuple[int, int]:
         """Messages and bytes that count towards the session's limits."""
         return self.lane.queued(self.member) if isinstance(self.lane, ListLane) else (0, 0)
@@ -113,17 +142,24 @@ class Session:
     They go out before rows, as those are of seats that are still there.
 
     `ready` is true from the moment the shell was told until a take finds nothing. One that
-    `lasts` stays open without subscriptions.
+    `lasts` stays open without subscriptions; one that is not `conflated` has no queue policy.
+    `unsent_bytes` is what its socket holds beyond its own small buffers. `is_crossed`: its queue
+    rose above the upper threshold, and has not come down to the lower one since.
     """
 
-    def __init__(self, session_id: str, limits: QueueLimits, *, lasts: bool = False) -> None:
+    def __init__(
+        self, session_id: str, limits: QueueLimits, *, lasts: bool = False, conflated: bool = True
+    ) -> None:
         self.id = session_id
         self.limits = limits
         self.lasts = lasts
+        self.conflated = conflated
         self.seats: dict[SeatId, Seat] = {}
         self.outbox: list[Output] = []
         self.ready = False
         self.ended: CloseReason | None = None
+        self.unsent_bytes = 0
+        self.is_crossed = False
 
     def take(self, bytes_max: int, now: Instant) -> list[Output]:
         """Outputs of about `bytes_max`; seats take turns, so that none starves another."""
@@ -157,12 +193,11 @@ class Session:
         queues = [seat.queued() for seat in self.seats.values()]
         return sum(messages for messages, _ in queues), sum(size for _, size in queues)
 
-    def over_limit(self) -> bool:
-        """Whether the queue is longer than the session may have it."""
+    def fills(self) -> tuple[int, int]:
+        """What counts towards the limits: with a queue also what the socket holds."""
         messages, size = self.queued()
-        return messages > self.limits.messages_max or size > self.limits.bytes_max
+        return messages, size + self.unsent_bytes if messages else 0
 
-    def half_full(self) -> bool:
-        """Whether more than half of what may wait does."""
-        messages, size = self.queued()
-        return 2 * messages > self.limits.messages_max or 2 * size > self.limits.bytes_max
+    def is_above(self, percent: int) -> bool:
+        """Whether the queue takes up more than a share of what it may."""
+        return self.limits.is_above(percent, *self.fills())

@@ -15,6 +15,7 @@ from conflation.lanes.batch_lane import BatchLane
 from conflation.lanes.lane import Lane
 from conflation.lanes.list_lane import ListLane
 from conflation.lanes.slot_lane import SlotLane
+from conflation.topics.alarms import Alarms, Place
 from keys.projection import Projection
 from keys.spec import KeySpec
 
@@ -26,7 +27,7 @@ class Feed:
     """Takes frames in, once for all its lanes; a publish wakes only lanes that listen.
 
     A `BatchLane` listens for one message, the one that opens its interval; the others see
-    every message.
+    every message. `grown_messages` and `grown_bytes` are at least what has come in for queues.
     """
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str) -> None:
@@ -34,8 +35,11 @@ class Feed:
         self.board = Board()
         self.lanes: dict[LaneId, Lane] = {}
         self.accepted = 0
+        self.alarms = Alarms()
+        self.grown_messages = self.grown_bytes = 0
         self._screen = _screen(feed_id, sow_spec, topic, self.board)
         self._listening: dict[LaneId, Lane] = {}
+        self._queued = False
         self._tombstones_max = TOMBSTONES_MAX
 
     def seed(self, frames: Iterable[Frame]) -> None:
@@ -50,12 +54,20 @@ class Feed:
         screen = self._screen
         if isinstance(screen, PlainScreen) and screen.lets_pass(frames) and not self._is_watched():
             self._put_all(frames, screen)
+            if self._queued:
+                self._grow(frames)
             return self._wake((), now)
         changes = [change for frame in frames for change in self._apply(screen.moves(frame))]
+        if self._queued:
+            self._grow([change.frame for change in changes])
         if self.board.tombstones > self._tombstones_max or self.board.exempts > EXEMPTS_MAX:
             self._trim()
         stirred = isinstance(screen, GroupScreen) and screen.is_stirred
         return self._wake(changes, now) if changes or stirred else []
+
+    def overgrown(self) -> list[Place]:
+        """Whose queue may have reached a level that matters."""
+        return self.alarms.due(self.grown_messages, self.grown_bytes) if self.alarms else []
 
     def settle(self) -> None:
         """Bring the board up to date, where that was put off until somebody asks."""
@@ -67,8 +79,20 @@ class Feed:
         if found is None:
             found = _new_lane(lane_id, self.board)
             self.lanes[lane_id] = self._listening[lane_id] = found
-            self._choose_pace()
+            self._lanes_changed()
         return found
+
+    def take_over(self, other: Feed) -> None:
+        """Stand where another feed of the same kind stands now, its lanes not included."""
+        self.board.take_over(other.board)
+        self.accepted = other.accepted
+
+    def adopt(self, lane: Lane) -> None:
+        """A lane on this board that has run already."""
+        self.lanes[lane.id] = lane
+        if lane.sees_every_message or lane.deadline is None:
+            self._listening[lane.id] = lane
+        self._lanes_changed()
 
     def listen(self, lane: Lane) -> None:
         """A lane is idle again."""
@@ -81,7 +105,7 @@ class Feed:
         lane.deadline = None
         self.lanes.pop(lane.id, None)
         self._listening.pop(lane.id, None)
-        self._choose_pace()
+        self._lanes_changed()
 
     def _is_watched(self) -> bool:
         """Whether a lane looks at every message."""
@@ -127,7 +151,17 @@ class Feed:
             self._tombstones_max = max(TOMBSTONES_MAX, 2 * self.board.tombstones)
         self.board.trim_exempt(needed)
 
-    def _choose_pace(self) -> None:
+    def _grow(self, frames: Sequence[Frame]) -> None:
+        self.grown_messages += len(frames)
+        self.grown_bytes += sum(
+            max(len(frame.payload), len(frame.record))
+            if isinstance(frame, Tombstone)
+            else len(frame.payload)
+            for frame in frames
+        )
+
+    def _lanes_changed(self) -> None:
+        self._queued = any(lane_id.queues for lane_id in self.lanes)
         if isinstance(self._screen, GroupScreen):
             self._screen.is_eager = any(lane.sees_every_message for lane in self.lanes.values())
 

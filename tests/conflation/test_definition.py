@@ -19,7 +19,7 @@ def test_a_definition_is_a_value() -> None:
     assert Definition(History(10)) != Definition(History(11))
 
 
-def test_policies_that_are_not_served_are_unknown() -> None:
-    assert [policy.value for policy in QueuePolicy] == ["off", "conflate"]
-    with pytest.raises(ValueError, match="always"):
-        QueuePolicy("always")
+def test_there_are_diffusions_four_policies() -> None:
+    assert [policy.value for policy in QueuePolicy] == ["off", "conflate", "always", "unsubscribe"]
+    with pytest.raises(ValueError, match="never"):
+        QueuePolicy("never")

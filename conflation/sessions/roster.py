@@ -1,0 +1,121 @@
+"""The roster: sessions from opening to their end, seats as they go, and what the shell is told."""
+
+from __future__ import annotations
+
+from conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
+from conflation.outputs import (
+    CloseReason,
+    Event,
+    Goodbye,
+    SessionClosed,
+    SessionReady,
+    Unsubscribed,
+)
+from conflation.sessions import seating
+from conflation.sessions.accounting import Ledger
+from conflation.sessions.session import Seat, Session
+
+
+class Roster:
+    """Who is there. Events pile up until the shell asks for them."""
+
+    def __init__(self, sessions: dict[str, Session], ledger: Ledger, sessions_max: int) -> None:
+        self._sessions = sessions
+        self._ledger = ledger
+        self._sessions_max = sessions_max
+        self._events: list[Event] = []
+
+    def open(self, session: Session) -> None:
+        """Let a session in.
+
+        Raises:
+            LimitReached: as many sessions as may be.
+        """
+        assert session.id not in self._sessions, "session ids are never used twice"
+        if len(self._sessions) >= self._sessions_max:
+            raise LimitReached(f"there are {self._sessions_max} sessions already")
+        self._sessions[session.id] = session
+
+    def find(self, session_id: str) -> Session:
+        """The session of this id.
+
+        Raises:
+            SessionUnknown: it is not there, or its goodbye has been taken.
+        """
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise SessionUnknown("there is no such session")
+        return found
+
+    def seats(self, session: Session, name: str) -> list[Seat]:
+        """The seats of one subscription.
+
+        Raises:
+            SubscriptionUnknown: it has none.
+        """
+        seats = session.seats_of(name)
+        if not seats:
+            raise SubscriptionUnknown(f"the session has no subscription {name}")
+        return seats
+
+    def of_topic(self, name: str) -> list[tuple[Session, Seat]]:
+        """Every seat in a topic."""
+        return [
+            (session, seat)
+            for session in self._sessions.values()
+            for seat in session.seats.values()
+            if seat.topic.name == name
+        ]
+
+    def close(self, session: Session, reason: CloseReason | None) -> None:
+        """End a session: with a reason it is owed a goodbye, without one its peer is gone."""
+        for seat in list(session.seats.values()):
+            self._vacate(session, seat)
+        if reason is None:
+            self.forget(session)
+            self.tell(SessionClosed(session.id, session.ended))
+        elif session.ended is None:
+            session.ended = reason
+            session.outbox.append(Goodbye(reason))
+            self.tell(SessionClosed(session.id, reason))
+            self.wake(session)
+
+    def forget(self, session: Session) -> None:
+        """It has said goodbye, or nobody is left to hear one."""
+        del self._sessions[session.id]
+
+    def leave(self, session: Session, seat: Seat, reason: str) -> None:
+        """End a seat; the session is told, and the last one's end is the session's."""
+        self._vacate(session, seat)
+        session.outbox.append(Unsubscribed(seat.member.name, seat.topic.name, reason))
+        self.wake(session)
+        self.end_empty(session)
+
+    def end_empty(self, session: Session) -> None:
+        """The last subscription's end is the session's."""
+        if not session.seats and session.ended is None and not session.lasts:
+            self.close(session, CloseReason.UNSUBSCRIBED)
+
+    def wake(self, session: Session) -> None:
+        """It has something to take; told once until a take finds nothing."""
+        if not session.ready:
+            session.ready = True
+            self.tell(SessionReady(session.id))
+
+    def wake_by_id(self, session_id: str) -> None:
+        """The same, for whoever knows only a member."""
+        self.wake(self._sessions[session_id])
+
+    def tell(self, event: Event) -> None:
+        """Something for the shell to act on."""
+        self._events.append(event)
+
+    def events(self) -> list[Event]:
+        """What has happened since the last call."""
+        happened, self._events = self._events, []
+        return happened
+
+    def _vacate(self, session: Session, seat: Seat) -> None:
+        del session.seats[seat.id]
+        self._ledger.end(seat)
+        seating.leave(seat)
