@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -33,6 +33,9 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     timestamp_ms: int = 0
     exempt: bool = False
     removed: ClassVar[bool] = False
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
 
 class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
@@ -98,6 +101,9 @@ class Batch:
         self.low_water = low_water
         self.payload_bytes = sum(len(frame.payload) for frame in self.frames)
         self.encoded: dict[str, bytes] = {}
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def without_id(self) -> Batch:
         """The same rows for a member that older ones are still owed to."""

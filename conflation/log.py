@@ -37,6 +37,12 @@ class Log:
     def __len__(self) -> int:
         return len(self._frames) - self._start
 
+    def __deepcopy__(self, memo: object) -> Log:
+        twin = Log()
+        twin.dropped_through = self.dropped_through
+        twin.extend(self.after(self.dropped_through))
+        return twin
+
     @property
     def payload_bytes(self) -> int:
         """Payload bytes of all frames held."""

@@ -27,6 +27,13 @@ class Board:
         self._exempt: list[Frame] = []
         self.exempt_through = 0
 
+    def take_over(self, other: Board) -> None:
+        """Stand as another board stands now."""
+        self.head, self.horizon = other.head, other.horizon
+        self._frames, self._entered = dict(other._frames), dict(other._entered)
+        self._left, self._exempt = dict(other._left), list(other._exempt)
+        self.exempt_through = other.exempt_through
+
     def __len__(self) -> int:
         """Keys that are there now, tombstones not counted."""
         return len(self._entered)
@@ -131,6 +138,15 @@ class Board:
         """The newest frame of a key; None where there is none or it has left."""
         frame = self._frames.get(board_key)
         return None if frame is None or frame.removed else frame
+
+    def told(self, board_key: str, since: int, *, oof: bool = False) -> Frame | None:
+        """Of one key what `rows` answers, the newest row; None if nothing."""
+        frame = self._frames.get(board_key)
+        if frame is None or frame.offset <= since:
+            return None
+        if isinstance(frame, Tombstone):
+            return _told(frame, since, self.head, oof=oof, shown=False)
+        return frame
 
     def oldest(self) -> Frame | None:
         """The live frame that has not changed for the longest time."""

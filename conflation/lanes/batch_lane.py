@@ -9,7 +9,7 @@ from conflation.boards.screen import Change
 from conflation.duration import Instant
 from conflation.frame import Batch, Frame, prefix_within
 from conflation.lane_id import LaneId
-from conflation.lanes.lane import Lane, Pair, all_shown
+from conflation.lanes.lane import Held, Lane, Pair, all_shown
 from conflation.lanes.member import Member
 
 
@@ -52,6 +52,18 @@ class BatchLane(Lane):
         rows = self.board.rows(member.position, oof=self.id.oof)
         due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
         return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
+
+    def held(self, board_key: str | None = None) -> list[Held]:
+        oof = self.id.oof
+        if board_key is None:
+            rows = self.board.rows(self.position, oof=oof)
+        else:
+            row = self.board.told(board_key, self.position, oof=oof)
+            rows = [] if row is None else [(board_key, row)]
+        return [
+            Held(known, 0, row.offset, self.deadline, row.payload, removed=row.removed)
+            for known, row in rows
+        ]
 
     def low_water(self) -> int:
         return self.position

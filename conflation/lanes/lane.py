@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +27,22 @@ Pair = tuple[str, Frame]
 """A board key, and a row of it."""
 
 
+class Held(NamedTuple):
+    """A row that a lane holds of a key, to be looked at.
+
+    `opened` and `offset` are the first message and the newest, `messages` is how many, if the lane
+    counts them, `due` when they go.
+    """
+
+    board_key: str
+    opened: int
+    offset: int
+    due: Instant | None
+    payload: bytes
+    messages: int | None = None
+    removed: bool = False
+
+
 class Lane(ABC):
     """Position, deadline and members; `flush` moves the position, members follow by taking."""
 
@@ -36,6 +53,7 @@ class Lane(ABC):
         self.deadline: Instant | None = None
         self.batch: Batch | None = None
         self.members: dict[tuple[str, str, str], Member] = {}
+        self.joins = 0
         self._shown = shown_as(lane_id.select)
 
     @property
@@ -67,6 +85,10 @@ class Lane(ABC):
     @abstractmethod
     def pending(self, member: Member) -> list[Pair]:
         """All that the member has not got, held rows included, oldest first."""
+
+    @abstractmethod
+    def held(self, board_key: str | None = None) -> list[Held]:
+        """What is not let go yet, of one key or of all; nothing changes by looking at it."""
 
     @abstractmethod
     def low_water(self) -> int:

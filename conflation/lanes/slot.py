@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import msgspec
 
@@ -30,6 +31,9 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     gone: Tombstone | None = None
     patch: bytes | None = None
     fold: Fold | None = None
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
 
     def then(self, later: Part) -> Part | None:
         """Both, this one the older; None if a merger will not have them as one."""

@@ -15,7 +15,7 @@ from conflation.frame import Batch, Frame, Tombstone
 from conflation.lane_id import LaneId
 from conflation.lanes.delta import DeltaWriter
 from conflation.lanes.fold import fold_of
-from conflation.lanes.lane import Lane, Pair
+from conflation.lanes.lane import Held, Lane, Pair
 from conflation.lanes.member import Member
 from conflation.lanes.news import News
 from conflation.lanes.segments import Segments
@@ -122,6 +122,10 @@ class SlotLane(Lane):
             slots.absorb(flush, member.joins)
         return self._answer_rows(slots, member)
 
+    def held(self, board_key: str | None = None) -> list[Held]:
+        slots = self._held.all() if board_key is None else self._held.of_key(board_key)
+        return [self._held_in(slot) for slot in slots]
+
     def needs_board_since(self) -> int | None:
         return None
 
@@ -130,6 +134,15 @@ class SlotLane(Lane):
         first = self._held.first()
         opened += [] if first is None else [first.opened]
         return min(opened) - 1 if opened else self.board.head
+
+    def _held_in(self, slot: Slot) -> Held:
+        part = slot.whole()
+        assert part is not None
+        messages = 0 if part.count is None else part.count.messages
+        return Held(
+            slot.board_key, slot.opened, part.frame.offset, slot.due, self._payload(part),
+            messages, removed=part.gone is not None,
+        )  # fmt: skip
 
     def _hold(self, part: Part, change: Change, now: Instant) -> None:
         frame = part.frame
