@@ -1,9 +1,13 @@
 """What a stream may know of its connection and do to it, below ASGI."""
 
 import asyncio
+import contextlib
+import socket
+import struct
 import sys
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 from starlette.types import Scope
 
@@ -13,12 +17,41 @@ if sys.platform == "linux":
     import fcntl
     import termios
 
+FIGURES_EXTENSION: Final = "tidegate.connections"
+
+# Of Linux's struct tcp_info: tcpi_bytes_acked, a count since the connection began.
+BYTES_ACKED_AT: Final = 120
+TCP_INFO_BYTES: Final = 128
+
+# Closed with a reset; else the kernel would go on offering the rest to a peer that takes nothing.
+_RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
+
+
+@dataclass(slots=True)
+class ConnectionFigures:
+    """What a server knows of its connections, for the metrics.
+
+    Args:
+        connections_max: served at once.
+        connections: open now.
+        refused: turned away since the start because there were as many as may be.
+        given_up: cut since the start because their peers took nothing for too long.
+    """
+
+    connections_max: int
+    connections: int = 0
+    refused: int = 0
+    given_up: int = 0
+
 
 class Connection(Protocol):
     """The transport under a request. ASGI has no words for these."""
 
     def abort(self) -> None:
         """Close the socket at once; what is not sent yet is lost. The app sees a disconnect."""
+
+    def give_up(self) -> None:
+        """Abort it because its peer took nothing for too long."""
 
     @property
     def is_closing(self) -> bool:
@@ -32,6 +65,10 @@ class Connection(Protocol):
     def unsent_bytes(self) -> int:
         """Bytes the peer has not acknowledged yet, whether in our buffer or in the kernel's."""
 
+    @property
+    def is_given_up(self) -> bool:
+        """True once that has happened."""
+
 
 class TransportConnection:
     """A `Connection` over an asyncio transport.
@@ -41,18 +78,38 @@ class TransportConnection:
         on_abort: tells the requests of the connection that it is gone. The transport says so
             only in the loop's next turn, and a stream that returns in this one would be taken
             for one that forgot to end its answer.
+        figures: counts those that are given up.
     """
 
-    __slots__ = ("_on_abort", "_transport")
+    __slots__ = ("_figures", "_on_abort", "_socket", "_transport", "is_given_up")
 
-    def __init__(self, transport: asyncio.Transport, on_abort: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        on_abort: Callable[[], None],
+        figures: ConnectionFigures,
+    ) -> None:
+        self.is_given_up = False
         self._transport = transport
         self._on_abort = on_abort
+        self._figures = figures
+        # It knows when it is closed; its bare number would be another connection's by then.
+        self._socket: socket.socket | None = transport.get_extra_info("socket")
 
     def abort(self) -> None:
-        """Close the socket at once."""
+        """Close the socket at once, and free what the kernel holds for it."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # it is gone already
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
         self._transport.abort()
         self._on_abort()
+
+    def give_up(self) -> None:
+        """Abort it because its peer took nothing for too long; that is counted."""
+        if not self.is_given_up:
+            self.is_given_up = True
+            self._figures.given_up += 1
+        self.abort()
 
     @property
     def is_closing(self) -> bool:
@@ -66,18 +123,47 @@ class TransportConnection:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes in asyncio's buffer and, on Linux, unacknowledged ones in the kernel's."""
-        return self.write_buffer_bytes + self._unacknowledged_bytes()
+        """Bytes in asyncio's buffer and, on Linux, unacknowledged ones in the kernel's.
+
+        It costs a system call, about a microsecond. A connection that is closed has none: the
+        kernel goes on counting what a peer that left can acknowledge no more.
+        """
+        buffered_bytes = self._transport.get_write_buffer_size()
+        if not buffered_bytes and self._transport.is_closing():
+            return 0
+        return buffered_bytes + self._unacknowledged_bytes()
+
+    @property
+    def taken_mark(self) -> int:
+        """A number that changes whenever the peer has taken something; only compare for equality.
+
+        On Linux the bytes acknowledged so far; elsewhere what is left in asyncio's buffer.
+        """
+        if sys.platform != "linux" or self._number() < 0:
+            return self.write_buffer_bytes
+        assert self._socket is not None
+        info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+        return int.from_bytes(info[BYTES_ACKED_AT:TCP_INFO_BYTES], sys.byteorder)
 
     def _unacknowledged_bytes(self) -> int:
-        socket = self._transport.get_extra_info("socket")
-        if sys.platform != "linux" or socket is None or socket.fileno() < 0:
+        number = self._number()
+        if sys.platform != "linux" or number < 0:
             return 0
-        answer = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")  # SIOCOUTQ
+        answer = fcntl.ioctl(number, termios.TIOCOUTQ, b"\0\0\0\0")  # SIOCOUTQ
         return int.from_bytes(answer, sys.byteorder)
+
+    def _number(self) -> int:
+        """The socket's descriptor; -1 once it is closed."""
+        return -1 if self._socket is None else self._socket.fileno()
 
 
 def connection_of(scope: Scope) -> Connection | None:
     """The connection under a request, or None under a server that is not ours."""
     connection: Connection | None = scope.get("extensions", {}).get(TRANSPORT_EXTENSION)
     return connection
+
+
+def figures_of(scope: Scope) -> ConnectionFigures | None:
+    """The figures of the server that got a request, or None under one that is not ours."""
+    figures: ConnectionFigures | None = scope.get("extensions", {}).get(FIGURES_EXTENSION)
+    return figures

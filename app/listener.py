@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 
+from app.acceptor import Acceptor
 from app.settings import Settings
 from app.units import Duration
 
@@ -30,7 +31,7 @@ def open_listener(settings: Settings) -> socket.socket:
         CannotListen: the address is taken, not ours, or no address.
     """
     family, address = _resolve(settings.host, settings.port)
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = Acceptor(family)
     try:
         _set_options(listener, settings)
         listener.bind(address)

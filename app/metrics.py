@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from app.connection import ConnectionFigures
 from app.driver import Driver
 from app.mergers import Mergers
 from conflation.stats import TopicStats
@@ -75,8 +76,35 @@ def _topic_families(
         yield gauge
 
 
-def exposition(driver: Driver, mergers: Mergers) -> bytes:
-    """The text of one scrape."""
+class ConnectionCollector(Collector):
+    """What the server knows of its connections."""
+
+    def __init__(self, figures: ConnectionFigures) -> None:
+        self._figures = figures
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+        """All families, one after another."""
+        figures = self._figures
+        yield GaugeMetricFamily(
+            "tidegate_connections", "Connections open.", value=figures.connections
+        )
+        yield GaugeMetricFamily(
+            "tidegate_connections_max", "Connections served at once.", value=figures.connections_max
+        )
+        yield CounterMetricFamily(
+            "tidegate_connections_refused", "Turned away for want of room.", value=figures.refused
+        )
+        yield CounterMetricFamily(
+            "tidegate_connections_given_up",
+            "Cut because their peers took nothing.",
+            value=figures.given_up,
+        )
+
+
+def exposition(driver: Driver, mergers: Mergers, figures: ConnectionFigures | None = None) -> bytes:
+    """The text of one scrape; `figures` of the connections where the server is ours."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(EngineCollector(driver, mergers))
+    if figures is not None:
+        registry.register(ConnectionCollector(figures))
     return generate_latest(registry)

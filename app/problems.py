@@ -168,17 +168,22 @@ class Problem(Exception):
 def problem_bytes(problem: Problem) -> bytes:
     """A whole HTTP/1.1 answer that closes the connection, for use below ASGI."""
     body = problem.body()
-    headers = {
-        "content-type": MEDIA_TYPE,
-        "content-length": str(len(body)),
+    headers = {"content-length": str(len(body)), **problem.headers}
+    return answer_bytes(problem.status, MEDIA_TYPE, body, headers)
+
+
+def answer_bytes(status: int, media_type: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    """A whole HTTP/1.1 answer; its end is the connection's, unless `headers` tell its length."""
+    lines = {
+        "content-type": media_type,
         "cache-control": "no-store",
         "x-content-type-options": "nosniff",
-        **problem.headers,
+        **headers,
         "connection": "close",
     }
-    phrase = http.HTTPStatus(problem.status).phrase
-    lines = [f"HTTP/1.1 {problem.status} {phrase}", *(f"{n}: {v}" for n, v in headers.items())]
-    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+    head = [f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}"]
+    head += [f"{name}: {value}" for name, value in lines.items()]
+    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
 
 
 def install(app: FastAPI) -> None:

@@ -16,10 +16,14 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from app.connection import TransportConnection
+from app.admission import HEALTH_PATHS, Admission
+from app.connection import FIGURES_EXTENSION, ConnectionFigures, TransportConnection
 from app.problems import TRANSPORT_EXTENSION, Problem, problem_bytes
+from app.refusal import too_many_connections
+from app.request_head import head_problem, without_upgrade
 from app.settings import Settings
 from app.uvicorn_pin import require_known_uvicorn
+from app.write_watch import WriteWatch
 
 require_known_uvicorn()
 
@@ -30,8 +34,8 @@ LINGER_BYTES_MAX: Final = 1 << 20
 
 # Requests sent before earlier ones are answered; more are not read (RFC 9112 lets us close).
 PIPELINE_MAX: Final = 16
-UPGRADE_HEADERS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
 REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the target
+NOT_VALID: Final = Problem("message-invalid", "Not a valid HTTP request.")
 
 
 class Stage(Enum):
@@ -58,13 +62,19 @@ class GatewayProtocol(HttpToolsProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         settings: Settings,
+        figures: ConnectionFigures,
+        admission: Admission,
+        write_watch: WriteWatch,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.settings = settings
         self.connection: TransportConnection | None = None
+        self._figures = figures
+        self._admission = admission
+        self._write_watch = write_watch
         self._stage = Stage.IDLE
         self._deadline: asyncio.TimerHandle | None = None
-        self._refusal: Problem | None = None
+        self._refusal = b""
         self._plain_head: bytes | None = None
         self._running: RequestResponseCycle | None = None
         self._header_bytes = 0
@@ -77,12 +87,15 @@ class GatewayProtocol(HttpToolsProtocol):
         """Take the accepted connection; its first header's time runs from here."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes_max, low=0)
-        self.connection = TransportConnection(transport, self._disconnect_requests)
+        self.connection = TransportConnection(transport, self._disconnect_requests, self._figures)
+        self._admission.enter(self.connection, self.client[0] if self.client else "")
         self._watch(self.settings.header_deadline.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell every request of the connection, not only the newest as uvicorn does."""
         self._unwatch()
+        if self.connection is not None:
+            self._admission.leave(self.connection)
         self._disconnect_requests()
         self.pipeline.clear()
         self._unset_keepalive_if_required()
@@ -102,7 +115,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._feed(received)
             self._check_bare_bytes()
         except (httptools.HttpParserError, Refused):
-            self._refuse(self._refusal or Problem("message-invalid", "Not a valid HTTP request."))
+            self._refuse(self._refusal or problem_bytes(NOT_VALID))
         else:
             self._watch_stage()
 
@@ -149,16 +162,23 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The header is whole: check what only the whole shows, then start the app."""
-        problem = self._head_problem()
+        version = self.parser.get_http_version()
+        problem = head_problem(version, self.url, self.headers)
         if problem is not None:
             self._stop(problem)
         if self.parser.should_upgrade():
-            self._plain_head = _without_upgrade(self.parser, self.url, self.headers)
+            method = self.parser.get_method()
+            self._plain_head = without_upgrade(method, self.url, version, self.headers)
             return
         if len(self.pipeline) >= PIPELINE_MAX:
             self._stop(Problem("limit-reached", "Too many requests at once on one connection."))
-        self.scope["extensions"] = {TRANSPORT_EXTENSION: self.connection}  # type: ignore[dict-item]  # ours is no dict
+        is_admitted = self._is_admitted()
+        self.scope["extensions"] = {
+            TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ours is no dict
+            FIGURES_EXTENSION: self._figures,  # type: ignore[dict-item]  # nor are these
+        }
         super().on_headers_complete()
+        self.cycle.keep_alive = self.cycle.keep_alive and is_admitted
         self._enter(Stage.BODY)
 
     def on_chunk_header(self) -> None:
@@ -179,28 +199,18 @@ class GatewayProtocol(HttpToolsProtocol):
 
     # Limits
 
-    def _head_problem(self) -> Problem | None:
-        names = [name for name, _ in self.headers]
-        codings = [value.lower() for name, value in self.headers if name == b"transfer-encoding"]
-        if self.parser.get_http_version() not in {"1.0", "1.1"}:
-            return Problem("message-invalid", "The gateway speaks HTTP/1.1.")
-        if names.count(b"host") != 1:
-            return Problem("host-not-allowed", "A request has one Host header.", status=400)
-        if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
-            return Problem("message-invalid", "A body has a length or is chunked, nothing else.")
-        if not self.url.startswith(b"/"):
-            return self._absolute_target_problem()
-        return None
-
-    def _absolute_target_problem(self) -> Problem | None:
-        """Proxies write the whole URL; it may not name another host than the Host header."""
-        scheme, _, rest = self.url.partition(b"://")
-        host = next(value for name, value in self.headers if name == b"host")
-        if scheme.lower() not in {b"http", b"https"}:
-            return Problem("message-invalid", "The request's target is no path.")
-        if rest.partition(b"/")[0].lower() != host.lower():
-            return Problem("host-not-allowed", "The target names another host.", status=400)
-        return None
+    def _is_admitted(self) -> bool:
+        """False for who gets this one answer although there are connections enough."""
+        assert self.connection is not None
+        if self._admission.admits(self.connection):
+            return True
+        path = httptools.parse_url(self.url).path or b""
+        if path not in HEALTH_PATHS:
+            self._admission.refuse()
+            accepts = [value for name, value in self.headers if name == b"accept"]
+            self._refusal = too_many_connections(path, accepts)
+            raise Refused
+        return False
 
     def _check_bare_bytes(self) -> None:
         """Bound what the parser swallows without a word: endless headers, endless trailers."""
@@ -212,7 +222,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._stop(_headers_too_large(self.settings))
 
     def _stop(self, problem: Problem) -> None:
-        self._refusal = problem
+        self._refusal = problem_bytes(problem)
         raise Refused
 
     def _enter(self, stage: Stage) -> None:
@@ -245,12 +255,13 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self.flow.read_paused:  # we are the slow side
             self._watch_stage()
         else:
-            self._refuse(Problem("request-timeout", f"The {self._stage.value} took too long."))
+            late = Problem("request-timeout", f"The {self._stage.value} took too long.")
+            self._refuse(problem_bytes(late))
 
     # Refusals
 
-    def _refuse(self, problem: Problem) -> None:
-        """Answer with `problem` and close; earlier requests still get their answers first."""
+    def _refuse(self, answer: bytes) -> None:
+        """Answer in the application's place and close; earlier requests get theirs first."""
         own = self.cycle if self._stage is Stage.BODY else None
         self._read_no_more()
         if own is not None and own.response_started:
@@ -266,7 +277,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if earlier:
             earlier[-1].keep_alive = False
             return
-        self.transport.write(problem_bytes(problem))
+        self.transport.write(answer)
         self._close()
 
     def _read_no_more(self) -> None:
@@ -301,29 +312,26 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        assert self.connection is not None
+        super()._start_asgi_task(cycle, self._write_watch.around(app, self.connection))
 
 
-def protocol_factory(settings: Settings) -> partial[GatewayProtocol]:
-    """What uvicorn calls for each accepted connection."""
-    return partial(GatewayProtocol, settings=settings)
+def protocol_factory(settings: Settings, connections_max: int) -> partial[GatewayProtocol]:
+    """What uvicorn calls for each accepted connection; all share counts and bounds."""
+    figures = ConnectionFigures(connections_max)
+    return partial(
+        GatewayProtocol,
+        settings=settings,
+        figures=figures,
+        admission=Admission(figures, settings.connections_per_address_max),
+        write_watch=WriteWatch(settings.write_timeout.seconds),
+    )
 
 
 def _new_parser(protocol: GatewayProtocol) -> httptools.HttpRequestParser:
     parser = httptools.HttpRequestParser(protocol)
     parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets its own
     return parser
-
-
-def _without_upgrade(
-    parser: httptools.HttpRequestParser, url: bytes, headers: list[tuple[bytes, bytes]]
-) -> bytes:
-    """The request's header without what asks for another protocol."""
-    lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, parser.get_http_version().encode())]
-    lines += [b"%b: %b" % field for field in headers if field[0] not in UPGRADE_HEADERS]
-    if any(name == b"connection" and b"close" in value.lower() for name, value in headers):
-        lines.append(b"connection: close")
-    return b"\r\n".join([*lines, b"", b""])
 
 
 def _uri_too_long(settings: Settings) -> Problem:

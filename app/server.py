@@ -16,6 +16,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from app.descriptors import ask_for_descriptors, connections_that_fit
 from app.listener import base_url, open_listener
 from app.logs import configure_logging
 from app.protocol import protocol_factory
@@ -174,6 +175,7 @@ def serve(
     """
     listener = open_listener(settings)
     configure_logging(settings.log_level)
+    ask_for_descriptors(settings.connections_max)
 
     async def run() -> Server:
         server = Server(app, settings, on_shutdown=on_shutdown, on_started=on_started)
@@ -189,7 +191,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     """Each option is said: several would otherwise be read from the environment."""
     return uvicorn.Config(
         cast("Any", app),
-        http=cast("Any", protocol_factory(settings)),
+        http=cast("Any", protocol_factory(settings, _connections_max(settings))),
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -205,3 +207,11 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         timeout_keep_alive=cast("int", settings.keep_alive.seconds),
         timeout_graceful_shutdown=TASKS_END_S,
     )
+
+
+def _connections_max(settings: Settings) -> int:
+    """The bound on connections; the log says so when descriptors make it a lower one."""
+    fitting = connections_that_fit(settings.connections_max)
+    if fitting < settings.connections_max:
+        logger.warning("file descriptors allow %d connections at once and not more", fitting)
+    return fitting

@@ -213,6 +213,14 @@ class Settings(BaseSettings):
     )
 
     # The connection
+    connections_max: CountValue = _count_field(
+        12_000,
+        "Connections open at once, or fewer if file descriptors are; beyond it only `/healthz`, "
+        "`/readyz` and `/metrics` answer, others get 429, streams an `error` event.",
+    )
+    connections_per_address_max: CountValue = _count_field(
+        0, "Of these from one address (IPv6: a /64); 0 for any, as behind a proxy.", least=0
+    )
     header_bytes_max: SizeValue = _size_field(
         "16KiB", "Size of a request's header (431 above it).", least="256B", most="1MiB"
     )

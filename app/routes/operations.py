@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
+from app.connection import figures_of
 from app.gateway import gateway_of
 from app.metrics import CONTENT_TYPE, exposition
 from app.problems import Problem
@@ -31,4 +32,5 @@ async def readyz(request: Request) -> dict[str, str]:
 async def metrics(request: Request) -> Response:
     """Counters that reconcile: matched = delivered + conflated + dropped + waiting."""
     gateway = gateway_of(request)
-    return Response(exposition(gateway.driver, gateway.mergers), media_type=CONTENT_TYPE)
+    text = exposition(gateway.driver, gateway.mergers, figures_of(request.scope))
+    return Response(text, media_type=CONTENT_TYPE)

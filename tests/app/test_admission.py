@@ -1,0 +1,77 @@
+"""Who is let in, who waits at the door, and who is cut there."""
+
+from app.admission import DOOR_CONNECTIONS, Admission
+from app.connection import ConnectionFigures
+
+
+class Guest:
+    """A connection that notes its end."""
+
+    def __init__(self) -> None:
+        self.is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+def entered(admission: Admission, count: int, address: str = "192.0.2.1") -> list[Guest]:
+    guests = [Guest() for _ in range(count)]
+    for guest in guests:
+        admission.enter(guest, address)
+    return guests
+
+
+def test_as_many_as_may_are_served() -> None:
+    admission = Admission(ConnectionFigures(3))
+    guests = entered(admission, 4)
+    assert [admission.admits(guest) for guest in guests] == [True, True, True, False]
+
+
+def test_who_waits_at_the_door_is_served_once_there_is_room() -> None:
+    admission = Admission(ConnectionFigures(1))
+    inside, waiting, also_waiting = entered(admission, 3)
+    admission.leave(inside)
+    assert admission.admits(waiting)
+    assert not admission.admits(also_waiting)
+    admission.leave(waiting)
+    assert admission.admits(also_waiting)
+
+
+def test_at_a_full_door_the_oldest_is_cut_so_that_a_health_check_gets_through() -> None:
+    figures = ConnectionFigures(1)
+    admission = Admission(figures)
+    entered(admission, 1)
+    idle = entered(admission, DOOR_CONNECTIONS)
+    [health_check] = entered(admission, 1)
+    assert [guest.is_aborted for guest in idle] == [True] + [False] * (DOOR_CONNECTIONS - 1)
+    assert not health_check.is_aborted
+    assert figures.refused == 1
+
+
+def test_one_address_has_its_own_bound() -> None:
+    admission = Admission(ConnectionFigures(10), per_address_max=2)
+    guests = entered(admission, 3)
+    assert [admission.admits(guest) for guest in guests] == [True, True, False]
+    [neighbour] = entered(admission, 1, "192.0.2.2")
+    assert admission.admits(neighbour)
+    admission.leave(guests[0])
+    assert admission.admits(guests[2])
+
+
+def test_one_ipv6_network_is_one_address() -> None:
+    admission = Admission(ConnectionFigures(10), per_address_max=1)
+    addresses = ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "fe80::1%eth0")
+    guests = [entered(admission, 1, address)[0] for address in addresses]
+    assert [admission.admits(guest) for guest in guests] == [True, False, True, True]
+
+
+def test_what_comes_goes_and_nothing_is_kept() -> None:
+    figures = ConnectionFigures(5)
+    admission = Admission(figures, per_address_max=3)
+    for turn in range(50):
+        guests = entered(admission, 8, f"192.0.2.{turn}")
+        assert figures.connections == 8
+        for guest in guests:
+            admission.leave(guest)
+    assert figures.connections == 0
+    assert all(admission.admits(guest) for guest in entered(admission, 3))
