@@ -39,18 +39,20 @@ def wall_ms() -> int:
 class Consumer:
     """One session's end towards its stream: take what is there, else wait to be woken.
 
-    `at_close` is called once its peer is gone, or has been told goodbye.
+    `is_over`: another one has taken its place; what it was told last is all that it gets.
     """
 
     def __init__(self, driver: Driver, session: str) -> None:
         self.session = session
-        self.at_close: Callable[[], None] | None = None
+        self.is_over = False
         self._driver = driver
         self._woken = asyncio.Event()
         self._notices: deque[bytes] = deque()
 
     def take(self, bytes_max: int) -> list[Output]:
         """What to send now; nothing left means: wait."""
+        if self.is_over:
+            return []
         try:
             outputs = self._driver.engine.take(self.session, bytes_max)
         except SessionUnknown:
@@ -94,15 +96,26 @@ class Consumer:
         """What is known at a write of how late it may be."""
         return self._driver.moment(has_unsent=has_unsent, is_behind=is_behind)
 
+    def note_unsent(self, unsent_bytes: int) -> None:
+        """So many bytes does the socket hold that its peer has not acknowledged."""
+        if not self.is_over:
+            self._driver.note_unsent(self.session, unsent_bytes)
+
     def give_up(self, reason: CloseReason) -> None:
         """The peer cannot even be told goodbye; the reason is noted."""
-        self._driver.close(self.session, reason)
+        if not self.is_over:
+            self._driver.close(self.session, reason)
 
     def close(self) -> None:
         """The peer is gone, or has been told goodbye."""
-        self._driver.close(self.session)
-        if self.at_close is not None:
-            self.at_close()
+        if not self.is_over:
+            self.is_over = True
+            self._driver.close(self.session)
+
+    def leave(self, farewell: bytes) -> None:
+        """Make room for another consumer of the session; the stream ends with this event."""
+        self.close()
+        self.tell(farewell)
 
 
 class Driver:
@@ -119,6 +132,7 @@ class Driver:
         self.limits = limits
         self.closed_sessions: dict[str, int] = {}
         self.on_expired: Callable[[RecordsExpired], None] | None = None
+        self.on_closed: Callable[[SessionClosed], None] | None = None
         self._clock = clock
         self.wall_ms = wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
@@ -159,13 +173,21 @@ class Driver:
             await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
             patience_s -= await self._drained(topic, min(patience_s, PATIENCE_S))
 
-    def open(self, session: str, *, lasts: bool = False) -> Consumer:
+    def open(
+        self,
+        session: str,
+        limits: QueueLimits | None = None,
+        *,
+        lasts: bool = False,
+        conflated: bool = True,
+    ) -> Consumer:
         """Open a session without subscriptions; one that `lasts` may stay so.
 
         Raises:
             LimitReached: nothing was opened.
         """
-        self.engine.open_session(session, self.limits, lasts=lasts)
+        limits = limits or self.limits
+        self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
         consumer = self._consumers[session] = Consumer(self, session)
         return consumer
 
@@ -181,6 +203,15 @@ class Driver:
         self.settle()
         return cut
 
+    def unsubscribe(self, session: str, name: str) -> None:
+        """End a subscription.
+
+        Raises:
+            SessionUnknown, SubscriptionUnknown: nothing was ended.
+        """
+        self.engine.unsubscribe(session, name)
+        self.settle()
+
     def change(self, session: str, name: str, subscription: Subscription) -> None:
         """Give a running subscription another interval, filter or options.
 
@@ -188,6 +219,21 @@ class Driver:
             SessionUnknown, SubscriptionUnknown: nothing was changed.
         """
         self.engine.change(session, name, subscription, self.now())
+        self.settle()
+
+    def tune(self, session: str, limits: QueueLimits, *, conflated: bool) -> None:
+        """Give a session other limits, and its queue policies or none.
+
+        Raises:
+            SessionUnknown: it has said goodbye already.
+        """
+        self.engine.tune_session(session, limits, conflated=conflated)
+        self.settle()
+
+    def note_unsent(self, session: str, unsent_bytes: int) -> None:
+        """What a session's socket holds that its peer has not acknowledged."""
+        with contextlib.suppress(SessionUnknown):  # it has said goodbye already
+            self.engine.note_unsent(session, unsent_bytes)
         self.settle()
 
     def moment(self, *, has_unsent: bool, is_behind: bool) -> Moment:
@@ -250,6 +296,8 @@ class Driver:
     def _note_closed(self, event: SessionClosed) -> None:
         if event.reason is None or event.session not in self._consumers:
             return  # the peer left by itself, or after its reason was noted
+        if self.on_closed is not None:
+            self.on_closed(event)
         self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
         logger.info("session %s closed: %s", event.session, event.reason)
 

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from fastapi import Request
@@ -17,6 +17,8 @@ from app.filler import Fillers
 from app.ingest import Ingest
 from app.memory_store import MemoryStore
 from app.mergers import Mergers
+from app.sessions.registry import Sessions
+from app.sessions.session import SUBSCRIPTIONS_MAX
 from app.settings import Settings
 from app.store import Store
 from app.sweeper import Sweeper
@@ -25,8 +27,6 @@ from conflation.duration import Instant
 from conflation.engine import Engine
 from conflation.outputs import CloseReason
 from conflation.sessions.session import QueueLimits
-
-SUBSCRIPTIONS_MAX = 256
 
 
 @dataclass(slots=True)
@@ -43,7 +43,11 @@ class Gateway:
     mergers: Mergers
     ready: bool = False
     stopping: bool = False
+    sessions: Sessions = field(init=False)
     _sweeping: asyncio.Task[None] | None = None
+
+    def __post_init__(self) -> None:
+        self.sessions = Sessions(self)
 
     @classmethod
     def build(
@@ -88,6 +92,7 @@ class Gateway:
     async def aclose(self) -> None:
         """Let the store go."""
         self.ready = False
+        self.sessions.aclose()
         await self.fillers.aclose()
         if self._sweeping is not None:
             self._sweeping.cancel()

@@ -13,13 +13,26 @@ from starlette.responses import FileResponse
 from app.edge import fit
 from app.gateway import Gateway
 from app.problems import Problem
-from app.routes import explain, lanes, messages, operations, sow, subscribe, topics
+from app.routes import (
+    explain,
+    lanes,
+    messages,
+    operations,
+    sessions,
+    sow,
+    subscribe,
+    subscriptions,
+    topics,
+    trace,
+)
 from app.settings import Settings
 from conflation.errors import EngineError
 from keys.errors import KeysError
 
 STATIC = Path(__file__).parent / "static"
-ROUTES = (topics, messages, sow, subscribe, explain, lanes, operations)
+ROUTES = (
+    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, lanes, operations
+)  # fmt: skip
 VERSION = "0.1.0"
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-STREAMS = "/subscribe"
+STREAMS = ("/subscribe", "/events", "/trace")
 
 
 class HeadAsGet:

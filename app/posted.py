@@ -27,9 +27,23 @@ async def posted_texts(request: Request, parameters: Mapping[str, str]) -> dict[
         Problem: options-invalid, a field's own code with a pointer to it, or what stands against
             reading the body at all.
     """
+    return texts_of(await posted_body(request), parameters)
+
+
+async def posted_body(request: Request, *, may_be_empty: bool = False) -> bytes:
+    """A request's JSON body, unread; the query has nothing.
+
+    Raises:
+        Problem: it cannot be read, or is no JSON by its type; one that may be empty needs no type.
+    """
     query_values(request.scope, {})
-    content_type(request.scope, (JSON,))
-    return texts_of(await read_body(request, REQUEST_BYTES_MAX), parameters)
+    has_type = any(name == b"content-type" for name, _ in request.scope["headers"])
+    if has_type or not may_be_empty:
+        content_type(request.scope, (JSON,))
+    body = await read_body(request, REQUEST_BYTES_MAX)
+    if body and not has_type:
+        content_type(request.scope, (JSON,))
+    return body
 
 
 def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from app.sse import Styles, event
+from app.sse import Marks, Styles, event
 from conflation.bookmark import Bookmark
 from conflation.outputs import GroupEnd, Output, Rows
 from conflation.sessions.session import SeatId
 
 
 class Progress:
-    """What was told to one stream's subscriptions, for those with the option `progress`."""
+    """What was told to one stream's subscriptions, for those with the option `progress`.
 
-    def __init__(self, styles: Styles) -> None:
+    `marks`: of a session of several, whose ids are its own.
+    """
+
+    def __init__(self, styles: Styles, marks: Marks | None = None) -> None:
         self._styles = styles
+        self._marks = marks
         self._told: dict[SeatId, Bookmark] = {}
 
     @property
@@ -44,7 +48,7 @@ class Progress:
                 self._told[seat] = bookmark
                 name, topic = seat
                 document = {"sub": name, "topic": topic, "bookmark": str(bookmark)}
-                id_text = str(bookmark) if style.ids else ""
+                id_text = self._marks.moved(seat, bookmark) if self._marks else str(bookmark)
                 events.append(event("progress", document, id_text=id_text))
         return b"".join(events)
 

@@ -15,9 +15,11 @@ from app.problems import Problem
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
 TOPICS_PATH = b"/v1/topics/"
+SESSIONS_PATH = b"/v1/sessions/"
 OWN_PREFIX = "tidegate."
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
@@ -55,6 +57,37 @@ def writable_topic_name(scope: Scope) -> str:
     if name.startswith(OWN_PREFIX):
         raise Problem("topic-read-only", "Topics whose name starts with tidegate. are read-only.")
     return name
+
+
+def session_id(scope: Scope) -> str:
+    """The session in the path `/v1/sessions/{session}/…`.
+
+    Raises:
+        Problem: session-unknown; none has such an id.
+    """
+    return _id_in_path(scope, 0, "session-unknown", "There is no such session.")
+
+
+def subscription_name(scope: Scope) -> str:
+    """The subscription in the path `/v1/sessions/{session}/subscriptions/{sub}`.
+
+    Raises:
+        Problem: subscription-unknown; none has such a name.
+    """
+    detail = "The session has no such subscription."
+    return _id_in_path(scope, 2, "subscription-unknown", detail)
+
+
+def _id_in_path(scope: Scope, part: int, code: str, detail: str) -> str:
+    parts = raw_path(scope).removeprefix(SESSIONS_PATH).split(b"/")
+    return checked_id(parts[part].decode("latin-1") if part < len(parts) else "", code, detail)
+
+
+def checked_id(text: str, code: str, detail: str) -> str:
+    """`text` if it may be the id of a session or the name of a subscription, else a problem."""
+    if not _ID.fullmatch(text):
+        raise Problem(code, detail)
+    return text
 
 
 def raw_path(scope: Scope) -> bytes:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
@@ -43,8 +44,8 @@ class Format(StrEnum):
 class Style:
     """How a subscription's rows from one topic are written.
 
-    Rows behind `cut` are live, those up to it its opening's. Without `ids` no event has one: a
-    session over several topics is no place in one of them.
+    Rows behind `cut` are live, those up to it its opening's. Without `ids` it is one of several:
+    a place in its topic is none in the session, which puts lines of its own before the rows.
     """
 
     form: Format
@@ -74,6 +75,16 @@ class Style:
 Styles = Mapping[SeatId, Style]
 
 
+class Marks(Protocol):
+    """Where a session of several subscriptions notes what its events say; it makes their ids."""
+
+    def moved(self, seat: SeatId, bookmark: Bookmark) -> str:
+        """Nothing of the seat up to here is still to come; the event's id, or "" for none."""
+
+    def ended(self, seat: SeatId, told: Unsubscribed) -> str:
+        """The seat's end is told; the event's id."""
+
+
 def event(name: str, document: object, *, id_text: str = "", retry_ms: int | None = None) -> bytes:
     """A named event; the document is JSON on one line."""
     lines = [b"event: " + name.encode()]
@@ -85,29 +96,40 @@ def event(name: str, document: object, *, id_text: str = "", retry_ms: int | Non
     return b"\n".join(lines) + _END
 
 
-def encode(outputs: Sequence[Output], styles: Styles, retry_ms: int) -> bytes:
-    """Outputs in the order of sending, as one piece for one write."""
-    return b"".join(_encode(output, styles, retry_ms) for output in outputs)
+def encode(
+    outputs: Sequence[Output],
+    styles: Styles,
+    retry_ms: int,
+    *,
+    marks: Marks | None = None,
+    closed: str | None = None,
+) -> bytes:
+    """Outputs in the order of sending, as one piece for one write.
+
+    `marks`: they are a session's of several subscriptions. `closed`: why it was away.
+    """
+    return b"".join(_encode(output, styles, retry_ms, marks, closed) for output in outputs)
 
 
-def _encode(output: Output, styles: Styles, retry_ms: int) -> bytes:
+def _encode(
+    output: Output, styles: Styles, retry_ms: int, marks: Marks | None, closed: str | None
+) -> bytes:
     match output:
         case Rows():
-            return rows_text(output, styles[output.name, output.topic])
+            style = styles[output.name, output.topic]
+            return rows_text(output, style) if marks is None else _headed(output, style, marks)
         case GroupBegin():
             return event("group_begin", _group(output))
         case GroupEnd():
-            style = styles[output.name, output.topic]
-            return event("group_end", _group(output), id_text=output.bookmark if style.ids else "")
+            return event("group_end", _group(output), id_text=_id_text(output, marks))
         case Resumed():
-            style = styles[output.name, output.topic]
-            return event("resumed", _resumed(output), id_text=output.bookmark if style.ids else "")
+            return event("resumed", _resumed(output, closed), id_text=_id_text(output, marks))
         case Subscribed():
             style = styles[output.name, output.topic]
             return event("subscribed", style.entry(output.name))
         case Unsubscribed():
-            document = {"sub": output.name, "topic": output.topic, "reason": output.reason}
-            return event("unsubscribed", document)
+            seat = output.name, output.topic
+            return unsubscribed(output, "" if marks is None else marks.ended(seat, output))
         case Goodbye():
             reconnect = output.reason.reconnect
             return event(
@@ -115,18 +137,30 @@ def _encode(output: Output, styles: Styles, retry_ms: int) -> bytes:
             )
 
 
+def unsubscribed(told: Unsubscribed, id_text: str = "") -> bytes:
+    """The event of a subscription's end in a topic."""
+    document = {"sub": told.name, "topic": told.topic, "reason": told.reason}
+    return event("unsubscribed", document, id_text=id_text)
+
+
+def _id_text(output: GroupEnd | Resumed, marks: Marks | None) -> str:
+    if marks is None or not output.bookmark:
+        return output.bookmark
+    return marks.moved((output.name, output.topic), Bookmark.parse(output.bookmark))
+
+
 def _group(output: GroupBegin | GroupEnd) -> dict[str, object]:
     return {"sub": output.name, "topic": output.topic, "rows": output.rows}
 
 
-def _resumed(output: Resumed) -> dict[str, object]:
+def _resumed(output: Resumed, closed: str | None) -> dict[str, object]:
     return {
         "sub": output.name,
         "topic": output.topic,
         "mode": output.mode,
         "gap_messages": output.gap_messages,
         "gap_ms": output.gap_ms,
-        "closed": None,
+        "closed": closed,
     }
 
 
@@ -141,6 +175,21 @@ def rows_text(rows: Rows, style: Style) -> bytes:
         events = _ROWS[style.form](rows, style)
         text = rows.batch.encoded[variant] = _END.join(_with_id(events, rows, style)) + _END
     return text
+
+
+def _headed(rows: Rows, style: Style, marks: Marks) -> bytes:
+    """The same events behind a session's own lines: whose they are, and on the last one its id."""
+    text = rows_text(rows, style)
+    low_water = rows.batch.low_water
+    id_text = ""
+    if low_water is not None:
+        id_text = marks.moved((rows.name, rows.topic), Bookmark(rows.epoch, low_water))
+    head = b"" if style.form is Format.VALUE else b'data: {"sub":"%b",\n' % rows.name.encode()
+    last = b"id: %b\n%b" % (id_text.encode(), head) if id_text else head
+    if style.form is Format.BATCH:
+        return last + text
+    *events, end = text.removesuffix(_END).split(_END)
+    return b"".join((*(head + each + _END for each in events), last, end, _END))
 
 
 _END = b"\n\n"
@@ -185,11 +234,16 @@ def _named(frame: Frame, kind: Kind) -> bytes:
 
 def _envelopes(rows: Rows, style: Style) -> list[bytes]:
     writer = _writer(rows, style)
-    return [_FIELD + writer.envelope(frame) for frame in rows.batch.frames]
+    return [_object(writer.envelope(frame), style) for frame in rows.batch.frames]
 
 
 def _batch(rows: Rows, style: Style) -> list[bytes]:
-    return [_FIELD + _writer(rows, style).batch(rows.batch.frames)]
+    return [_object(_writer(rows, style).batch(rows.batch.frames), style)]
+
+
+def _object(text: bytes, style: Style) -> bytes:
+    """A JSON object as a line; where a session's own line opens it, the rest of it."""
+    return _FIELD + (text if style.ids else text[1:])
 
 
 def _writer(rows: Rows, style: Style) -> EnvelopeWriter:

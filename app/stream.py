@@ -9,16 +9,18 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 from sse_starlette import EventSourceResponse
 from sse_starlette.sse import SendTimeoutError
+from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from app.connection import Connection, connection_of
-from app.driver import Consumer
 from app.late import late_events
 from app.problems import Problem
 from app.progress import Progress
 from app.pulse import Pulse
-from app.settings import Settings
-from app.sse import HEARTBEAT, Styles, encode, event
+from app.sessions.joining import joined
+from app.sessions.reader import Reader
+from app.sessions.session import Session
+from app.sse import HEARTBEAT, event
 from conflation.outputs import CloseReason, Goodbye, Output
 
 # A socket that has taken everything gets a whole flush at once, the bytes that its lane shares;
@@ -43,38 +45,42 @@ class EventStream(EventSourceResponse):
     come only when nothing else does.
     """
 
-    def __init__(
-        self, consumer: Consumer, styles: Styles, hello: bytes, settings: Settings
-    ) -> None:
-        self._consumer = consumer
-        self._styles = styles
+    def __init__(self, reader: Reader, hello: bytes) -> None:
+        self.reader = reader
+        self._consumer = reader.consumer
         self._hello = hello
-        self._settings = settings
-        self._progress = Progress(styles)
+        self._settings = reader.session.gateway.settings
+        self._progress = Progress(reader.styles, reader.marks)
         self._connection: Connection | None = None
         super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
-        self._connection = connection_of(scope)
+        self._connection = self.reader.connection = connection_of(scope)
         try:
             await super().__call__(scope, receive, send)
         except SendTimeoutError:
-            logger.info("session %s: %s", self._consumer.session, CloseReason.WRITE_TIMEOUT)
-            self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
-            if self._connection is not None:
-                self._connection.abort()
+            if self._connection is None:
+                self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
+            else:
+                self._connection.give_up()
         finally:
-            self._consumer.close()
+            if self._connection is not None and self._connection.is_given_up:
+                self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
+            self.reader.close()
 
     async def _events(self) -> AsyncIterator[bytes]:
         yield self._hello
         pulse = Pulse(self._settings.heartbeat.seconds, anyio.current_time())
         is_behind = False
         while True:
+            self.reader.note_unsent()
+            self.reader.confirm()
             has_unsent = self._has_unsent()
             outputs = self._consumer.take(TAKE_BYTES_BEHIND if has_unsent else TAKE_BYTES_MAX)
             text = self._consumer.notices() + self._encoded(outputs) or self._quiet(pulse)
+            if not text and self._consumer.is_over:
+                return
             if not text:
                 is_behind = False
                 wait_s = pulse.wait_s(anyio.current_time(), progress=self._progress.is_asked_for)
@@ -84,14 +90,14 @@ class EventStream(EventSourceResponse):
             if outputs and isinstance(outputs[-1], Goodbye):
                 return
             moment = self._consumer.moment(has_unsent=has_unsent, is_behind=is_behind)
-            for late in late_events(outputs, self._styles, moment):
+            for late in late_events(outputs, self.reader.styles, moment):
                 yield late
             pulse.wrote(anyio.current_time())
             is_behind = bool(outputs)
 
     def _encoded(self, outputs: Sequence[Output]) -> bytes:
         self._progress.wrote(outputs)
-        return encode(outputs, self._styles, jittered_retry_ms())
+        return self.reader.encoded(outputs, jittered_retry_ms())
 
     def _quiet(self, pulse: Pulse) -> bytes:
         """What there is to say when nothing happens."""
@@ -118,6 +124,7 @@ class EventStream(EventSourceResponse):
                 await send(message)
             if not wait.cancelled_caught:
                 return
+            self.reader.note_unsent()
             before, unsent_bytes = unsent_bytes, self._unsent_bytes()
             if unsent_bytes < before:
                 took_at = anyio.current_time()
@@ -126,6 +133,24 @@ class EventStream(EventSourceResponse):
 
     def _unsent_bytes(self) -> int:
         return 0 if self._connection is None else self._connection.unsent_bytes
+
+
+def session_stream(session: Session, number: int | None) -> Response:
+    """The stream of a session that is kept, for a reader that has seen so much of its cursor.
+
+    Raises:
+        LimitReached: as many sessions as may be.
+    """
+    if session.has_ended:
+        return Response(status_code=204)  # as its goodbye has said
+    if session.gateway.stopping:
+        return stopping_stream()
+    return EventStream(*joined(session, number, jittered_retry_ms()))
+
+
+def stopping_stream() -> EventSourceResponse:
+    """What there is for a reader that comes while the gateway goes."""
+    return refusal_stream(Problem("not-ready", "The gateway is shutting down."))
 
 
 def refusal_stream(problem: Problem) -> EventSourceResponse:

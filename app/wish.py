@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from app.gateway import Gateway
 from app.query import checked_characters, one_of
 from app.sse import Format
 from app.topic_document import TopicDocument
@@ -14,6 +13,9 @@ from conflation.bookmark import Bookmark
 from conflation.language.grant import Request, grant
 from conflation.language.options import Options
 from conflation.subscription import Shown, Subscription
+
+if TYPE_CHECKING:
+    from app.gateway import Gateway
 
 PARAMETERS: Mapping[str, str] = {
     "options": "options-invalid",
@@ -23,6 +25,62 @@ PARAMETERS: Mapping[str, str] = {
     "format": "options-invalid",
     "last_event_id": "bookmark-invalid",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A request to subscribe as it was read, the same for every topic of a pattern.
+
+    `earlier`: the options that it had before it was changed; they hold where the newer ones say
+    nothing. `many`: it is one subscription among others, so rows must say whose they are.
+    """
+
+    options: Options = field(default_factory=Options)
+    filter_text: str = ""
+    order_text: str = ""
+    command: str | None = None
+    form: Format | None = None
+    earlier: Options = field(default_factory=Options)
+    many: bool = False
+
+    @classmethod
+    def parse(cls, values: Mapping[str, str], characters_max: int, *, many: bool = False) -> Wish:
+        """From the values of PARAMETERS, texts of at most so many characters.
+
+        Raises:
+            Problem, EngineError: options-invalid, or filter-invalid for a filter that is too long.
+        """
+        given = {name: text_of(values, name, characters_max) for name in _TEXTS}
+        return cls(
+            Options.parse(given["options"]),
+            given["filter"],
+            given["order_by"],
+            values.get("command"),
+            _format_named(values.get("format")),
+            many=many,
+        )
+
+    def changed(
+        self,
+        options: Options | None = None,
+        filter_text: str | None = None,
+        order_text: str | None = None,
+    ) -> Wish:
+        """The wish that a change makes of it; None changes nothing.
+
+        Options are laid over the earlier ones, and stand in their place with `replace`.
+        """
+        wish = self
+        if options is not None:
+            before = self.options.over(self.earlier)
+            for name in ("pause", "resume", "replace"):  # acts, and no wishes that stay
+                before = before.without(name)
+            wish = replace(wish, options=options, earlier=Options() if options.replace else before)
+        if filter_text is not None:
+            wish = replace(wish, filter_text=filter_text)
+        if order_text is not None:
+            wish = replace(wish, order_text=order_text)
+        return wish
 
 
 class Decided(NamedTuple):
@@ -48,26 +106,53 @@ def decided(
     Raises:
         Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
     """
+    gateway.catalog.get(name)
+    wish = Wish.parse(values, gateway.settings.options_characters_max, many=by_pattern)
+    return granted_to(gateway, name, wish, resume, by_pattern=by_pattern)
+
+
+def granted_to(
+    gateway: Gateway,
+    name: str,
+    wish: Wish,
+    resume: Bookmark | None = None,
+    *,
+    by_pattern: bool = False,
+) -> Decided:
+    """What a wish gets of one topic; the same wish may be decided again, for other topics too.
+
+    Raises:
+        Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
+    """
     entry = gateway.catalog.get(name)
-    given = {parameter: _text(gateway, values, parameter) for parameter in _TEXTS}
     request = Request(
         name,
         gateway.driver.engine.topic(name).definition,
-        Options.parse(given["options"]),
-        defaults=Options.parse(_defaults(entry.document)),
-        command=values.get("command"),
-        filter_text=given["filter"],
-        order_text=given["order_by"],
+        wish.options,
+        defaults=wish.earlier.over(Options.parse(_defaults(entry.document))),
+        command=wish.command,
+        filter_text=wish.filter_text,
+        order_text=wish.order_text,
         default_pace=gateway.settings.default_pace,
         resume=resume,
         by_pattern=by_pattern,
     )
     granted = grant(request)
     shown = granted.subscription.shown
-    form = _format(values.get("format"), shown, by_pattern=by_pattern)
+    form = wish.form or _format_fitting(shown, many=wish.many)
     if form is not Format.VALUE or shown.max_age_ns is not None:
         granted = grant(replace(request, counted=True))  # whose first message is told, or watched
     return Decided(granted.subscription, form, granted.warnings)
+
+
+def text_of(values: Mapping[str, str], parameter: str, characters_max: int) -> str:
+    """The text of one parameter, empty where it is not given.
+
+    Raises:
+        Problem: it is too long.
+    """
+    code = PARAMETERS[parameter]
+    return checked_characters(values.get(parameter, ""), characters_max, code, parameter)
 
 
 def _defaults(document: TopicDocument) -> str:
@@ -82,17 +167,15 @@ def _defaults(document: TopicDocument) -> str:
 _TEXTS = ("options", "filter", "order_by")
 
 
-def _text(gateway: Gateway, values: Mapping[str, str], parameter: str) -> str:
-    characters_max = gateway.settings.options_characters_max
-    code = PARAMETERS[parameter]
-    return checked_characters(values.get(parameter, ""), characters_max, code, parameter)
+def _format_named(text: str | None) -> Format | None:
+    if text is None:
+        return None
+    return Format(one_of(text, tuple(Format), code="options-invalid", what="format"))
 
 
-def _format(named: str | None, shown: Shown, *, by_pattern: bool) -> Format:
-    """What only envelopes can show asks for envelopes; a pattern's rows must name their topic."""
-    if named is not None:
-        return Format(one_of(named, tuple(Format), code="options-invalid", what="format"))
-    if by_pattern:
+def _format_fitting(shown: Shown, *, many: bool) -> Format:
+    """What only envelopes can show asks for envelopes; one of many must name its topic."""
+    if many:
         return Format.BATCH
     in_envelope = shown.timestamp or shown.send_keys or shown.receipt
     return Format.ENVELOPE if in_envelope else Format.VALUE

@@ -255,6 +255,14 @@ class Engine:
         session.ready = bool(outputs)
         return outputs
 
+    def seat(self, session_id: str, seat_id: SeatId) -> Seat | None:
+        """A subscription's seat in a topic, to read; None if it has none, or not any more.
+
+        Raises:
+            SessionUnknown: it is not there.
+        """
+        return self._roster.find(session_id).seats.get(seat_id)
+
     def caught_up(self, session_id: str) -> list[tuple[SeatId, Bookmark]]:
         """Seats for which nothing is on the way, and up to where they have it all.
 

@@ -33,6 +33,19 @@ def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: 
     return ResumeMode.REPLAY
 
 
+def overflows(topic: Topic, subscription: Subscription, messages: int, size_bytes: int) -> bool:
+    """Whether every message since a bookmark is more than may wait, so that a policy applies.
+
+    An interval queues nothing.
+    """
+    bookmark, lane_id = subscription.resume, subscription.lane_id
+    if bookmark is None or lane_id.interval_ns:
+        return False
+    missed, size = topic.journal.backlog(bookmark.offset)
+    too_long = missed > messages or size > size_bytes
+    return too_long and resume_mode(topic, lane_id, bookmark, too_long=True) is ResumeMode.REPLAY
+
+
 def rows_since(topic: Topic, lane_id: LaneId, mode: ResumeMode, offset: int) -> Sequence[Frame]:
     """What a client that has seen everything up to an offset is sent."""
     if mode is ResumeMode.REPLAY:

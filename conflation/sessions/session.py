@@ -131,6 +131,11 @@ class Seat:
         """Whether what waits counts towards the session's limits."""
         return self.lane is not None and self.lane.id.queues
 
+    @property
+    def is_turning(self) -> bool:
+        """Whether it is still on its way to other options."""
+        return self.transfer is not None or self.owed is not None
+
     def queued(self) -> tuple[int, int]:
         """Messages and bytes that count towards the session's limits."""
         return self.lane.queued(self.member) if isinstance(self.lane, ListLane) else (0, 0)

@@ -15,6 +15,7 @@ from conflation.outputs import GroupEnd, Rows
 from conflation.sessions.session import SeatId
 from conflation.subscription import Command, Shown, Subscription
 from keys.spec import KeySpec
+from tests.support.noted import Noted
 
 SEAT: SeatId = ("s1", "px")
 
@@ -61,11 +62,11 @@ def test_rows_without_an_id_are_none() -> None:
     assert len(told(progress, 7)) == 1
 
 
-def test_a_stream_without_ids_has_only_this() -> None:
-    progress = Progress({SEAT: style(ids=False)})
+def test_in_a_session_a_place_in_the_topic_is_told_beside_the_id() -> None:
+    progress = Progress({SEAT: style(ids=False)}, Noted())
     progress.wrote([rows(7)])
     [event] = told(progress, 7)
-    assert event.id == ""
+    assert event.id == "s1-7"
     assert json.loads(event.text)["bookmark"] == "e1-7"
 
 

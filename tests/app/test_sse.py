@@ -33,6 +33,7 @@ from conflation.outputs import (
 from conflation.subscription import Command, Shown, Subscription
 from keys.jsontext import check_json, one_line
 from keys.spec import KeySpec
+from tests.support.noted import Noted
 from tests.support.profiles import examples
 
 FRAMES = (Frame(4, b'{"k":"a"}', '["a"]'), Frame(6, b'{"k":"b"}', '["b"]'))
@@ -100,10 +101,47 @@ def test_a_flush_is_encoded_once_for_each_variant() -> None:
     assert all(one is other for one, other in zip(texts, again, strict=True))
 
 
-def test_who_has_no_ids_gets_none() -> None:
-    styles = {("s1", "px"): style(ids=False)}
-    flow = encode([rows(*FRAMES), GroupEnd("s1", "px", 2, "e1-6")], styles, 1_234)
-    assert b"id:" not in flow
+def one_of_several(form: Format, *outputs: Output) -> bytes:
+    return encode(outputs, {("s1", "px"): style(form, ids=False)}, 1_234, marks=Noted())
+
+
+def test_in_a_session_a_line_of_its_own_goes_before_the_shared_ones() -> None:
+    shared = rows(*FRAMES)
+    flow = one_of_several(Format.BATCH, shared)
+    [body] = shared.batch.encoded.values()
+    assert flow == b'id: s1-6\ndata: {"sub":"s1",\n' + body
+    [read] = Parser().feed(flow)
+    alone = json.loads(text(rows(*FRAMES), form=Format.BATCH).rpartition(b"data: ")[2])
+    assert json.loads(read.text) == {"sub": "s1", **alone}
+    [without] = Parser().feed(one_of_several(Format.BATCH, rows(*FRAMES, low_water=None)))
+    assert without.id == ""
+
+
+def test_in_a_session_each_envelope_says_whose_it_is_and_the_last_has_the_id() -> None:
+    events = Parser().feed(one_of_several(Format.ENVELOPE, rows(*FRAMES)))
+    told = [json.loads(event.text) for event in events]
+    assert [(each["sub"], each["value"]["k"]) for each in told] == [("s1", "a"), ("s1", "b")]
+    assert one_of_several(Format.ENVELOPE, rows(*FRAMES)).count(b"id: ") == 1
+
+
+def test_in_a_session_a_value_is_the_message_alone() -> None:
+    flow = one_of_several(Format.VALUE, rows(*FRAMES))
+    assert flow == b'data: {"k":"a"}\n\nid: s1-6\ndata: {"k":"b"}\n\n'
+
+
+def test_in_a_session_control_events_have_its_ids() -> None:
+    group, none = GroupEnd("s1", "px", 2, "e1-6"), Resumed("s1", "px", ResumeMode.REPLAY, 1)
+    some = Resumed("s1", "px", ResumeMode.REPLAY, 0, bookmark="e1-9")
+    end = Unsubscribed("s1", "px", "REQUESTED")
+    flow = one_of_several(Format.BATCH, group, none, some, end)
+    ids = [line for line in flow.split(b"\n") if line.startswith(b"id")]
+    assert ids == [b"id: s1-6", b"id: s1-9", b"id: s1-end"]
+
+
+def test_a_resume_says_why_the_session_was_closed() -> None:
+    resumed = Resumed("s1", "px", ResumeMode.REPLAY, 1)
+    flow = encode([resumed], {}, 1_234, closed="WRITE_TIMEOUT")
+    assert json.loads(Parser().feed(flow)[0].text)["closed"] == "WRITE_TIMEOUT"
 
 
 DELTA = Row(5, b'{"k":"a","v":1}', '["a"]', patch=b'{"v":1}')

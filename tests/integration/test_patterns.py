@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.support.gateways import JSON, Running, Stream, eventually, names, running_gateway
 
 
@@ -14,7 +16,8 @@ async def batches(stream: Stream, *topics: str) -> dict[str, Any]:
     while set(found) != set(topics):
         event = await stream.next()
         assert event.name == "message", event
-        assert event.id == "", "a pattern's stream is no place in one of its topics"
+        session = stream.hello_id.rpartition("-")[0]
+        assert event.id.startswith(session + "-"), "a place in the session, not in a topic"
         batch = json.loads(event.text)
         found[batch["topic"]] = batch["rows"]
     return found
@@ -144,8 +147,32 @@ async def test_posting_to_a_pattern_is_the_same() -> None:
         assert [each["topic"] for each in json.loads(hello.text)["subscriptions"]] == ["px.a"]
 
 
-async def test_a_pattern_has_no_ids_to_come_back_to() -> None:
+@pytest.mark.parametrize("last_id", ["e1-1", "zzq", "AAAAAAAAAAAAAAAA-3"])
+async def test_an_id_of_no_session_that_is_known_is_refused(last_id: str) -> None:
     async with running_gateway() as running:
-        headers = {"Last-Event-ID": "e1-1"}
+        headers = {"Last-Event-ID": last_id}
         answer = await running.http.get("/v1/topics/px.*/subscribe", headers=headers)
-        assert (answer.status_code, answer.json()["code"]) == (400, "bookmark-invalid")
+        assert (answer.status_code, answer.json()["code"]) == (404, "session-unknown")
+
+
+async def test_a_reader_of_a_pattern_comes_back_to_its_session() -> None:
+    async with running_gateway() as running:
+        await running.topic("px.a")
+        async with running.subscribe(topic="px.*", command="subscribe") as stream:
+            await running.publish({"k": 1}, topic="px.a")
+            await batches(stream, "px.a")
+            left_at = stream.last_id
+        await running.publish({"k": 2}, topic="px.a")
+        await running.publish({"k": 3}, topic="px.made.later")
+        await running.publish({"k": 4}, topic="px.b")
+        again = running.subscribe(topic="px.*", last_id=left_at)
+        async with again as stream:
+            assert running.hellos[-1]["session"] == running.hellos[0]["session"]
+            assert listed(running) == [("s1", "px.a"), ("s1", "px.b")]
+            rows = [await stream.next() for _ in range(4)]
+        assert names(rows) == ["resumed", "message", "resumed", "message"]
+        told = [json.loads(event.text) for event in rows]
+        assert [(each["topic"], each["mode"]) for each in told[::2]] == [
+            ("px.a", "replay"), ("px.b", "replay")
+        ]  # fmt: skip
+        assert [each["rows"][0]["value"]["k"] for each in told[1::2]] == [2, 4]

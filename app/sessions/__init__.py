@@ -1,0 +1,1 @@
+"""Sessions: who subscribes to what, with a reader or without one for a while."""

@@ -1,0 +1,111 @@
+"""A session's cursor: one row of numbers for what a reader has of several subscriptions. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Mapping
+from itertools import islice
+from typing import NamedTuple
+
+from conflation.bookmark import Bookmark
+from conflation.sessions.session import SeatId
+
+STEPS_MAX = 1_000
+
+Mark = Bookmark | None
+"""Up to where a reader has a subscription's topic; None: it has nothing that could be continued."""
+
+_CURSOR = re.compile(r"([A-Za-z0-9_-]{1,64})-(0|[1-9][0-9]{0,17})", re.ASCII)
+
+
+def parse_cursor(text: str) -> tuple[str, int] | None:
+    """Session and number of an event's id; None if it is no cursor."""
+    found = _CURSOR.fullmatch(text)
+    return None if found is None else (found[1], int(found[2]))
+
+
+class Cursor:
+    """Numbers that are handed out as ids, and the marks that each of them stands for.
+
+    A number stands for all steps up to it. The last thousand are remembered one by one, what
+    went before them as a sum. `confirmed`: the peer has acknowledged all up to this one.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.confirmed = 0
+        self._session = session
+        self._base: dict[SeatId, Mark] = {}
+        self._base_number = 0
+        self._steps: deque[_Step] = deque()
+        self._anew: dict[SeatId, int] = {}
+
+    @property
+    def number(self) -> int:
+        """The latest number."""
+        return self._base_number + len(self._steps)
+
+    @property
+    def text(self) -> str:
+        """The latest number as an event's id."""
+        return f"{self._session}-{self.number}"
+
+    def move(self, seat: SeatId, mark: Mark) -> str:
+        """A reader that sees what is told now has so much of a seat; the id to tell it with."""
+        return self._step(_Step(seat, mark))
+
+    def end(self, seat: SeatId) -> str:
+        """A reader that sees what is told now knows that a seat has ended."""
+        return self._step(_Step(seat, None, is_end=True))
+
+    def note(self) -> str:
+        """Something is told that is about no seat's rows."""
+        return self._step(_Step(None, None))
+
+    def begin_anew(self, seat: SeatId) -> None:
+        """What a reader has of this seat up to now is of no use to continue from."""
+        self.move(seat, None)
+        self._anew[seat] = self.number
+
+    def marks(self, number: int) -> Mapping[SeatId, Mark] | None:
+        """What a reader has that has seen this number; None: that is not known any more."""
+        if not self._base_number <= number <= self.number:
+            return None
+        marks = dict(self._base)
+        for step in islice(self._steps, number - self._base_number):
+            step.apply(marks)
+        return marks | {seat: None for seat, since in self._anew.items() if number < since}
+
+    def rewind(self, marks: Mapping[SeatId, Mark]) -> None:
+        """A reader is back and has this of the session's seats, no more."""
+        latest = self.marks(self.number) or {}
+        for seat, mark in marks.items():
+            if seat not in latest or latest[seat] != mark:
+                self.move(seat, mark)
+
+    def _step(self, step: _Step) -> str:
+        self._steps.append(step)
+        if len(self._steps) > STEPS_MAX:
+            self._fold()
+        return self.text
+
+    def _fold(self) -> None:
+        step = self._steps.popleft()
+        self._base_number += 1
+        step.apply(self._base)
+        if step.seat is not None and self._anew.get(step.seat) == self._base_number:
+            del self._anew[step.seat]
+
+
+class _Step(NamedTuple):
+    seat: SeatId | None
+    mark: Mark
+    is_end: bool = False
+
+    def apply(self, marks: dict[SeatId, Mark]) -> None:
+        if self.seat is None:
+            return
+        if self.is_end:
+            marks.pop(self.seat, None)
+        else:
+            marks[self.seat] = self.mark

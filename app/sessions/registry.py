@@ -1,0 +1,146 @@
+"""The sessions there are: read ones, those that wait for a reader, for a while those that ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from app.problems import Problem
+from app.sessions.session import Session, State
+from conflation.errors import LimitReached
+from conflation.outputs import CloseReason, SessionClosed
+from conflation.sessions.session import QueueLimits
+
+if TYPE_CHECKING:
+    from app.gateway import Gateway
+
+
+class Sessions:
+    """Sessions by id.
+
+    One that is kept waits `session_retention` for its reader; of one that has ended it is known
+    for as long how it did.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._sessions: dict[str, Session] = {}
+        self._ended: dict[str, None] = {}
+        self._lapses: dict[str, asyncio.TimerHandle] = {}
+        gateway.driver.on_closed = self._closed
+
+    def open(
+        self,
+        *,
+        limits: QueueLimits | None = None,
+        conflated: bool = True,
+        kept: bool = False,
+        lasts: bool = False,
+    ) -> Session:
+        """A new session without subscriptions and without a reader; arguments as of `Session`.
+
+        Raises:
+            LimitReached: as many sessions as may be.
+        """
+        sessions_max = self._gateway.settings.sessions_max
+        if len(self._sessions) - len(self._ended) >= sessions_max:
+            raise LimitReached(f"there are {sessions_max} sessions already")
+        session = Session(
+            self._gateway,
+            self._gateway.new_session_id(),
+            limits=limits,
+            conflated=conflated,
+            kept=kept,
+            lasts=lasts,
+        )
+        self._sessions[session.id] = session
+        if kept:
+            self._lapse_later(session)
+        return session
+
+    def get(self, session_id: str) -> Session:
+        """The session of this id, also one that has ended.
+
+        Raises:
+            Problem: session-unknown.
+        """
+        found = self._sessions.get(session_id)
+        if found is None:
+            raise Problem("session-unknown", "There is no such session, or not any more.")
+        return found
+
+    def listed(self, after: str, limit: int) -> list[Session]:
+        """Sessions that have not ended, by id, at most `limit` from behind `after`."""
+        ids = sorted(each for each in self._sessions.keys() - self._ended.keys() if each > after)
+        return [self._sessions[each] for each in ids[:limit]]
+
+    def attached(self, session: Session) -> None:
+        """A reader has come."""
+        lapse = self._lapses.pop(session.id, None)
+        if lapse is not None:
+            lapse.cancel()
+
+    def left(self, session: Session) -> None:
+        """The reader is gone, or has been told goodbye."""
+        session.reader = None
+        if session.id not in self._sessions:
+            return
+        is_final = session.closed is not None and not session.closed.reconnect
+        if session.cursor is None or is_final:
+            self._note_ended(session)
+        elif not session.has_ended:
+            self._lapse_later(session)
+
+    def close(self, session: Session) -> None:
+        """An administrator's word: the reader is told goodbye, and cannot come back."""
+        if session.has_ended:
+            return
+        if session.reader is not None:
+            self._gateway.driver.close(session.id, CloseReason.CLOSED_BY_ADMIN)
+        session.closed = CloseReason.CLOSED_BY_ADMIN
+        self._note_ended(session)
+
+    def discard(self, session: Session) -> None:
+        """It was opened in vain: nobody has seen it."""
+        if session.reader is not None:
+            session.reader.close()
+        session.end()
+        self._forget(session.id)
+
+    def aclose(self) -> None:
+        """Wait for nobody any more."""
+        for lapse in self._lapses.values():
+            lapse.cancel()
+        self._lapses.clear()
+
+    def _closed(self, event: SessionClosed) -> None:
+        """The engine has sent a reader away, or its stream has given it up."""
+        session = self._sessions.get(event.session)
+        if session is not None:
+            session.closed = event.reason
+
+    def _note_ended(self, session: Session) -> None:
+        session.end()
+        self._ended[session.id] = None
+        self._lapse_later(session)
+        if len(self._ended) > self._gateway.settings.sessions_max:
+            self._forget(next(iter(self._ended)))
+
+    def _lapse_later(self, session: Session) -> None:
+        self.attached(session)
+        delay_s = self._gateway.settings.session_retention.seconds
+        loop = asyncio.get_running_loop()
+        self._lapses[session.id] = loop.call_later(delay_s, self._lapse, session)
+
+    def _lapse(self, session: Session) -> None:
+        """Its reader did not come back, or its end was told for long enough."""
+        if session.state is not State.ATTACHED:
+            session.end()
+            self._forget(session.id)
+
+    def _forget(self, session_id: str) -> None:
+        self._sessions.pop(session_id, None)
+        self._ended.pop(session_id, None)
+        lapse = self._lapses.pop(session_id, None)
+        if lapse is not None:
+            lapse.cancel()

@@ -1,0 +1,273 @@
+"""A session: its subscriptions, and the reader that takes them, who may be away for a while.
+
+Both kinds of stream are read from one. That of a plain GET has one subscription, whose topic's
+bookmarks are its ids; it ends with its stream. One that is kept has a cursor for its ids, and waits
+for its reader to come back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from app.problems import Problem
+from app.sessions.asked import Asked, Granted, changed, granted, shows_otherwise
+from app.sessions.cursor import Cursor
+from app.sse import event, unsubscribed
+from app.topic_pattern import TopicPattern
+from app.wish import Decided, Wish, granted_to
+from conflation.bookmark import Bookmark
+from conflation.errors import EngineError
+from conflation.outputs import CloseReason, Unsubscribed
+from conflation.sessions.session import QueueLimits
+from conflation.subscription import Command
+from keys.errors import KeysError
+
+if TYPE_CHECKING:
+    from app.gateway import Gateway
+    from app.sessions.reader import Reader
+
+SUBSCRIPTIONS_MAX = 256
+
+
+class State(StrEnum):
+    """Where a session stands."""
+
+    ATTACHED = "attached"
+    AWAY = "away"
+    ENDED = "ended"
+
+
+class Session:
+    """Subscriptions by name; while it is read the engine has a seat for each of their topics.
+
+    `closed`: why the last reader was sent away. `lasts`: it stays open without subscriptions.
+    `pattern`: its stream is a plain GET of that.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        session_id: str,
+        *,
+        limits: QueueLimits | None = None,
+        conflated: bool = True,
+        kept: bool = False,
+        lasts: bool = False,
+    ) -> None:
+        self.id = session_id
+        self.gateway = gateway
+        self.limits = limits or gateway.driver.limits
+        self.conflated = conflated
+        self.lasts = lasts
+        self.opened_ms = gateway.driver.wall_ms()
+        self.asked: dict[str, Asked] = {}
+        self.reader: Reader | None = None
+        self.cursor = Cursor(session_id) if kept else None
+        self.endings: deque[tuple[int, Unsubscribed]] = deque(maxlen=SUBSCRIPTIONS_MAX)
+        self.closed: CloseReason | None = None
+        self.has_ended = False
+        self.pattern = ""
+        self._named = 0
+
+    @property
+    def state(self) -> State:
+        """Attached to a reader, waiting for one, or over."""
+        if self.has_ended:
+            return State.ENDED
+        return State.AWAY if self.reader is None else State.ATTACHED
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the engine has seats for it: there is a reader, who has not been sent away."""
+        return self.reader is not None and self.closed is None
+
+    def subscribe(
+        self,
+        target: str | TopicPattern,
+        wish: Wish,
+        resume: Bookmark | None = None,
+        *,
+        announced: bool = True,
+    ) -> tuple[Asked, tuple[str, ...]]:
+        """Add a subscription; returns it and what its asker should know.
+
+        `announced`: a reader who is there is told of it.
+
+        Raises:
+            Problem, EngineError, KeysError: nothing was added.
+        """
+        asked = Asked(f"s{self._named + 1}", target, wish)
+        decisions = {
+            topic: self._decided(asked, topic, wish, resume) for topic in self._topics_of(target)
+        }
+        self._check_room(len(decisions))
+        for topic, decision in decisions.items():
+            asked.topics[topic] = granted(self.gateway.driver.engine.topic(topic), decision)
+        self._named += 1
+        self.asked[asked.name] = asked
+        if self.is_read and self.reader is not None:
+            for topic in asked.topics:
+                self.reader.seat(asked, topic, announced=announced)
+        if isinstance(target, TopicPattern) and wish.command != Command.SOW:
+            self._follow(asked, target)
+        return asked, _warnings(decisions.values())
+
+    def change(self, name: str, wish: Wish, *, paused: bool | None) -> tuple[str, ...]:
+        """Have a subscription ask for something else, in all of its topics or in none.
+
+        Raises:
+            Problem, EngineError, KeysError: nothing was changed.
+        """
+        asked = self.subscription(name)
+        decisions = {topic: self._decided(asked, topic, wish) for topic in asked.topics}
+        asked.wish = wish
+        for topic, decision in decisions.items():
+            before = asked.topics[topic]
+            after = asked.topics[topic] = changed(before, decision, paused=paused)
+            is_anew = shows_otherwise(before.subscription, after.subscription)
+            if is_anew and self.cursor is not None:
+                self.cursor.begin_anew((name, topic))
+            if self.reader is not None:
+                self.reader.change(asked, topic, turns=is_anew)
+        return _warnings(decisions.values())
+
+    def unsubscribe(self, name: str) -> None:
+        """End a subscription; its reader is told.
+
+        Raises:
+            Problem: subscription-unknown.
+        """
+        asked = self.subscription(name)
+        topics = list(asked.topics)
+        asked.end()
+        del self.asked[name]
+        if self.reader is not None and self.reader.unsubscribe(name):
+            return
+        for topic in topics or [asked.text]:
+            self.tell_end(Unsubscribed(name, topic, "REQUESTED"))
+
+    def subscription(self, name: str) -> Asked:
+        """The subscription of this name.
+
+        Raises:
+            Problem: subscription-unknown.
+        """
+        found = self.asked.get(name)
+        if found is None:
+            raise Problem("subscription-unknown", "The session has no such subscription.")
+        return found
+
+    def tune(self, limits: QueueLimits, *, conflated: bool) -> None:
+        """Give it other limits, and switch its topics' policies on or off."""
+        self.limits, self.conflated = limits, conflated
+        if self.reader is not None:
+            self.reader.tune()
+
+    def drop(self, name: str, topic: str) -> None:
+        """A topic has left a subscription; without topics, and without a pattern, that is over."""
+        asked = self.asked.get(name)
+        if asked is None:
+            return
+        asked.topics.pop(topic, None)
+        if not asked.by_pattern:
+            del self.asked[name]
+
+    def note_end(self, told: Unsubscribed) -> str:
+        """A reader is to know of a subscription's end, if need be later; the event's id."""
+        if self.cursor is None:
+            return ""
+        id_text = self.cursor.note()
+        self.endings.append((self.cursor.number, told))
+        return id_text
+
+    def tell_end(self, told: Unsubscribed) -> None:
+        """The same, told at once if there is a reader."""
+        id_text = self.note_end(told)
+        if self.reader is not None:
+            self.reader.consumer.tell(unsubscribed(told, id_text))
+
+    def end(self) -> None:
+        """It is over: nothing is listened for any more."""
+        self.has_ended = True
+        for asked in self.asked.values():
+            asked.end()
+        self.asked.clear()
+
+    def regrant(self, asked: Asked, topic: str) -> Granted:
+        """What a subscription gets of a topic that has been made anew, or is new to it.
+
+        Raises:
+            Problem, EngineError, KeysError: it does not fit the topic.
+        """
+        decision = self._decided(asked, topic, asked.wish)
+        found = granted(self.gateway.driver.engine.topic(topic), decision)
+        asked.topics[topic] = found
+        return found
+
+    def _decided(
+        self, asked: Asked, topic: str, wish: Wish, resume: Bookmark | None = None
+    ) -> Decided:
+        return granted_to(self.gateway, topic, wish, resume, by_pattern=asked.by_pattern)
+
+    def _topics_of(self, target: str | TopicPattern) -> list[str]:
+        if isinstance(target, str):
+            return [target]
+        entries = self.gateway.catalog.listed("", "", self.gateway.settings.topics_max)
+        names = (entry.record.name for entry in entries)
+        return [name for name in names if target.matches(name)]
+
+    def _check_room(self, more: int) -> None:
+        if self._count() + more > SUBSCRIPTIONS_MAX:
+            self._forget_finished()
+        if self._count() + more > SUBSCRIPTIONS_MAX:
+            raise Problem(
+                "limit-reached",
+                f"A session has at most {SUBSCRIPTIONS_MAX} subscriptions, "
+                "each topic of a pattern being one.",
+                headers={"Retry-After": "60"},
+            )
+
+    def _count(self) -> int:
+        return sum(len(asked.topics) for asked in self.asked.values())
+
+    def _forget_finished(self) -> None:
+        """A `sow` stays until its reader is known to have it all, in case it must be sent again."""
+        marks = {} if self.cursor is None else self.cursor.marks(self.cursor.confirmed) or {}
+        for asked in list(self.asked.values()):
+            for topic, found in list(asked.topics.items()):
+                if found.is_over(marks.get((asked.name, topic))):
+                    self.drop(asked.name, topic)
+
+    def _follow(self, asked: Asked, pattern: TopicPattern) -> None:
+        """Take topics that are made later; one that the request does not fit is passed over."""
+
+        def made(topic: str) -> None:
+            if not pattern.matches(topic):
+                return
+            try:
+                self._check_room(1)
+                self.regrant(asked, topic)
+                if self.is_read and self.reader is not None:
+                    self.reader.seat(asked, topic, announced=True)
+            except (Problem, EngineError, KeysError) as error:
+                asked.topics.pop(topic, None)
+                if self.reader is not None:
+                    self.reader.consumer.tell(_passed_over(asked.name, topic, error))
+
+        catalog = self.gateway.catalog
+        catalog.listen(made)
+        asked.unlisten = lambda: catalog.unlisten(made)
+
+
+def _warnings(decisions: Iterable[Decided]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for each in decisions for text in each.warnings))
+
+
+def _passed_over(name: str, topic: str, error: Problem | EngineError | KeysError) -> bytes:
+    problem = error
+    if not isinstance(problem, Problem):
+        problem = Problem(problem.code, f"{problem.detail}.", position=problem.position)
+    return event("error", {"sub": name, "topic": topic, **problem.document()})
