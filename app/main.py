@@ -36,19 +36,19 @@ ROUTES = (
 VERSION = "0.1.0"
 
 
-def create_app(settings: Settings, gateway: Gateway | None = None) -> FastAPI:
-    """The gateway as an ASGI application; `app.state.gateway` is its heart, built if not given.
+def create_app(settings: Settings) -> FastAPI:
+    """The gateway as an ASGI application; `app.state.gateway` is its heart.
 
     Whoever serves it calls `app.state.gateway.say_goodbye()` when a shutdown begins: ASGI's own
     shutdown comes only after the streams have ended.
     """
-    heart = gateway or Gateway.build(settings)
+    gateway = Gateway.build(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await heart.open()
+        await gateway.open()
         yield
-        await heart.aclose()
+        await gateway.aclose()
 
     app = FastAPI(
         title="Tidegate",
@@ -59,7 +59,7 @@ def create_app(settings: Settings, gateway: Gateway | None = None) -> FastAPI:
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
-    app.state.gateway = heart
+    app.state.gateway = gateway
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
     routers = [module.router for module in ROUTES]

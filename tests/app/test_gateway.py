@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from app.gateway import Gateway
-from app.main import create_app
 from app.memory_store import MemoryStore
 from tests.support.gateways import running_gateway
 from tests.support.servers import edge_settings
@@ -49,4 +48,3 @@ async def test_who_builds_it_brings_the_time_and_the_store() -> None:
     gateway = Gateway.build(edge_settings(), store=store, clock=lambda: 5, wall_ms=lambda: 7)
     assert gateway.store is store
     assert (gateway.driver.now(), gateway.driver.wall_ms()) == (5, 7)
-    assert create_app(gateway.settings, gateway).state.gateway is gateway
