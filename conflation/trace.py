@@ -1,0 +1,141 @@
+"""A trace: recorded calls run again on an engine of their own, and what was decided in them.
+
+The engine that serves is not observed, only its calls are (`recorder.py`). Here they are made
+again, with a twin of the seat alone in its lane, and a witness looks at that. Each take must give
+what the real one gave: a trace that tells something else says so and ends.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from conflation.duration import Instant
+from conflation.engine import Engine
+from conflation.frame import Frame
+from conflation.lanes.member import Member
+from conflation.language.normal import lane_text
+from conflation.outputs import Output, Rows
+from conflation.sessions.recorder import (
+    OVERRUN,
+    Advanced,
+    Call,
+    Changed,
+    Conflated,
+    Ended,
+    Joined,
+    Published,
+    Redefined,
+    Seated,
+    Taken,
+)
+from conflation.sessions.session import Seat
+from conflation.sessions.twin import twin_of
+from conflation.witness import Decision, What, Witness
+
+DIVERGED = "DIVERGED"
+
+
+def replay(calls: Iterable[Call]) -> list[Output]:
+    """What a recorded subscription is given, from its calls alone."""
+    trace = Trace()
+    outputs: list[Output] = []
+    for call in calls:
+        deque(trace.tell(call), maxlen=0)
+        outputs += trace.taken if isinstance(call, Taken) else ()
+    return outputs
+
+
+class Trace:
+    """One subscription's. `taken` is what the last take gave; `ended` says why nothing follows."""
+
+    def __init__(self) -> None:
+        self.taken: Sequence[Output] = ()
+        self.ended: str | None = None
+        self._scene: Scene | None = None
+
+    def tell(self, call: Call) -> Iterator[Decision]:
+        """Make a call once more; the decisions in it, one after the other."""
+        if isinstance(call, Seated):
+            before, self._scene = self._scene, Scene(call)
+            if before is not None:
+                yield self._scene.moved(call.now)
+            return
+        if isinstance(call, Ended):
+            self.ended = call.reason
+            if call.reason != OVERRUN:
+                yield Decision(call.now, What.UNSUBSCRIBED, why=call.reason)
+            return
+        assert self._scene is not None, "a trace begins with its seat"
+        yield from self._scene.again(call)
+        if isinstance(call, Taken):
+            self.taken = self._scene.taken
+            if not same(self.taken, call.outputs):
+                self.ended = DIVERGED
+
+
+class Scene:
+    """The engine of a trace: one topic, one session, one seat."""
+
+    def __init__(self, seated: Seated) -> None:
+        self.seat: Seat = twin_of(seated.seat)
+        self.taken: Sequence[Output] = ()
+        self._engine = Engine(sessions_max=1, subscriptions_max=1)
+        self._engine.adopt(self.seat)
+        self._witness = Witness(self.seat)
+
+    def again(self, call: Call) -> Iterator[Decision]:
+        """One call."""
+        seat = self.seat
+        match call:
+            case Published(now, frames):
+                yield from self._publish(frames, now)
+            case Advanced(now):
+                self._engine.advance(now)
+                yield from self._witness.flushed(now)
+            case Taken(now, bytes_max):
+                yield from self._take(bytes_max, now)
+            case Changed(now, subscription):
+                member = seat.member
+                self._engine.change(member.session, member.name, subscription, now)
+                due = None if seat.transfer is None else seat.transfer.deadline
+                why = lane_text(subscription.lane_id)
+                yield Decision(now, What.CHANGED, due=due, why=why)
+            case Redefined(_, definition):
+                seat.topic.definition = definition
+            case Joined() if seat.lane is not None:
+                seat.lane.join(Member("", "", seat.member.subscription))
+                seat.lane.joins += 1
+            case Conflated(now, messages_max):
+                before, _ = seat.queued()
+                seat.conflate(messages_max)
+                yield self._witness.conflated(before, now)
+
+    def moved(self, now: Instant) -> Decision:
+        """It stands here now, and is owed what it left behind."""
+        lane, owed = self.seat.lane, self.seat.owed
+        why = "" if lane is None else lane_text(lane.id)
+        return Decision(now, What.MOVED, rows=0 if owed is None else len(owed.rest()), why=why)
+
+    def _publish(self, frames: Sequence[Frame], now: Instant) -> Iterator[Decision]:
+        for frame in frames:
+            self._engine.publish(self.seat.topic.name, [frame], now)
+            yield from self._witness.message(frame, now)
+
+    def _take(self, bytes_max: int, now: Instant) -> Iterator[Decision]:
+        self._engine.publish(self.seat.topic.name, (), now)  # nothing; but it is later now
+        place = self._witness.place()
+        self.taken = self._engine.take(self.seat.member.session, bytes_max)
+        yield from self._witness.took(place, self.taken, now)
+
+
+def same(some: Sequence[Output], others: Sequence[Output]) -> bool:
+    """Whether two sessions were given the same."""
+    return len(some) == len(others) and all(map(_same, some, others))
+
+
+def _same(one: Output, other: Output) -> bool:
+    if not isinstance(one, Rows) or not isinstance(other, Rows):
+        return one == other
+    ours, theirs = one.batch, other.batch
+    return one.op == other.op and (ours.frames, ours.low_water) == (theirs.frames, theirs.low_water)

@@ -1,0 +1,73 @@
+"""A world with one subscription that is traced, its decisions written as short lines.
+
+`replaced a @3 for 2 x2 due 100` is message 3 of key a, in the place of message 2, standing for two,
+due at 100 ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from conflation.duration import MILLISECOND
+from conflation.sessions.recorder import Call, Recorder, Taken
+from conflation.trace import Trace, replay, same
+from conflation.witness import Decision
+from tests.support.world import World
+
+
+class TracedWorld(World):
+    """`trace` begins, `lines` tells what was decided since the last look."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.running: Recorder | None = None
+        self._trace = Trace()
+
+    def trace(self, name: str, *, session: str = "s", topic: str = "px") -> Recorder:
+        seat = self.engine.seat(session, (name, topic))
+        assert seat is not None
+        self.running = self.engine.recorders.begin(seat, self.now, lambda: None)
+        return self.running
+
+    def subscribed(self, options: str = "", **more: Any) -> str:
+        """A subscription that is traced from the start."""
+        name = self.subscribe(options, **more)
+        self.trace(name)
+        return name
+
+    @property
+    def ended(self) -> str | None:
+        """Why the trace is over."""
+        return self._trace.ended
+
+    def lines(self) -> list[str]:
+        assert self.running is not None
+        calls = self.running.drain()
+        self.calls += calls
+        return [line(decision) for call in calls for decision in self._trace.tell(call)]
+
+    def check_replay(self) -> None:
+        """Rule 321."""
+        given = [out for call in self.calls if isinstance(call, Taken) for out in call.outputs]
+        assert given, "nothing was taken"
+        assert same(replay(self.calls), given)
+
+
+def line(decision: Decision) -> str:
+    """A decision in short."""
+    parts: list[str] = [decision.what]
+    if decision.board_key:
+        parts.append("".join(str(part) for part in msgspec.json.decode(decision.board_key)))
+    marks: Iterable[tuple[str, object]] = (
+        ("@", decision.offset),
+        ("for ", decision.earlier),
+        ("x", decision.messages),
+        ("rows ", decision.rows),
+        ("due ", None if decision.due is None else decision.due // MILLISECOND),
+    )
+    parts += [f"{mark}{value}" for mark, value in marks if value is not None]
+    return " ".join([*parts, *([f"({decision.why})"] if decision.why else [])])
