@@ -316,9 +316,8 @@ class GatewayProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, self._write_watch.around(app, self.connection))
 
 
-def protocol_factory(settings: Settings, connections_max: int) -> partial[GatewayProtocol]:
+def protocol_factory(settings: Settings, figures: ConnectionFigures) -> partial[GatewayProtocol]:
     """What uvicorn calls for each accepted connection; all share counts and bounds."""
-    figures = ConnectionFigures(connections_max)
     return partial(
         GatewayProtocol,
         settings=settings,

@@ -16,6 +16,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from app.connection import ConnectionFigures
 from app.descriptors import ask_for_descriptors, connections_that_fit
 from app.listener import base_url, open_listener
 from app.logs import configure_logging
@@ -58,7 +59,8 @@ class Server(uvicorn.Server):
         on_started: OnStarted | None = None,
         takes_signals: bool = True,
     ) -> None:
-        super().__init__(_config(app, settings))
+        self.figures = ConnectionFigures(_connections_max(settings))
+        super().__init__(_config(app, settings, self.figures))
         self.settings = settings
         self.address = ""
         self.stopped_by: signal.Signals | None = None
@@ -187,11 +189,11 @@ def serve(
     return INTERRUPTED_STATUS if server.stopped_by is signal.SIGINT else 0
 
 
-def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+def _config(app: ASGIApp, settings: Settings, figures: ConnectionFigures) -> uvicorn.Config:
     """Each option is said: several would otherwise be read from the environment."""
     return uvicorn.Config(
         cast("Any", app),
-        http=cast("Any", protocol_factory(settings, _connections_max(settings))),
+        http=cast("Any", protocol_factory(settings, figures)),
         ws="none",
         loop="asyncio",
         lifespan="on",

@@ -16,10 +16,19 @@ COMMAND = Path(sys.executable).with_name("tidegate")
 
 
 @contextlib.asynccontextmanager
-async def serving(**variables: str) -> AsyncIterator[tuple[Process, str]]:
-    """A gateway process that keeps nothing, and its address; killed if it is still there."""
+async def serving(
+    *, descriptors: int | None = None, **variables: str
+) -> AsyncIterator[tuple[Process, str]]:
+    """A gateway process that keeps nothing, and its address; killed if it is still there.
+
+    Args:
+        descriptors: at most so many files and sockets, as by `ulimit -n`.
+        variables: of its environment.
+    """
     environment = {**os.environ, **variables}
-    command = (str(COMMAND), "serve", "--port", "0", "--data", ":memory:")
+    command: tuple[str, ...] = (str(COMMAND), "serve", "--port", "0", "--data", ":memory:")
+    if descriptors is not None:
+        command = ("/bin/sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command)
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
     )

@@ -13,6 +13,7 @@ import httpx2
 
 from app.gateway import Gateway
 from app.main import create_app
+from app.server import Server
 from app.settings import Settings
 from clients.sse import Event, Parser
 from tests.support.servers import edge_settings, running
@@ -154,8 +155,9 @@ class Remote:
 class Running(Remote):
     """A gateway in this very process, which can also be looked into."""
 
-    def __init__(self, address: str, http: httpx2.AsyncClient, gateway: Gateway) -> None:
-        super().__init__(address, http)
+    def __init__(self, server: Server, http: httpx2.AsyncClient, gateway: Gateway) -> None:
+        super().__init__(server.address, http)
+        self.server = server
         self.gateway = gateway
 
 
@@ -180,7 +182,7 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
             base_url=server.address, trust_env=False, timeout=DEADLINE_S, limits=MANY
         ) as http,
     ):
-        yield Running(server.address, http, gateway)
+        yield Running(server, http, gateway)
 
 
 async def eventually(condition: Callable[[], bool], what: str) -> None:

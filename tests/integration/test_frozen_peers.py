@@ -1,0 +1,184 @@
+"""Peers that stop reading or vanish: what they may cost, and how long."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import psutil
+import pytest
+
+from app.connection import TransportConnection
+from app.protocol import GatewayProtocol
+from tests.support.gateways import Running, eventually, running_gateway
+from tests.support.wire import Wire, connected, request
+
+WRITE_TIMEOUT_S = 1.0
+SHORT = {"write_timeout": "1s"}
+LARGE = "x" * 50_000
+SWALLOWED_BYTES_MAX = 256 << 10
+SIOCOUTQNSD = 0x894B  # Linux: bytes in the send queue that were not sent
+
+
+async def freed(wire: Wire) -> None:
+    """Wait until not even the kernel has anything left of the gateway's end."""
+    ends = wire.transport.get_extra_info("peername"), wire.transport.get_extra_info("sockname")
+
+    def is_freed() -> bool:
+        return ends not in {(e.laddr, e.raddr) for e in psutil.net_connections(kind="tcp4")}
+
+    await eventually(is_freed, "the socket is freed")
+
+
+async def cut_after_s(running: Running, count: int) -> float:
+    """How long it takes until so many have been cut."""
+    loop = asyncio.get_running_loop()
+    began_at = loop.time()
+    await eventually(lambda: given_up(running) == count, "the peer is cut")
+    return loop.time() - began_at
+
+
+def given_up(running: Running) -> int:
+    return running.server.figures.given_up
+
+
+@contextlib.asynccontextmanager
+async def frozen_reader(running: Running, target: str) -> AsyncIterator[Wire]:
+    """A client that asks and reads nothing of the answer."""
+    async with connected(running.address) as wire:
+        wire.freeze()
+        await wire.send(request(target))
+        yield wire
+
+
+async def test_accepted_connections_have_the_options_that_make_slowness_visible() -> None:
+    """Of a peer that vanished without a word the kernel says so in seconds, not a quarter hour."""
+    async with running_gateway(tcp_user_timeout="12s") as running, connected(running.address):
+        await eventually(lambda: bool(running.server.server_state.connections), "it is accepted")
+        [protocol] = running.server.server_state.connections
+        accepted = protocol.transport.get_extra_info("socket")
+        for option, value in {
+            socket.TCP_USER_TIMEOUT: 12_000,
+            socket.TCP_KEEPIDLE: 3,
+            socket.TCP_KEEPINTVL: 3,
+            socket.TCP_KEEPCNT: 3,
+            25: 16 << 10,  # TCP_NOTSENT_LOWAT
+        }.items():
+            assert accepted.getsockopt(socket.IPPROTO_TCP, option) == value
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@pytest.mark.parametrize("size_bytes", [1_000, 50_000])
+async def test_a_frozen_stream_swallows_little_before_it_is_known_as_slow(size_bytes: int) -> None:
+    """With the kernel's defaults it is four megabytes, and every policy is blind until then."""
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.frozen("conflation=none", query="&command=subscribe"):
+            connection = stream_connection(running)
+            swallowed = [0]
+            for version in range(600_000 // size_bytes):
+                await running.publish({"k": 1, "v": version, "pad": "x" * size_bytes})
+                swallowed.append(connection.taken_mark + connection.unsent_bytes)
+        assert swallowed[-1] == swallowed[-2], "it has come to a stand"
+        assert swallowed[-1] < SWALLOWED_BYTES_MAX
+
+
+def stream_protocol(running: Running) -> GatewayProtocol:
+    """The one connection whose answer has not ended."""
+    protocols = [
+        p for p in running.server.server_state.connections if isinstance(p, GatewayProtocol)
+    ]
+    [found] = [p for p in protocols if p.cycle and not p.cycle.response_complete]
+    return found
+
+
+def stream_connection(running: Running) -> TransportConnection:
+    connection = stream_protocol(running).connection
+    assert connection is not None
+    return connection
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("/v1/topics/px/sow", id="sow-lines"),
+        pytest.param("/v1/topics/px/messages?from=epoch", id="journal"),
+        pytest.param("/v1/topics/px/subscribe?command=sow", id="stream-of-a-snapshot"),
+        pytest.param("/v1/topics/px/subscribe?options=bookmark=epoch", id="stream-of-a-replay"),
+    ],
+)
+async def test_who_asks_for_much_and_takes_nothing_is_cut(target: str) -> None:
+    async with running_gateway(**SHORT) as running:
+        await running.topic()
+        await running.publish(*[{"k": k, "pad": LARGE} for k in range(400)])
+        async with frozen_reader(running, target) as wire:
+            assert WRITE_TIMEOUT_S <= await cut_after_s(running, 1) < WRITE_TIMEOUT_S + 1
+            await freed(wire)
+        await eventually(lambda: not sessions(running), "its session ends")
+
+
+async def test_an_answer_that_the_socket_took_whole_is_no_reason_to_wait_for_ever() -> None:
+    """Nothing of ours waits for the peer any more, only the closing of the connection does."""
+    async with running_gateway(**SHORT) as running:
+        await running.topic()
+        await running.publish({"k": 1, "pad": "x" * 1_000_000})
+        async with frozen_reader(running, "/v1/topics/px/sow/%5B1%5D") as wire:
+            assert WRITE_TIMEOUT_S <= await cut_after_s(running, 1) < WRITE_TIMEOUT_S + 1
+            await freed(wire)
+
+
+@pytest.mark.parametrize(
+    "options", ["conflation=none", "conflation=50ms", "conflation=50ms,pace=key"]
+)
+async def test_a_frozen_stream_is_cut_busy_or_idle(options: str) -> None:
+    """Busy: rows go on coming. Idle: its window is full, and then nothing happens any more."""
+    async with running_gateway(**SHORT) as running:
+        await running.topic()
+        for turn, is_busy in enumerate([True, False], 1):
+            async with running.frozen(options, query="&command=subscribe") as wire:
+                connection = stream_connection(running)
+                while not connection.write_buffer_bytes:
+                    await published_large(running)
+                publishing = asyncio.create_task(always(lambda: published_large(running), is_busy))
+                assert await cut_after_s(running, turn) < WRITE_TIMEOUT_S + 1
+                await freed(wire)
+                publishing.cancel()
+            await eventually(lambda: not sessions(running), "its session ends")
+        assert running.gateway.driver.closed_sessions == {"WRITE_TIMEOUT": 2}
+
+
+async def test_a_stream_with_little_to_say_is_cut_as_well() -> None:
+    """Its writer never has to wait: what fits beside the full window is all there is."""
+    async with running_gateway(**SHORT, heartbeat="100ms") as running:
+        await running.topic()
+        async with running.frozen("conflation=none", query="&command=subscribe"):
+            connection = stream_connection(running)
+            while not held_back_bytes(running):
+                await running.publish({"k": 1, "pad": "x" * 2_000})
+            assert not connection.write_buffer_bytes
+            assert await cut_after_s(running, 1) < WRITE_TIMEOUT_S + 1
+        assert running.gateway.driver.closed_sessions == {"WRITE_TIMEOUT": 1}
+
+
+def held_back_bytes(running: Running) -> int:
+    """What the kernel holds because the one stream's peer has no room for it."""
+    number = stream_protocol(running).transport.get_extra_info("socket").fileno()
+    return int.from_bytes(fcntl.ioctl(number, SIOCOUTQNSD, bytes(4)), sys.byteorder)
+
+
+async def published_large(running: Running) -> None:
+    await running.publish(*[{"k": k, "pad": LARGE} for k in range(3)])
+
+
+async def always(action: Callable[[], Any], wanted: bool) -> None:
+    while wanted:
+        await action()
+
+
+def sessions(running: Running) -> int:
+    return running.gateway.driver.engine.stats().sessions
