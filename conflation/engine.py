@@ -32,15 +32,15 @@ from conflation.outputs import (
     Subscribed,
 )
 from conflation.schedule import Schedule
-from conflation.sessions import moving, seating
+from conflation.sessions import seating
 from conflation.sessions.accounting import Ledger, session_stats
-from conflation.sessions.beginning import go_on
-from conflation.sessions.opening import Opening
+from conflation.sessions.recorders import Recorders
 from conflation.sessions.relief import Relief
 from conflation.sessions.roster import Roster
-from conflation.sessions.session import QueueLimits, Seat, SeatId, Session
+from conflation.sessions.session import UNLIMITED, QueueLimits, Seat, SeatId, Session
+from conflation.sessions.usher import Due, Usher
 from conflation.stats import EngineStats, SessionStats, TopicStats
-from conflation.subscription import Command, Subscription
+from conflation.subscription import Subscription
 from conflation.topics.feed import Feed
 from conflation.topics.topic import Topic
 
@@ -52,12 +52,14 @@ class Engine:
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
         sessions: dict[str, Session] = {}
-        self._schedule: Schedule[tuple[Feed, Lane] | Seat | Topic] = Schedule()
+        self._schedule: Schedule[Due] = Schedule()
         self._ledger = Ledger(self._topics, sessions)
         self._roster = Roster(sessions, self._ledger, sessions_max)
         self._relief = Relief(self._roster)
+        self._usher = Usher(self._schedule, self._roster, self._relief)
         self._flushes = 0
         self._now: Instant = 0
+        self.recorders = Recorders()
 
     def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
         """Make a topic; one that is there takes the new definition, its key stays."""
@@ -68,6 +70,8 @@ class Engine:
             return
         assert found.definition.key_spec == definition.key_spec, "a topic's key is for life"
         found.definition = definition
+        for session in {session.id: session for session, _ in self._roster.of_topic(name)}.values():
+            self._usher.reseat(session, self._now)
         found.journal.keep(definition.history)
         if definition.expiration_ns is None:
             found.expiry.forget()
@@ -95,6 +99,19 @@ class Engine:
             raise TopicUnknown(f"there is no topic {name}")
         return found
 
+    def adopt(self, seat: Seat) -> None:
+        """Go on, in a session without limits, with a seat and a topic that were made elsewhere."""
+        topic, member = seat.topic, seat.member
+        self._topics[topic.name] = topic
+        self._ledger.begin(topic.name)
+        self.open_session(member.session, UNLIMITED, lasts=True)
+        self._roster.find(member.session).seats[seat.id] = seat
+        if seat.lane is not None and seat.feed is not None:
+            self._schedule.arm(seat.lane, (seat.feed, seat.lane))
+        for waiting in (seat.transfer, seat.opening):
+            if waiting is not None:
+                self._schedule.arm(waiting, seat)
+
     def open_session(
         self, session_id: str, limits: QueueLimits, *, lasts: bool = False, conflated: bool = True
     ) -> None:
@@ -113,7 +130,9 @@ class Engine:
         Raises:
             SessionUnknown: it is not there, or over already.
         """
-        self._roster.close(self._roster.find(session_id), reason)
+        session = self._roster.find(session_id)
+        self._roster.close(session, reason)
+        self._relief.forget(session)
 
     def tune_session(self, session_id: str, limits: QueueLimits, *, conflated: bool) -> None:
         """Give a session other limits, and its queue policies or none, at once.
@@ -123,6 +142,7 @@ class Engine:
         """
         session = self._roster.find(session_id)
         session.limits, session.conflated = limits, conflated
+        self._usher.reseat(session, self._now)
         self._relief.look(session)
 
     def note_unsent(self, session_id: str, unsent_bytes: int) -> None:
@@ -134,6 +154,11 @@ class Engine:
             SessionUnknown: it is not there.
         """
         self._relief.note_unsent(self._roster.find(session_id), unsent_bytes)
+
+    @property
+    def has_long_queues(self) -> bool:
+        """Whether `relieve` may find something to do."""
+        return self._relief.has_long
 
     def relieve(self, now: Instant) -> bool:
         """Conflate a bounded part of the longest queue in idle time; False: nothing to do."""
@@ -171,20 +196,22 @@ class Engine:
         if announced:
             session.outbox.append(Subscribed(name, topic.name))
         if seating.joins_at_once(seat):
-            self._join(session, seat)
+            self._usher.join(session, seat, now)
         if seat.opening is not None or announced:
             self._roster.wake(session)
         return topic.bookmark(topic.head)
 
-    def unsubscribe(self, session_id: str, name: str) -> None:
+    def unsubscribe(self, session_id: str, name: str, reason: str = "REQUESTED") -> None:
         """End a subscription in all its topics; what is held for it is dropped, as in AMPS.
+
+        What is queued for it is told before its end is, unless its topic tidies up.
 
         Raises:
             SessionUnknown, SubscriptionUnknown.
         """
         session = self._roster.find(session_id)
         for seat in self._roster.seats(session, name):
-            self._roster.leave(session, seat, "REQUESTED")
+            self._roster.leave(session, seat, reason)
 
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
         """Give a subscription new options: another lane of its topic, paused or not.
@@ -201,7 +228,7 @@ class Engine:
         session = self._roster.find(session_id)
         for seat in self._roster.seats(session, name):
             if seat.topic.name == subscription.topic:
-                self._change(session, seat, subscription, now)
+                self._usher.change(session, seat, subscription, now)
 
     def publish(self, topic_name: str, frames: Sequence[Frame], now: Instant) -> None:
         """Take in the next messages of a topic, numbered without a hole.
@@ -219,6 +246,8 @@ class Engine:
             self._schedule.arm(lane, (feed, lane))
         if topic.definition.expiration_ns is not None:
             self._schedule.arm(topic.expiry, topic)
+        for recorder in self.recorders.running:
+            recorder.published(topic, frames, now)
         self._relief.grown(topic)
 
     def advance(self, now: Instant) -> None:
@@ -226,11 +255,13 @@ class Engine:
         self._clock(now)
         while (due := self._schedule.pop_due(now)) is not None:
             if isinstance(due, Seat):
-                self._release(due)
+                self._usher.release(due, now)
             elif isinstance(due, Topic):
                 self._expire(due, now)
             else:
                 self._flush(*due, now)
+        for recorder in self.recorders.running:
+            recorder.advanced(now)
 
     def next_deadline(self) -> Instant | None:
         """When `advance` wants to be called next; None: not before the next publish."""
@@ -248,7 +279,7 @@ class Engine:
         outputs = session.take(bytes_max, self._now)
         for seat in list(session.seats.values()):
             if seat.opening is not None:
-                self._opened(session, seat, seat.opening)
+                self._usher.opened(session, seat, seat.opening, self._now)
         if session.ended is not None and any(isinstance(out, Goodbye) for out in outputs):
             self._roster.forget(session)
         self._relief.taken(session)
@@ -285,7 +316,7 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """Counters of all topics."""
-        return self._ledger.of_all(self._flushes)
+        return self._ledger.of_all(self._flushes, self._relief.counts())
 
     def topic_stats(self, name: str) -> TopicStats:
         """Counters of one topic.
@@ -303,34 +334,6 @@ class Engine:
         """
         return session_stats(self._roster.find(session_id))
 
-    def _join(self, session: Session, seat: Seat) -> None:
-        seating.join(seat)
-        self._relief.arm(session)
-
-    def _change(
-        self, session: Session, seat: Seat, subscription: Subscription, now: Instant
-    ) -> None:
-        transfer = moving.change(seat, subscription, now)
-        if transfer is not None and seat.lane is not None:
-            self._schedule.arm(transfer, seat)
-            self._go_over(session, seat)
-        self._roster.wake(session)
-
-    def _go_over(self, session: Session, seat: Seat) -> bool:
-        """Change lanes if that is due."""
-        due = None if seat.transfer is None else seat.transfer.deadline
-        if due is None or due > self._now:
-            return False
-        moving.go_over(seat)
-        self._relief.arm(session)
-        return True
-
-    def _release(self, seat: Seat) -> None:
-        """The deadline of a change has come, or that of a replay's next row."""
-        session = self._roster.find(seat.member.session)
-        if self._go_over(session, seat) or seat.opening is not None:
-            self._roster.wake(session)
-
     def _expire(self, topic: Topic, now: Instant) -> None:
         through = topic.expiry.expired(now)
         self._schedule.arm(topic.expiry, topic)
@@ -347,24 +350,6 @@ class Engine:
             self._flushes += 1
             for member in lane.members.values():
                 self._roster.wake_by_id(member.session)
-
-    def _opened(self, session: Session, seat: Seat, opening: Opening) -> None:
-        """An opening waits for its next row, or is over: live rows follow, or nothing does."""
-        self._schedule.arm(opening, seat)
-        if not opening.done:
-            return
-        seat.opening = None
-        subscription = seat.member.subscription
-        if seat.lane is not None:
-            return
-        if subscription.command is Command.SOW:
-            del session.seats[seat.id]
-            self._roster.end_empty(session)
-            return
-        seat.opening = go_on(opening, seat.topic, subscription)
-        if seat.opening is None:
-            self._join(session, seat)
-            self._go_over(session, seat)
 
     def _clock(self, now: Instant) -> None:
         assert now >= self._now, "the clock never runs back"

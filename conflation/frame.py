@@ -82,6 +82,12 @@ class Row(Frame, frozen=True, gc=False, kw_only=True):
         return self if self.patch is None else msgspec.structs.replace(self, patch=None)
 
 
+def told_bytes(frame: Frame) -> int:
+    """Payload bytes of a row as it goes out: of its delta, if that is what is told."""
+    patch = frame.patch if isinstance(frame, Row) else None
+    return len(frame.payload if patch is None else patch)
+
+
 class Batch:
     """Rows that go out together, oldest first: from after `since` up to `position`.
 

@@ -39,9 +39,9 @@ class FeedId:
 class LaneId:
     """What goes out when, from one board: equal ids, one lane, one encoding.
 
-    `interval_ns` 0 is `conflation=none`: every message. `counted`: rows tell what they stand for
-    (first, last, how many), so every message is looked at. The rest is as in the options of the
-    same name.
+    `interval_ns` 0 is `conflation=none`: every message, or, where its topic conflates `always`, the
+    newest of each key at once. `counted`: rows tell what they stand for (first, last, how many),
+    so every message is looked at. The rest is as in the options of the same name.
     """
 
     feed: FeedId
@@ -58,6 +58,7 @@ class LaneId:
     replaces: bool = False
     never: Filter | None = None
     flush_on: Filter | None = None
+    always: bool = False
 
     @property
     def queues(self) -> bool:
@@ -65,8 +66,14 @@ class LaneId:
         return not self.interval_ns
 
     @property
+    def lists(self) -> bool:
+        """Whether every message is kept for its members."""
+        return not self.interval_ns and not self.always
+
+    @property
     def asks_board(self) -> bool:
         """Whether a board alone can answer: no state beside it, no look at each message."""
+        is_eager = self.always and self.feed.shape is not None  # else made when somebody looks
         special = (self.pace == "key", self.leading, self.delta, self.counted, self.replaces)
         rules = (self.merge, self.match, self.never, self.flush_on)
-        return not any(special) and all(rule is None for rule in rules)
+        return not (is_eager or any(special)) and all(rule is None for rule in rules)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from conflation.frame import Frame
@@ -27,7 +27,9 @@ class Log:
     lies behind a position is a subtraction.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, size_of: Callable[[Frame], int] | None = None) -> None:
+        """`size_of` where a frame's bytes are not those of its payload."""
+        self._size_of = size_of
         self._frames: list[Frame] = []
         self._bytes_through: list[int] = []
         self._start = 0
@@ -60,8 +62,9 @@ class Log:
 
     def extend(self, frames: Iterable[Frame]) -> None:
         """Add frames at the new end."""
+        size_of = self._size_of
         for frame in frames:
-            self._bytes_total += len(frame.payload)
+            self._bytes_total += len(frame.payload) if size_of is None else size_of(frame)
             self._frames.append(frame)
             self._bytes_through.append(self._bytes_total)
 

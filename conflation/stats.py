@@ -53,6 +53,20 @@ class TopicStats:
     waiting: int
     dropped: int
     """Rows that were waiting when their subscription ended."""
+    dropped_by: tuple[tuple[str, int], ...] = ()
+    """The same by reason: why the subscription or its session ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reliefs:
+    """What became of full queues, and of long ones in idle time."""
+
+    forced: int = 0
+    """Queues that were conflated because a message would have breached their limit."""
+    background: int = 0
+    """Parts of queues that were conflated in idle time."""
+    unsubscribed: int = 0
+    """Subscriptions that ended with BACK_PRESSURE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +76,4 @@ class EngineStats:
     sessions: int
     flushes: int
     topics: tuple[TopicStats, ...]
+    reliefs: Reliefs = Reliefs()

@@ -90,6 +90,7 @@ class Subscription:
 
     `resume` is an id that was seen before (CONTRACT 4.2), `replay` AMPS's bookmark. `order`
     is that of snapshot rows, `batch_size` how many of them go at a time. `topic` may be a pattern.
+    `counted`: what a row stands for is shown.
     """
 
     topic: str
@@ -101,3 +102,4 @@ class Subscription:
     batch_size: int = BATCH_SIZE
     paused: bool = False
     shown: Shown = Shown()
+    counted: bool = False

@@ -148,6 +148,14 @@ class Board:
             return _told(frame, since, self.head, oof=oof, shown=False)
         return frame
 
+    def held_at(self, board_key: str, position: int) -> bool:
+        """Whether a consumer at this position had the key; as rule 2 says it of old spans."""
+        entered = self._entered.get(board_key)
+        if entered is not None and entered <= position:
+            return True
+        spans = self._left.get(board_key, ())
+        return any(begin <= position < end for begin, end in spans)
+
     def oldest(self) -> Frame | None:
         """The live frame that has not changed for the longest time."""
         return next((frame for frame in self._frames.values() if not frame.removed), None)

@@ -18,7 +18,7 @@ import msgspec
 from conflation.boards.board import Board
 from conflation.boards.screen import Change
 from conflation.duration import Instant
-from conflation.frame import Batch, Frame, Row, Tombstone
+from conflation.frame import Batch, Frame, Row, Tombstone, told_bytes
 from conflation.lane_id import LaneId
 from conflation.lanes.member import Member
 from keys.select import Select
@@ -109,6 +109,11 @@ class Lane(ABC):
     def waiting(self, member: Member) -> int:
         """Values that the member will still get if nothing else is published."""
         return sum(not row.removed for _, row in self.pending(member))
+
+    def queued(self, member: Member) -> tuple[int, int]:
+        """Rows and their bytes that the member has not taken, what is not flushed yet included."""
+        rows = [row for _, row in self.pending(member)]
+        return len(rows), sum(map(told_bytes, rows))
 
     def take(self, member: Member, bytes_max: int) -> Batch | None:
         """What the member gets next: the shared batch if it is in step, else its own answer.

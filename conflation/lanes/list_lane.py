@@ -8,12 +8,13 @@ import msgspec
 
 from conflation.boards.board import Board
 from conflation.boards.screen import THE_RECORD, Change
-from conflation.count import Count, count_of
+from conflation.count import count_of
 from conflation.duration import Instant
-from conflation.frame import Batch, Frame, Tombstone, prefix_within
+from conflation.frame import Batch, Frame, Tombstone, prefix_within, told_bytes
 from conflation.lane_id import LaneId
+from conflation.lanes.backlog import Backlog
 from conflation.lanes.delta import DeltaWriter
-from conflation.lanes.lane import Held, Lane, Pair, all_shown
+from conflation.lanes.lane import Held, Lane, Pair, all_shown, whole
 from conflation.lanes.member import Member
 from conflation.log import Log
 
@@ -23,13 +24,13 @@ class ListLane(Lane):
 
     A member that falls behind costs nothing: the list reaches back to the slowest one. When
     a queue overflows, `give_up` forgets the member's part of the list and remembers the
-    position; from there the board answers (Diffusion's `conflate`). What the board keeps for
-    it still counts towards the limits.
+    position; from there the board answers (Diffusion's `conflate`), or where it cannot, a backlog
+    of the member's own. What is kept for it so still counts towards the limits.
     """
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=board.head)
-        self.log = Log()
+        self.log = Log(told_bytes if lane_id.delta else None)
         self._delta = DeltaWriter(lane_id) if lane_id.delta else None
 
     @property
@@ -66,7 +67,7 @@ class ListLane(Lane):
         return self._rows(member, until=self.position)
 
     def pending(self, member: Member) -> list[Pair]:
-        return [(row.key, row) for row in self._rows(member, until=self.board.head)]
+        return [(row.key, row) for row in whole(self._rows(member, until=self.board.head))]
 
     def waiting(self, member: Member) -> int:
         return sum(not row.removed for row in self._rows(member, until=self.board.head))
@@ -87,12 +88,21 @@ class ListLane(Lane):
         """Messages and payload bytes of a member's queue, what is not flushed yet included."""
         messages, size = self.log.backlog(max(member.position, member.conflated_to))
         kept = self._kept(member, until=member.conflated_to)
-        return messages + len(kept), size + sum(len(frame.payload) for frame in kept)
+        return messages + len(kept), size + sum(map(told_bytes, kept))
 
-    def give_up(self, member: Member) -> None:
-        """Conflate a member's whole queue: forget the list, remember the position."""
-        self._note_owed(member)
-        member.conflated_to = self.board.head
+    def unconflated(self, member: Member) -> list[Frame]:
+        """Messages of a member's queue that `give_up` has not put together yet."""
+        return self.log.after(max(member.position, member.conflated_to))
+
+    def give_up(self, member: Member, rules: LaneId, through: int | None = None) -> None:
+        """Conflate a member's queue by its topic's rules, all of it or up to an offset."""
+        through = self.board.head if through is None else through
+        listed = self.log.after(max(member.position, member.conflated_to), until=through)
+        if member.backlog is None and rules.asks_board:
+            self._note_owed(member, listed)
+        else:
+            self._keep(member, rules, listed)
+        member.conflated_to = through
 
     def _told(self, change: Change) -> Iterable[Frame]:
         """A change as this lane tells it: a value, a delta, a removal, or nothing."""
@@ -108,39 +118,58 @@ class ListLane(Lane):
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         rows = self.answer(member)
-        count = prefix_within(rows, bytes_max)
-        if count == len(rows):
-            batch = super()._own_answer(member, bytes_max)
-        else:
-            piece = tuple(rows[:count])
-            known = piece if member.knows(piece) else member.as_known(piece)
-            batch = Batch(known, member.position, piece[-1].offset, None)
-        for row in rows[:count]:
-            if row.key in member.owed and member.owed[row.key].first <= row.offset:
-                del member.owed[row.key]
-        return batch
+        piece = rows[: prefix_within(rows, bytes_max)]
+        is_all = len(piece) == len(rows)
+        since, position = member.position, self.position if is_all else piece[-1].offset
+        if member.backlog is not None:
+            position = self._from_backlog(member, piece, position)
+        known = piece if member.knows(piece) else member.as_known(piece)
+        _settle_owed(member, piece)
+        low_water = max(self.low_water(), member.cut) if is_all else None
+        return Batch(known, since, position, low_water)
+
+    def _from_backlog(self, member: Member, piece: Sequence[Frame], position: int) -> int:
+        """Take a piece's rows out; the member stands nowhere new before all of them are out."""
+        assert member.backlog is not None
+        kept = len(member.backlog.rows())
+        member.backlog.took(len(piece))
+        if len(piece) < kept:
+            return member.position
+        member.backlog = None
+        return max(position, member.conflated_to)
 
     def _rows(self, member: Member, until: int) -> list[Frame]:
-        """What the board answers of a queue that was given up, then the list."""
+        """What is kept of a queue that was given up, then the list."""
         listed_after = max(member.position, member.conflated_to)
         kept = self._kept(member, until)
         listed = self.log.after(listed_after, until=until)
         return [*kept, *listed] if not member.owed else _told_for(member, kept, listed)
 
-    def _kept(self, member: Member, until: int) -> list[Frame]:
+    def _kept(self, member: Member, until: int) -> Sequence[Frame]:
         if member.conflated_to <= member.position:
             return []
+        if member.backlog is not None:
+            return member.backlog.rows()
         last = min(member.conflated_to, until)
         rows = self.board.rows(member.position, last, oof=self.id.oof)
         return all_shown(self._shown, (row for _, row in rows))
 
-    def _note_owed(self, member: Member) -> None:
-        """What each key's next row will stand for, now that the list is forgotten."""
-        owed: dict[str, Count] = {}
-        for row in self._rows(member, until=self.board.head):
-            now, earlier = count_of(row), owed.get(row.key)
-            owed[row.key] = now if earlier is None else earlier.then(now)
-        member.owed = owed
+    def _keep(self, member: Member, rules: LaneId, listed: Sequence[Frame]) -> None:
+        """Put rows into the member's backlog; a new one begins with what the board kept."""
+        kept: Sequence[Frame] = ()
+        if member.backlog is None:
+            kept = self._kept(member, until=member.conflated_to)
+            member.backlog = Backlog(rules)
+        rows = [*kept, *listed] if not member.owed else _told_for(member, kept, listed)
+        _settle_owed(member, rows)
+        member.backlog.absorb(rows, self.board.held_at)
+
+    def _note_owed(self, member: Member, listed: Sequence[Frame]) -> None:
+        """What each key's next row will stand for, now that this part of the list is forgotten."""
+        for row in listed:
+            if not row.exempt:
+                now, earlier = count_of(row), member.owed.get(row.key)
+                member.owed[row.key] = now if earlier is None else earlier.then(now)
 
     def _trim(self) -> None:
         """Forget the part of the list that no member will ask for."""
@@ -155,9 +184,16 @@ def _told_for(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) ->
     rows: list[Frame] = []
     for at, row in enumerate((*kept, *listed)):
         earlier = owed.get(row.key)
-        if earlier is None or earlier.first > row.offset:
+        if earlier is None or earlier.first > row.offset or row.exempt:
             rows.append(row)
             continue
         del owed[row.key]
         rows.append((earlier if at < len(kept) else earlier.then(count_of(row))).on(row))
     return rows
+
+
+def _settle_owed(member: Member, rows: Iterable[Frame]) -> None:
+    """These rows stand for what was owed of their keys."""
+    for row in rows:
+        if row.key in member.owed and member.owed[row.key].first <= row.offset and not row.exempt:
+            del member.owed[row.key]

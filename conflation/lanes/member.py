@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from conflation.count import Count
 from conflation.frame import Frame, Row
+from conflation.lanes.backlog import Backlog
 from conflation.subscription import Subscription
 
 
@@ -18,7 +19,8 @@ class Member:
     offset of the join: nothing at or below it comes from the lane. `joined` is the feed's count
     of accepted messages at the join; `delivered` counts live rows; `joins` is the lane's count
     of joins. `conflated_to`: a backlog of every message was given up to this offset.
-    What was given up stands in `owed`: what the next row of each key counts beyond itself.
+    What was given up stands in `owed`: what the next row of each key counts beyond itself; where
+    its board cannot answer for it, the rows themselves stand in `backlog`.
     `released`: what was let go to it alone, up to this offset, when it came from another lane.
     `sent` and `based`: the keys that it was sent, and those of which it holds the value that a
     delta is against. None stands for all, and where it does not matter: with a snapshot it has
@@ -36,6 +38,7 @@ class Member:
     conflated_to: int = 0
     released: int = 0
     owed: dict[str, Count] = field(default_factory=dict)
+    backlog: Backlog | None = None
     sent: set[str] | None = None
     based: set[str] | None = None
 

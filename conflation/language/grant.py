@@ -112,6 +112,7 @@ def grant(request: Request) -> Grant:
         batch_size=case.options.batch_size or BATCH_SIZE,
         paused=case.options.pause,
         shown=_shown(case),
+        counted=request.counted or case.options.receipt or case.options.timestamp,
     )
     return Grant(subscription, (*left_out, *_warnings(case, subscription)))
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from conflation.lane_id import FeedId, LaneId, Window
 from conflation.language.conflicts import Case, auto_of
 from conflation.language.readers import AUTO
-from conflation.merging import Matcher, Merger
+from conflation.merging import Merger
+from conflation.queue_lane import match_of, merge_of
 from conflation.subscription import Command
 from keys.filter import Filter
 from keys.order import Order
@@ -61,7 +62,7 @@ def lane_id_of(
         leading=leading,
         counted=options.receipt or options.timestamp or counted,
         merge=None if is_shaped else _merge(case),
-        match=None if is_shaped else _match(case, feed.key_spec),
+        match=None if is_shaped else match_of(case.definition, feed.key_spec),
         replaces=case.definition.replaces and not is_shaped,
         never=options.never,
         flush_on=options.flush_on,
@@ -89,21 +90,5 @@ def _shape(case: Case, order: Order | None) -> Window | Projection | None:
 
 def _merge(case: Case) -> Reduce | Merger | None:
     """The request's reducers, else the topic's; plain ones only where those are not."""
-    asked, topics = case.options.reduce, case.definition.merge
-    if _is_plain(topics):
-        topics = None
-    if asked is None or (_is_plain(asked) and topics is None):
-        return topics
-    return asked
-
-
-def _is_plain(merge: Reduce | Merger | None) -> bool:
-    return isinstance(merge, Reduce) and merge.is_plain
-
-
-def _match(case: Case, key_spec: KeySpec) -> KeySpec | Matcher | None:
-    """Messages of one key have equal key fields already."""
-    match = case.definition.match
-    if isinstance(match, KeySpec) and set(match.paths) <= set(key_spec.paths):
-        return None
-    return match
+    asked, topics = case.options.reduce, merge_of(case.definition)
+    return topics if asked is None or (asked.is_plain and topics is None) else asked

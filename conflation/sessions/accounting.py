@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from conflation.language.normal import lane_text
+from conflation.queue_lane import queue_rules
+from conflation.sessions.owed import Owed
+from conflation.sessions.parting import Parting
 from conflation.sessions.session import Seat, Session
-from conflation.stats import EngineStats, SessionStats, SubscriptionStats, TopicStats
+from conflation.stats import EngineStats, Reliefs, SessionStats, SubscriptionStats, TopicStats
 from conflation.topics.topic import Topic
 
 
@@ -38,15 +41,22 @@ def session_stats(session: Session) -> SessionStats:
     return SessionStats(session.id, messages, size, rows)
 
 
-def ended(seat: Seat) -> Counter[str]:
-    """What a subscription that ends leaves to its topic's sums; what waited is dropped."""
+DROPPED = "dropped "
+"""Begins the names of the sums of what was dropped, by reason."""
+
+
+def ended(seat: Seat, reason: str, *, parts: bool = False) -> Counter[str]:
+    """What a subscription that ends leaves to its topic's sums.
+
+    What waited is dropped, unless it `parts` from the session with it still to be told.
+    """
     last = subscription_stats(seat)
-    return Counter(
-        matched=last.matched,
-        delivered=last.delivered,
-        conflated=last.conflated,
-        dropped=last.waiting,
-    )
+    sums = Counter(matched=last.matched, delivered=last.delivered, conflated=last.conflated)
+    if parts:
+        sums["waiting"] = last.waiting
+    else:
+        sums.update({"dropped": last.waiting, f"{DROPPED}{reason}": last.waiting})
+    return sums
 
 
 class Ledger:
@@ -65,10 +75,24 @@ class Ledger:
         """A topic ends and leaves nothing behind."""
         del self._past[topic]
 
-    def end(self, seat: Seat) -> None:
+    def end(self, seat: Seat, reason: str, *, parts: bool = False) -> None:
         """A subscription ends: what it came to stays in its topic's sums."""
         if seat.lane is not None:
-            self._past[seat.topic.name].update(ended(seat))
+            self._past[seat.topic.name].update(ended(seat, reason, parts=parts))
+
+    def parting(self, seat: Seat) -> Parting:
+        """What is queued for a seat that is about to end."""
+        member, lane, topic = seat.member, seat.lane, seat.topic
+        assert lane is not None
+        owed = [] if seat.owed is None else seat.owed.rest()
+        queued = [
+            (board_key, known)
+            for board_key, row in lane.pending(member)
+            for known in member.as_known((row,))
+        ]
+        rules = queue_rules(lane.id, topic.definition)
+        rows = Owed([*owed, *queued], None)
+        return Parting(member.name, topic, lane.board, rules, rows, self._past[topic.name])
 
     def of_topic(self, topic: Topic) -> TopicStats:
         """The sums of one topic."""
@@ -80,10 +104,10 @@ class Ledger:
         ]
         return topic_stats(topic, seats, self._past[topic.name])
 
-    def of_all(self, flushes: int) -> EngineStats:
+    def of_all(self, flushes: int, reliefs: Reliefs) -> EngineStats:
         """The sums of all topics."""
         topics = tuple(self.of_topic(topic) for topic in self._topics.values())
-        return EngineStats(len(self._sessions), flushes, topics)
+        return EngineStats(len(self._sessions), flushes, topics, reliefs)
 
 
 def topic_stats(topic: Topic, seats: Iterable[Seat], past: Counter[str]) -> TopicStats:
@@ -112,4 +136,9 @@ def topic_stats(topic: Topic, seats: Iterable[Seat], past: Counter[str]) -> Topi
         conflated=sums["conflated"],
         waiting=sums["waiting"],
         dropped=sums["dropped"],
+        dropped_by=tuple(
+            (name.removeprefix(DROPPED), rows)
+            for name, rows in sorted(sums.items())
+            if name.startswith(DROPPED) and rows
+        ),
     )

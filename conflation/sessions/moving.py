@@ -11,15 +11,17 @@ from conflation.lanes.lane import Lane, Pair, all_shown, shown_as
 from conflation.lanes.list_lane import ListLane
 from conflation.lanes.member import Member
 from conflation.sessions.owed import Owed, collapsed
-from conflation.sessions.seating import join, quit_lane
-from conflation.sessions.session import Seat, Transfer
+from conflation.sessions.seating import join, lane_id_of, quit_lane
+from conflation.sessions.session import Seat, Session, Transfer
 from conflation.subscription import Subscription
 
 View = Mapping[str, Frame]
 """What a client holds that has everything: by the key that it knows a row by, as shown."""
 
 
-def change(seat: Seat, subscription: Subscription, now: Instant) -> Transfer | None:
+def change(
+    session: Session, seat: Seat, subscription: Subscription, now: Instant
+) -> Transfer | None:
     """Note what a seat goes over to, and when; None if its lane stays the same.
 
     What is held goes at the earlier of its own deadline and `now` plus the new interval, and the
@@ -31,7 +33,7 @@ def change(seat: Seat, subscription: Subscription, now: Instant) -> Transfer | N
     if before is not None:
         held_until, before.deadline = before.deadline, None
     seat.paused, seat.transfer = subscription.paused, None
-    if lane is not None and lane.id == subscription.lane_id:
+    if lane is not None and lane.id == lane_id_of(session, seat.topic, subscription):
         seat.member.subscription = subscription
         return None
     interval_ns = subscription.lane_id.interval_ns
@@ -41,7 +43,7 @@ def change(seat: Seat, subscription: Subscription, now: Instant) -> Transfer | N
     return seat.transfer
 
 
-def go_over(seat: Seat) -> None:
+def go_over(session: Session, seat: Seat) -> None:
     """Leave the old lane with all that it has for the member, held or not, and join the new one.
 
     From board to board of the same view the member's position is all that there is to keep.
@@ -53,16 +55,18 @@ def go_over(seat: Seat) -> None:
     seat.transfer, transfer.deadline = None, None
     old_feed.settle()
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
-    pending, view = old.pending(member), _view(old)
+    pending, view, backlog = old.pending(member), _view(old), member.backlog
+    member.backlog = None
     member.subscription = transfer.subscription
     member.conflated_to = member.released = 0
     member.owed.clear()
     member.remember()
-    join(seat)
+    join(session, seat)
     assert seat.lane is not None
     assert seat.feed is not None
     member.joined = seat.feed.accepted + joined
-    if seat.owed is None and isinstance(seat.lane, BatchLane) and _asks_the_same(old, seat.lane):
+    at_a_place = seat.owed is None and backlog is None
+    if at_a_place and isinstance(seat.lane, BatchLane) and _asks_the_same(old, seat.lane):
         member.position, member.cut, member.released = since, cut, seat.topic.head
     else:
         _owe(seat, old, pending)
@@ -119,6 +123,6 @@ def _owe(seat: Seat, lane: Lane, rows: Sequence[Pair]) -> None:
         for known in seat.member.as_known((row,))
     ]
     told: Sequence[Pair] = [*(() if seat.owed is None else seat.owed.rest()), *new]
-    if seat.member.subscription.lane_id.interval_ns:
+    if seat.lane is not None and not seat.lane.id.lists:
         told = collapsed(told)
     seat.owed = Owed(told, seat.topic.head) if told else None

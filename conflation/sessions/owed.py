@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from conflation.boards.board import Board
 from conflation.count import count_of
-from conflation.frame import Batch, Frame, prefix_within
+from conflation.frame import Batch, Frame, prefix_within, told_bytes
+from conflation.lane_id import LaneId
+from conflation.lanes.backlog import Backlog
 from conflation.lanes.lane import Pair
 
 
@@ -29,6 +32,17 @@ class Owed:
         self.sent += len(rows)
         low_water = self.low_water if self.is_over else None
         return Batch(rows, since, self.sent, low_water), _deliveries(rows)
+
+    def queued(self) -> tuple[int, int]:
+        """Rows to come, and their bytes."""
+        rest = self.rest()
+        return len(rest), sum(told_bytes(row) for _, row in rest)
+
+    def conflate(self, rules: LaneId, board: Board) -> None:
+        """Put what is still to come together by a topic's rules."""
+        backlog = Backlog(rules)
+        backlog.absorb([row for _, row in self.rest()], board.held_at)
+        self.rows, self.sent = [(row.key, row) for row in backlog.rows()], 0
 
     def waiting(self) -> int:
         """Deliveries to come."""

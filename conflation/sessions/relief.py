@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from conflation.definition import QueuePolicy
-from conflation.lanes.list_lane import ListLane
 from conflation.outputs import CloseReason, QueueCrossed
 from conflation.sessions.roster import Roster
-from conflation.sessions.session import HALF_PERCENT, Session
+from conflation.sessions.session import HALF_PERCENT, Seat, Session
+from conflation.stats import Reliefs
 from conflation.topics.topic import Topic
 
 FULL_PERCENT = 100
+ROWS_MAX = 1_000
+WORTH_ONE_IN = 8
+"""Of a queue at least this part must be new before it is conflated again in idle time."""
 
 
 class Relief:
@@ -22,6 +25,7 @@ class Relief:
     def __init__(self, roster: Roster) -> None:
         self._roster = roster
         self._long: dict[str, Session] = {}
+        self._forced = self._background = self._unsubscribed = 0
 
     def grown(self, topic: Topic) -> None:
         """A topic has new messages: full queues are relieved, or their sessions closed."""
@@ -56,17 +60,40 @@ class Relief:
         else:
             self.taken(session)
 
+    @property
+    def has_long(self) -> bool:
+        """Whether there may be a queue above its lower threshold."""
+        return bool(self._long)
+
     def step(self) -> bool:
-        """Conflate a part of the longest queue; False: there is none to conflate."""
+        """Conflate a part of the longest queue above its lower threshold; False: there is none."""
+        self._forget_short()
+        long = [one for one in self._long.values() if one.conflated and _is_long(one)]
+        for session in sorted(long, key=_fullness, reverse=True):
+            seat = max(_worthwhile(session), key=Seat.unconflated, default=None)
+            if seat is not None:
+                seat.conflate(ROWS_MAX)
+                self._background += 1
+                self.arm(session)
+                return True
         return False
+
+    def counts(self) -> Reliefs:
+        """What became of queues so far."""
+        return Reliefs(self._forced, self._background, self._unsubscribed)
+
+    def forget(self, session: Session) -> None:
+        """It has ended."""
+        self._long.pop(session.id, None)
 
     def taken(self, session: Session) -> None:
         """A queue has become shorter."""
-        if session.is_crossed:
+        if session.is_crossed and session.ended is None:
             self._note_level(session)
 
     def crowded(self, topic: Topic) -> set[str]:
         """Sessions whose queue, filled by this topic among others, is more than half full."""
+        self._forget_short()
         return {
             session.id
             for session in self._long.values()
@@ -74,14 +101,38 @@ class Relief:
             and any(seat.topic is topic and seat.queues for seat in session.seats.values())
         }
 
+    def _forget_short(self) -> None:
+        """Queues that have drained since they were looked at."""
+        for session in list(self._long.values()):
+            level = min(HALF_PERCENT, session.limits.lower_percent)
+            if session.ended is not None or not session.is_above(level):
+                self.forget(session)
+
     def _relieve(self, session: Session) -> None:
         """Steps 2 and 3 of the full queue; step 1 is the shell's, between its slices."""
         self._note_level(session)
         if session.is_above(FULL_PERCENT) and session.conflated:
-            _conflate(session)
+            self._conflate(session)
         if session.is_above(FULL_PERCENT):
             self._roster.close(session, CloseReason.QUEUE_LIMIT)
-        self.arm(session)
+        if session.ended is None:
+            self.arm(session)
+        else:
+            self.forget(session)
+
+    def _conflate(self, session: Session) -> None:
+        """The whole queue, topic by topic, as far as the topics' policies go."""
+        self._forced += 1
+        for left in session.partings():
+            left.relieve()
+        queued = [seat for seat in session.seats.values() if seat.queued()[0]]
+        for seat in queued:
+            if seat.topic.definition.policy is QueuePolicy.CONFLATE:
+                seat.conflate()
+        crowding = {seat.topic for seat in queued if _unsubscribes(seat)}
+        for seat in [seat for seat in session.seats.values() if seat.topic in crowding]:
+            self._unsubscribed += 1
+            self._roster.leave(session, seat, "BACK_PRESSURE")
 
     def _note_level(self, session: Session) -> None:
         """Tell of thresholds that were crossed, remember who is long."""
@@ -93,17 +144,32 @@ class Relief:
             self._cross(session, messages, size, upper=False)
         if limits.is_above(min(HALF_PERCENT, limits.lower_percent), messages, size):
             self._long[session.id] = session
-        else:
-            self._long.pop(session.id, None)
 
     def _cross(self, session: Session, messages: int, size: int, *, upper: bool) -> None:
         session.is_crossed = upper
         self._roster.tell(QueueCrossed(session.id, upper, messages, size))
 
 
-def _conflate(session: Session) -> None:
-    """Step 2 of the full queue: everything that its topics' policy lets be conflated."""
-    for seat in session.seats.values():
-        conflates = seat.topic.definition.policy is QueuePolicy.CONFLATE
-        if conflates and isinstance(seat.lane, ListLane):
-            seat.lane.give_up(seat.member)
+def _unsubscribes(seat: Seat) -> bool:
+    return seat.topic.definition.policy is QueuePolicy.UNSUBSCRIBE
+
+
+def _is_long(session: Session) -> bool:
+    return session.is_above(session.limits.lower_percent)
+
+
+def _fullness(session: Session) -> float:
+    """The share of a session's limits that is taken."""
+    messages, size = session.fills()
+    limits = session.limits
+    return max(messages / limits.messages_max, size / limits.bytes_max)
+
+
+def _worthwhile(session: Session) -> list[Seat]:
+    """Queues that may be conflated, and of which enough was not yet."""
+    return [
+        seat
+        for seat in session.seats.values()
+        if seat.topic.definition.policy is QueuePolicy.CONFLATE
+        and seat.unconflated() * WORTH_ONE_IN >= max(1, seat.queued()[0])
+    ]

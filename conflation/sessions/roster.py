@@ -15,6 +15,11 @@ from conflation.sessions import seating
 from conflation.sessions.accounting import Ledger
 from conflation.sessions.session import Seat, Session
 
+GONE = "GONE"
+"""Why what was queued is dropped when a peer leaves without a word."""
+
+_WANTED = ("REQUESTED", "CONTROL")
+
 
 class Roster:
     """Who is there. Events pile up until the shell asks for them."""
@@ -68,9 +73,17 @@ class Roster:
         ]
 
     def close(self, session: Session, reason: CloseReason | None) -> None:
-        """End a session: with a reason it is owed a goodbye, without one its peer is gone."""
+        """End a session: with a reason it is owed a goodbye, without one its peer is gone.
+
+        What is queued is dropped, but for what was promised to subscriptions that have ended when
+        the last of them is the session's end.
+        """
+        why = reason or session.ended or GONE
+        if reason is not CloseReason.UNSUBSCRIBED:
+            for left in session.partings():
+                left.drop(why)
         for seat in list(session.seats.values()):
-            self._vacate(session, seat)
+            self._vacate(session, seat, why)
         if reason is None:
             self.forget(session)
             self.tell(SessionClosed(session.id, session.ended))
@@ -85,10 +98,23 @@ class Roster:
         del self._sessions[session.id]
 
     def leave(self, session: Session, seat: Seat, reason: str) -> None:
-        """End a seat; the session is told, and the last one's end is the session's."""
-        self._vacate(session, seat)
+        """End a seat; the session is told, and the last one's end is the session's.
+
+        What is queued goes first where the topic does not tidy up and the client wanted to leave.
+        """
+        parts = reason in _WANTED and seat.may_part
+        if parts:
+            session.outbox.append(self._ledger.parting(seat))
+        self._vacate(session, seat, reason, parts=parts)
         session.outbox.append(Unsubscribed(seat.member.name, seat.topic.name, reason))
         self.wake(session)
+        self.end_empty(session)
+
+    def finish(self, session: Session, seat: Seat) -> None:
+        """A query has told all its rows."""
+        for watcher in seat.watchers:
+            watcher.ended("FINISHED")
+        del session.seats[seat.id]
         self.end_empty(session)
 
     def end_empty(self, session: Session) -> None:
@@ -115,7 +141,9 @@ class Roster:
         happened, self._events = self._events, []
         return happened
 
-    def _vacate(self, session: Session, seat: Seat) -> None:
+    def _vacate(self, session: Session, seat: Seat, reason: str, *, parts: bool = False) -> None:
+        for watcher in seat.watchers:
+            watcher.ended(reason)
         del session.seats[seat.id]
-        self._ledger.end(seat)
+        self._ledger.end(seat, reason, parts=parts)
         seating.leave(seat)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from conflation.duration import Instant
+from conflation.lane_id import LaneId
 from conflation.lanes.lane import Lane
 from conflation.lanes.member import Member
+from conflation.queue_lane import seated_lane
 from conflation.sessions.beginning import begin
 from conflation.sessions.session import Seat, Session
 from conflation.subscription import Command, Subscription
@@ -32,10 +34,15 @@ def joins_at_once(seat: Seat) -> bool:
     return subscription.command is not Command.SOW and not is_replay
 
 
-def join(seat: Seat) -> None:
+def lane_id_of(session: Session, topic: Topic, subscription: Subscription) -> LaneId:
+    """The lane in which a subscription sits, by its topic's queue policy."""
+    return seated_lane(subscription, topic.definition, conflated=session.conflated)
+
+
+def join(session: Session, seat: Seat) -> None:
     """Take a place in the lane that the member's subscription names, at its head."""
     member = seat.member
-    feed, lane = seat.topic.lane(member.subscription.lane_id)
+    feed, lane = seat.topic.lane(lane_id_of(session, seat.topic, member.subscription))
     seat.feed, seat.lane = feed, lane
     lane.join(member)
     lane.joins += 1

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from conflation.bookmark import Bookmark
+from conflation.definition import Priority
 from conflation.duration import Instant
 from conflation.frame import Batch
 from conflation.lanes.lane import Lane
 from conflation.lanes.list_lane import ListLane
 from conflation.lanes.member import Member
 from conflation.outputs import CloseReason, Output, Rows
+from conflation.queue_lane import queue_rules
 from conflation.sessions.opening import Opening
 from conflation.sessions.owed import Owed
+from conflation.sessions.parting import Parting
 from conflation.subscription import Subscription
 from conflation.topics.feed import Feed
 from conflation.topics.topic import Topic
@@ -23,6 +28,8 @@ SeatId = tuple[str, str]
 
 
 HALF_PERCENT = 50
+
+_RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,9 @@ class QueueLimits:
         return _room(levels, messages, self.messages_max), _room(levels, size, self.bytes_max)
 
 
+UNLIMITED = QueueLimits(1 << 62, 1 << 62)
+
+
 def _room(levels: Sequence[int], taken: int, most: int) -> int:
     return next((room for level in levels if (room := level * most // 100 - taken) >= 0), 0)
 
@@ -59,6 +69,25 @@ class Transfer:
 
     subscription: Subscription
     deadline: Instant | None
+
+
+class Watcher(Protocol):
+    """Is told what happens to a seat."""
+
+    def took(self, bytes_max: int, outputs: Sequence[Output], now: Instant) -> None:
+        """It was served."""
+
+    def changes(self, subscription: Subscription, now: Instant) -> None:
+        """It is about to get other options."""
+
+    def moved(self, now: Instant) -> None:
+        """It is in another lane now."""
+
+    def conflates(self, messages_max: int | None) -> None:
+        """Its queue is about to be put together."""
+
+    def ended(self, reason: str) -> None:
+        """It is given up."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,6 +105,7 @@ class Seat:
     transfer: Transfer | None = None
     owed: Owed | None = None
     paused: bool = False
+    watchers: tuple[Watcher, ...] = ()
 
     @property
     def id(self) -> SeatId:
@@ -84,6 +114,12 @@ class Seat:
 
     def take(self, bytes_max: int, now: Instant) -> list[Output]:
         """The opening first, then what is owed, then what the lane has let go."""
+        outputs = self._next(bytes_max, now)
+        for watcher in self.watchers:
+            watcher.took(bytes_max, outputs, now)
+        return outputs
+
+    def _next(self, bytes_max: int, now: Instant) -> list[Output]:
         if self.paused:
             return []
         if self.opening is not None:
@@ -138,7 +174,35 @@ class Seat:
 
     def queued(self) -> tuple[int, int]:
         """Messages and bytes that count towards the session's limits."""
-        return self.lane.queued(self.member) if isinstance(self.lane, ListLane) else (0, 0)
+        if self.lane is None or not self.queues:
+            return 0, 0
+        messages, size = self.lane.queued(self.member)
+        owed_messages, owed_size = (0, 0) if self.owed is None else self.owed.queued()
+        return messages + owed_messages, size + owed_size
+
+    @property
+    def may_part(self) -> bool:
+        """Whether what is queued is still told when it ends."""
+        has_begun = self.opening is None and not self.paused
+        return self.queues and has_begun and not self.topic.definition.tidies
+
+    def unconflated(self) -> int:
+        """Messages of the queue that `conflate` has not put together yet."""
+        return len(self.lane.unconflated(self.member)) if isinstance(self.lane, ListLane) else 0
+
+    def conflate(self, messages_max: int | None = None) -> None:
+        """Put the queue, or the next so many messages of it, together by the topic's rules."""
+        for watcher in self.watchers:
+            watcher.conflates(messages_max)
+        lane = self.lane
+        if not isinstance(lane, ListLane):
+            return
+        rules, through = queue_rules(lane.id, self.topic.definition), None
+        if messages_max is not None:
+            through = lane.unconflated(self.member)[:messages_max][-1].offset
+        lane.give_up(self.member, rules, through)
+        if self.owed is not None:
+            self.owed.conflate(rules, lane.board)
 
 
 class Session:
@@ -160,26 +224,45 @@ class Session:
         self.lasts = lasts
         self.conflated = conflated
         self.seats: dict[SeatId, Seat] = {}
-        self.outbox: list[Output] = []
+        self.outbox: deque[Output | Parting] = deque()
         self.ready = False
         self.ended: CloseReason | None = None
         self.unsent_bytes = 0
         self.is_crossed = False
 
     def take(self, bytes_max: int, now: Instant) -> list[Output]:
-        """Outputs of about `bytes_max`; seats take turns, so that none starves another."""
-        outputs = list(self.outbox)
-        self.outbox.clear()
-        room = bytes_max
-        for seat_id in list(self.seats):
-            if room <= 0:
+        """Outputs of about `bytes_max`; seats take turns, so that none starves another of its rank.
+
+        Topics of a higher priority are served first.
+        """
+        outputs, room = self._from_outbox(bytes_max)
+        for seat_id in sorted(self.seats, key=self._rank):
+            if room <= 0 or self.outbox:
                 break
             taken = self.seats[seat_id].take(room, now)
-            room -= sum(out.batch.payload_bytes for out in taken if isinstance(out, Rows))
+            room -= _payload_bytes(taken)
             outputs += taken
             if taken:
                 self.seats[seat_id] = self.seats.pop(seat_id)
         return outputs
+
+    def _from_outbox(self, bytes_max: int) -> tuple[list[Output], int]:
+        """Who comes and goes, and what is still to be told to who went; then the room left."""
+        outputs, room = list[Output](), bytes_max
+        while self.outbox and room > 0:
+            first = self.outbox[0]
+            if not isinstance(first, Parting):
+                outputs.append(first)
+            elif not first.owed.is_over:
+                outputs.append(first.take(room))
+                room -= _payload_bytes(outputs[-1:])
+                if not first.owed.is_over:
+                    continue
+            self.outbox.popleft()
+        return outputs, room
+
+    def _rank(self, seat_id: SeatId) -> int:
+        return _RANKS[self.seats[seat_id].topic.definition.priority]
 
     def seats_of(self, name: str) -> list[Seat]:
         """The seats of one subscription."""
@@ -193,9 +276,14 @@ class Session:
             if seat.has_everything()
         ]
 
+    def partings(self) -> list[Parting]:
+        """What is still to be told to subscriptions that have ended."""
+        return [left for left in self.outbox if isinstance(left, Parting)]
+
     def queued(self) -> tuple[int, int]:
         """Messages and payload bytes waiting for `conflation=none` subscriptions."""
         queues = [seat.queued() for seat in self.seats.values()]
+        queues += [left.queued() for left in self.partings()]
         return sum(messages for messages, _ in queues), sum(size for _, size in queues)
 
     def fills(self) -> tuple[int, int]:
@@ -206,3 +294,7 @@ class Session:
     def is_above(self, percent: int) -> bool:
         """Whether the queue takes up more than a share of what it may."""
         return self.limits.is_above(percent, *self.fills())
+
+
+def _payload_bytes(outputs: Sequence[Output]) -> int:
+    return sum(out.batch.payload_bytes for out in outputs if isinstance(out, Rows))

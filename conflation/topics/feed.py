@@ -167,7 +167,7 @@ class Feed:
 
 
 def _new_lane(lane_id: LaneId, board: Board) -> Lane:
-    if not lane_id.interval_ns:
+    if lane_id.lists:
         return ListLane(lane_id, board)
     return BatchLane(lane_id, board) if lane_id.asks_board else SlotLane(lane_id, board)
 

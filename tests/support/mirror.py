@@ -333,7 +333,7 @@ class Mirror:
 def definition_of(topic: TopicModel) -> Definition:
     """A topic as the engine is told of it."""
     spec = KeySpec.of(f"/{name}" for name in topic.key)
-    return Definition(History(topic.kept_max), spec, QueuePolicy(topic.policy))
+    return Definition(History(topic.kept_max), spec, QueuePolicy(topic.policy), tidies=True)
 
 
 def perform(engine: Engine, verb: str, arguments: tuple[object, ...]) -> object:

@@ -168,14 +168,17 @@ MEMBERS: dict[str, Planted] = {
     "what waited at the end is not counted as dropped": (
         ENGINE,
         "conflation/sessions/accounting.py",
-        "        dropped=last.waiting,",
-        "        dropped=0,",
+        (
+            '        sums.update({"dropped": last.waiting, '
+            'f"{DROPPED}{reason}": last.waiting})'
+        ),
+        '        sums.update({"dropped": 0})',
     ),
     "a queue may be one too long": (
         ENGINE,
         "conflation/sessions/session.py",
-        "        return messages > self.limits.messages_max or size > self.limits.bytes_max",
-        "        return messages > self.limits.messages_max + 1 or size > self.limits.bytes_max",
+        "        over_messages = 100 * messages > percent * self.messages_max",
+        "        over_messages = 100 * (messages - 1) > percent * self.messages_max",
     ),
     "a lane due this very moment stays": (
         ENGINE,

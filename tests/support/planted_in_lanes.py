@@ -84,7 +84,7 @@ LANES: dict[str, Planted] = {
     "a full queue is not conflated": (
         ENGINE,
         "conflation/lanes/list_lane.py",
-        "        member.conflated_to = self.board.head",
+        "        member.conflated_to = through",
         "        member.conflated_to = member.position",
     ),
     "a removal at once shows the record as it was": (

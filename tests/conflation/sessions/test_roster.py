@@ -50,7 +50,7 @@ def test_a_close_with_a_reason_owes_a_goodbye_and_one_without_forgets() -> None:
     there.close(a, CloseReason.SHUTDOWN)
     there.close(a, CloseReason.SHUTDOWN)
     there.close(b, None)
-    assert a.outbox == [Goodbye(CloseReason.SHUTDOWN)]
+    assert list(a.outbox) == [Goodbye(CloseReason.SHUTDOWN)]
     assert there.events() == [
         SessionClosed("a", CloseReason.SHUTDOWN),
         SessionReady("a"),

@@ -1,0 +1,92 @@
+"""The usher: who is shown to which lane, when it is time, and what follows an opening."""
+
+from __future__ import annotations
+
+from conflation.duration import Instant
+from conflation.lanes.lane import Lane
+from conflation.schedule import Schedule
+from conflation.sessions import moving, seating
+from conflation.sessions.beginning import go_on
+from conflation.sessions.opening import Opening
+from conflation.sessions.relief import Relief
+from conflation.sessions.roster import Roster
+from conflation.sessions.session import Seat, Session
+from conflation.subscription import Command, Subscription
+from conflation.topics.feed import Feed
+from conflation.topics.topic import Topic
+
+Due = tuple[Feed, Lane] | Seat | Topic
+"""Whose deadline it is: a lane's, a seat's (a change, a replay's next row), a topic's (expiry)."""
+
+
+class Usher:
+    """Seats in and between lanes; whatever changes a queue's lane sets its alarms anew."""
+
+    def __init__(self, schedule: Schedule[Due], roster: Roster, relief: Relief) -> None:
+        self._schedule = schedule
+        self._roster = roster
+        self._relief = relief
+
+    def join(self, session: Session, seat: Seat, now: Instant) -> None:
+        """A seat takes its place in its lane."""
+        seating.join(session, seat)
+        self._seated(session, seat, now)
+
+    def change(
+        self, session: Session, seat: Seat, subscription: Subscription, now: Instant
+    ) -> None:
+        """A seat gets other options, which take effect when what is held goes."""
+        for watcher in seat.watchers:
+            watcher.changes(subscription, now)
+        transfer = moving.change(session, seat, subscription, now)
+        if transfer is not None and seat.lane is not None:
+            self._schedule.arm(transfer, seat)
+            self._go_over(session, seat, now)
+        self._roster.wake(session)
+
+    def reseat(self, session: Session, now: Instant) -> None:
+        """The queue policies of a session's topics, or its own, may ask for other lanes."""
+        for seat in list(session.seats.values()):
+            if seat.lane is None or not seat.queues or seat.transfer is not None:
+                continue
+            subscription = seat.member.subscription
+            if seat.lane.id != seating.lane_id_of(session, seat.topic, subscription):
+                self.change(session, seat, subscription, now)
+
+    def release(self, seat: Seat, now: Instant) -> None:
+        """The deadline of a change has come, or that of a replay's next row."""
+        session = self._roster.find(seat.member.session)
+        if self._go_over(session, seat, now) or seat.opening is not None:
+            self._roster.wake(session)
+
+    def opened(self, session: Session, seat: Seat, opening: Opening, now: Instant) -> None:
+        """An opening waits for its next row, or is over: live rows follow, or nothing does."""
+        self._schedule.arm(opening, seat)
+        if not opening.done:
+            return
+        seat.opening = None
+        subscription = seat.member.subscription
+        if seat.lane is not None:
+            return
+        if subscription.command is Command.SOW:
+            self._roster.finish(session, seat)
+            return
+        seat.opening = go_on(opening, seat.topic, subscription)
+        if seat.opening is None:
+            self.join(session, seat, now)
+            self._go_over(session, seat, now)
+
+    def _go_over(self, session: Session, seat: Seat, now: Instant) -> bool:
+        """Change lanes if that is due."""
+        due = None if seat.transfer is None else seat.transfer.deadline
+        if due is None or due > now:
+            return False
+        moving.go_over(session, seat)
+        self._seated(session, seat, now)
+        return True
+
+    def _seated(self, session: Session, seat: Seat, now: Instant) -> None:
+        """It is in another lane now."""
+        self._relief.arm(session)
+        for watcher in seat.watchers:
+            watcher.moved(now)
