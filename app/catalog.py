@@ -12,6 +12,7 @@ from app.driver import Driver
 from app.entry import Entry
 from app.filler import Fillers
 from app.problems import Problem
+from app.query import OWN_PREFIX
 from app.settings import Settings
 from app.store import Store, TopicRecord
 from app.topic_document import TopicDocument
@@ -70,8 +71,18 @@ class Catalog:
         return epoch in self._ended
 
     def listed(self, prefix: str, after: str, limit: int) -> Iterator[Entry]:
-        """Topics by name, at most `limit` from behind `after`."""
-        names = sorted(n for n in self._entries if n.startswith(prefix) and n > after)
+        """Topics by name, at most `limit` from behind `after`.
+
+        The gateway's own are listed only where the prefix says that they are meant.
+        """
+        hides_own = not prefix.startswith(OWN_PREFIX)
+        names = sorted(
+            name
+            for name in self._entries
+            if name.startswith(prefix)
+            and name > after
+            and not (hides_own and name.startswith(OWN_PREFIX))
+        )
         return (self._entries[name] for name in names[:limit])
 
     async def put(
@@ -148,7 +159,7 @@ class Catalog:
                 self._driver.drop_topic(name)
 
     async def _create(self, name: str, document: TopicDocument) -> Entry:
-        if len(self._entries) >= self._settings.topics_max:
+        if not name.startswith(OWN_PREFIX) and len(self._entries) >= self._topics_max():
             raise Problem(
                 "limit-reached",
                 f"There are {self._settings.topics_max} topics already.",
@@ -204,6 +215,10 @@ class Catalog:
         await self._fillers.stop(name)
         self._prepare_filler(name, after)
         return True
+
+    def _topics_max(self) -> int:
+        own = sum(name.startswith(OWN_PREFIX) for name in self._entries)
+        return own + self._settings.topics_max
 
     def _prepare_filler(self, name: str, document: TopicDocument) -> None:
         source = document.gateway_source

@@ -16,7 +16,14 @@ from conflation.duration import Instant
 from conflation.engine import Engine
 from conflation.errors import SessionUnknown
 from conflation.frame import Frame
-from conflation.outputs import CloseReason, Output, RecordsExpired, SessionClosed, SessionReady
+from conflation.outputs import (
+    CloseReason,
+    Output,
+    QueueCrossed,
+    RecordsExpired,
+    SessionClosed,
+    SessionReady,
+)
 from conflation.sessions.session import QueueLimits, SeatId
 from conflation.subscription import Subscription
 
@@ -27,6 +34,10 @@ SLICE_MESSAGES_MAX = 1_000
 # before it has taken something.
 PATIENCE_S = 1.0
 PATIENCE_S_PER_REQUEST = 5.0
+
+# Idle time is what a loop has that calls this soon, and no later than that.
+IDLE_LOOK_S = 0.005
+IDLE_LATE_S = 0.002
 
 logger = logging.getLogger("tidegate.driver")
 
@@ -87,6 +98,8 @@ class Consumer:
 
     def caught_up(self) -> list[tuple[SeatId, Bookmark]]:
         """Its subscriptions for which nothing is on the way, and up to where they have it all."""
+        if self.is_over:
+            return []
         try:
             return self._driver.engine.caught_up(self.session)
         except SessionUnknown:
@@ -133,6 +146,7 @@ class Driver:
         self.closed_sessions: dict[str, int] = {}
         self.on_expired: Callable[[RecordsExpired], None] | None = None
         self.on_closed: Callable[[SessionClosed], None] | None = None
+        self.on_crossed: Callable[[QueueCrossed], None] | None = None
         self._clock = clock
         self.wall_ms = wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
@@ -142,6 +156,7 @@ class Driver:
         self._given_up: set[str] = set()
         self._timer: asyncio.Handle | None = None
         self._timer_due: Instant | None = None
+        self._idle_look: asyncio.TimerHandle | None = None
 
     def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
         """Make a topic known to the engine, or give it its new definition."""
@@ -167,6 +182,7 @@ class Driver:
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
                 self.settle()
+                self._relieve_later()
                 return
             self.engine.advance(now)
             self.settle()
@@ -275,6 +291,9 @@ class Driver:
                 case RecordsExpired():
                     if self.on_expired is not None:
                         self.on_expired(event)
+                case QueueCrossed():
+                    if self.on_crossed is not None:
+                        self.on_crossed(event)
         self._rearm()
 
     async def _drained(self, topic: str, seconds_max: float) -> float:
@@ -300,6 +319,19 @@ class Driver:
             self.on_closed(event)
         self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
         logger.info("session %s closed: %s", event.session, event.reason)
+
+    def _relieve_later(self) -> None:
+        """Have long queues conflated in idle time, a bounded part of one at a time."""
+        if self._idle_look is None and self.engine.has_long_queues:
+            loop = asyncio.get_running_loop()
+            self._idle_look = loop.call_later(IDLE_LOOK_S, self._relieve, loop.time() + IDLE_LOOK_S)
+
+    def _relieve(self, due_s: float) -> None:
+        self._idle_look = None
+        is_idle = asyncio.get_running_loop().time() <= due_s + IDLE_LATE_S
+        if not is_idle or self.engine.relieve(self.now()):
+            self._relieve_later()
+        self.settle()
 
     def _rearm(self) -> None:
         due = self.engine.next_deadline()

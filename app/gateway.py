@@ -45,6 +45,7 @@ class Gateway:
     stopping: bool = False
     sessions: Sessions = field(init=False)
     _sweeping: asyncio.Task[None] | None = None
+    _telling: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         self.sessions = Sessions(self)
@@ -87,6 +88,8 @@ class Gateway:
         self.driver.on_expired = sweeper.note
         self._sweeping = asyncio.create_task(sweeper.run(), name="sweep")
         await self.catalog.open()
+        await self.sessions.topic.open()
+        self._telling = asyncio.create_task(self.sessions.topic.run(), name="tell of sessions")
         self.ready = True
 
     async def aclose(self) -> None:
@@ -94,8 +97,9 @@ class Gateway:
         self.ready = False
         self.sessions.aclose()
         await self.fillers.aclose()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        for task in (self._sweeping, self._telling):
+            if task is not None:
+                task.cancel()
         await self.store.aclose()
 
     def say_goodbye(self) -> None:

@@ -79,12 +79,17 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
         elif event.name in ("error", "late", "unsubscribed"):
             say(f"{event.name}: {event.text}")
         elif event.name in PRINTED:
-            sys.stdout.write(event.text + "\n")
+            sys.stdout.write(_one_line(event.text) + "\n")
             sys.stdout.flush()
             printed += 1
             if printed == count_max:
                 return
     _require_connected(subscription)
+
+
+def _one_line(text: str) -> str:
+    """A batch of a session's comes on two lines; a text message may have as many as it likes."""
+    return text.replace("\n", "", 1) if text.startswith('{"sub":') else text
 
 
 def _show_table(gateway: Gateway, arguments: argparse.Namespace) -> None:

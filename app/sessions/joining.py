@@ -34,7 +34,7 @@ def begun(
     asked, _ = session.subscribe(target, wish, resume, announced=False)
     if session.cursor is not None:
         session.pattern = asked.text
-        session.gateway.sessions.attached(session)
+        session.gateway.sessions.attached(session, is_back=False)
         return reader, reader.hello(id_text=session.cursor.text)
     # Without rows to come first hello has an id: who leaves now can come back to this place.
     [found] = asked.topics.values()
@@ -62,7 +62,8 @@ def joined(session: Session, number: int | None, retry_ms: int) -> tuple[Reader,
     except LimitReached:
         registry.left(session)
         raise
-    registry.attached(session)
+    registry.attached(session, is_back=session.was_read)
+    session.was_read = True
     return reader, _Joining(session, reader, cursor, number).run()
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from app.own_topics import SessionsTopic
 from app.problems import Problem
 from app.sessions.session import Session, State
 from conflation.errors import LimitReached
-from conflation.outputs import CloseReason, SessionClosed
+from conflation.outputs import CloseReason, QueueCrossed, SessionClosed
 from conflation.sessions.session import QueueLimits
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ class Sessions:
         self._sessions: dict[str, Session] = {}
         self._ended: dict[str, None] = {}
         self._lapses: dict[str, asyncio.TimerHandle] = {}
+        self.topic = SessionsTopic(gateway.catalog, gateway.writer)
         gateway.driver.on_closed = self._closed
+        gateway.driver.on_crossed = self._crossed
 
     def open(
         self,
@@ -54,6 +57,7 @@ class Sessions:
             lasts=lasts,
         )
         self._sessions[session.id] = session
+        self._tell(session, "opened")
         if kept:
             self._lapse_later(session)
         return session
@@ -74,11 +78,10 @@ class Sessions:
         ids = sorted(each for each in self._sessions.keys() - self._ended.keys() if each > after)
         return [self._sessions[each] for each in ids[:limit]]
 
-    def attached(self, session: Session) -> None:
-        """A reader has come."""
-        lapse = self._lapses.pop(session.id, None)
-        if lapse is not None:
-            lapse.cancel()
+    def attached(self, session: Session, *, is_back: bool) -> None:
+        """A reader has come; `is_back`: there was one before."""
+        self._lapse_never(session.id)
+        self._tell(session, "resumed" if is_back else "attached")
 
     def left(self, session: Session) -> None:
         """The reader is gone, or has been told goodbye."""
@@ -89,6 +92,7 @@ class Sessions:
         if session.cursor is None or is_final:
             self._note_ended(session)
         elif not session.has_ended:
+            self._tell(session, "lost")
             self._lapse_later(session)
 
     def close(self, session: Session) -> None:
@@ -120,27 +124,49 @@ class Sessions:
             session.closed = event.reason
 
     def _note_ended(self, session: Session) -> None:
-        session.end()
+        if not session.has_ended:
+            session.end()
+            self._tell(session, "closed")
         self._ended[session.id] = None
         self._lapse_later(session)
         if len(self._ended) > self._gateway.settings.sessions_max:
             self._forget(next(iter(self._ended)))
 
+    def _crossed(self, event: QueueCrossed) -> None:
+        """A session's queue has crossed a threshold."""
+        session = self._sessions.get(event.session)
+        if session is not None:
+            name = "queue_upper" if event.upper else "queue_lower"
+            queue = {"messages": event.messages, "bytes": event.bytes}
+            self._tell(session, name, queue=queue)
+
+    def _tell(self, session: Session, event: str, **more: object) -> None:
+        """Have it published on the gateway's own topic."""
+        at_ms = self._gateway.driver.wall_ms()
+        told = {"event": event, "state": session.state, "reason": session.closed, "at_ms": at_ms}
+        self.topic.note(session.id, {**told, **more})
+
     def _lapse_later(self, session: Session) -> None:
-        self.attached(session)
+        self._lapse_never(session.id)
         delay_s = self._gateway.settings.session_retention.seconds
         loop = asyncio.get_running_loop()
         self._lapses[session.id] = loop.call_later(delay_s, self._lapse, session)
 
     def _lapse(self, session: Session) -> None:
         """Its reader did not come back, or its end was told for long enough."""
-        if session.state is not State.ATTACHED:
+        if session.state is State.AWAY:
             session.end()
+            self._tell(session, "closed")
+        if session.state is State.ENDED:
             self._forget(session.id)
 
     def _forget(self, session_id: str) -> None:
         self._sessions.pop(session_id, None)
         self._ended.pop(session_id, None)
+        self._lapse_never(session_id)
+        self.topic.forget(session_id)
+
+    def _lapse_never(self, session_id: str) -> None:
         lapse = self._lapses.pop(session_id, None)
         if lapse is not None:
             lapse.cancel()

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from app.problems import Problem
+from app.query import OWN_PREFIX
 from app.sessions.asked import Asked, Granted, changed, granted, shows_otherwise
 from app.sessions.cursor import Cursor
 from app.sse import event, unsubscribed
@@ -69,6 +70,7 @@ class Session:
         self.endings: deque[tuple[int, Unsubscribed]] = deque(maxlen=SUBSCRIPTIONS_MAX)
         self.closed: CloseReason | None = None
         self.has_ended = False
+        self.was_read = False
         self.pattern = ""
         self._named = 0
 
@@ -135,7 +137,7 @@ class Session:
         return _warnings(decisions.values())
 
     def unsubscribe(self, name: str) -> None:
-        """End a subscription; its reader is told.
+        """End a subscription; its reader is told, now or when it comes.
 
         Raises:
             Problem: subscription-unknown.
@@ -215,7 +217,8 @@ class Session:
     def _topics_of(self, target: str | TopicPattern) -> list[str]:
         if isinstance(target, str):
             return [target]
-        entries = self.gateway.catalog.listed("", "", self.gateway.settings.topics_max)
+        prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
+        entries = self.gateway.catalog.listed(prefix, "", self.gateway.settings.topics_max)
         names = (entry.record.name for entry in entries)
         return [name for name in names if target.matches(name)]
 

@@ -300,15 +300,6 @@ async def test_what_the_shell_has_to_say_wakes_the_stream_once() -> None:
     assert consumer.notices() == b""
 
 
-async def test_whoever_wants_to_know_of_the_end_is_told() -> None:
-    stage = Stage()
-    consumer, ends = stage.open(), list[str]()
-    consumer.at_close = lambda: ends.append("closed")
-    consumer.close()
-    assert ends == ["closed"]
-    assert consumer.caught_up() == []
-
-
 async def test_a_consumer_knows_what_it_has_everything_of() -> None:
     stage = Stage()
     consumer = stage.open("conflation=1h")

@@ -86,8 +86,9 @@ async def test_a_subscription_that_is_refused_leaves_nothing_behind() -> None:
         await running.topic()
         answer = await running.http.get("/v1/topics/px/subscribe?options=conflation%3Dx")
         assert answer.status_code == 400
-        stats = running.gateway.driver.engine.stats()
-        assert (stats.sessions, stats.topics[0].lanes) == (0, 0)
+        engine = running.gateway.driver.engine
+        assert (engine.stats().sessions, engine.topic_stats("px").lanes) == (0, 0)
+        assert running.gateway.sessions.listed("", 10) == []
 
 
 async def test_the_header_wins_over_the_query() -> None:
@@ -109,9 +110,9 @@ async def test_equal_subscriptions_share_a_lane() -> None:
         await running.topic()
         async with running.subscribe("conflation=1s"), running.subscribe("conflation=1000ms"):
             assert running.hellos[0]["subscriptions"] == running.hellos[1]["subscriptions"]
-            assert running.gateway.driver.engine.stats().topics[0].lanes == 1
+            assert running.gateway.driver.engine.topic_stats("px").lanes == 1
         await eventually(
-            lambda: running.gateway.driver.engine.stats().topics[0].lanes == 0, "the lane ends"
+            lambda: running.gateway.driver.engine.topic_stats("px").lanes == 0, "the lane ends"
         )
 
 
