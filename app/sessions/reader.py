@@ -171,8 +171,9 @@ class Reader:
         return None
 
     def _keep_endings(self) -> None:
-        """What was not told of ended subscriptions will be; room for nothing else is asked for."""
-        with contextlib.suppress(SessionUnknown):
-            for output in self.session.gateway.driver.engine.take(self.session.id, 0):
-                if isinstance(output, Unsubscribed) and self.session.cursor is not None:
-                    self.ended((output.name, output.topic), output)
+        """What was not told of subscriptions that have ended will be when a reader is back."""
+        if self.session.cursor is None:
+            return
+        with contextlib.suppress(SessionUnknown):  # it has told everything
+            for told in self.session.gateway.driver.engine.untold(self.session.id):
+                self.ended((told.name, told.topic), told)
