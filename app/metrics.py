@@ -22,6 +22,11 @@ _TOPIC_COUNTERS = {
     "delivered": "Live rows taken by subscribers.",
     "dropped": "Rows waiting when their subscription ended.",
 }
+_RELIEFS = {
+    "forced": "Full queues that were conflated.",
+    "background": "Parts of long queues that were conflated in idle time.",
+    "unsubscribed": "Subscriptions that a full queue ended.",
+}
 # What is conflated follows from the others, and may fall by a row that was counted as replaced
 # and is then taken after all: a gauge.
 _TOPIC_GAUGES = {
@@ -58,7 +63,11 @@ class EngineCollector(Collector):
         for function in self._mergers.names:
             failures.add_metric([function], self._mergers.failures[function])
         yield failures
+        for name, meaning in _RELIEFS.items():
+            figure = getattr(stats.reliefs, name)
+            yield CounterMetricFamily(f"tidegate_queues_{name}", meaning, value=figure)
         yield from _topic_families(stats.topics)
+        yield _dropped(stats.topics)
 
 
 def _topic_families(
@@ -74,6 +83,19 @@ def _topic_families(
         for topic in topics:
             gauge.add_metric([topic.topic], getattr(topic, name))
         yield gauge
+
+
+def _dropped(topics: tuple[TopicStats, ...]) -> CounterMetricFamily:
+    """The same by reason."""
+    family = CounterMetricFamily(
+        "tidegate_topic_dropped_reasons",
+        "Rows waiting when their subscription ended, by why it did.",
+        labels=["topic", "reason"],
+    )
+    for topic in topics:
+        for reason, rows in topic.dropped_by:
+            family.add_metric([topic.topic, reason], rows)
+    return family
 
 
 class ConnectionCollector(Collector):

@@ -15,7 +15,6 @@ from app.schema import Schema
 from app.settings import Settings
 from app.topic_fields import (
     Placement,
-    Priority,
     flag_reader,
     match_reader,
     match_shown,
@@ -34,7 +33,7 @@ from app.topic_fields import (
 )
 from app.topic_source import FilledBy, Source
 from app.units import parse_size
-from conflation.definition import Definition, Kind, QueuePolicy
+from conflation.definition import Definition, Kind, Priority, QueuePolicy
 from conflation.duration import MILLISECOND, duration_text, parse_duration
 from conflation.language.options import Options
 from conflation.log import History
@@ -178,6 +177,8 @@ class TopicDocument:
             match=match if self.match is None else self.match,
             replaces=self.placement is Placement.REPLACE,
             expiration_ns=self.expiration_ns if self.retains else None,
+            priority=self.priority,
+            tidies=self.tidies,
         )
 
     def filled_from(self, source: TopicDocument) -> TopicDocument:
@@ -221,7 +222,7 @@ def _normal(document: TopicDocument) -> TopicDocument:
 
 
 def _check_series(document: TopicDocument) -> None:
-    if document.queue_policy is QueuePolicy.CONFLATE:
+    if document.queue_policy in (QueuePolicy.CONFLATE, QueuePolicy.ALWAYS):
         detail = "A series is never conflated; conflation is off or unsubscribe."
         raise Problem("policy-invalid", detail, pointer="/conflation")
     options = Options.parse(document.options)

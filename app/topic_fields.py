@@ -13,7 +13,7 @@ from app.mergers import Mergers
 from app.problems import Problem
 from app.schema import Schema, SchemaInvalid
 from app.units import parse_size
-from conflation.definition import Kind, QueuePolicy
+from conflation.definition import Kind, Priority, QueuePolicy
 from conflation.duration import MILLISECOND, parse_duration
 from conflation.errors import OptionsInvalid
 from conflation.language.options import Options
@@ -28,7 +28,6 @@ DESCRIPTION_CHARACTERS_MAX = 4_096
 REPLACES = "replace"
 
 _POLICIES = "off, conflate, always or unsubscribe"
-_POLICIES_LATER = ("always", "unsubscribe")
 
 
 class Placement(StrEnum):
@@ -36,14 +35,6 @@ class Placement(StrEnum):
 
     APPEND = "append"
     REPLACE = "replace"
-
-
-class Priority(StrEnum):
-    """Order of delivery within a backlog (as Diffusion's PRIORITY)."""
-
-    LOW = "low"
-    DEFAULT = "default"
-    HIGH = "high"
 
 
 def read_key(value: object) -> KeySpec:
@@ -61,8 +52,6 @@ def read_policy(value: object) -> QueuePolicy:
     Raises:
         Problem: policy-invalid.
     """
-    if value in _POLICIES_LATER:
-        raise _policy_invalid("This policy is not available yet; off and conflate are.")
     if not isinstance(value, str) or value not in set(QueuePolicy):
         raise _policy_invalid(f"conflation is {_POLICIES}.")
     return QueuePolicy(value)

@@ -197,8 +197,7 @@ REFUSED: list[tuple[object, str, str | None]] = [
     ({"key": [f"/f{n}" for n in range(17)]}, "key-invalid", "/key"),
     ({"type": "JSON"}, "topic-invalid", "/type"),
     ({"type": ["json"]}, "topic-invalid", "/type"),
-    ({"conflation": "always"}, "policy-invalid", "/conflation"),
-    ({"conflation": "unsubscribe"}, "policy-invalid", "/conflation"),
+    ({"conflation": "sometimes"}, "policy-invalid", "/conflation"),
     ({"conflation": "OFF"}, "policy-invalid", "/conflation"),
     ({"conflation": None}, "policy-invalid", "/conflation"),
     ({"conflation": ["off"]}, "policy-invalid", "/conflation"),
@@ -274,10 +273,13 @@ def test_a_bad_text_is_refused_with_its_position() -> None:
         assert refused.value.position == position
 
 
-@pytest.mark.parametrize("policy", ["always", "unsubscribe"])
-def test_a_policy_that_comes_later_is_refused_as_not_available_yet(policy: str) -> None:
-    with pytest.raises(Problem, match="not available yet"):
-        parse({"conflation": policy})
+def test_a_series_is_off_or_unsubscribes() -> None:
+    for policy in ("off", "unsubscribe"):
+        assert parse({"type": "series", "conflation": policy}).queue_policy == policy
+    for policy in ("conflate", "always"):
+        with pytest.raises(Problem, match="off or unsubscribe") as refused:
+            parse({"type": "series", "conflation": policy})
+        assert refused.value.code == "policy-invalid"
 
 
 NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -290,7 +292,7 @@ DOCUMENTS = st.fixed_dictionaries(
     optional={
         "key": st.lists(PATHS, unique=True, max_size=4),
         "type": st.just("json"),
-        "conflation": st.sampled_from(["off", "conflate"]),
+        "conflation": st.sampled_from(["off", "conflate", "always", "unsubscribe"]),
         "options": st.sampled_from(["", "conflation=1s", "oof, timestamp"]),
         "placement": st.sampled_from(["append", "replace"]),
         "match": st.none() | st.lists(PATHS, unique=True, min_size=1, max_size=4),
