@@ -30,6 +30,7 @@ from conflation.outputs import (
     Output,
     RecordsExpired,
     Subscribed,
+    Unsubscribed,
 )
 from conflation.schedule import Schedule
 from conflation.sessions import seating
@@ -293,6 +294,15 @@ class Engine:
             SessionUnknown: it is not there.
         """
         return self._roster.find(session_id).seats.get(seat_id)
+
+    def untold(self, session_id: str) -> list[Unsubscribed]:
+        """Ends of subscriptions that a session has not taken yet.
+
+        Raises:
+            SessionUnknown: it is not there.
+        """
+        outbox = self._roster.find(session_id).outbox
+        return [output for output in outbox if isinstance(output, Unsubscribed)]
 
     def caught_up(self, session_id: str) -> list[tuple[SeatId, Bookmark]]:
         """Seats for which nothing is on the way, and up to where they have it all.
