@@ -17,10 +17,11 @@ from conflation.engine import Engine
 from conflation.outputs import CloseReason, ResumeMode
 from conflation.sessions.session import QueueLimits
 from conflation.subscription import Command
+from conflation.witness import What
 from dev import ROOT
 
 PAGE = (ROOT / "docs" / "contract.md").read_text("utf-8")
-WRITERS = ("sse", "audience", "late", "progress", "stream")
+WRITERS = ("sse", "late", "progress", "stream", "trace_text")
 SSE = "".join((ROOT / "app" / f"{name}.py").read_text("utf-8") for name in WRITERS)
 
 
@@ -55,7 +56,9 @@ def test_there_are_events_to_look_for() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    sorted({*PARAMETERS, *Format, *Command, *CloseReason, *ResumeMode, *FIELDS, *Cause, *Op}),
+    sorted(
+        {*PARAMETERS, *Format, *Command, *CloseReason, *ResumeMode, *FIELDS, *Cause, *Op, *What}
+    ),
 )
 def test_words_of_requests_and_answers_stand_on_the_page(word: str) -> None:
     assert quoted(str(word))

@@ -1,0 +1,113 @@
+"""What a recorder keeps of the calls around a seat."""
+
+from __future__ import annotations
+
+from conflation.sessions.recorder import (
+    OVERRUN,
+    Advanced,
+    Ended,
+    Joined,
+    Published,
+    Recorder,
+    Seated,
+    Taken,
+)  # fmt: skip
+from conflation.sessions.session import Seat
+from tests.support.world import World
+
+
+def seated(options: str = "conflation=100ms", session: str = "s") -> tuple[World, Seat]:
+    world = World()
+    world.topic()
+    world.topic("other")
+    name = world.subscribe(options, session=session)
+    seat = world.engine.seat(session, (name, "px"))
+    assert seat is not None
+    return world, seat
+
+
+def kinds(recorder: Recorder) -> list[str]:
+    return [type(call).__name__ for call in recorder.drain()]
+
+
+def test_only_what_touches_the_seat_is_kept() -> None:
+    """Rule 321."""
+    world, seat = seated()
+    recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
+    world.say("a1", topic="other")
+    world.wait("1s")
+    world.take()
+    assert kinds(recorder) == ["Seated"]
+    world.say("a1")
+    world.wait("1s")
+    world.take()
+    assert kinds(recorder) == ["Published", "Advanced", "Taken"]
+
+
+def test_frames_are_shared_and_not_copied() -> None:
+    """Rule 327: what is kept are references."""
+    world, seat = seated()
+    recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
+    world.say("a1")
+    _, published = recorder.drain()
+    assert isinstance(published, Published)
+    assert published.frames[0] is world.engine.topic("px").journal.last
+
+
+def test_whoever_reads_is_woken() -> None:
+    world, seat = seated()
+    woken: list[int] = []
+    world.engine.recorders.begin(seat, world.now, lambda: woken.append(world.now))
+    world.say("a1")
+    world.wait("100ms")
+    assert woken == [0, 0, 100_000_000]
+
+
+def test_a_join_is_noticed_with_the_next_call() -> None:
+    """Rule 321."""
+    world, seat = seated("conflation=100ms,pace=key")
+    recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
+    world.subscribe("conflation=100ms,pace=key", session="other")
+    world.say("a1")
+    assert kinds(recorder) == ["Seated", "Joined", "Published"]
+
+
+def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
+    """Rule 327."""
+    for bounds in ({"messages_max": 2}, {"bytes_max": 20}):
+        world, seat = seated()
+        recorder = Recorder(seat, world.now, **bounds)  # type: ignore[arg-type]  # one of two bounds
+        topic = world.engine.topic("px")
+        world.say("a1")
+        recorder.published(topic, topic.journal.after(0), 1)
+        world.say("a2")
+        recorder.published(topic, topic.journal.after(1), 2)
+        recorder.published(topic, topic.journal.after(1), 3)
+        assert recorder.is_over
+        assert recorder.drain() == [Ended(2, OVERRUN)]
+
+
+def test_what_was_read_does_not_count() -> None:
+    """Rule 327."""
+    world, seat = seated()
+    recorder = Recorder(seat, world.now, messages_max=2)
+    topic = world.engine.topic("px")
+    world.say("a1")
+    for _ in range(5):
+        recorder.published(topic, topic.journal.after(0), 1)
+        recorder.drain()
+    assert not recorder.is_over
+
+
+def test_times_are_those_of_the_calls() -> None:
+    world, seat = seated()
+    recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
+    world.sleep("5ms")
+    world.say("a1")
+    world.wait("100ms")
+    world.take()
+    begun, *rest = recorder.drain()
+    assert isinstance(begun, Seated)
+    assert [type(call) for call in rest] == [Published, Advanced, Taken]
+    assert [call.now // 1_000_000 for call in rest] == [5, 105, 105]
+    assert not any(isinstance(call, Joined) for call in rest)

@@ -1,0 +1,37 @@
+"""A few recorders at most, and nothing for whoever is not traced."""
+
+from __future__ import annotations
+
+import pytest
+
+from conflation.errors import LimitReached
+from conflation.sessions.recorders import RECORDERS_MAX
+from tests.support.world import World
+
+
+def test_there_are_ten_at_most() -> None:
+    """Rule 328."""
+    world = World()
+    world.topic()
+    seat = world.engine.seat("s", (world.subscribe("conflation=100ms"), "px"))
+    assert seat is not None
+    recorders = world.engine.recorders
+    running = [recorders.begin(seat, 0, lambda: None) for _ in range(RECORDERS_MAX)]
+    with pytest.raises(LimitReached):
+        recorders.begin(seat, 0, lambda: None)
+    recorders.end(running[0])
+    recorders.begin(seat, 0, lambda: None)
+
+
+def test_who_stops_leaves_nothing_behind() -> None:
+    """Rule 328."""
+    world = World()
+    world.topic()
+    seat = world.engine.seat("s", (world.subscribe("conflation=100ms"), "px"))
+    assert seat is not None
+    first = world.engine.recorders.begin(seat, 0, lambda: None)
+    second = world.engine.recorders.begin(seat, 0, lambda: None)
+    world.engine.recorders.end(first)
+    assert (world.engine.recorders.running, seat.watchers) == ([second], (second,))
+    world.engine.recorders.end(second)
+    assert (world.engine.recorders.running, seat.watchers) == ([], ())

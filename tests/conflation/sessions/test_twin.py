@@ -1,0 +1,106 @@
+"""A twin stands where its original stood, and goes its own way."""
+
+from __future__ import annotations
+
+import pytest
+
+from conflation.sessions.session import Seat
+from conflation.sessions.twin import twin_of
+from tests.support.world import World, tokens
+
+OPTIONS = (
+    "",
+    "conflation=100ms,oof",
+    "conflation=100ms,pace=key",
+    "conflation=100ms,reduce=[/v:sum]",
+)
+
+
+def seat_of(world: World, name: str) -> Seat:
+    seat = world.engine.seat("s", (name, "px"))
+    assert seat is not None
+    return seat
+
+
+def pending(seat: Seat) -> str:
+    assert seat.lane is not None
+    return tokens(row for _, row in seat.lane.pending(seat.member))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_it_has_what_its_original_has(options: str) -> None:
+    """Rule 322: board, lane, deadline, position."""
+    world = World()
+    world.topic()
+    name = world.subscribe(options, command="sow_and_subscribe")
+    world.say("a1 b1")
+    world.flush()
+    world.say("a2 c1")
+    seat = seat_of(world, name)
+    twin = twin_of(seat)
+    assert pending(twin) == pending(seat) != ""
+    assert twin.lane is not None
+    assert twin.lane is not seat.lane
+    assert (twin.lane.id, twin.lane.deadline) == (seat.lane.id, seat.lane.deadline)  # type: ignore[union-attr]  # it has one
+    assert list(twin.lane.members.values()) == [twin.member]
+    assert (twin.topic.head, len(twin.topic.journal)) == (4, 4)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_neither_sees_what_becomes_of_the_other(options: str) -> None:
+    """Rule 322."""
+    world = World()
+    world.topic()
+    name = world.subscribe(options, command="sow_and_subscribe")
+    world.take()
+    world.say("a1")
+    seat = seat_of(world, name)
+    twin = twin_of(seat)
+    before = pending(twin)
+    world.say("b1 a2")
+    assert pending(twin) == before
+    world.wait("1s")
+    world.take()
+    assert pending(twin) == before
+    assert pending(seat) == ""
+    assert twin.member.position < seat.member.position
+
+
+def test_its_neighbours_are_not_copied() -> None:
+    """Rule 322."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=100ms,pace=key")
+    for number in range(50):
+        world.subscribe("conflation=100ms,pace=key", session=f"other{number}")
+    twin = twin_of(seat_of(world, name))
+    assert twin.lane is not None
+    assert len(twin.lane.members) == 1
+    assert twin.watchers == ()
+
+
+def test_frames_are_shared() -> None:
+    """What never changes is not copied."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=100ms,pace=key")
+    world.say("a1")
+    seat = seat_of(world, name)
+    twin = twin_of(seat)
+    assert twin.topic.journal.last is seat.topic.journal.last
+    assert twin.topic.sow is not None
+    assert seat.topic.sow is not None
+    assert twin.topic.sow.board.live()[0] is seat.topic.sow.board.live()[0]
+
+
+def test_an_opening_goes_on_where_it_stood() -> None:
+    """Rule 322."""
+    world = World()
+    world.topic()
+    world.say("a1 b1 c1")
+    name = world.subscribe(command="sow_and_subscribe")
+    world.take_once(1)
+    twin = twin_of(seat_of(world, name))
+    world.take()
+    assert twin.opening is not None
+    assert (twin.opening.sent, twin.opening.done) == (1, False)
