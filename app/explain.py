@@ -14,6 +14,7 @@ from conflation.lane_id import LaneId, Window
 from conflation.language.assignments import assignments
 from conflation.language.normal import granted, lane_text
 from conflation.language.options import Options
+from conflation.queue_lane import seated_lane
 from conflation.sessions.resume import resume_mode
 from conflation.subscription import Command, Subscription
 from conflation.topics.estimate import Estimate, estimate
@@ -55,7 +56,7 @@ async def explained(gateway: Gateway, name: str, values: Mapping[str, str]) -> d
         "defaults": _defaults(normal, values, subscription.command),
         "warnings": warnings,
         "lane": lane_text(subscription.lane_id) if is_live else None,
-        "subscribers": _subscribers(topic, subscription.lane_id) if is_live else 0,
+        "subscribers": _subscribers(topic, subscription) if is_live else 0,
         "resume": _resume(topic, subscription.lane_id) if is_live else None,
         **await _estimates(topic, subscription),
     }
@@ -69,7 +70,8 @@ def _defaults(normal: str, values: Mapping[str, str], command: Command) -> dict[
     return named | {part.name: True if part.value is None else part.value for part in parts}
 
 
-def _subscribers(topic: Topic, lane_id: LaneId) -> int:
+def _subscribers(topic: Topic, subscription: Subscription) -> int:
+    lane_id = seated_lane(subscription, topic.definition, conflated=True)
     feed = topic.feeds.get(lane_id.feed)
     lane = None if feed is None else feed.lanes.get(lane_id)
     return 0 if lane is None else len(lane.members)

@@ -33,7 +33,7 @@ from app.topic_fields import (
 )
 from app.topic_source import FilledBy, Source
 from app.units import parse_size
-from conflation.definition import Definition, Kind, Priority, QueuePolicy
+from conflation.definition import CONFLATING, Definition, Kind, Priority, QueuePolicy
 from conflation.duration import MILLISECOND, duration_text, parse_duration
 from conflation.language.options import Options
 from conflation.log import History
@@ -222,7 +222,7 @@ def _normal(document: TopicDocument) -> TopicDocument:
 
 
 def _check_series(document: TopicDocument) -> None:
-    if document.queue_policy in (QueuePolicy.CONFLATE, QueuePolicy.ALWAYS):
+    if document.queue_policy in CONFLATING:
         detail = "A series is never conflated; conflation is off or unsubscribe."
         raise Problem("policy-invalid", detail, pointer="/conflation")
     options = Options.parse(document.options)

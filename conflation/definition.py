@@ -20,6 +20,10 @@ class QueuePolicy(StrEnum):
     UNSUBSCRIBE = "unsubscribe"
 
 
+CONFLATING = (QueuePolicy.CONFLATE, QueuePolicy.ALWAYS)
+"""Whose messages may be replaced by newer ones because somebody is slow."""
+
+
 class Priority(StrEnum):
     """Which of a session's topics are served first when there is a backlog."""
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from conflation.boards.screen import matcher
 from conflation.bookmark import Bookmark
 from conflation.count import Count, count_of
-from conflation.definition import QueuePolicy
+from conflation.definition import CONFLATING
 from conflation.errors import BookmarkExpired
 from conflation.frame import Frame
 from conflation.lane_id import LaneId
@@ -27,7 +27,7 @@ def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: 
         return ResumeMode.CHANGES
     if not topic.journal_reaches(bookmark):
         return ResumeMode.SNAPSHOT
-    conflates = topic.definition.policy is QueuePolicy.CONFLATE and bool(topic.definition.key_spec)
+    conflates = topic.definition.policy in CONFLATING and bool(topic.definition.key_spec)
     if not lane_id.interval_ns and too_long and conflates and by_record:
         return ResumeMode.CHANGES
     return ResumeMode.REPLAY

@@ -58,7 +58,7 @@ async def test_matched_is_delivered_conflated_dropped_and_waiting() -> None:
         await eventually(lambda: not samples(running)["tidegate_sessions"], "both leave")
         found = samples(running)
         assert found["tidegate_topic_dropped_total{px}"] == 2
-        assert found["tidegate_topic_dropped_reasons_total{px}{GONE}"] == 2
+        assert found["tidegate_topic_dropped_reasons_total{GONE}{px}"] == 2
         assert found["tidegate_topic_waiting{px}"] == 0
         assert identity(running) == (6, 6)
 

@@ -143,10 +143,17 @@ class World:
         self.engine.define_topic(name, definition, epoch)
 
     def session(
-        self, name: str = "s", *, messages_max: int = 1_000, bytes_max: int = PLENTY
+        self,
+        name: str = "s",
+        *,
+        messages_max: int = 1_000,
+        bytes_max: int = PLENTY,
+        conflated: bool = True,
+        lasts: bool = False,
     ) -> None:
         """Open a session."""
-        self.engine.open_session(name, QueueLimits(messages_max, bytes_max))
+        limits = QueueLimits(messages_max, bytes_max)
+        self.engine.open_session(name, limits, conflated=conflated, lasts=lasts)
 
     def subscribe(
         self,
