@@ -1,0 +1,224 @@
+"""The controller of `conflation=auto`: which interval a connection keeps up with. Pure.
+
+AMPS tries "to determine an appropriate conflation interval based on client consumption" and says
+no more. Here it is a function of what is seen at a subscription's socket: at each flush that is
+written to it, and at a look in between. Bytes that are written and not acknowledged count, so a
+socket that swallows small flushes and never passes them on is seen as one that is full.
+
+A **round** is one interval, begun by a flush. At its end bytes may be **overdue**: written longer
+ago than the interval and the way there and back, and not acknowledged.
+
+    in time     nothing is overdue
+    recovering  less is overdue than when the round began, by a quarter of what it wrote
+    late        anything else, and a write that still waits for room
+
+The second late round in a row makes the interval a step longer, each further one another step. A
+step back is made after a time of calm in which every flush was acknowledged within half of the
+shorter interval, as then a flush of twice the time would still be in time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from conflation.duration import SECOND, Instant
+from conflation.in_flight import Observation
+from conflation.language.ladder import step_not_above, step_not_below
+from conflation.subscription import Auto
+
+LATE_ROUNDS = 2
+CALM_ROUNDS = 2
+CALM_NS = 10 * SECOND
+
+# A step back that fails within a minute is not tried again for another, then for two, then four:
+# with the three changes that lie between two tries, a minute never has a fourth.
+FAILED_WITHIN_NS = 60 * SECOND
+CALM_MAX_NS = 300 * SECOND
+
+
+class Reason(StrEnum):
+    """Why an interval changes."""
+
+    SLOW = "slow"
+    """Flushes were not acknowledged within their interval."""
+    FULL = "full"
+    """The socket had no room for what was to be written, for an interval."""
+    QUICK = "quick"
+    """All flushes were acknowledged within half of the shorter interval, for long enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What led to a decision, at the end of a round.
+
+    `flush_bytes` were written in it. `drain_ns` is the longest time after a flush at which it was
+    looked for whether that was acknowledged, up to the look that found it so, less the round trip.
+    `calm_ns`: for how long all flushes had been quick.
+    """
+
+    flush_bytes: int
+    unsent_bytes: int
+    overdue_bytes: int
+    drain_ns: int
+    late_rounds: int
+    calm_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A step on the ladder."""
+
+    at: Instant
+    from_ns: int
+    to_ns: int
+    reason: Reason
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One interval since `began`: what it wrote, and how many bytes were overdue before.
+
+    `waiting_since` is the oldest flush that may not be acknowledged yet, `drain_ns` as in Figures.
+    `follows_step`: its flush was collected in the interval before, so that its being in time says
+    nothing of this one.
+    """
+
+    began: Instant
+    overdue_bytes: int
+    flush_bytes: int = 0
+    waiting_since: Instant | None = None
+    drain_ns: int = 0
+    follows_step: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The present interval between its bounds, and what has been seen since it was chosen.
+
+    Calm since `calm_since`, for so many rounds; it must last `calm_needed_ns` for a step back. The
+    last of these was made at `stepped_back`, if that was within the last minute or so.
+    """
+
+    bounds: Auto
+    interval_ns: int
+    round: Round | None = None
+    late_rounds: int = 0
+    calm_since: Instant | None = None
+    calm_rounds: int = 0
+    calm_needed_ns: int = CALM_NS
+    stepped_back: Instant | None = None
+
+    @property
+    def shorter_ns(self) -> int | None:
+        """The next step back, if there is one within the bounds."""
+        below = step_not_above(self.interval_ns - 1)
+        return below if below is not None and below >= self.bounds.min_ns else None
+
+    @property
+    def longer_ns(self) -> int | None:
+        """The next step up, if there is one within the bounds."""
+        above = step_not_below(self.interval_ns + 1)
+        return above if above is not None and above <= self.bounds.max_ns else None
+
+    def look_due(self, now: Instant, round_trip_ns: int) -> Instant | None:
+        """When to look if nothing is written before; None: nothing would be learned.
+
+        A little before half of the shorter interval, to see calm. Then a little after the end of
+        the round, when the next flush should have been written, to see that it is late.
+        """
+        going, shorter_ns = self.round, self.shorter_ns
+        if going is None or going.waiting_since is None:
+            return None
+        if shorter_ns is not None:
+            early = going.waiting_since + round_trip_ns + 2 * shorter_ns // 5
+            if now < early:
+                return early
+        return None if self.longer_ns is None else going.began + self.interval_ns * 11 // 10
+
+
+def step(state: State, seen: Observation) -> tuple[State, Decision | None]:
+    """Take an observation in; what is decided is in the new state already."""
+    going = None if state.round is None else _looked(state.round, seen)
+    decision: Decision | None = None
+    if going is not None and seen.now >= going.began + state.interval_ns * 9 // 10:
+        state, decision = _judged(state, going, seen)
+        going = _next_round(going, seen, follows_step=decision is not None)
+    if seen.flush_bytes:
+        going = _written(going or Round(seen.now, seen.overdue_bytes), seen)
+    return replace(state, round=going), decision
+
+
+def _next_round(going: Round, seen: Observation, *, follows_step: bool) -> Round | None:
+    if not (seen.overdue_bytes or seen.flush_bytes) and going.waiting_since is None:
+        return None
+    return Round(
+        seen.now, seen.overdue_bytes, waiting_since=going.waiting_since, follows_step=follows_step
+    )
+
+
+def _looked(going: Round, seen: Observation) -> Round:
+    """How old the oldest flush is, be it gone now or not."""
+    since = going.waiting_since
+    if since is None:
+        return going
+    drain_ns = max(going.drain_ns, seen.now - since - seen.round_trip_ns)
+    if seen.unsent_since is None or seen.unsent_since > since:
+        since = seen.unsent_since
+    return replace(going, waiting_since=since, drain_ns=drain_ns)
+
+
+def _written(going: Round, seen: Observation) -> Round:
+    since = seen.now if going.waiting_since is None else going.waiting_since
+    flush_bytes = going.flush_bytes + seen.flush_bytes
+    return replace(going, waiting_since=since, flush_bytes=flush_bytes)
+
+
+def _judged(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
+    if not seen.overdue_bytes:
+        return _in_time(state, going, seen)
+    state = replace(state, calm_since=None, calm_rounds=0)
+    gone_bytes = going.overdue_bytes - seen.overdue_bytes
+    if gone_bytes > 0 and gone_bytes >= going.flush_bytes // 4 and not seen.is_full:
+        return state, None
+    return _late(state, going, seen)
+
+
+def _late(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
+    state = replace(state, late_rounds=state.late_rounds + 1)
+    if state.late_rounds < LATE_ROUNDS or state.longer_ns is None:
+        return state, None
+    reason = Reason.FULL if seen.is_full else Reason.SLOW
+    decision = _decided(state, state.longer_ns, reason, going, seen)
+    if state.stepped_back is not None and seen.now < state.stepped_back + FAILED_WITHIN_NS:
+        needed_ns = max(FAILED_WITHIN_NS, 2 * state.calm_needed_ns)
+        state = replace(state, calm_needed_ns=min(needed_ns, CALM_MAX_NS), stepped_back=None)
+    return replace(state, interval_ns=decision.to_ns), decision
+
+
+def _in_time(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
+    if state.stepped_back is not None and seen.now >= state.stepped_back + FAILED_WITHIN_NS:
+        state = replace(state, stepped_back=None, calm_needed_ns=CALM_NS)
+    if going.follows_step or not going.flush_bytes:
+        return state, None
+    state = replace(state, late_rounds=0)
+    shorter_ns = state.shorter_ns
+    if shorter_ns is None or going.drain_ns > shorter_ns // 2:
+        return replace(state, calm_since=None, calm_rounds=0), None
+    since = going.began if state.calm_since is None else state.calm_since
+    state = replace(state, calm_since=since, calm_rounds=state.calm_rounds + 1)
+    if state.calm_rounds < CALM_ROUNDS or seen.now < since + state.calm_needed_ns:
+        return state, None
+    decision = _decided(state, shorter_ns, Reason.QUICK, going, seen)
+    return replace(
+        state, interval_ns=shorter_ns, calm_since=None, calm_rounds=0, stepped_back=seen.now
+    ), decision
+
+
+def _decided(state: State, to_ns: int, reason: Reason, going: Round, seen: Observation) -> Decision:
+    figures = Figures(
+        going.flush_bytes, seen.unsent_bytes, seen.overdue_bytes, going.drain_ns,
+        state.late_rounds, 0 if state.calm_since is None else seen.now - state.calm_since,
+    )  # fmt: skip
+    return Decision(seen.now, state.interval_ns, to_ns, reason, figures)

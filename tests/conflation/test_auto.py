@@ -1,0 +1,207 @@
+"""The controller of `conflation=auto`, observation by observation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from conflation.auto import Decision, Figures, Reason, State, step
+from conflation.duration import MILLISECOND, SECOND
+from conflation.in_flight import Observation
+from conflation.subscription import Auto
+
+MS = MILLISECOND
+BOUNDS = Auto(50 * MS, 30 * SECOND)
+FLUSH = 1_000
+
+
+def flush(at_ms: int, overdue_bytes: int = 0, *, round_trip_ns: int = 0) -> Observation:
+    """A flush is about to be written."""
+    return look(at_ms, overdue_bytes, flush_bytes=FLUSH, round_trip_ns=round_trip_ns)
+
+
+def look(
+    at_ms: int, overdue_bytes: int = 0, *, flush_bytes: int = 0, round_trip_ns: int = 0
+) -> Observation:
+    """What is overdue has been unsent from the beginning."""
+    since = 0 if overdue_bytes else None
+    return Observation(
+        at_ms * MS, overdue_bytes, overdue_bytes, since, round_trip_ns, flush_bytes=flush_bytes
+    )
+
+
+def full(at_ms: int, overdue_bytes: int) -> Observation:
+    """A look while a write waits for room."""
+    return replace(look(at_ms, overdue_bytes), is_full=True)
+
+
+def played(state: State, *seen: Observation) -> tuple[State, list[Decision]]:
+    decisions: list[Decision] = []
+    for each in seen:
+        state, decision = step(state, each)
+        decisions += [] if decision is None else [decision]
+    return state, decisions
+
+
+def moves(*seen: Observation, interval_ms: int = 50, bounds: Auto = BOUNDS) -> list[object]:
+    """(when, to which interval, why) of each decision."""
+    _, decisions = played(State(bounds, interval_ms * MS), *seen)
+    return [(one.at // MS, one.to_ns // MS, str(one.reason)) for one in decisions]
+
+
+def quick(from_ms: int, to_ms: int, interval_ms: int) -> list[Observation]:
+    """Flushes that are acknowledged at once, each seen by a look."""
+    return [
+        each for at in range(from_ms, to_ms + 1, interval_ms) for each in (flush(at), look(at + 1))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        # rule 312: a round is in time, recovering or late
+        ([flush(0), flush(50), flush(100), flush(150)], []),
+        ([flush(0), flush(50, 900), flush(100, 1_800)], [(100, 100, "slow")]),
+        ([flush(0), flush(50, 900), flush(100), flush(150, 900), flush(200)], []),
+        ([flush(0), flush(50, 900), flush(100, 650), flush(150, 400), flush(200, 150)], []),
+        ([flush(0), flush(50, 900), flush(100, 651)], [(100, 100, "slow")]),
+        # what recovers does not undo a late round before
+        ([flush(0), flush(50, 900), flush(100, 650), flush(150, 900)], [(150, 100, "slow")]),
+        # a small flush that is never acknowledged is as late as a large one
+        ([flush(0), look(50, 10), look(100, 10)], [(100, 100, "slow")]),
+        # rule 313: each further late round is another step, at the end of the longer round
+        (
+            [flush(0), flush(50, 900), flush(100, 1_900), flush(200, 2_900), flush(400, 3_900)],
+            [(100, 100, "slow"), (200, 200, "slow"), (400, 500, "slow")],
+        ),
+        (
+            [flush(0), *(full(at, 9_000) for at in range(50, 500, 50))],
+            [(100, 100, "full"), (200, 200, "full"), (400, 500, "full")],
+        ),
+        # a full socket recovers nothing: what it takes is not what waits
+        ([flush(0), full(50, 9_000), full(100, 5_000)], [(100, 100, "full")]),
+        # the flush at a step is of the interval before: that it is in time says nothing yet
+        (
+            [flush(0), flush(50, 90), flush(100, 180), flush(200), flush(300, 90)],
+            [(100, 100, "slow"), (300, 200, "slow")],
+        ),
+        # looks and flushes within a round decide nothing
+        ([flush(0), look(10, 900), flush(20, 900), look(30, 900), look(44, 900)], []),
+        # nothing is written: nothing is seen
+        ([look(0, 900), look(50, 900), look(100, 900)], []),
+    ],
+)
+def test_when_it_becomes_longer(seen: list[Observation], expected: list[object]) -> None:
+    assert moves(*seen) == expected
+
+
+@pytest.mark.parametrize(
+    ("interval_ms", "seen", "expected"),
+    [
+        # rule 314: after ten seconds of flushes that were acknowledged within 50 ms
+        (200, quick(0, 9_800, 200), []),
+        (200, quick(0, 10_000, 200), [(10_000, 100, "quick")]),
+        # one of them was not: the ten seconds begin anew
+        (
+            200,
+            [*quick(0, 4_800, 200), flush(5_000), look(5_051, 1), *quick(5_200, 15_200, 200)],
+            [(15_200, 100, "quick")],
+        ),
+        # whoever does not look knows nothing
+        (200, [flush(at) for at in range(0, 20_000, 200)], []),
+        # two flushes at least
+        (30_000, quick(0, 60_000, 30_000), [(60_000, 10_000, "quick")]),
+        # a pause is no hurry: flushes were quick before it and are quick after it
+        (200, [*quick(0, 1_000, 200), *quick(60_000, 60_200, 200)], [(60_000, 100, "quick")]),
+        # a flush every tick, as with pace=key
+        (200, [flush(at) for at in range(0, 10_041, 10)], []),
+        (200, [flush(at) for at in range(0, 10_101, 10)], [(10_080, 100, "quick")]),
+    ],
+)
+def test_when_it_becomes_shorter(
+    interval_ms: int, seen: list[Observation], expected: list[object]
+) -> None:
+    assert moves(*seen, interval_ms=interval_ms) == expected
+
+
+def test_a_round_trip_is_not_the_reader_s_fault() -> None:
+    # rule 312: the drain is counted without it
+    far = [
+        each
+        for at in range(0, 20_001, 500)
+        for each in (flush(at, round_trip_ns=300 * MS), look(at + 340, round_trip_ns=300 * MS))
+    ]
+    assert moves(*far, interval_ms=500) == [(10_000, 200, "quick")]
+
+
+def test_it_stays_within_its_bounds() -> None:
+    # rule 311
+    bounds = Auto(100 * MS, 200 * MS)
+    late = [full(at, 9_000) for at in range(100, 2_000, 100)]
+    assert moves(flush(0), *late, interval_ms=100, bounds=bounds) == [(200, 200, "full")]
+    calm = quick(0, 100_000, 200)
+    assert moves(*calm, interval_ms=200, bounds=bounds) == [(10_000, 100, "quick")]
+
+
+def test_a_step_back_that_fails_is_tried_again_ever_later() -> None:
+    # rule 315
+    state, at_ms, waits = State(BOUNDS, 200 * MS), 0, []
+    for _ in range(5):
+        began = at_ms
+        decisions: list[Decision] = []
+        while not decisions:
+            state, decisions = played(state, *quick(at_ms, at_ms, 200))
+            at_ms += 200
+        waits.append((at_ms - 200 - began) // 1_000)
+        tried = at_ms - 200
+        seen = [flush(tried + 100, 900), flush(tried + 200, 1_800)]
+        state, [failed] = played(state, *seen)
+        assert (failed.from_ns, failed.to_ns) == (100 * MS, 200 * MS)
+        state, at_ms = replace(state, round=None), tried + 400
+    assert waits == [10, 60, 120, 240, 300]
+
+
+def test_a_step_back_that_lasts_a_minute_makes_up_for_failures() -> None:
+    # rule 315
+    failed_twice = replace(State(BOUNDS, 200 * MS), calm_needed_ns=120 * SECOND)
+    state, [back] = played(failed_twice, *quick(0, 120_000, 200))
+    assert (back.to_ns, state.calm_needed_ns) == (100 * MS, 120 * SECOND)
+    state, [again] = played(state, *quick(120_200, 181_000, 100))
+    assert (again.at // MS, again.to_ns, state.calm_needed_ns) == (180_000, 50 * MS, 10 * SECOND)
+
+
+def test_a_decision_has_its_figures() -> None:
+    # rule 316
+    _, [up] = played(State(BOUNDS, 50 * MS), flush(0), flush(50, 900), flush(100, 1_800))
+    assert up.figures == Figures(FLUSH, 1_800, 1_800, 100 * MS, late_rounds=2, calm_ns=0)
+    _, [back] = played(State(BOUNDS, 200 * MS), *quick(0, 10_000, 200))
+    assert back.figures == Figures(FLUSH, 0, 0, 1 * MS, late_rounds=0, calm_ns=10 * SECOND)
+    assert back == Decision(10 * SECOND, 200 * MS, 100 * MS, Reason.QUICK, back.figures)
+
+
+def test_when_to_look() -> None:
+    state = State(BOUNDS, 200 * MS)
+    assert state.look_due(0, 0) is None
+    state, _ = step(state, flush(0))
+    # early enough to see that half of 100 ms would have been enough, then after the round's end
+    assert state.look_due(0, 0) == 40 * MS
+    assert state.look_due(0, 30 * MS) == 70 * MS
+    state, _ = step(state, look(40, 10))
+    assert state.look_due(40 * MS, 0) == 220 * MS
+    state, _ = step(state, look(220, 10))
+    assert state.look_due(220 * MS, 0) == 440 * MS
+    state, _ = step(state, look(440))
+    assert state.look_due(440 * MS, 0) is None
+
+
+def test_at_the_ends_of_the_ladder_there_is_less_to_see() -> None:
+    state, _ = step(State(BOUNDS, 50 * MS), flush(0))
+    assert state.look_due(0, 0) == 55 * MS
+    state, _ = step(State(BOUNDS, 30 * SECOND), flush(0))
+    assert state.look_due(4_000 * MS, 0) is None
+
+
+def test_what_was_acknowledged_needs_no_further_look() -> None:
+    state, _ = played(State(BOUNDS, 200 * MS), flush(0), look(40))
+    assert state.look_due(40 * MS, 0) is None
