@@ -14,7 +14,7 @@ from app.topic_pattern import TopicPattern
 from app.wish import Wish
 from conflation.bookmark import Bookmark
 from conflation.definition import QueuePolicy
-from conflation.errors import EngineError, LimitReached
+from conflation.errors import BookmarkExpired, EngineError, LimitReached
 from conflation.outputs import CloseReason, Unsubscribed
 from conflation.sessions.resume import overflows
 from conflation.sessions.session import SeatId
@@ -92,12 +92,20 @@ class _Joining:
         reason = self._judged(begun)
         for seat, subscription in begun.items():
             if seat[1] not in self._gone:
-                self._reader.seat(self._session.asked[seat[0]], seat[1], subscription=subscription)
+                self._seat(seat, subscription)
         hello = self._reader.hello(id_text=self._cursor.text)
         self._tell_endings()
         if reason is not None:
             self._reader.consumer.give_up(reason)
         return hello
+
+    def _seat(self, seat: SeatId, subscription: Subscription) -> None:
+        asked, topic = self._session.asked[seat[0]], seat[1]
+        try:
+            self._reader.seat(asked, topic, subscription=subscription)
+        except BookmarkExpired:  # a replay that was to begin where the journal reached then
+            subscription = replace(subscription, resume=UNKNOWN)
+            self._reader.seat(asked, topic, subscription=subscription)
 
     def _present(self, asked: Asked, topic: str) -> Subscription | None:
         """What a subscription begins with in a topic that is still there, if anything."""
@@ -141,7 +149,7 @@ class _Joining:
             return None
         for (_, name), subscription in begun.items():
             topic = engine.topic(name)
-            if not overflows(topic, subscription, limits.messages_max, limits.bytes_max):
+            if not overflows(topic, subscription, limits, conflated=session.conflated):
                 continue
             policy = topic.definition.policy if session.conflated else QueuePolicy.OFF
             if policy is QueuePolicy.OFF:
@@ -163,3 +171,5 @@ class _Joining:
         for number, told in endings:
             if self._marks is None or number > self._since:
                 session.tell_end(told)
+            else:
+                session.endings.append((number, told))

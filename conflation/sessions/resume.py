@@ -12,10 +12,13 @@ from conflation.errors import BookmarkExpired
 from conflation.frame import Frame
 from conflation.lane_id import LaneId
 from conflation.outputs import ResumeMode
+from conflation.sessions.session import QueueLimits
 from conflation.subscription import NotFound, Replay, Subscription
 from conflation.topics.recorded import conflate_recorded
 from conflation.topics.topic import Topic
 from keys.extract import conflation_key
+
+FULL_PERCENT = 100
 
 
 def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> ResumeMode:
@@ -33,17 +36,19 @@ def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: 
     return ResumeMode.REPLAY
 
 
-def overflows(topic: Topic, subscription: Subscription, messages: int, size_bytes: int) -> bool:
-    """Whether every message since a bookmark is more than may wait, so that a policy applies.
+def overflows(
+    topic: Topic, subscription: Subscription, limits: QueueLimits, *, conflated: bool
+) -> bool:
+    """Whether every message since a bookmark is more than may wait, and cannot be conflated.
 
-    An interval queues nothing.
+    An interval queues nothing. `conflated`: the session lets policies conflate.
     """
     bookmark, lane_id = subscription.resume, subscription.lane_id
     if bookmark is None or lane_id.interval_ns:
         return False
-    missed, size = topic.journal.backlog(bookmark.offset)
-    too_long = missed > messages or size > size_bytes
-    return too_long and resume_mode(topic, lane_id, bookmark, too_long=True) is ResumeMode.REPLAY
+    too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
+    mode = resume_mode(topic, lane_id, bookmark, too_long=too_long and conflated)
+    return too_long and mode is ResumeMode.REPLAY
 
 
 def rows_since(topic: Topic, lane_id: LaneId, mode: ResumeMode, offset: int) -> Sequence[Frame]:

@@ -8,7 +8,7 @@ from conflation.lanes.lane import Lane
 from conflation.lanes.member import Member
 from conflation.queue_lane import seated_lane
 from conflation.sessions.beginning import begin
-from conflation.sessions.session import Seat, Session
+from conflation.sessions.session import UNLIMITED, Seat, Session
 from conflation.subscription import Command, Subscription
 from conflation.topics.topic import Topic
 
@@ -21,7 +21,8 @@ def seat(
     Raises:
         BookmarkExpired: see `begin`.
     """
-    opening = begin(name, topic, subscription, session.limits, now)
+    limits = session.limits if session.conflated else UNLIMITED
+    opening = begin(name, topic, subscription, limits, now)
     member = Member(name, session.id, subscription, cut=topic.head)
     member.remember()
     return Seat(member, topic, opening, paused=subscription.paused)

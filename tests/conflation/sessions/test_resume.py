@@ -6,7 +6,11 @@ import pytest
 
 from conflation.errors import BookmarkExpired
 from conflation.frame import Gone
+from conflation.language.grant import decide
+from conflation.language.options import Options
 from conflation.outputs import Resumed
+from conflation.sessions.resume import overflows
+from conflation.sessions.session import QueueLimits
 from tests.support.world import World, counts
 
 
@@ -105,3 +109,26 @@ def test_changes_count_what_the_journal_knows_of() -> None:
     assert counts(taken) == [("b1", 1, 2), ("a3", 2, 3)]
     (resumed,) = (output for output in taken if isinstance(output, Resumed))
     assert (resumed.gap_messages, resumed.gap_ms) == (3, 3)
+
+
+LONG = [
+    ("conflate", "[/k]", "", True, False),
+    ("conflate", "[/k]", "", False, True),
+    ("conflate", "", "", True, True),
+    ("off", "[/k]", "", True, True),
+    ("off", "[/k]", "conflation=1s", True, False),
+    ("unsubscribe", "[/k]", "", True, True),
+]
+
+
+@pytest.mark.parametrize(("policy", "key", "options", "conflated", "wanted"), LONG)
+def test_a_replay_that_cannot_be_conflated_may_be_more_than_may_wait(
+    policy: str, key: str, options: str, conflated: bool, wanted: bool
+) -> None:
+    """Rule 294."""
+    world = world_of("a1 a2 a3 a4", key=key, policy=policy)
+    topic = world.engine.topic("px")
+    subscription = decide("px", topic.definition, Options.parse(options), resume=topic.bookmark(1))
+    for messages_max, is_above in ((3, False), (2, wanted)):
+        limits = QueueLimits(messages_max, 1 << 20)
+        assert overflows(topic, subscription, limits, conflated=conflated) is is_above

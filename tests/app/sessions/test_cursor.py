@@ -1,0 +1,124 @@
+"""The cursor: numbers, the marks they stand for, a thousand steps back and no further."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.sessions.cursor import STEPS_MAX, Cursor, Mark, parse_cursor
+from conflation.bookmark import Bookmark
+from conflation.sessions.session import SeatId
+from tests.support.profiles import examples
+
+PX, FX = ("s1", "px"), ("s2", "fx")
+
+
+def at(offset: int) -> Bookmark:
+    return Bookmark("e", offset)
+
+
+def test_a_number_stands_for_every_step_up_to_it() -> None:
+    cursor = Cursor("abc")
+    assert (cursor.text, cursor.marks(0)) == ("abc-0", {})
+    assert cursor.move(PX, at(3)) == "abc-1"
+    assert cursor.move(FX, at(9)) == "abc-2"
+    assert cursor.move(PX, at(5)) == "abc-3"
+    assert cursor.marks(1) == {PX: at(3)}
+    assert cursor.marks(2) == {PX: at(3), FX: at(9)}
+    assert cursor.marks(3) == {PX: at(5), FX: at(9)}
+
+
+def test_a_number_that_was_never_given_is_not_known() -> None:
+    cursor = Cursor("abc")
+    cursor.move(PX, at(3))
+    assert cursor.marks(2) is None
+
+
+def test_the_last_thousand_steps_are_remembered() -> None:
+    cursor = Cursor("abc")
+    for offset in range(1, STEPS_MAX + 11):
+        cursor.move(PX, at(offset))
+    assert cursor.marks(9) is None
+    assert cursor.marks(10) == {PX: at(10)}
+    assert cursor.marks(STEPS_MAX + 10) == {PX: at(STEPS_MAX + 10)}
+
+
+def test_what_begins_anew_is_of_no_use_to_whoever_left_before() -> None:
+    cursor = Cursor("abc")
+    cursor.move(PX, at(3))
+    cursor.move(FX, at(4))
+    cursor.begin_anew(PX)
+    cursor.move(PX, at(7))
+    assert cursor.marks(2) == {PX: None, FX: at(4)}
+    assert cursor.marks(3) == {PX: None, FX: at(4)}
+    assert cursor.marks(4) == {PX: at(7), FX: at(4)}
+
+
+def test_a_seat_that_has_ended_has_no_mark() -> None:
+    cursor = Cursor("abc")
+    cursor.move(PX, at(3))
+    assert cursor.end(PX) == "abc-2"
+    assert cursor.note() == "abc-3"
+    assert (cursor.marks(1), cursor.marks(3)) == ({PX: at(3)}, {})
+
+
+def test_a_reader_that_is_back_with_less_has_new_numbers() -> None:
+    cursor = Cursor("abc")
+    cursor.move(PX, at(3))
+    cursor.move(PX, at(8))
+    cursor.rewind({PX: at(3), FX: None})
+    assert cursor.number == 4
+    assert cursor.marks(4) == {PX: at(3), FX: None}
+    assert cursor.marks(2) == {PX: at(8)}
+    cursor.rewind({PX: at(3), FX: None})
+    assert cursor.number == 4, "nothing is new"
+
+
+def test_what_is_folded_leaves_nothing_of_the_ended_behind() -> None:
+    cursor = Cursor("abc")
+    for number in range(STEPS_MAX):
+        seat = (f"s{number}", "px")
+        cursor.begin_anew(seat)
+        cursor.end(seat)
+    for offset in range(STEPS_MAX):
+        cursor.move(FX, at(offset))
+    assert cursor.marks(cursor.number) == {FX: at(STEPS_MAX - 1)}
+    assert (len(cursor._base), len(cursor._anew), len(cursor._steps)) == (0, 0, STEPS_MAX)
+
+
+MOVES = st.lists(
+    st.tuples(st.sampled_from([PX, FX]), st.one_of(st.none(), st.integers(0, 99).map(at))),
+    max_size=40,
+)
+
+
+@given(moves=MOVES, fold=st.integers(0, STEPS_MAX))
+@examples(50, nightly=500)
+def test_folding_changes_no_answer(moves: list[tuple[SeatId, Mark]], fold: int) -> None:
+    cursor, naive = Cursor("abc"), list[dict[SeatId, Mark]]([{}])
+    for seat, mark in moves:
+        cursor.move(seat, mark)
+        naive.append({**naive[-1], seat: mark})
+    for _ in range(fold):
+        cursor.note()
+        naive.append(naive[-1])
+    oldest = max(0, cursor.number - STEPS_MAX)
+    for number in {oldest, (oldest + cursor.number) // 2, cursor.number}:
+        assert cursor.marks(number) == naive[number]
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("abc-7", ("abc", 7)),
+        ("a-b_c--0", ("a-b_c-", 0)),
+        ("abc", None),
+        ("abc-07", None),
+        ("abc-" + "9" * 19, None),
+        ("a.b-1", None),
+        ("", None),
+    ],
+)
+def test_an_id_is_a_session_and_a_number(text: str, parsed: tuple[str, int] | None) -> None:
+    assert parse_cursor(text) == parsed
