@@ -109,9 +109,8 @@ class Engine:
         self._roster.find(member.session).seats[seat.id] = seat
         if seat.lane is not None and seat.feed is not None:
             self._schedule.arm(seat.lane, (seat.feed, seat.lane))
-        for waiting in (seat.transfer, seat.opening):
-            if waiting is not None:
-                self._schedule.arm(waiting, seat)
+        if seat.opening is not None:
+            self._schedule.arm(seat.opening, seat)
 
     def open_session(
         self, session_id: str, limits: QueueLimits, *, lasts: bool = False, conflated: bool = True

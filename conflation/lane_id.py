@@ -60,6 +60,9 @@ class LaneId:
     flush_on: Filter | None = None
     always: bool = False
 
+    def __deepcopy__(self, memo: object) -> LaneId:
+        return self
+
     @property
     def queues(self) -> bool:
         """Whether what its members have not taken counts towards their session's limits."""

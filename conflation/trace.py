@@ -31,6 +31,7 @@ from conflation.sessions.recorder import (
 )
 from conflation.sessions.session import Seat
 from conflation.sessions.twin import twin_of
+from conflation.subscription import Subscription
 from conflation.witness import Decision, What, Witness
 
 DIVERGED = "DIVERGED"
@@ -59,7 +60,7 @@ class Trace:
         if isinstance(call, Seated):
             before, self._scene = self._scene, Scene(call)
             if before is not None:
-                yield self._scene.moved(call.now)
+                yield from self._scene.follows(before, call.now)
             return
         if isinstance(call, Ended):
             self.ended = call.reason
@@ -75,11 +76,17 @@ class Trace:
 
 
 class Scene:
-    """The engine of a trace: one topic, one session, one seat."""
+    """The engine of a trace: one topic, one session, one seat.
+
+    `wanted` is what the subscription is about to be changed to: that is the original's to do, and
+    the next scene shows how the seat stands then.
+    """
 
     def __init__(self, seated: Seated) -> None:
         self.seat: Seat = twin_of(seated.seat)
         self.taken: Sequence[Output] = ()
+        self.wanted: Subscription | None = None
+        self.began_in = None if self.seat.lane is None else self.seat.lane.id
         self._engine = Engine(sessions_max=1, subscriptions_max=1)
         self._engine.adopt(self.seat)
         self._witness = Witness(self.seat)
@@ -95,12 +102,8 @@ class Scene:
                 yield from self._witness.flushed(now)
             case Taken(now, bytes_max):
                 yield from self._take(bytes_max, now)
-            case Changed(now, subscription):
-                member = seat.member
-                self._engine.change(member.session, member.name, subscription, now)
-                due = None if seat.transfer is None else seat.transfer.deadline
-                why = lane_text(subscription.lane_id)
-                yield Decision(now, What.CHANGED, due=due, why=why)
+            case Changed(_, subscription):
+                self.wanted = subscription
             case Redefined(_, definition):
                 seat.topic.definition = definition
             case Joined() if seat.lane is not None:
@@ -111,11 +114,15 @@ class Scene:
                 seat.conflate(messages_max)
                 yield self._witness.conflated(before, now)
 
-    def moved(self, now: Instant) -> Decision:
-        """It stands here now, and is owed what it left behind."""
-        lane, owed = self.seat.lane, self.seat.owed
-        why = "" if lane is None else lane_text(lane.id)
-        return Decision(now, What.MOVED, rows=0 if owed is None else len(owed.rest()), why=why)
+    def follows(self, before: Scene, now: Instant) -> Iterator[Decision]:
+        """How the seat stands otherwise than before: where to, or when, and what it is owed."""
+        lane, wanted, transfer = self.seat.lane, before.wanted, self.seat.transfer
+        if wanted is not None:
+            due = None if transfer is None else transfer.deadline
+            yield Decision(now, What.CHANGED, due=due, why=lane_text(wanted.lane_id))
+        if lane is not None and before.began_in != lane.id:
+            rows = 0 if self.seat.owed is None else len(self.seat.owed.rest())
+            yield Decision(now, What.MOVED, rows=rows, why=lane_text(lane.id))
 
     def _publish(self, frames: Sequence[Frame], now: Instant) -> Iterator[Decision]:
         for frame in frames:

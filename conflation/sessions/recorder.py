@@ -22,7 +22,7 @@ OVERRUN = "OVERRUN"
 
 @dataclass(frozen=True, slots=True)
 class Seated:
-    """The seat as it was at this moment: at the beginning, and in each lane that it goes to."""
+    """The seat as it was at this moment: at the beginning, and whenever it stands otherwise."""
 
     now: Instant
     seat: Seat
@@ -119,7 +119,7 @@ class Recorder:
         self._messages = 0
         self._bytes = 0
         self._now = now
-        self.moved(now)
+        self.stands(now)
 
     def drain(self) -> list[Call]:
         """What was recorded since the last call."""
@@ -153,8 +153,8 @@ class Recorder:
             self._catch_up()
             self._note(Changed(now, subscription))
 
-    def moved(self, now: Instant) -> None:
-        """It has gone to another lane, which may hold something already."""
+    def stands(self, now: Instant) -> None:
+        """It is in another lane, which may hold something already, or is to go there."""
         if not self.is_over:
             self._notice()
             self._note(Seated(now, twin_of(self.seat)))

@@ -80,8 +80,8 @@ class Watcher(Protocol):
     def changes(self, subscription: Subscription, now: Instant) -> None:
         """It is about to get other options."""
 
-    def moved(self, now: Instant) -> None:
-        """It is in another lane now."""
+    def stands(self, now: Instant) -> None:
+        """It stands otherwise than before: in another lane, or on its way there."""
 
     def conflates(self, messages_max: int | None) -> None:
         """Its queue is about to be put together."""

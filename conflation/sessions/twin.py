@@ -54,5 +54,5 @@ def _feed(topic: Topic, real: Feed) -> Feed:
 
 def _lane(real: Lane, feed: Feed) -> Lane:
     """All that a lane holds, without its other members."""
-    shared: dict[int, Any] = {id(real.id): real.id, id(real.board): feed.board}
-    return copy.deepcopy(real, {**shared, id(real.members): {}})
+    shared: dict[int, Any] = {id(real.board): feed.board, id(real.members): {}}
+    return copy.deepcopy(real, shared)

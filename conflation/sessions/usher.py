@@ -42,6 +42,8 @@ class Usher:
         if transfer is not None and seat.lane is not None:
             self._schedule.arm(transfer, seat)
             self._go_over(session, seat, now)
+        for watcher in seat.watchers:
+            watcher.stands(now)
         self._roster.wake(session)
 
     def reseat(self, session: Session, now: Instant) -> None:
@@ -89,4 +91,4 @@ class Usher:
         """It is in another lane now."""
         self._relief.arm(session)
         for watcher in seat.watchers:
-            watcher.moved(now)
+            watcher.stands(now)

@@ -1,0 +1,112 @@
+"""Traces of sessions with small queues: every policy, lanes of all kinds, several subscriptions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conflation.merging import Merger
+from conflation.sessions.session import QueueLimits
+from conflation.trace import Trace
+from tests.conflation.test_witness import verdict
+from tests.support.profiles import examples
+from tests.support.tracing import TracedWorld
+
+OPTIONS = ("", "oof", "conflation=100ms,oof", "conflation=100ms,pace=key", "conflation=1s,receipt")
+COMMANDS = ("subscribe", "sow_and_subscribe", "delta_subscribe", "sow_and_delta_subscribe")
+POLICIES = ("conflate", "always", "off", "unsubscribe")
+FORMS: tuple[dict[str, Any], ...] = ({}, {"replaces": True}, {"merge": Merger("tests:v", verdict)})
+STEPS = (
+    "say",
+    "say",
+    "remove",
+    "take",
+    "piece",
+    "wait",
+    "flush",
+    "other",
+    "change",
+    "tune",
+    "idle",
+)
+STEP = st.tuples(st.sampled_from(STEPS), st.integers(0, 59))
+ENDINGS = (None, "BACK_PRESSURE", "MESSAGE_QUEUE_LIMIT_REACHED")
+
+
+@given(
+    options=st.sampled_from(OPTIONS),
+    command=st.sampled_from(COMMANDS),
+    policy=st.sampled_from(POLICIES),
+    form=st.sampled_from(FORMS),
+    messages_max=st.integers(1, 4),
+    before=st.lists(STEP, max_size=6),
+    steps=st.lists(STEP, min_size=4, max_size=25),
+)
+@examples(150, nightly=10_000)
+def test_a_trace_of_a_session_with_a_small_queue_replays(
+    options: str,
+    command: str,
+    policy: str,
+    form: dict[str, Any],
+    messages_max: int,
+    before: list[tuple[str, int]],
+    steps: list[tuple[str, int]],
+) -> None:
+    """Rules 321 and 329."""
+    world = TracedWorld()
+    world.topic(policy=policy, **form)
+    world.session(messages_max=messages_max)
+    name = world.subscribe(options, command=command)
+    world.subscribe(session="s")
+    for step, number in before:
+        play(world, name, step, number)
+    if not is_there(world, name):
+        return
+    world.trace(name)
+    for step, number in steps:
+        play(world, name, step, number)
+    world.wait("2s")
+    if is_there(world, name):
+        world.take()
+    assert world.running is not None
+    calls = world.running.drain()
+    trace = Trace()
+    for call in calls:
+        list(trace.tell(call))
+    assert trace.ended in ENDINGS, trace.ended
+
+
+def is_there(world: TracedWorld, name: str) -> bool:
+    try:
+        return world.engine.seat("s", (name, "px")) is not None
+    except ValueError:
+        return False
+
+
+def play(world: TracedWorld, name: str, step: str, number: int) -> None:
+    """One step, as far as it is possible."""
+    token = f"{'abc'[number % 3]}{number // 3 % 5}"
+    match step:
+        case "say":
+            world.say(" ".join([token] * (1 + number // 40)), exempt=number % 11 == 10)
+        case "remove":
+            world.remove(token)
+        case "wait":
+            world.wait(f"{1 + 7 * number}ms")
+        case "flush":
+            world.flush()
+        case "idle":
+            world.engine.relieve(world.now)
+        case "other":
+            world.subscribe(OPTIONS[number % len(OPTIONS)], session="other")
+        case "take" if is_there(world, name):
+            world.take()
+        case "piece" if is_there(world, name):
+            world.take_once(20)
+        case "change" if is_there(world, name):
+            world.change(name, OPTIONS[number % len(OPTIONS)])
+        case "tune" if is_there(world, name):
+            limits = QueueLimits(1 + number % 5, 1 << 20)
+            world.engine.tune_session("s", limits, conflated=number % 2 == 0)
