@@ -156,6 +156,11 @@ class Board:
         spans = self._left.get(board_key, ())
         return any(begin <= position < end for begin, end in spans)
 
+    def left(self, since: int) -> list[Tombstone]:
+        """Keys that are not there any more and left after an offset, whoever held them."""
+        newest = takewhile(lambda frame: frame.offset > since, reversed(self._frames.values()))
+        return [frame for frame in newest if isinstance(frame, Tombstone)]
+
     def oldest(self) -> Frame | None:
         """The live frame that has not changed for the longest time."""
         return next((frame for frame in self._frames.values() if not frame.removed), None)

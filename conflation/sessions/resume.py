@@ -115,14 +115,19 @@ def _board_reaches(topic: Topic, bookmark: Bookmark) -> bool:
 
 
 def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
-    """The newest record of each conflation key changed since, oldest first."""
+    """The newest record of each conflation key changed since, oldest first.
+
+    Of removals all: the client may have got rows behind its bookmark, with keys that came and went.
+    """
     assert topic.sow is not None
     matches = matcher(lane_id.feed.filter, topic.name)
     rows = [
         row
         for _, row in topic.sow.board.rows(offset, oof=lane_id.oof)
-        if row.removed or matches is None or matches(row.payload, row.key)
+        if not row.removed and (matches is None or matches(row.payload, row.key))
     ]
+    if lane_id.oof:
+        rows = sorted((*rows, *topic.sow.board.left(offset)), key=lambda row: row.offset)
     if lane_id.counted and topic.journal.dropped_through <= offset:
         rows = _counted(rows, topic.journal.after(offset))
     key_spec = lane_id.feed.key_spec

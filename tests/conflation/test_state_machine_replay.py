@@ -124,12 +124,11 @@ def resume_script(topic: Chronicle, mark: Mark) -> list[ScriptLine]:
     rows: list[Event] = []
     for own in {event.key for event in events}:
         said = [event for event in events if event.key == own]
-        held = own in topic.live(ALL, mark.offset)
         puts = [event for event in said if not event.gone]
         alone = [put for put in puts if put.exempt and wish.focus.matches(put.value)]
         rows += [put for put in alone if put is not puts[-1] or (said[-1].gone and wish.oof)]
         if said[-1].gone and wish.oof:
-            rows += [said[-1]] if held or alone else []
+            rows.append(said[-1])
         elif puts and wish.focus.matches(puts[-1].value):
             rows.append(puts[-1])
     rows.sort(key=lambda event: event.offset)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from conflation.boards.board import SPANS_MAX, Board
-from conflation.frame import Tombstone
+from conflation.frame import Frame, Gone, Tombstone
 from tests.support.profiles import examples
 from tests.support.world import make_frames, tokens
 
@@ -230,3 +230,14 @@ def test_many_spans_of_one_key_stay_few_and_never_too_short() -> None:
         machine.a_replica_from_any_position_reaches_the_live_state()
     tombstone = tombstone_of(machine.board, 1)
     assert len(tombstone.spans) == SPANS_MAX
+
+
+def test_who_may_hold_anything_is_told_of_all_that_left() -> None:
+    """Rule 202: also of keys that came after the position."""
+    board = Board()
+    for offset, name in enumerate("abc", 1):
+        board.put(name, Frame(offset, b"", name))
+    board.remove("b", Tombstone(4, b"", "b", reason=Gone.DELETED))
+    board.remove("c", Tombstone(5, b"", "c", reason=Gone.DELETED))
+    assert [gone.key for gone in board.left(2)] == ["c", "b"]
+    assert board.left(5) == []
