@@ -36,7 +36,8 @@ class Relief:
     def arm(self, session: Session) -> None:
         """Set a session's alarms anew: its seats or its limits have changed."""
         seats = [seat for seat in session.seats.values() if seat.queues]
-        messages, size = session.limits.room(*session.fills())
+        queued, queued_bytes = session.queued()
+        messages, size = session.limits.room(queued, queued_bytes + session.unsent_bytes)
         for seat in seats:
             feed = seat.feed
             assert feed is not None

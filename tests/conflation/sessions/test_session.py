@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conflation.definition import Priority
 from conflation.sessions.session import QueueLimits
 from tests.support.world import World, told
 
@@ -110,3 +111,31 @@ def test_what_is_queued_counts_messages_and_bytes_of_every_list() -> None:
     world.say("a1 a2")
     stats = world.engine.session_stats("s")
     assert (stats.queued_messages, stats.queued_bytes) == (2, 2 * len(b'{"k":"a","v":1}'))
+
+
+def test_topics_of_a_higher_priority_go_first_and_those_of_one_take_turns() -> None:
+    """Rule 283."""
+    world = World()
+    for name, priority in (("low", "low"), ("px", "default"), ("q", "default"), ("top", "high")):
+        world.topic(name, priority=Priority(priority))
+        world.subscribe(topic=name)
+    for number in (1, 2):
+        for name in ("low", "px", "q", "top"):
+            world.say(f"{name[0]}{number}", topic=name)
+        world.flush()
+    assert world.hears(bytes_max=1) == ["t1", "t2", "p1", "q1", "p2", "q2", "l1", "l2"]
+
+
+def test_control_events_need_no_room() -> None:
+    world = World()
+    world.topic(policy="off")
+    world.session(messages_max=1, lasts=True)
+    world.subscribe()
+    world.say("a1")
+    world.flush()
+    for number in range(5):
+        name = f"more{number}"
+        world.engine.subscribe("s", name, world.wish("conflation=1s"), world.now, announced=True)
+        world.engine.unsubscribe("s", name)
+    assert world.engine.session_stats("s").queued_messages == 1
+    assert len(world.hears()) == 11
