@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from conflation.frame import Row
 from conflation.lanes.list_lane import ListLane
-from tests.support.world import World
+from keys.reducers import Reduce
+from keys.spec import KeySpec
+from tests.support.world import World, batches, counts, ids, tokens, told
 
 
 def list_lane(world: World) -> ListLane:
@@ -138,3 +143,131 @@ def test_a_limit_holds_whichever_of_a_sessions_queues_grew_last() -> None:
     assert world.engine.session_stats("s").queued_messages == 4
     world.flush()
     assert world.hears() == ["a6", "b1 b2 b3"]
+
+
+def slow(messages_max: int, *, command: str = "subscribe", **more: Any) -> World:
+    """Somebody who takes nothing until told to."""
+    world = World()
+    world.topic(**more)
+    world.session(messages_max=messages_max)
+    world.subscribe(command=command)
+    world.take()
+    return world
+
+
+def say(world: World, *texts: str) -> None:
+    for text in texts:
+        world.say(text)
+        world.flush()
+
+
+def test_a_full_queue_of_deltas_becomes_one_composite_for_each_key() -> None:
+    """Rule 277."""
+    world = slow(3, command="sow_and_delta_subscribe")
+    for v, w in ((0, 0), (1, 0), (1, 2)):
+        world.publish({"k": "a", "v": v, "w": w, "note": "x" * 50})
+        world.flush()
+        if not w and not v:
+            world.take()
+    world.publish({"k": "b", "v": 1})
+    world.publish({"k": "b", "v": 2})
+    world.flush()
+    (rows,) = batches(world.take())
+    a, b = rows.frames
+    assert isinstance(a, Row)
+    assert a.patch == b'{"k":"a","v":1,"w":2}'
+    assert isinstance(b, Row)
+    assert (b.patch, b.payload) == (None, b'{"k":"b","v":2}')
+    world.publish({"k": "a", "v": 1, "w": 3, "note": "x" * 50})
+    world.flush()
+    ((next_row,),) = [batch.frames for batch in batches(world.take())]
+    assert isinstance(next_row, Row)
+    assert next_row.patch == b'{"k":"a","w":3}'
+
+
+def test_a_full_queue_is_merged_as_its_topic_says() -> None:
+    world = slow(2, merge=Reduce.of({"/v": "sum"}))
+    say(world, "a1", "a2", "a3", "a4")
+    assert world.hears() == ["a6 a4"]
+
+
+def test_what_does_not_match_is_not_conflated_in_a_queue_either() -> None:
+    """Rule 181: without records the key still tells what conflates."""
+    world = slow(3, key="", match=KeySpec.of(["/k"]))
+    say(world, "a1 b1", "a2 b2")
+    assert world.hears() == ["a2 b2"]
+
+
+def test_a_queue_keeps_its_places_where_the_topic_replaces() -> None:
+    """Rule 278."""
+    world = slow(4, replaces=True)
+    say(world, "a1 b1 c1 a2 c2")
+    assert world.hears() == ["a2 b1 c2"]
+
+
+def test_what_was_put_together_stays_until_the_queue_is_full_again() -> None:
+    """Rule 275."""
+    world = slow(3, replaces=True)
+    say(world, "a1 b1 a2 a3", "b2")
+    assert world.engine.session_stats("s").queued_messages == 3
+    (first,) = world.take_once(1)
+    assert tokens(batches([first])[0].frames) == "a3"
+    assert world.hears() == ["b1 b2"]
+
+
+def test_no_id_is_given_before_the_last_of_it_is_out() -> None:
+    """Rule 275."""
+    world = slow(3, replaces=True)
+    say(world, "a1 b1 a2 a3", "c2")
+    assert ids(world.take(bytes_max=1)) == [None, None, 5]
+    assert not world.engine.take("s", 1)
+    say(world, "c3")
+    assert ids(world.take()) == [6]
+
+
+def test_a_queue_may_be_given_up_again_and_again_while_it_is_taken() -> None:
+    world = slow(3, replaces=True)
+    heard: list[str] = []
+    for number in range(20):
+        say(world, f"a{number} b{number}")
+        heard += told(world.take_once(1))
+    heard += world.hears()
+    assert heard[-1].split()[-1] == "b19"
+    stats = world.engine.topic_stats("px")
+    assert stats.waiting == 0
+    assert stats.delivered == len(" ".join(heard).split())
+
+
+def test_removals_are_told_to_who_has_the_key_and_to_nobody_else() -> None:
+    """Rule 279."""
+    world = World()
+    world.topic(replaces=True)
+    world.say("a1")
+    world.session(messages_max=2)
+    world.subscribe("oof", command="sow_and_subscribe")
+    world.take()
+    world.say("a2 b1")
+    world.remove("b1")
+    world.say("a3")
+    world.remove("a3")
+    world.flush()
+    assert world.hears() == ["-a3"]
+    stats = world.engine.topic_stats("px")
+    assert (stats.matched, stats.conflated) == (3, 3)
+
+
+def test_a_policy_that_changes_finds_what_was_given_up_before() -> None:
+    world = slow(3)
+    say(world, "a1 b1 a2 a3")
+    world.topic(replaces=True)
+    say(world, "b2 a4")
+    assert world.hears() == ["b2 a4"]
+
+
+def test_exempt_messages_stay_and_stand_for_themselves() -> None:
+    world = slow(3)
+    world.say("a1 a2")
+    world.say("a3", exempt=True)
+    world.say("a4")
+    world.flush()
+    assert counts(world.take()) == [("a3", 1, 3), ("a4", 3, 1)]
