@@ -20,10 +20,11 @@ from app.sse import event, unsubscribed
 from app.topic_pattern import TopicPattern
 from app.wish import Decided, Wish, granted_to
 from conflation.bookmark import Bookmark
+from conflation.duration import duration_text
 from conflation.errors import EngineError
 from conflation.outputs import CloseReason, Unsubscribed
 from conflation.sessions.session import QueueLimits
-from conflation.subscription import Command
+from conflation.subscription import Command, Subscription
 from keys.errors import KeysError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from app.sessions.reader import Reader
 
 SUBSCRIPTIONS_MAX = 256
+REQUESTED = "requested"
 
 
 class State(StrEnum):
@@ -134,6 +136,7 @@ class Session:
                 self.cursor.begin_anew((name, topic))
             if self.reader is not None:
                 self.reader.change(asked, topic, turns=is_anew)
+                self._tell_interval(name, before.subscription, after.subscription)
         return _warnings(decisions.values())
 
     def unsubscribe(self, name: str) -> None:
@@ -222,6 +225,15 @@ class Session:
         names = (entry.record.name for entry in entries)
         return [name for name in names if target.matches(name)]
 
+    def _tell_interval(self, name: str, before: Subscription, after: Subscription) -> None:
+        """A reader that is there is told of another interval, be it one that was asked for."""
+        old, new = before.lane_id.interval_ns, after.lane_id.interval_ns
+        if self.reader is None or old == new:
+            return
+        document = {"sub": name, "topic": after.topic, "from": _interval(old), "to": _interval(new)}
+        told = event("conflation", {**document, "reason": REQUESTED, "inputs": {}})
+        self.reader.consumer.tell(told)
+
     def _check_room(self, more: int) -> None:
         if self._count() + more > SUBSCRIPTIONS_MAX:
             self._forget_finished()
@@ -263,6 +275,10 @@ class Session:
         catalog = self.gateway.catalog
         catalog.listen(made)
         asked.unlisten = lambda: catalog.unlisten(made)
+
+
+def _interval(interval_ns: int) -> str:
+    return duration_text(interval_ns) if interval_ns else "none"
 
 
 def _warnings(decisions: Iterable[Decided]) -> tuple[str, ...]:

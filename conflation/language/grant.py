@@ -34,9 +34,9 @@ _FULL = {
 class Request:
     """What somebody asks for of one topic, unread texts among it.
 
-    `defaults` are the topic's own options, `counted` says that the format shows which message
-    was the first that a row stands for, `resume` is an id that was seen before; `by_pattern`: the
-    topic is one of those that a pattern takes.
+    `defaults` are the topic's own options, of a change also the earlier ones. `counted` says that
+    the format shows which message was the first that a row stands for, `resume` is an id that was
+    seen before; `by_pattern`: the topic is one of those that a pattern takes.
     """
 
     topic: str
@@ -131,7 +131,8 @@ def _settled(request: Request) -> tuple[Case, list[str]]:
             name = conflict.names[0]
             raise OptionsInvalid(conflict.detail, request.options.position(name))
         options = options.without(topics_own[0])
-        left_out.append(f"the topic's own {topics_own[0]} is left out: {conflict.detail}")
+        whose = "the earlier" if request.options.is_change else "the topic's own"
+        left_out.append(f"{whose} {topics_own[0]} is left out: {conflict.detail}")
 
 
 def _command(text: str | None, definition: Definition, options: Options) -> Command:

@@ -1,4 +1,4 @@
-"""Coming back to a session: exactly what was missed, what ended meanwhile, and why it was closed."""
+"""Coming back to a session: exactly what was missed, what ended, and why it was closed."""
 
 from __future__ import annotations
 
