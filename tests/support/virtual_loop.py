@@ -121,7 +121,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Args,
         context: Context = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at_ns(round(when * SECOND), callback, *args, context=context)
+        return self.call_later(when - self.time(), callback, *args, context=context)
 
     def call_at_ns(
         self,
@@ -143,8 +143,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         *args: *Args,
         context: Context = None,
     ) -> asyncio.TimerHandle:
-        when_ns = self.now_ns + round(delay * SECOND)
-        return self.call_at_ns(when_ns, callback, *args, context=context)
+        wait_ns = round(delay * SECOND) or int(delay > 0)  # a rest of a ns is a wait as well
+        return self.call_at_ns(self.now_ns + wait_ns, callback, *args, context=context)
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -163,6 +163,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """What nobody caught; `failures` has it for the test to look at."""
         self.failures.append(context)
+
+    def get_task_factory(self) -> None:
+        return None
 
     def get_debug(self) -> bool:
         return False

@@ -1,0 +1,49 @@
+"""Searches seeds for a broken invariant, and says how to see it again."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.simulation.judge import judge
+from tests.simulation.plan import make_plan
+from tests.simulation.told import Broken
+from tests.simulation.world import run
+
+FOUND = 3
+
+
+@dataclass(slots=True)
+class Search:
+    """What came of it: how many seeds and clients were seen, and the first that broke a rule."""
+
+    seeds: int = 0
+    clients: int = 0
+    visits: int = 0
+    broken: str = ""
+
+    def __str__(self) -> str:
+        seen = f"{self.seeds} seeds, {self.clients} clients, {self.visits} connections"
+        return f"{seen}: {self.broken or 'nothing found'}"
+
+
+def search(seeds: Iterable[int], clients_min: int | None = None) -> Search:
+    """Until one is broken, the seeds end, or that many clients were seen."""
+    found = Search()
+    for seed in seeds:
+        if clients_min is not None and found.clients >= clients_min:
+            break
+        found.seeds += 1
+        try:
+            story = run(make_plan(seed))
+            found.clients += len(story.clients)
+            found.visits += sum(len(client.visits) for client in story.clients)
+            judge(story)
+        except Broken as broken:
+            found.broken = f"{broken}\nagain: python -m tests.simulation {seed}"
+            break
+        except Exception:
+            found.broken = f"{traceback.format_exc(-3)}\nagain: python -m tests.simulation {seed}"
+            break
+    return found
