@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from unittest import mock
 
 import pytest
 import pytest_asyncio
 
+from app.gateway import Gateway
 from tests.support.bad_case import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, Bad
 from tests.support.bad_requests import GROUPS
 from tests.support.gateways import Running, running_gateway
+from tests.support.sessions import opened
 from tests.support.wire import exchange
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,7 +30,7 @@ async def running() -> AsyncIterator[Running]:
     """A gateway with a topic of each kind, two messages in those that requests are to change."""
     async with running_gateway(
         message_bytes_max=MESSAGE_BYTES_MAX, request_bytes_max=REQUEST_BYTES_MAX,
-        request_messages_max=100,
+        request_messages_max=100, session_retention="1h",
     ) as running:  # fmt: skip
         await running.topic("keyed")
         await running.topic("plain", key=())
@@ -39,6 +42,8 @@ async def running() -> AsyncIterator[Running]:
         await running.topic("checked", schema={"properties": {"v": {"type": "number"}}})
         for topic in ("keyed", "plain"):
             await running.publish({"k": 1}, {"k": "a"}, topic=topic)
+        with mock.patch.object(Gateway, "new_session_id", return_value="known"):
+            await opened(running, subscriptions=[{"topic": "keyed", "options": "conflation=1s"}])
         yield running
 
 
@@ -49,7 +54,9 @@ async def state(running: Running) -> object:
         (await running.http.get(f"/v1/topics/{topic['topic']}/messages")).text
         for topic in topics["topics"]
     ]
-    return topics, journals, running.gateway.driver.engine.stats().sessions
+    known = (await running.http.get("/v1/sessions/known")).json()
+    sessions = (await running.http.get("/v1/sessions")).json()
+    return topics, journals, known, sessions, running.gateway.driver.engine.stats().sessions
 
 
 @pytest.mark.parametrize("case", CASES)

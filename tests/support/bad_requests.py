@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.bad_case import JSON, NDJSON, bad, option, parameter, path
+from tests.support.bad_sessions import SESSIONS
 from tests.support.bad_topics import BODIES, DOCUMENTS, PRODUCERS, READS
 
 OPTIONS = [
@@ -191,5 +192,5 @@ REQUESTS = [
 GROUPS = {
     "options": OPTIONS, "parameter": PARAMETERS, "stream": STREAMS, "name": NAMES,
     "body": BODIES, "producer": PRODUCERS, "document": DOCUMENTS, "read": READS,
-    "request": REQUESTS,
+    "request": REQUESTS, "session": SESSIONS,
 }  # fmt: skip

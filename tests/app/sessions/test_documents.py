@@ -1,0 +1,148 @@
+"""Bodies of requests about sessions: what they may say, and where what is wrong stands."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.problems import Problem
+from app.sessions.documents import Tuning, change_of, opening_of, target_of, tuning_of
+from app.sse import Format
+from app.topic_pattern import TopicPattern
+from conflation.sessions.session import QueueLimits
+from keys.errors import KeysError
+
+MOST = QueueLimits(10_000, 8 << 20)
+CHARACTERS_MAX = 100
+
+
+def opening(document: object) -> Any:
+    return opening_of(json.dumps(document).encode(), MOST, CHARACTERS_MAX)
+
+
+def test_nothing_said_is_what_the_gateway_has() -> None:
+    for body in (b"", b"{}", b'{"subscriptions":[]}'):
+        found = opening_of(body, MOST, CHARACTERS_MAX)
+        assert (found.limits, found.conflated, found.subscriptions) == (MOST, True, ())
+
+
+def test_limits_are_numbers_or_sizes() -> None:
+    for text in ("1MiB", 1 << 20):
+        found = opening({"limits": {"messages": 5, "bytes": text, "upper": 90, "lower": 90}})
+        assert found.limits == QueueLimits(5, 1 << 20, 90, 90)
+
+
+LIMITS = [
+    ({"messages": 10_001}, "/limits/messages"),
+    ({"messages": 0}, "/limits/messages"),
+    ({"messages": True}, "/limits/messages"),
+    ({"messages": 1.0}, "/limits/messages"),
+    ({"messages": "5"}, "/limits/messages"),
+    ({"messages": None}, "/limits/messages"),
+    ({"bytes": "9MiB"}, "/limits/bytes"),
+    ({"bytes": "8 MiB"}, "/limits/bytes"),
+    ({"bytes": "0B"}, "/limits/bytes"),
+    ({"bytes": -1}, "/limits/bytes"),
+    ({"upper": 101}, "/limits/upper"),
+    ({"lower": 0}, "/limits/lower"),
+    ({"lower": 81}, "/limits/lower"),
+    ({"zzq": 1}, "/limits"),
+    (5, "/limits"),
+]
+
+
+@pytest.mark.parametrize(("limits", "pointer"), LIMITS)
+def test_limits_that_are_none_or_more_than_the_gateways(limits: object, pointer: str) -> None:
+    with pytest.raises(Problem) as refused:
+        opening({"limits": limits})
+    assert (refused.value.code, refused.value.pointer) == ("options-invalid", pointer)
+
+
+SUBSCRIPTIONS = [
+    ({}, "topic-invalid", "/subscriptions/0/topic"),
+    ({"topic": 5}, "topic-invalid", "/subscriptions/0/topic"),
+    ({"topic": "/zzq"}, "topic-invalid", "/subscriptions/0"),
+    ({"topic": "px", "options": 5}, "options-invalid", "/subscriptions/0/options"),
+    ({"topic": "px", "options": "zzq"}, "options-invalid", "/subscriptions/0"),
+    ({"topic": "px", "filter": "x" * 101}, "filter-invalid", "/subscriptions/0/filter"),
+    ({"topic": "px", "format": "zzq"}, "options-invalid", "/subscriptions/0"),
+    ({"topic": "px", "bookmark": "x"}, "options-invalid", "/subscriptions/0"),
+    ("px", "options-invalid", "/subscriptions/0"),
+]
+
+
+@pytest.mark.parametrize(("document", "code", "pointer"), SUBSCRIPTIONS)
+def test_a_subscription_that_is_none(document: object, code: str, pointer: str) -> None:
+    with pytest.raises(Problem) as refused:
+        opening({"subscriptions": [document]})
+    assert (refused.value.code, refused.value.pointer) == (code, pointer)
+    assert "zzq" not in refused.value.detail
+
+
+BODIES: list[Any] = [{"zzq": 1}, [], {"conflated": 1}, {"conflated": None}, {"subscriptions": {}},
+    {"subscriptions": [{"topic": "px"}] * 257}]  # fmt: skip
+
+
+@pytest.mark.parametrize("document", BODIES)
+def test_a_body_that_is_none(document: object) -> None:
+    with pytest.raises(Problem) as refused:
+        opening(document)
+    assert refused.value.code == "options-invalid"
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"a":NaN}', b"\xff", b'{"conflated":true}x'])
+def test_what_is_no_json(body: bytes) -> None:
+    with pytest.raises(Problem) as refused:
+        opening_of(body, MOST, CHARACTERS_MAX)
+    assert refused.value.position is not None
+
+
+def test_a_target_is_a_topic_or_a_pattern() -> None:
+    body = b'{"topic":"px.>","options":"conflation=1s","command":"sow","format":"value"}'
+    target = target_of(body, CHARACTERS_MAX)
+    assert isinstance(target.topic, TopicPattern)
+    assert (target.wish.command, target.wish.form, target.wish.many) == ("sow", Format.VALUE, True)
+    assert target_of(b'{"topic":"px"}', CHARACTERS_MAX).topic == "px"
+
+
+def test_tuning_leaves_what_it_does_not_name() -> None:
+    now = Tuning(QueueLimits(5, 1_000, 70, 20), conflated=False)
+    assert tuning_of(b'{"limits":{"messages":7}}', now, MOST) == Tuning(
+        QueueLimits(7, 1_000, 70, 20), conflated=False
+    )
+    assert tuning_of(b'{"conflated":true}', now, MOST) == Tuning(now.limits, conflated=True)
+    for body in (b"", b"{}", b'{"limits":{"lower":71}}'):
+        with pytest.raises(Problem):
+            tuning_of(body, now, MOST)
+
+
+def test_a_change_says_what_is_to_be_otherwise() -> None:
+    change = change_of(b'{"conflation":"auto","filter":"","paused":false}', CHARACTERS_MAX)
+    assert change.options is not None
+    assert (change.options.conflation, change.options.is_change) == ("auto", True)
+    assert (change.filter_text, change.order_text, change.paused) == ("", None, False)
+    assert change_of(b'{"options":"pause"}', CHARACTERS_MAX).paused is True
+    assert change_of(b'{"options":"resume"}', CHARACTERS_MAX).paused is False
+    assert change_of(b'{"options":"oof"}', CHARACTERS_MAX).paused is None
+
+
+NO_CHANGE = [
+    {},
+    {"zzq": 1},
+    {"conflation": "1s", "options": "oof"},
+    {"conflation": "1s,oof"},
+    {"conflation": 5},
+    {"options": "pause,resume"},
+    {"options": "pause", "paused": True},
+    {"paused": 1},
+    {"options": "bookmark=now"},
+    {"filter": None},
+]
+
+
+@pytest.mark.parametrize("document", NO_CHANGE)
+def test_a_change_that_is_none(document: object) -> None:
+    with pytest.raises((Problem, KeysError)):
+        change_of(json.dumps(document).encode(), CHARACTERS_MAX)

@@ -1,0 +1,161 @@
+"""A reader: ids, ends, what its peer has acknowledged; and a flush is encoded once for all."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from app.connection import Connection
+from app.envelope import EnvelopeWriter
+from app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
+from conflation.outputs import CloseReason, Rows
+from tests.support.rooms import Room, room
+
+
+def peer(*, unsent_bytes: int = 0, is_closing: bool = False) -> Connection:
+    """A connection whose peer has acknowledged all but so much."""
+    return cast("Connection", SimpleNamespace(unsent_bytes=unsent_bytes, is_closing=is_closing))
+
+
+async def test_ids_are_the_sessions_own_and_count() -> None:
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, command="subscribe")
+        here.ask(session, options="conflation=1h")
+        reader, hello = here.read(session)
+        ids = [hello["id"], *(event.id for event in here.take(reader))]
+        await here.say({"k": 1})
+        ids += [event.id for event in here.take(reader)]
+        numbers = [int(each.rpartition("-")[2]) for each in ids]
+        assert all(each.startswith(session.id + "-") for each in ids)
+        assert numbers == sorted(numbers)
+        assert len(set(numbers)) == 4, "hello, resumed, group_end, a row; group_begin has none"
+
+
+async def test_a_flush_is_encoded_once_however_many_sessions_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A thousand sessions of three subscriptions: three encodings, the bodies one object each."""
+    encoded = list[int]()
+    batch = EnvelopeWriter.batch
+
+    def counted(writer: EnvelopeWriter, frames: tuple[object, ...]) -> bytes:
+        encoded.append(len(frames))
+        return batch(writer, frames)  # type: ignore[arg-type]  # frames, as given
+
+    monkeypatch.setattr(EnvelopeWriter, "batch", counted)
+    async with room() as here:
+        for topic in ("a", "b", "c"):
+            await here.topic(topic)
+        readers = [_follower(here) for _ in range(1_000)]
+        for reader in readers:
+            here.take(reader)
+        for topic in ("a", "b", "c"):
+            await here.say({"k": 1}, {"k": 2}, topic=topic)
+        here.gateway.driver.engine.advance(here.gateway.driver.now())
+        bodies = set[int]()
+        texts = set[bytes]()
+        for reader in readers:
+            outputs = reader.consumer.take(1 << 20)
+            text = reader.encoded(outputs, 1)
+            rows = [output for output in outputs if isinstance(output, Rows)]
+            bodies |= {id(body) for each in rows for body in each.batch.encoded.values()}
+            texts.add(text.replace(reader.session.id.encode(), b""))
+        assert encoded == [2, 2, 2]
+        assert (len(bodies), len(texts)) == (3, 1)
+
+
+def _follower(here: Room) -> Reader:
+    session = here.kept()
+    for topic in ("a", "b", "c"):
+        here.ask(session, topic, command="subscribe")
+    return here.read(session)[0]
+
+
+async def test_what_its_peer_has_not_acknowledged_is_noted_and_not_confirmed() -> None:
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, command="subscribe")
+        reader, _ = here.read(session)
+        here.take(reader)
+        cursor = session.cursor
+        assert cursor is not None
+        reader.connection = peer(unsent_bytes=SMALL_BUFFERS_BYTES + 5)
+        reader.note_unsent()
+        reader.confirm()
+        engine = here.gateway.driver.engine
+        assert engine._roster.find(session.id).unsent_bytes == 5
+        assert cursor.confirmed == 0
+        reader.connection = peer()
+        reader.note_unsent()
+        reader.confirm()
+        assert engine._roster.find(session.id).unsent_bytes == 0
+        assert cursor.confirmed == cursor.number > 0
+
+
+async def test_a_connection_that_is_gone_has_acknowledged_nothing() -> None:
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, command="subscribe")
+        reader, _ = here.read(session)
+        here.take(reader)
+        reader.connection = peer(is_closing=True)
+        reader.confirm()
+        assert session.cursor is not None
+        assert session.cursor.confirmed == 0
+
+
+async def test_ends_that_were_not_taken_are_told_to_the_next_reader() -> None:
+    """Rule 295."""
+    async with room() as here:
+        await here.topic("px")
+        await here.topic("fx")
+        session = here.kept()
+        for topic in ("px", "fx"):
+            here.ask(session, topic, command="subscribe")
+        reader, _ = here.read(session)
+        here.take(reader)
+        session.unsubscribe("s1")
+        await here.gateway.catalog.delete("fx")
+        reader.close()
+        reader, hello = here.read(session)
+        assert hello["subscriptions"] == []
+        assert here.told(reader) == ["unsubscribed s1 REQUESTED", "unsubscribed s2 REMOVED"]
+
+
+async def test_a_reader_that_was_sent_away_has_no_say_any_more() -> None:
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, command="subscribe")
+        old, _ = here.read(session)
+        new, _ = here.read(session)
+        assert here.told(old) == ["goodbye REPLACED"]
+        old.consumer.give_up(CloseReason.WRITE_TIMEOUT)
+        old.note_unsent()
+        old.close()
+        assert session.reader is new
+        assert session.closed is None
+        await here.say({"k": 1})
+        assert here.told(new)[-1] == 's1: {"k":1}'
+
+
+async def test_while_a_seat_turns_to_other_rows_no_place_is_noted() -> None:
+    """Rule 296."""
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, options="conflation=1h", filter="/v = 1")
+        reader, _ = here.read(session)
+        here.take(reader)
+        await here.say({"k": 1, "v": 1})
+        wish = session.asked["s1"].wish.changed(filter_text="/v > 0")
+        session.change("s1", wish, paused=None)
+        assert session.cursor is not None
+        number = session.cursor.number
+        assert session.cursor.marks(number) == {("s1", "px"): None}

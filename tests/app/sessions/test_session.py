@@ -1,0 +1,126 @@
+"""A session without a socket: what it asks for, read or not, and what it is told of topics."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.problems import Problem
+from app.sessions.session import SUBSCRIPTIONS_MAX, State
+from app.topic_pattern import TopicPattern
+from conflation.errors import OptionsInvalid
+from conflation.outputs import CloseReason
+from tests.support.rooms import room
+
+
+async def test_a_subscription_is_granted_at_once_and_begins_where_the_topic_is() -> None:
+    """Rule 291."""
+    async with room() as here:
+        await here.topic()
+        await here.say({"k": 1})
+        session = here.kept()
+        for options, command in (("conflation=1s", ""), ("", "subscribe"), ("bookmark=epoch", "")):
+            here.ask(session, "px", options, **({"command": command} if command else {}))
+        starts = [asked.topics["px"].start for asked in session.asked.values()]
+        head = here.gateway.driver.engine.topic("px").bookmark(1)
+        assert starts == [None, head, None], "with a snapshot, behind the head, with a replay"
+        assert session.state is State.AWAY
+
+
+async def test_what_does_not_fit_one_topic_of_a_pattern_is_refused_for_all() -> None:
+    async with room() as here:
+        await here.topic("px.a")
+        await here.topic("px.b", key=())
+        session = here.kept()
+        with pytest.raises(OptionsInvalid):
+            here.ask(session, TopicPattern.parse("px.*"), "conflation=1s")
+        assert session.asked == {}
+        assert not here.gateway.catalog._listeners
+        assert here.ask(session, "px.a") == "s1", "no name was given away"
+
+
+async def test_names_are_never_used_twice() -> None:
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        assert [here.ask(session), here.ask(session)] == ["s1", "s2"]
+        session.unsubscribe("s2")
+        assert here.ask(session) == "s3"
+        with pytest.raises(Problem) as refused:
+            session.unsubscribe("s2")
+        assert refused.value.code == "subscription-unknown"
+
+
+async def test_a_topic_made_later_joins_a_pattern_and_one_that_does_not_fit_is_told_of() -> None:
+    async with room() as here:
+        session = here.kept()
+        here.ask(session, TopicPattern.parse("px.*"), "conflation=1s")
+        reader, _ = here.read(session)
+        await here.topic("px.a")
+        await here.topic("px.b", key=())
+        assert here.told(reader) == ["error s1", "subscribed s1", "group_begin s1", "group_end s1"]
+        assert list(session.asked["s1"].topics) == ["px.a"]
+
+
+async def test_a_topic_with_another_key_is_another_topic() -> None:
+    async with room() as here:
+        await here.topic("px.a")
+        session = here.kept()
+        here.ask(session, TopicPattern.parse("px.*"), command="subscribe")
+        reader, _ = here.read(session)
+        here.take(reader)
+        before = session.asked["s1"].topics["px.a"].epoch
+        await here.topic("px.a", key=("/other",))
+        assert here.told(reader) == ["unsubscribed s1 REMOVED", "subscribed s1"]
+        assert session.asked["s1"].topics["px.a"].epoch != before
+        assert ("s1", "px.a") in reader.styles
+        await here.say({"other": 1}, topic="px.a")
+        assert here.told(reader) == ['s1: {"other":1}']
+
+
+async def test_nobody_listens_for_a_session_that_has_ended() -> None:
+    async with room() as here:
+        session = here.kept()
+        here.ask(session, TopicPattern.parse("px.*"))
+        assert here.gateway.catalog._listeners
+        here.gateway.sessions.close(session)
+        assert not here.gateway.catalog._listeners
+        assert session.asked == {}
+
+
+async def test_a_session_that_was_told_goodbye_takes_subscriptions_for_its_return() -> None:
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        reader, _ = here.read(session)
+        reader.consumer.give_up(CloseReason.QUEUE_LIMIT)
+        here.ask(session)
+        assert here.told(reader) == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
+        reader.close()
+        _, hello = here.read(session)
+        assert [each["sub"] for each in hello["subscriptions"]] == ["s1"]
+
+
+async def test_each_topic_of_a_pattern_is_a_subscription() -> None:
+    async with room(sessions_max=2) as here:
+        session = here.kept()
+        here.ask(session, TopicPattern.parse(">"))
+        reader, _ = here.read(session)
+        for number in range(SUBSCRIPTIONS_MAX + 1):
+            await here.topic(f"px.{number}")
+        assert here.told(reader)[0] == "error s1"
+        assert len(session.asked["s1"].topics) == SUBSCRIPTIONS_MAX
+
+
+async def test_a_query_makes_room_once_its_reader_has_it_all() -> None:
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        reader, _ = here.read(session)
+        for _ in range(SUBSCRIPTIONS_MAX):
+            here.ask(session, command="sow")
+        with pytest.raises(Problem, match="limit-reached"):
+            here.ask(session)
+        here.take(reader)
+        reader.confirm()
+        assert here.ask(session) == f"s{SUBSCRIPTIONS_MAX + 1}"
+        assert len(session.asked) == 1

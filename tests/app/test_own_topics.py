@@ -1,0 +1,93 @@
+"""The gateway's own topics: written some time later, in order, and again where the store failed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from app import own_topics
+from app.memory_store import MemoryStore
+from app.own_topics import SESSIONS, SessionsTopic
+from app.store import Appended, Item, Producer
+from tests.support.gateways import eventually
+from tests.support.place import Place
+
+
+class Reluctant(MemoryStore):
+    """A store that is out for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_out = False
+        self.asked = 0
+
+    async def append(
+        self, topic: str, items: Sequence[Item], timestamp_ms: int, producer: Producer | None
+    ) -> Appended:
+        self.asked += 1
+        if self.is_out:
+            raise OSError("out")
+        return await super().append(topic, items, timestamp_ms, producer)
+
+
+@contextlib.asynccontextmanager
+async def telling(place: Place) -> AsyncIterator[SessionsTopic]:
+    topic = SessionsTopic(place.catalog, place.writer)
+    await topic.open()
+    task = asyncio.create_task(topic.run())
+    try:
+        yield topic
+    finally:
+        task.cancel()
+
+
+def states(place: Place) -> list[tuple[str, str]]:
+    return [(row["session"], row["event"]) for row in place.sow(SESSIONS)]
+
+
+async def test_the_newest_word_about_each_session_is_its_record() -> None:
+    place = Place()
+    async with telling(place) as topic:
+        topic.note("a", {"event": "opened"})
+        topic.note("b", {"event": "opened"})
+        topic.note("a", {"event": "closed"})
+        await eventually(lambda: len(states(place)) == 2, "it is written")
+        assert states(place) == [("b", "opened"), ("a", "closed")]
+        topic.forget("b")
+        topic.forget("never seen")
+        await eventually(lambda: states(place) == [("a", "closed")], "the record goes")
+
+
+async def test_what_the_store_did_not_take_is_written_later_and_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_topics, "RETRY_S", 0.01)
+    store = Reluctant()
+    place = Place(store)
+    async with telling(place) as topic:
+        store.is_out = True
+        topic.note("a", {"event": "opened"})
+        await eventually(lambda: store.asked > 1, "it is tried again")
+        topic.note("a", {"event": "closed"})
+        store.is_out = False
+        await eventually(lambda: states(place) == [("a", "closed")], "it is written")
+    assert place.driver.engine.topic(SESSIONS).head == 2
+
+
+async def test_what_cannot_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = SessionsTopic(Place().catalog, Place().writer)
+    for number in range(own_topics.PENDING_MAX + 5):
+        topic.note(str(number), {})
+    assert len(topic._pending) == own_topics.PENDING_MAX
+
+
+async def test_the_topic_is_made_once() -> None:
+    place = Place()
+    topic = SessionsTopic(place.catalog, place.writer)
+    await topic.open()
+    epoch = place.catalog.get(SESSIONS).record.epoch
+    await topic.open()
+    assert place.catalog.get(SESSIONS).record.epoch == epoch

@@ -1,0 +1,91 @@
+"""A gateway without sockets, its sessions read by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from app.gateway import Gateway
+from app.ingest import Form
+from app.sessions.joining import joined
+from app.sessions.reader import Reader
+from app.sessions.session import Session
+from app.topic_document import TopicDocument
+from app.topic_pattern import TopicPattern
+from app.wish import Wish
+from clients.sse import Event, Parser
+from tests.support.servers import edge_settings
+
+PLENTY = 1 << 20
+RETRY_MS = 1_000
+
+
+class Room:
+    """Short words for a gateway, its topics, and sessions in it."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.gateway = gateway
+
+    async def topic(self, name: str = "px", key: tuple[str, ...] = ("/k",), **more: Any) -> None:
+        document = json.dumps({"key": list(key), **more}).encode()
+        await self.gateway.catalog.put(name, TopicDocument.parse(document))
+
+    async def say(self, *messages: object, topic: str = "px") -> None:
+        entry = self.gateway.catalog.get(topic)
+        body = b"\n".join(json.dumps(message).encode() for message in messages)
+        checked = await self.gateway.ingest.check(entry, body, Form(lined=True))
+        await self.gateway.ingest.publish(entry, checked, None)
+
+    def kept(self, **given: Any) -> Session:
+        return self.gateway.sessions.open(kept=True, lasts=True, **given)
+
+    def wish(self, options: str = "", **values: str) -> Wish:
+        return Wish.parse({"options": options, **values}, 4_096, many=True)
+
+    def ask(
+        self, session: Session, target: str | TopicPattern = "px", options: str = "", **values: str
+    ) -> str:
+        """Subscribe; the subscription's name."""
+        asked, _ = session.subscribe(target, self.wish(options, **values))
+        return asked.name
+
+    def read(self, session: Session, number: int | None = None) -> tuple[Reader, dict[str, Any]]:
+        """A reader, and what its hello says, with its id."""
+        reader, hello = joined(session, number, RETRY_MS)
+        [event] = Parser().feed(hello)
+        return reader, {**json.loads(event.text), "id": event.id}
+
+    def take(self, reader: Reader) -> list[Event]:
+        """Every event that there is to take now."""
+        self.gateway.driver.engine.advance(self.gateway.driver.now())
+        text = reader.consumer.notices()
+        while outputs := reader.consumer.take(PLENTY):
+            text += reader.encoded(outputs, RETRY_MS)
+        return list(Parser().feed(text))
+
+    def told(self, reader: Reader) -> list[str]:
+        """The same by name, messages by their values."""
+        return [_told(event) for event in self.take(reader)]
+
+
+def _told(event: Event) -> str:
+    document = json.loads(event.text)
+    if event.name != "message":
+        return " ".join(
+            [event.name, *(str(document[n]) for n in ("sub", "mode", "reason") if n in document)]
+        )
+    values = [json.dumps(row["value"], separators=(",", ":")) for row in document["rows"]]
+    return f"{document['sub']}: " + " ".join(values)
+
+
+@contextlib.asynccontextmanager
+async def room(**given: Any) -> AsyncIterator[Room]:
+    """A gateway that is open."""
+    gateway = Gateway.build(edge_settings(**given))
+    await gateway.open()
+    try:
+        yield Room(gateway)
+    finally:
+        await gateway.aclose()
