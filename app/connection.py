@@ -19,9 +19,12 @@ if sys.platform == "linux":
 
 FIGURES_EXTENSION: Final = "tidegate.connections"
 
-# Of Linux's struct tcp_info: tcpi_bytes_acked, a count since the connection began.
-BYTES_ACKED_AT: Final = 120
-TCP_INFO_BYTES: Final = 128
+# Of Linux's struct tcp_info: tcpi_bytes_acked, a count since the connection began, and
+# tcpi_min_rtt in microseconds, all ones while unknown.
+BYTES_ACKED: Final = slice(120, 128)
+SHORTEST_ROUND_TRIP: Final = slice(148, 152)
+TCP_INFO_BYTES: Final = 152
+UNKNOWN_US: Final = (1 << 32) - 1
 
 # Closed with a reset; else the kernel would go on offering the rest to a peer that takes nothing.
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
@@ -64,6 +67,10 @@ class Connection(Protocol):
     @property
     def unsent_bytes(self) -> int:
         """Bytes the peer has not acknowledged yet, whether in our buffer or in the kernel's."""
+
+    @property
+    def round_trip_ns(self) -> int:
+        """The shortest way there and back that was seen lately; 0 where nobody knows."""
 
     @property
     def is_given_up(self) -> bool:
@@ -139,11 +146,22 @@ class TransportConnection:
 
         On Linux the bytes acknowledged so far; elsewhere what is left in asyncio's buffer.
         """
+        acked_bytes = self._info(BYTES_ACKED)
+        return self.write_buffer_bytes if acked_bytes is None else acked_bytes
+
+    @property
+    def round_trip_ns(self) -> int:
+        """The shortest round trip of the last minutes, as Linux tells it; elsewhere 0."""
+        shortest_us = self._info(SHORTEST_ROUND_TRIP)
+        return 0 if shortest_us is None or shortest_us == UNKNOWN_US else shortest_us * 1_000
+
+    def _info(self, part: slice) -> int | None:
+        """A figure of the kernel's about the connection; None where it tells none."""
         if sys.platform != "linux" or self._number() < 0:
-            return self.write_buffer_bytes
+            return None
         assert self._socket is not None
         info = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
-        return int.from_bytes(info[BYTES_ACKED_AT:TCP_INFO_BYTES], sys.byteorder)
+        return int.from_bytes(info[part], sys.byteorder) if len(info) >= part.stop else None
 
     def _unacknowledged_bytes(self) -> int:
         number = self._number()

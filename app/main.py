@@ -14,6 +14,7 @@ from app.edge import fit
 from app.gateway import Gateway
 from app.problems import Problem
 from app.routes import (
+    auto,
     explain,
     lanes,
     messages,
@@ -31,7 +32,8 @@ from keys.errors import KeysError
 
 STATIC = Path(__file__).parent / "static"
 ROUTES = (
-    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, lanes, operations
+    topics, messages, sow, subscribe, sessions, subscriptions, auto, trace, explain, lanes,
+    operations,
 )  # fmt: skip
 VERSION = "0.1.0"
 

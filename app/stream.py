@@ -71,6 +71,7 @@ class EventStream(EventSourceResponse):
 
     async def _events(self) -> AsyncIterator[bytes]:
         yield self._hello
+        auto = self.reader.auto
         pulse = Pulse(self._settings.heartbeat.seconds, anyio.current_time())
         is_behind = False
         while True:
@@ -78,15 +79,17 @@ class EventStream(EventSourceResponse):
             self.reader.confirm()
             has_unsent = self._has_unsent()
             outputs = self._consumer.take(TAKE_BYTES_BEHIND if has_unsent else TAKE_BYTES_MAX)
+            auto.look(self._connection, outputs)
             text = self._consumer.notices() + self._encoded(outputs) or self._quiet(pulse)
             if not text and self._consumer.is_over:
                 return
             if not text:
                 is_behind = False
                 wait_s = pulse.wait_s(anyio.current_time(), progress=self._progress.is_asked_for)
-                await self._consumer.wait(wait_s)
+                await self._consumer.wait(auto.wait_s(wait_s))
                 continue
             yield text  # which takes as long as the peer does
+            auto.wrote(len(text))
             if outputs and isinstance(outputs[-1], Goodbye):
                 return
             moment = self._consumer.moment(has_unsent=has_unsent, is_behind=is_behind)
@@ -117,14 +120,15 @@ class EventStream(EventSourceResponse):
 
         uvicorn waits before it writes, so a send that was cut short can be said again.
         """
-        timeout_s = self._settings.write_timeout.seconds
+        timeout_s, auto = self._settings.write_timeout.seconds, self.reader.auto
         unsent_bytes, took_at = self._unsent_bytes(), anyio.current_time()
         while True:
-            with anyio.move_on_after(timeout_s / LOOKS_PER_TIMEOUT) as wait:
+            with anyio.move_on_after(auto.wait_s(timeout_s / LOOKS_PER_TIMEOUT)) as wait:
                 await send(message)
             if not wait.cancelled_caught:
                 return
             self.reader.note_unsent()
+            auto.look(self._connection, is_full=True)
             before, unsent_bytes = unsent_bytes, self._unsent_bytes()
             if unsent_bytes < before:
                 took_at = anyio.current_time()

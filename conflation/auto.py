@@ -31,9 +31,11 @@ LATE_ROUNDS = 2
 CALM_ROUNDS = 2
 CALM_NS = 10 * SECOND
 
-# A step back that fails within a minute is not tried again for another, then for two, then four:
-# with the three changes that lie between two tries, a minute never has a fourth.
-FAILED_WITHIN_NS = 60 * SECOND
+# A step back that does not last is not tried again for a minute, then for two, then four: with the
+# three changes that lie between two tries, a minute never has a fourth. What lies between a
+# socket and its reader may hide for minutes that a step was too short.
+LASTING_NS = 300 * SECOND
+CALM_AFTER_FAILURE_NS = 60 * SECOND
 CALM_MAX_NS = 300 * SECOND
 
 
@@ -80,6 +82,8 @@ class Decision:
 class Round:
     """One interval since `began`: what it wrote, and how many bytes were overdue before.
 
+    After a step these are all that were unacknowledged, as they are overdue for another interval.
+
     `waiting_since` is the oldest flush that may not be acknowledged yet, `drain_ns` as in Figures.
     `follows_step`: its flush was collected in the interval before, so that its being in time says
     nothing of this one.
@@ -98,7 +102,7 @@ class State:
     """The present interval between its bounds, and what has been seen since it was chosen.
 
     Calm since `calm_since`, for so many rounds; it must last `calm_needed_ns` for a step back. The
-    last of these was made at `stepped_back`, if that was within the last minute or so.
+    last of these was made at `stepped_back`, if it is not known yet whether it lasts.
     """
 
     bounds: Auto
@@ -153,8 +157,9 @@ def step(state: State, seen: Observation) -> tuple[State, Decision | None]:
 def _next_round(going: Round, seen: Observation, *, follows_step: bool) -> Round | None:
     if not (seen.overdue_bytes or seen.flush_bytes) and going.waiting_since is None:
         return None
+    before_bytes = seen.unsent_bytes if follows_step else seen.overdue_bytes
     return Round(
-        seen.now, seen.overdue_bytes, waiting_since=going.waiting_since, follows_step=follows_step
+        seen.now, before_bytes, waiting_since=going.waiting_since, follows_step=follows_step
     )
 
 
@@ -191,14 +196,14 @@ def _late(state: State, going: Round, seen: Observation) -> tuple[State, Decisio
         return state, None
     reason = Reason.FULL if seen.is_full else Reason.SLOW
     decision = _decided(state, state.longer_ns, reason, going, seen)
-    if state.stepped_back is not None and seen.now < state.stepped_back + FAILED_WITHIN_NS:
-        needed_ns = max(FAILED_WITHIN_NS, 2 * state.calm_needed_ns)
+    if state.stepped_back is not None and seen.now < state.stepped_back + LASTING_NS:
+        needed_ns = max(CALM_AFTER_FAILURE_NS, 2 * state.calm_needed_ns)
         state = replace(state, calm_needed_ns=min(needed_ns, CALM_MAX_NS), stepped_back=None)
     return replace(state, interval_ns=decision.to_ns), decision
 
 
 def _in_time(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
-    if state.stepped_back is not None and seen.now >= state.stepped_back + FAILED_WITHIN_NS:
+    if state.stepped_back is not None and seen.now >= state.stepped_back + LASTING_NS:
         state = replace(state, stepped_back=None, calm_needed_ns=CALM_NS)
     if going.follows_step or not going.flush_bytes:
         return state, None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from app.auto import AutoInterval, at_interval
 from app.sessions.cursor import Mark
 from app.sse import Format
 from app.topic_pattern import TopicPattern
@@ -40,7 +41,8 @@ class Granted(NamedTuple):
 class Asked:
     """One subscription of a session, to a topic or to all that a pattern takes.
 
-    `unlisten`: stops a pattern's listening for topics that are made later.
+    `unlisten`: stops a pattern's listening for topics that are made later. `auto`: its interval,
+    if that follows the connection and a reader has come.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Asked:
     wish: Wish
     topics: dict[str, Granted] = field(default_factory=dict)
     unlisten: Callable[[], None] | None = None
+    auto: AutoInterval | None = None
 
     @property
     def by_pattern(self) -> bool:
@@ -82,9 +85,14 @@ def granted(topic: Topic, decided: Decided) -> Granted:
 
 
 def changed(before: Granted, decided: Decided, *, paused: bool | None) -> Granted:
-    """The same with other options; without a word about it, it stays paused or not."""
+    """The same with other options; without a word about it, it stays paused or not.
+
+    An interval that follows the connection goes on from where it is.
+    """
     is_paused = before.subscription.paused if paused is None else paused
     subscription = replace(decided.subscription, paused=is_paused)
+    if before.subscription.shown.auto is not None:
+        subscription = at_interval(subscription, before.subscription.lane_id.interval_ns)
     return before._replace(subscription=subscription)
 
 

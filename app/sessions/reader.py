@@ -9,6 +9,7 @@ from dataclasses import replace
 from app.connection import Connection
 from app.driver import Consumer
 from app.sessions.asked import Asked
+from app.sessions.auto_watch import AutoWatch
 from app.sessions.session import Session
 from app.sse import Marks, Style, encode, event
 from conflation.bookmark import Bookmark
@@ -36,6 +37,7 @@ class Reader:
         self.consumer: Consumer = driver.open(
             session.id, session.limits, lasts=session.lasts, conflated=session.conflated
         )
+        self.auto = AutoWatch(session, self.styles, self._move, self.consumer.tell)
         self.came_after, session.closed = session.closed, None
         self._turning: set[SeatId] = set()
         self._waiting_bytes = 0
@@ -72,6 +74,7 @@ class Reader:
         kind = driver.engine.topic(topic).definition.kind
         style = Style(found.form, kind, subscription, cut, ids=self.session.cursor is None)
         self.styles[asked.name, topic] = style
+        self.auto.refresh()
         return style
 
     def change(self, asked: Asked, topic: str, *, turns: bool) -> None:
@@ -82,6 +85,7 @@ class Reader:
             self.session.gateway.driver.change(self.session.id, asked.name, subscription)
         if seat in self.styles:
             self.styles[seat] = replace(self.styles[seat], subscription=subscription)
+        self.auto.refresh()
         if turns:
             self._turning.add(seat)
 
@@ -164,6 +168,9 @@ class Reader:
             self._keep_endings()
             self.consumer.close()
             self.session.gateway.sessions.left(self.session)
+
+    def _move(self, asked: Asked, topic: str) -> None:
+        self.change(asked, topic, turns=False)
 
     def _engine_seat(self, seat: SeatId) -> Seat | None:
         with contextlib.suppress(SessionUnknown):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from app.auto import at_interval
 from app.problems import Problem
 from app.query import OWN_PREFIX
 from app.sessions.asked import Asked, Granted, changed, granted, shows_otherwise
@@ -209,6 +210,9 @@ class Session:
         """
         decision = self._decided(asked, topic, asked.wish)
         found = granted(self.gateway.driver.engine.topic(topic), decision)
+        if asked.auto is not None:
+            interval_ns = asked.auto.state.interval_ns
+            found = found._replace(subscription=at_interval(found.subscription, interval_ns))
         asked.topics[topic] = found
         return found
 
