@@ -11,6 +11,7 @@ import msgspec
 from app.envelope import json_value
 from app.sse import event
 from conflation.count import count_of
+from conflation.decision import Decision
 from conflation.definition import Kind
 from conflation.duration import MILLISECOND, Instant
 from conflation.frame import Frame, Tombstone
@@ -31,7 +32,6 @@ from conflation.sessions.recorder import (
 from conflation.sessions.session import Seat
 from conflation.subscription import Subscription
 from conflation.trace import Trace
-from conflation.witness import Decision
 
 PIECE = 200
 """How many decisions are told in one write."""

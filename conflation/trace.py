@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from conflation.decision import Decision, What
 from conflation.duration import Instant
 from conflation.engine import Engine
 from conflation.frame import Frame
@@ -32,23 +33,31 @@ from conflation.sessions.recorder import (
 from conflation.sessions.session import Seat
 from conflation.sessions.twin import twin_of
 from conflation.subscription import Subscription
-from conflation.witness import Decision, What, Witness
+from conflation.witness import Witness
 
 DIVERGED = "DIVERGED"
 
 
 def replay(calls: Iterable[Call]) -> list[Output]:
-    """What a recorded subscription is given, from its calls alone."""
+    """What a recorded subscription is given, from its calls alone, which stay as they are."""
     trace = Trace()
     outputs: list[Output] = []
     for call in calls:
-        deque(trace.tell(call), maxlen=0)
+        deque(trace.tell(fresh(call)), maxlen=0)
         outputs += trace.taken if isinstance(call, Taken) else ()
     return outputs
 
 
+def fresh(call: Call) -> Call:
+    """The same call, for a trace that is to leave the record as it is."""
+    return Seated(call.now, twin_of(call.seat)) if isinstance(call, Seated) else call
+
+
 class Trace:
-    """One subscription's. `taken` is what the last take gave; `ended` says why nothing follows."""
+    """One subscription's; the seats in its calls are used up.
+
+    `taken` is what the last take gave; `ended` says why nothing follows.
+    """
 
     def __init__(self) -> None:
         self.taken: Sequence[Output] = ()
@@ -83,7 +92,7 @@ class Scene:
     """
 
     def __init__(self, seated: Seated) -> None:
-        self.seat: Seat = twin_of(seated.seat)
+        self.seat: Seat = seated.seat
         self.taken: Sequence[Output] = ()
         self.wanted: Subscription | None = None
         self.began_in = None if self.seat.lane is None else self.seat.lane.id

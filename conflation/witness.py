@@ -3,56 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 
-from conflation.count import count_of
+from conflation.decision import (
+    Decision,
+    What,
+    counted,
+    delivered,
+    joined,
+    of_slot,
+    why_filtered,
+    why_untold,
+)
 from conflation.duration import Instant
-from conflation.frame import Frame, Row, Tombstone
-from conflation.lane_id import LaneId, Window
+from conflation.frame import Frame, Tombstone
 from conflation.lanes.lane import Held, Lane
 from conflation.lanes.list_lane import ListLane
-from conflation.merging import Merger
 from conflation.outputs import Output, Rows
 from conflation.sessions.session import Seat
 from conflation.subscription import Command
-
-
-class What(StrEnum):
-    """What was decided."""
-
-    ACCEPTED = "accepted"
-    FILTERED = "filtered"
-    HELD = "held"
-    REPLACED = "replaced"
-    MERGED = "merged"
-    FLUSHED = "flushed"
-    SUPPRESSED = "suppressed"
-    CONFLATED = "conflated"
-    TAKEN = "taken"
-    DELIVERED = "delivered"
-    CHANGED = "changed"
-    MOVED = "moved"
-    UNSUBSCRIBED = "unsubscribed"
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """One decision. `offset` is the message's, of a flush or a take its low-water mark.
-
-    `earlier` is the message that it replaces, is merged with, or, delivered, the first that it
-    stands for; `messages` how many it stands for now; `rows` how many rows it is about.
-    """
-
-    now: Instant
-    what: What
-    board_key: str | None = None
-    offset: int | None = None
-    earlier: int | None = None
-    messages: int | None = None
-    rows: int | None = None
-    due: Instant | None = None
-    why: str = ""
 
 
 class Witness:
@@ -65,15 +33,12 @@ class Witness:
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
         self._held: dict[str, list[Held]] = {}
+        self._due: dict[Instant, dict[str, None]] = {}
         self._released: list[Held] = []
         self._awaited: dict[str, Frame] = {}
         self._batch = None if seat.lane is None else seat.lane.batch
-        self._look()
-
-    @property
-    def held(self) -> int:
-        """Rows that are held now."""
-        return sum(len(slots) for slots in self._held.values())
+        if seat.lane is not None and not isinstance(seat.lane, ListLane):
+            self._look(seat.lane)
 
     def message(self, frame: Frame, now: Instant) -> Iterator[Decision]:
         """What became of a message that has just been published, alone."""
@@ -84,7 +49,7 @@ class Witness:
         feed.settle()
         changed = feed.board.rows(frame.offset - 1, oof=True)
         if not changed:
-            why = _why_filtered(lane.id, frame)
+            why = why_filtered(lane.id, frame)
             yield Decision(now, What.FILTERED, frame.key, frame.offset, why=why)
         for board_key, row in changed:
             why = row.reason if isinstance(row, Tombstone) else ""
@@ -98,27 +63,23 @@ class Witness:
         if lane is None or batch is None or batch is self._batch:
             return
         self._batch = batch
-        before = [*self._released, *(slot for slots in self._held.values() for slot in slots)]
-        self._released = []
-        self._look()
         yield Decision(now, What.FLUSHED, offset=batch.low_water, rows=len(batch.frames))
         told = {row.offset for row in batch.frames}
-        for slot in before:
-            if slot.offset not in told and not self._holds(slot):
+        for slot in self._let_go(lane, now):
+            if slot.offset not in told:
                 why = "came and went" if slot.removed or not lane.id.no_empties else "no change"
-                yield _of_slot(What.SUPPRESSED, slot, now, why=why)
+                yield of_slot(What.SUPPRESSED, slot, now, why=why)
         for row in batch.frames:
             missed = self._awaited.get(row.key)
-            if missed is not None and missed.offset not in told and not isinstance(lane, ListLane):
+            is_list = isinstance(lane, ListLane)
+            if missed is not None and missed.offset not in told and not is_list:
                 at, earlier = row.offset, missed.offset
                 yield Decision(now, What.REPLACED, row.key, at, earlier, why="behind")
             self._awaited[row.key] = row
 
     def conflated(self, before: int, now: Instant) -> Decision:
         """A queue of so many messages was put together by its policy."""
-        self._released.clear()
         self._awaited.clear()
-        self._held = {}
         after, _ = self._seat.queued()
         return Decision(now, What.CONFLATED, messages=before, rows=after)
 
@@ -140,7 +101,7 @@ class Witness:
         low_water = batches[-1].low_water if batches else None
         yield Decision(now, What.TAKEN, offset=low_water, rows=len(rows), why=place)
         for row in rows:
-            yield _delivered(row, now)
+            yield delivered(row, now)
             awaited = self._awaited.get(row.key)
             if awaited is not None and awaited.offset <= row.offset:
                 del self._awaited[row.key]
@@ -165,28 +126,31 @@ class Witness:
             if known is not None and known.offset == slot.offset:
                 held.append(known)
                 continue
-            slot = _counted(slot, known)
+            slot = counted(slot, known)
             held.append(slot)
+            self._note_due(slot)
             is_told = True
             if known is None:
-                yield _of_slot(What.HELD, slot, now, why="apart" if len(held) > 1 else "")
+                yield of_slot(What.HELD, slot, now, why="apart" if len(held) > 1 else "")
             else:
-                yield _joined(lane.id, known, slot, row, now)
+                yield joined(lane.id, known, slot, row, now)
         if held:
             self._held[board_key] = held
         if lane.id.flush_on is not None:
             self._released += before.values()
+            self._release(lane)
         elif before or not is_told:
-            yield Decision(now, What.SUPPRESSED, board_key, row.offset, why=_why_untold(lane, row))
+            why = why_untold(lane.id, row)
+            yield Decision(now, What.SUPPRESSED, board_key, row.offset, why=why)
 
     def _listed(self, lane: Lane, board_key: str, row: Frame, now: Instant) -> Iterator[Decision]:
         """Of a list nothing is replaced: every message waits for its turn."""
-        slots = [_counted(slot, None) for slot in lane.held(board_key)]
-        self._held.setdefault(board_key, []).extend(slots)
+        slots = lane.held(board_key)
         for slot in slots:
-            yield _of_slot(What.HELD, slot, now)
+            yield of_slot(What.HELD, counted(slot, None), now)
         if not slots:
-            yield Decision(now, What.SUPPRESSED, board_key, row.offset, why=_why_untold(lane, row))
+            why = why_untold(lane.id, row)
+            yield Decision(now, What.SUPPRESSED, board_key, row.offset, why=why)
 
     def _passed_over(self, now: Instant) -> Iterator[Decision]:
         """Once a member has all that its lane let go: what of that did not come its way."""
@@ -205,68 +169,35 @@ class Witness:
             yield Decision(now, What.SUPPRESSED, row.key, row.offset, why=why)
         self._awaited.clear()
 
-    def _look(self) -> None:
-        self._held = {}
-        for slot in () if self._seat.lane is None else self._seat.lane.held():
-            self._held.setdefault(slot.board_key, []).append(_counted(slot, None))
+    def _look(self, lane: Lane) -> None:
+        for slot in lane.held():
+            self._held.setdefault(slot.board_key, []).append(slot)
+            self._note_due(slot)
 
-    def _holds(self, slot: Held) -> bool:
-        held = self._held.get(slot.board_key, ())
-        return any(other.opened == slot.opened and other.offset == slot.offset for other in held)
+    def _note_due(self, slot: Held) -> None:
+        if slot.due is not None:
+            self._due.setdefault(slot.due, {})[slot.board_key] = None
 
+    def _let_go(self, lane: Lane, now: Instant) -> list[Held]:
+        """The slots that are not held any more, of those that were due."""
+        gone, self._released = self._released, []
+        for due in [due for due in self._due if due <= now]:
+            for board_key in self._due.pop(due):
+                gone += self._not_held(lane, board_key)
+        return gone
 
-def _counted(slot: Held, known: Held | None) -> Held:
-    """With its messages, where the lane does not count them."""
-    if slot.messages is not None:
-        return slot
-    earlier = 0 if known is None or known.messages is None else known.messages
-    return slot._replace(messages=earlier + (not slot.removed))
+    def _not_held(self, lane: Lane, board_key: str) -> list[Held]:
+        """What was held of a key and is not any more."""
+        before = self._held.pop(board_key, [])
+        opened = {slot.opened: slot.offset for slot in lane.held(board_key)}
+        kept = [slot for slot in before if opened.get(slot.opened) == slot.offset]
+        if kept:
+            self._held[board_key] = kept
+        return [slot for slot in before if slot not in kept]
 
-
-def _of_slot(what: What, slot: Held, now: Instant, *, why: str = "") -> Decision:
-    due = slot.due if what is What.HELD else None
-    messages = slot.messages or None
-    return Decision(now, what, slot.board_key, slot.offset, messages=messages, due=due, why=why)
-
-
-def _joined(lane_id: LaneId, known: Held, slot: Held, row: Frame, now: Instant) -> Decision:
-    """One more message in a slot: in the place of what was there, or put together with it."""
-    what, why = What.REPLACED, ""
-    if not slot.removed and lane_id.merge is not None:
-        what, why = What.MERGED, "reduced"
-        if isinstance(lane_id.merge, Merger):
-            why = _verdict(known, slot, row)
-    elif not slot.removed and lane_id.delta:
-        what, why = What.MERGED, "delta"
-    return Decision(
-        now, what, slot.board_key, slot.offset, known.offset, slot.messages, due=slot.due, why=why
-    )
-
-
-def _verdict(known: Held, slot: Held, row: Frame) -> str:
-    """What a merger said, as far as the result shows it."""
-    if slot.payload == known.payload:
-        return "keep current"
-    return "keep new" if slot.payload == row.payload else "merged"
-
-
-def _delivered(row: Frame, now: Instant) -> Decision:
-    count = count_of(row)
-    why = "delta" if isinstance(row, Row) and row.patch is not None else ""
-    if isinstance(row, Tombstone):
-        why = row.reason
-    first = count.first if count.messages > 1 else None
-    messages = count.messages or None
-    return Decision(now, What.DELIVERED, row.key, row.offset, first, messages, why=why)
-
-
-def _why_filtered(lane_id: LaneId, frame: Frame) -> str:
-    if isinstance(lane_id.feed.shape, Window):
-        return "outside the window"
-    return "filter" if lane_id.feed.filter is not None and not frame.removed else "no row"
-
-
-def _why_untold(lane: Lane, row: Frame) -> str:
-    if not row.removed:
-        return "no change"
-    return "came and went" if lane.id.oof else "no oof"
+    def _release(self, lane: Lane) -> None:
+        """`flush_on` lets everything go that was held: if one key's is gone, then all."""
+        oldest = next(iter(self._held), None)
+        if oldest is not None and self._not_held(lane, oldest):
+            for board_key in list(self._held):
+                self._released += self._not_held(lane, board_key)

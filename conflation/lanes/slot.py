@@ -102,6 +102,12 @@ class Slot:
     is_held: bool = True
     unseen: bool = False
 
+    def __deepcopy__(self, memo: object) -> Slot:
+        return Slot(
+            self.board_key, list(self.parts), self.due, self.order, self.opened, self.began,
+            self.sealed, self.match, self.is_held, self.unseen,
+        )  # fmt: skip
+
     @property
     def newest(self) -> Part:
         """The part that is still open."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -23,6 +25,14 @@ class Slots:
             conflation_key(lane_id.match) if isinstance(lane_id.match, KeySpec) else None
         )
         self._slots: dict[str, list[Slot]] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Slots:
+        twin: Slots = copy.copy(self)
+        twin._slots = {
+            board_key: [copy.deepcopy(slot, memo) for slot in slots]
+            for board_key, slots in self._slots.items()
+        }
+        return twin
 
     def all(self) -> Iterator[Slot]:
         """Every slot, keys in the order in which they were opened."""

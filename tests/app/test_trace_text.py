@@ -9,11 +9,11 @@ import pytest
 
 from app.trace_text import PIECE, TraceText
 from clients.sse import Parser
+from conflation.decision import Decision, What
 from conflation.definition import Kind
 from conflation.duration import MILLISECOND
 from conflation.sessions.recorder import OVERRUN, Ended, Published
 from conflation.trace import Trace
-from conflation.witness import Decision, What
 from tests.support.tracing import TracedWorld
 from tests.support.world import make_frames
 

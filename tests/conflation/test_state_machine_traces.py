@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from hypothesis.stateful import precondition, rule
 
+from conflation.decision import Decision, What
 from conflation.outputs import Output, Rows
 from conflation.sessions.recorder import Call, Recorder, Taken
 from conflation.trace import Trace, replay, same
-from conflation.witness import Decision, What
 from tests.conflation.test_state_machine_changes import ChangeMachine
 from tests.conflation.test_state_machine_replay import ReplayMachine
 from tests.conflation.test_state_machine_slots import PlainSlotMachine, SlotMachine
@@ -63,7 +63,7 @@ def judge(calls: Sequence[Call]) -> None:
     again = replay(calls)
     assert same(again, given)
     assert same(replay(calls), given), "a replay leaves the records as they were"
-    trace = Trace()
+    trace = Trace()  # uses the seats up: it comes last
     decisions = [decision for call in calls for decision in trace.tell(call)]
     assert trace.ended in (None, "GONE"), trace.ended
     check(decisions, given)

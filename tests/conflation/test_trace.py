@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from conflation.sessions.recorder import BYTES_MAX, OVERRUN, Recorder, Seated, Taken
-from conflation.trace import DIVERGED, Trace, replay, same
+from conflation.trace import DIVERGED, Trace, fresh, replay, same
 from tests.support.tracing import TracedWorld
 
 
@@ -128,7 +128,7 @@ def test_a_trace_that_tells_something_else_ends() -> None:
     trace = Trace()
     for call in forged:
         assert trace.ended is None
-        list(trace.tell(call))
+        list(trace.tell(fresh(call)))
     assert trace.ended == DIVERGED
 
 

@@ -13,11 +13,11 @@ from app.problems import PROBLEMS
 from app.sse import Format
 from app.topic_document import FIELDS
 from app.wish import PARAMETERS
+from conflation.decision import What
 from conflation.engine import Engine
 from conflation.outputs import CloseReason, ResumeMode
 from conflation.sessions.session import QueueLimits
 from conflation.subscription import Command
-from conflation.witness import What
 from dev import ROOT
 
 PAGE = (ROOT / "docs" / "contract.md").read_text("utf-8")

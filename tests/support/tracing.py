@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
+from conflation.decision import Decision
 from conflation.duration import MILLISECOND
 from conflation.sessions.recorder import Call, Recorder, Taken
-from conflation.trace import Trace, replay, same
-from conflation.witness import Decision
+from conflation.trace import Trace, fresh, replay, same
 from tests.support.world import World
 
 
@@ -48,7 +48,7 @@ class TracedWorld(World):
         assert self.running is not None
         calls = self.running.drain()
         self.calls += calls
-        return [line(decision) for call in calls for decision in self._trace.tell(call)]
+        return [line(decision) for call in calls for decision in self._trace.tell(fresh(call))]
 
     def check_replay(self) -> None:
         """Rule 321."""
