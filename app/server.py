@@ -20,6 +20,7 @@ from app.connection import ConnectionFigures
 from app.descriptors import ask_for_descriptors, connections_that_fit
 from app.listener import base_url, open_listener
 from app.logs import configure_logging
+from app.memory import FreedMemory
 from app.protocol import protocol_factory
 from app.settings import Settings
 
@@ -106,7 +107,9 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Keep the date header fresh until told to stop; uvicorn's own looks ten times a second."""
         counter = 0
+        memory = FreedMemory()
         while not await self.on_tick(counter):
+            memory.look(self.figures.connections)
             counter += 10  # uvicorn renews the date at every tenth
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), timeout=1)

@@ -67,7 +67,7 @@ class WriteWatch:
             if stood_at != mark:
                 since_s = now_s
             if now_s - since_s >= self._write_timeout_s:
-                logger.info("a connection whose peer takes nothing was cut")
+                logger.debug("a connection whose peer takes nothing was cut")
                 connection.give_up()
             else:
                 self._waiting[connection] = (mark, since_s)
