@@ -212,6 +212,7 @@ class Engine:
         session = self._roster.find(session_id)
         for seat in self._roster.seats(session, name):
             self._roster.leave(session, seat, reason)
+        self._relief.taken(session)
 
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
         """Give a subscription new options: another lane of its topic, paused or not.

@@ -163,6 +163,13 @@ class Seat:
         return self.owed is None and not self.lane.pending(self.member)
 
     @property
+    def has_more(self) -> bool:
+        """Whether another take would find something, as far as can be seen at no cost."""
+        if self.opening is not None or self.owed is not None:
+            return not self.paused
+        return self.lane is not None and self.lane.ready(self.member) and not self.paused
+
+    @property
     def queues(self) -> bool:
         """Whether what waits counts towards the session's limits."""
         return self.lane is not None and self.lane.id.queues
@@ -236,14 +243,19 @@ class Session:
         Topics of a higher priority are served first.
         """
         outputs, room = self._from_outbox(bytes_max)
+        lowest = max(_RANKS.values())
         for seat_id in sorted(self.seats, key=self._rank):
-            if room <= 0 or self.outbox:
+            if room <= 0 or self.outbox or self._rank(seat_id) > lowest:
                 break
-            taken = self.seats[seat_id].take(room, now)
+            seat = self.seats[seat_id]
+            taken = seat.take(room, now)
+            if not taken:
+                continue
             room -= _payload_bytes(taken)
             outputs += taken
-            if taken:
-                self.seats[seat_id] = self.seats.pop(seat_id)
+            self.seats[seat_id] = self.seats.pop(seat_id)
+            if seat.has_more:
+                lowest = self._rank(seat_id)
         return outputs
 
     def _from_outbox(self, bytes_max: int) -> tuple[list[Output], int]:

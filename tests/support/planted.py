@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.support.planted_in_lanes import ENGINE, FOCUS, LANES, SLOTS, SLOTTED, Planted
+from tests.support.planted_in_queues import POLICIES, QUEUES
 
 WINDOWS = "test_state_machine_windows:WindowMachine"
 GROUPS = "test_state_machine_windows:GroupMachine"
@@ -168,10 +169,7 @@ MEMBERS: dict[str, Planted] = {
     "what waited at the end is not counted as dropped": (
         ENGINE,
         "conflation/sessions/accounting.py",
-        (
-            '        sums.update({"dropped": last.waiting, '
-            'f"{DROPPED}{reason}": last.waiting})'
-        ),
+        ('        sums.update({"dropped": last.waiting, f"{DROPPED}{reason}": last.waiting})'),
         '        sums.update({"dropped": 0})',
     ),
     "a queue may be one too long": (
@@ -260,5 +258,5 @@ BEGINNINGS: dict[str, Planted] = {
     ),
 }
 
-PLANTED = LANES | SLOTTED | BOARDS | MEMBERS | BEGINNINGS
-MACHINES = (ENGINE, FOCUS, SLOTS, WINDOWS, GROUPS, CHANGES, REPLAY, RESUME, EXPIRY)
+PLANTED = LANES | SLOTTED | BOARDS | MEMBERS | BEGINNINGS | QUEUES
+MACHINES = (ENGINE, FOCUS, SLOTS, WINDOWS, GROUPS, CHANGES, REPLAY, RESUME, EXPIRY, POLICIES)

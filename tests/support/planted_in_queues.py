@@ -1,0 +1,115 @@
+"""Bugs planted in queues and their policies; the columns are those of tests/support/planted.py."""
+
+from __future__ import annotations
+
+from tests.support.planted_in_lanes import Planted
+
+POLICIES = "test_state_machine_policies:PolicyMachine"
+
+QUEUES: dict[str, Planted] = {
+    "an unsubscribe topic ends only the queue that is long": (
+        POLICIES,
+        "conflation/sessions/relief.py",
+        "        for seat in [seat for seat in session.seats.values() if seat.topic in crowding]:",
+        "        for seat in [seat for seat in queued if seat.topic in crowding]:",
+    ),
+    "an off topic is conflated too": (
+        POLICIES,
+        "conflation/sessions/relief.py",
+        "            if seat.topic.definition.policy is QueuePolicy.CONFLATE:",
+        "            if seat.topic.definition.policy is not QueuePolicy.UNSUBSCRIBE:",
+    ),
+    "a session that is not conflated is conflated": (
+        POLICIES,
+        "conflation/sessions/relief.py",
+        "        if session.is_above(FULL_PERCENT) and session.conflated:",
+        "        if session.is_above(FULL_PERCENT):",
+    ),
+    "every seat has the whole of its session's room": (
+        POLICIES,
+        "conflation/sessions/relief.py",
+        "                feed.grown_messages + messages // len(seats),",
+        "                feed.grown_messages + messages,",
+    ),
+    "what the socket holds is forgotten when alarms are set": (
+        POLICIES,
+        "conflation/sessions/relief.py",
+        (
+            "        messages, size = session.limits.room("
+            "queued, queued_bytes + session.unsent_bytes)"
+        ),
+        "        messages, size = session.limits.room(queued, queued_bytes)",
+    ),
+    "the lower threshold is told without the upper": (
+        POLICIES,
+        "conflation/sessions/relief.py",
+        "        session.is_crossed = upper",
+        "        session.is_crossed = True",
+    ),
+    "an alarm rings one message late": (
+        POLICIES,
+        "conflation/topics/alarms.py",
+        "        while heap and heap[0][0] < grown:",
+        "        while heap and heap[0][0] < grown - 1:",
+    ),
+    "always has a deadline but keeps a list": (
+        POLICIES,
+        "conflation/lane_id.py",
+        "        return not self.interval_ns and not self.always",
+        "        return not self.interval_ns",
+    ),
+    "a session that is switched stays in its lane": (
+        POLICIES,
+        "conflation/sessions/usher.py",
+        "                self.change(session, seat, subscription, now)",
+        "                pass",
+    ),
+    "a composite delta is told though the value is as short": (
+        POLICIES,
+        "conflation/lanes/backlog.py",
+        "        is_shorter = part.patch is not None and len(part.patch) < len(payload)",
+        "        is_shorter = part.patch is not None",
+    ),
+    "what was taken from a backlog comes again": (
+        POLICIES,
+        "conflation/lanes/backlog.py",
+        "        self._rows = ordered[count:]",
+        "        self._rows = None",
+    ),
+    "a piece of a backlog is a position": (
+        POLICIES,
+        "conflation/lanes/list_lane.py",
+        "            return member.position",
+        "            return position",
+    ),
+    "a survivor has the last place where it has the first": (
+        POLICIES,
+        "conflation/queue_lane.py",
+        "        replaces=definition.replaces,",
+        "        replaces=False,",
+    ),
+    "what is queued goes with the subscription that ends": (
+        POLICIES,
+        "conflation/sessions/roster.py",
+        "            session.outbox.append(self._ledger.parting(seat))",
+        "            self._ledger.parting(seat)",
+    ),
+    "what is still told to who has left does not count": (
+        POLICIES,
+        "conflation/sessions/session.py",
+        "        queues += [left.queued() for left in self.partings()]",
+        "        queues += []",
+    ),
+    "a low priority is served while a high one waits": (
+        POLICIES,
+        "conflation/sessions/session.py",
+        "                lowest = self._rank(seat_id)",
+        "                pass",
+    ),
+    "idle time takes the shortest queue": (
+        POLICIES,
+        "conflation/sessions/relief.py",
+        "        for session in sorted(long, key=_fullness, reverse=True):",
+        "        for session in sorted(long, key=_fullness):",
+    ),
+}
