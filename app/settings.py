@@ -198,8 +198,8 @@ class Settings(BaseSettings):
     )
     session_retention: DurationValue = _duration_field(
         "60s",
-        "A session opened with POST (not available yet) is kept for so long after its connection "
-        "is lost; a plain GET is resumed by its bookmark.",
+        "A session opened with POST is kept for so long after its connection is lost; of one that "
+        "has ended it is known for as long how it did.",
         least="0s",
     )
     queue_messages_max: CountValue = _count_field(

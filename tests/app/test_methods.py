@@ -21,6 +21,9 @@ async def test_head_opens_no_stream() -> None:
         await running.topic()
         answer = await running.http.head("/v1/topics/px/subscribe")
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+        session = (await running.http.post("/v1/sessions")).json()["session"]
+        answer = await running.http.head(f"/v1/sessions/{session}/events")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
         assert running.gateway.driver.engine.stats().sessions == 0
 
 
@@ -31,6 +34,9 @@ async def test_head_opens_no_stream() -> None:
         ("/v1/topics/px/messages", "GET, HEAD, POST"),
         ("/v1/topics/px/sow", "DELETE, GET, HEAD"),
         ("/v1/topics/px/subscribe", "GET, POST"),
+        ("/v1/sessions", "GET, HEAD, POST"),
+        ("/v1/sessions/abc", "DELETE, GET, HEAD, PATCH"),
+        ("/v1/sessions/abc/events", "GET"),
         ("/healthz", "GET, HEAD"),
     ],
 )

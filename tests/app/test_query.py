@@ -19,6 +19,8 @@ from app.query import (
     read_body,
     record_key_text,
     require_accept,
+    session_id,
+    subscription_name,
     topic_name,
     writable_topic_name,
 )
@@ -89,6 +91,22 @@ def test_a_name_that_is_none_is_topic_invalid(name: str, rest: str) -> None:
 @pytest.mark.parametrize("name", ["a", "Z9", "a" * 255, "orders.eu-1_x", "CON", "a.", "0", "a..b"])
 def test_a_name_is_taken_as_it_is(name: str) -> None:
     assert topic_name(asked(f"/v1/topics/{name}/sow")) == name
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a.b", "%61", "a%00", "a" * 65, "*", "\xe9", "a b", "$", "a/b".replace("/", "%2F")]
+)
+def test_an_id_in_the_path_is_as_it_was_given(text: str) -> None:
+    session = asked(f"/v1/sessions/{text}/subscriptions/s1")
+    assert code_of(lambda: session_id(session)) == "session-unknown"
+    sub = asked(f"/v1/sessions/abc/subscriptions/{text}")
+    assert code_of(lambda: subscription_name(sub)) == "subscription-unknown"
+
+
+def test_ids_are_found_in_the_path() -> None:
+    scope = asked("/v1/sessions/a_B-9/subscriptions/s12?x=1")
+    assert (session_id(scope), subscription_name(scope)) == ("a_B-9", "s12")
+    assert code_of(lambda: subscription_name(asked("/v1/sessions/abc"))) == "subscription-unknown"
 
 
 def test_the_gateways_own_topics_are_read_only() -> None:

@@ -123,3 +123,37 @@ async def test_an_id_that_no_sow_had_gets_the_sow() -> None:
         for strange in ("unknown-5", f"{running.gateway.catalog.get('px').record.epoch}-9"):
             async with running.subscribe(command="sow", last_event_id=strange) as stream:
                 assert names(await stream.rest())[-3:] == ["message", "group_end", "goodbye"]
+
+
+async def test_the_session_of_a_pattern_waits_for_its_reader() -> None:
+    """Rule 302."""
+    async with running_gateway() as running:
+        await running.topic("px.a")
+        async with running.subscribe(topic="px.*") as stream:
+            session = running.hellos[-1]["session"]
+            assert stream.hello_id == f"{session}-0"
+            await stream.until("group_end")
+        found = running.gateway.sessions.get(session)
+        await eventually(lambda: found.reader is None, "it leaves")
+        assert found.state == "away"
+        for topic, last_id, status in (
+            ("px.*", stream.last_id, 200), ("fx.*", stream.last_id, 404), ("px.*", "zzq-1", 404)
+        ):  # fmt: skip
+            address = f"/v1/topics/{topic}/subscribe"
+            headers = {"Last-Event-ID": last_id}
+            async with running.http.stream("GET", address, headers=headers) as answer:
+                assert answer.status_code == status
+
+
+async def test_a_query_of_a_pattern_is_finished_only_for_who_has_it_all() -> None:
+    async with running_gateway() as running:
+        await running.topic("px.a")
+        await running.publish({"k": 1}, topic="px.a")
+        async with running.subscribe(topic="px.*", command="sow") as stream:
+            begun_at = stream.last_id
+            await stream.rest()
+        for last_id, status in ((stream.last_id, 204), (begun_at, 404)):
+            answer = await running.http.get(
+                "/v1/topics/px.*/subscribe?command=sow", headers={"Last-Event-ID": last_id}
+            )
+            assert answer.status_code == status

@@ -10,7 +10,7 @@ from tests.support.rooms import room
 
 
 async def test_the_first_reader_begins_and_each_further_one_goes_on() -> None:
-    """Rules 291 to 293."""
+    """Rules 291, 292 and 293."""
     async with room() as here:
         await here.topic()
         session = here.kept()
@@ -37,6 +37,7 @@ async def test_the_first_reader_begins_and_each_further_one_goes_on() -> None:
 
 
 async def test_an_unknown_number_has_everything_sent_anew() -> None:
+    """Rule 292."""
     async with room() as here:
         await here.topic()
         session = here.kept()

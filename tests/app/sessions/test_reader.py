@@ -129,6 +129,7 @@ async def test_ends_that_were_not_taken_are_told_to_the_next_reader() -> None:
 
 
 async def test_a_reader_that_was_sent_away_has_no_say_any_more() -> None:
+    """Rule 301."""
     async with room() as here:
         await here.topic()
         session = here.kept()

@@ -30,6 +30,7 @@ def records(here: Room) -> int:
 
 
 async def test_a_session_waits_so_long_for_a_reader_and_no_longer() -> None:
+    """Rules 297 and 300."""
     async with room(session_retention="50ms") as here:
         session = here.kept()
         reader, _ = here.read(session)
@@ -59,6 +60,7 @@ async def test_why_a_session_ended_is_known_for_a_while() -> None:
 
 
 async def test_who_is_sent_away_may_come_back_unless_the_reason_is_final() -> None:
+    """Rule 300."""
     async with room() as here:
         for reason, state in (
             (CloseReason.WRITE_TIMEOUT, State.AWAY),

@@ -39,6 +39,7 @@ async def test_what_does_not_fit_one_topic_of_a_pattern_is_refused_for_all() -> 
 
 
 async def test_names_are_never_used_twice() -> None:
+    """Rule 299."""
     async with room() as here:
         await here.topic()
         session = here.kept()
