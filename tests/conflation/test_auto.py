@@ -162,13 +162,18 @@ def test_a_step_back_that_fails_is_tried_again_ever_later() -> None:
     assert waits == [10, 60, 120, 240, 300]
 
 
-def test_a_step_back_that_lasts_a_minute_makes_up_for_failures() -> None:
+def test_a_step_back_that_lasts_makes_up_for_failures() -> None:
     # rule 315
-    failed_twice = replace(State(BOUNDS, 200 * MS), calm_needed_ns=120 * SECOND)
-    state, [back] = played(failed_twice, *quick(0, 120_000, 200))
-    assert (back.to_ns, state.calm_needed_ns) == (100 * MS, 120 * SECOND)
-    state, [again] = played(state, *quick(120_200, 181_000, 100))
-    assert (again.at // MS, again.to_ns, state.calm_needed_ns) == (180_000, 50 * MS, 10 * SECOND)
+    failed_twice = replace(State(BOUNDS, 500 * MS), calm_needed_ns=120 * SECOND)
+    state, [back] = played(failed_twice, *quick(0, 120_000, 500))
+    assert (back.to_ns, state.calm_needed_ns) == (200 * MS, 120 * SECOND)
+    state, [again] = played(state, *quick(120_200, 240_200, 200))
+    assert (again.to_ns, state.calm_needed_ns) == (100 * MS, 120 * SECOND)
+    state, [last] = played(state, *quick(240_300, 540_300, 100))
+    assert (last.at // MS, state.calm_needed_ns) == (360_300, 120 * SECOND)
+    lasting = replace(state, stepped_back=240_300 * MS)
+    state, decisions = played(lasting, *quick(540_300, 540_400, 50))
+    assert (decisions, state.calm_needed_ns) == ([], 10 * SECOND)
 
 
 def test_a_decision_has_its_figures() -> None:
