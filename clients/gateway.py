@@ -12,6 +12,7 @@ import httpx2
 from clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
 from clients.errors import AnswerInvalid, GatewayUnreachable
 from clients.outage import Trouble
+from clients.session import Session
 from clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT, Subscription
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8080"
@@ -190,6 +191,40 @@ class Gateway:
             once=command == "sow",
             trouble=trouble,
         )
+
+    def open_session(
+        self,
+        *,
+        limits: Fields | None = None,
+        conflated: bool = True,
+        seconds_max: float | None = None,
+        trouble: Trouble | None = None,
+    ) -> Session:
+        """Open a session for many subscriptions on one stream.
+
+        Args:
+            limits: of its queue: `messages`, `bytes`, `upper`, `lower`; the gateway's by default.
+            conflated: whether its topics' queue policies hold for it.
+            seconds_max: its events end after so long.
+            trouble: told in a sentence when the connection is lost; see Subscription.
+        """
+        body: Fields = {"conflated": conflated}
+        if limits is not None:
+            body["limits"] = limits
+        opened = fields_of(self._ask("POST", "/v1/sessions", json=body))
+        address = f"/v1/sessions/{opened['session']}"
+
+        def ask(method: str, path: str, document: Fields | None) -> Fields:
+            given = {} if document is None else {"json": document}
+            answer = self._ask(method, address + path, **given)
+            return {} if answer.status_code == NO_CONTENT else fields_of(answer)
+
+        events = Subscription(
+            lambda after: self._open_stream(opened["events"], {}, after),
+            seconds_max=seconds_max,
+            trouble=trouble,
+        )
+        return Session(opened["session"], ask, events)
 
     def explain(self, topic: str, **wish: str | None) -> Fields:
         """What subscribing would do, without doing it.

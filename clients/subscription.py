@@ -25,6 +25,7 @@ from clients.sse import Event, Parser
 HEARTBEATS_OF_SILENCE_MAX = 2.5
 HELLO_SECONDS_MAX = 30.0
 NO_CONTENT = 204
+SESSION_UNKNOWN = "session-unknown"
 
 Connect = Callable[[str], httpx2.Response]
 
@@ -178,6 +179,11 @@ class Subscription:
         """A first attempt that fails is the caller's to know; later ones only if hopeless."""
         if self.connections == 0:
             raise error
+        is_gone = isinstance(error, GatewayProblem) and error.code == SESSION_UNKNOWN
+        if is_gone and self._last_id:  # a pattern's ids are its session's: begin another
+            self._last_id = ""
+            self._outage.bear(StreamLost("the session is gone, another one is begun"))
+            return
         self._outage.bear(error)
         if isinstance(error, GatewayProblem):
             self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)

@@ -61,6 +61,21 @@ def test_no_content_ends_it() -> None:
         assert len(fake.requests) == 2
 
 
+def test_a_session_that_is_gone_is_begun_anew() -> None:
+    """A pattern's ids are its session's, which a gateway that was started anew does not know."""
+    gone = b'{"title":"There is no such session","status":404,"code":"session-unknown"}'
+    scripts = (
+        stream(HELLO, row(1)),
+        plain(404, gone, "application/problem+json"),
+        stream(HELLO, row(2), GOODBYE),
+    )
+    lost: list[str] = []
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
+        assert texts(gateway.subscribe("t.*", trouble=lost.append)) == ["1", "2"]
+        assert [after for after, _ in fake.requests] == [None, "e-1", None]
+    assert lost
+
+
 def test_a_finished_sow_is_not_asked_for_again() -> None:
     with scripted(stream(HELLO, row(1))) as fake, Gateway(fake.address) as gateway:
         assert texts(gateway.subscribe("t", command="sow")) == ["1"]

@@ -1,0 +1,136 @@
+"""A session of many subscriptions on one stream, each with a replica of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from clients.answers import Fields
+from clients.replica import Change, Replica
+from clients.sse import Event
+from clients.subscription import Subscription
+
+Ask = Callable[[str, str, Fields | None], Fields]
+"""Method, what follows the session's address, and the body; the answer's object, if any."""
+
+
+class Heard(NamedTuple):
+    """An event, the subscription that it is about if it is about one, and what its rows did."""
+
+    event: Event
+    sub: str | None
+    changes: list[Change]
+
+
+class Session:
+    """Subscriptions that come and go while the session's events are read, by one reader.
+
+    Iterating reads; other threads may subscribe, change and end meanwhile. A lost connection is
+    opened again and continued where it was. The subscriptions' formats are `batch` or `envelope`.
+
+    Args:
+        session_id: as the gateway gave it.
+        ask: makes a request about this session.
+        events: the session's stream.
+
+    Attributes:
+        replicas: what each subscription holds, by its name.
+    """
+
+    def __init__(self, session_id: str, ask: Ask, events: Subscription) -> None:
+        self.id = session_id
+        self.replicas: dict[str, Replica] = {}
+        self._ask = ask
+        self._events = events
+
+    def subscribe(
+        self,
+        topic: str,
+        *,
+        options: str = "",
+        filter_text: str | None = None,
+        order_by: str | None = None,
+        command: str | None = None,
+        format_name: str | None = None,
+    ) -> str:
+        """Add a subscription to a topic or a pattern; its name.
+
+        Arguments are as of `Gateway.subscribe`.
+
+        Raises:
+            GatewayProblem: it was refused, and nothing was added.
+        """
+        wish = {
+            "topic": topic,
+            "options": options or None,
+            "filter": filter_text,
+            "order_by": order_by,
+            "command": command,
+            "format": format_name,
+        }
+        body = {name: text for name, text in wish.items() if text is not None}
+        name: str = self._ask("POST", "/subscriptions", body)["sub"]
+        self.replicas.setdefault(name, Replica())
+        return name
+
+    def change(self, name: str, **change: Any) -> Fields:
+        """Change a subscription while it runs; what is granted then.
+
+        `change` takes what the endpoint takes: options, conflation, filter, order_by, paused.
+
+        Raises:
+            GatewayProblem: it was refused, and nothing was changed.
+        """
+        return self._ask("PATCH", f"/subscriptions/{name}", change)
+
+    def end(self, name: str) -> None:
+        """End a subscription; `unsubscribed` follows."""
+        self._ask("DELETE", f"/subscriptions/{name}", None)
+
+    def tune(self, **tuning: Any) -> Fields:
+        """Set `limits` or `conflated`; the session as it is then."""
+        return self._ask("PATCH", "", tuning)
+
+    def show(self) -> Fields:
+        """Where the session stands, and what its subscriptions came to."""
+        return self._ask("GET", "", None)
+
+    def stop(self) -> None:
+        """Read no more, at once also where another thread waits; the gateway keeps the session."""
+        self._events.close()
+
+    def close(self) -> None:
+        """Read no more, and close the session at the gateway."""
+        self.stop()
+        self._ask("DELETE", "", None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[Heard]:
+        """Every event of the stream, applied to the replicas.
+
+        Raises:
+            GatewayProblem: session-unknown, after an absence that was too long.
+        """
+        return map(self._heard, self._events)
+
+    def _heard(self, event: Event) -> Heard:
+        document = _decoded(event)
+        sub = document.get("sub")
+        if not isinstance(sub, str):
+            return Heard(event, None, [])
+        changes = self.replicas.setdefault(sub, Replica()).take(event)
+        return Heard(event, sub, changes)
+
+
+def _decoded(event: Event) -> Fields:
+    try:
+        return msgspec.json.decode(event.text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}  # a message in format value, which says nothing of its subscription

@@ -1,0 +1,118 @@
+"""A session of the client's: subscriptions that come and go, a replica of each, the way back."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from clients.errors import GatewayProblem
+from clients.gateway import Gateway
+from clients.session import Heard, Session
+from tests.clients.support.streams import broken_stream, plain, scripted, stream
+from tests.support.commands import serving
+
+JSON = "application/json"
+OPENED = json.dumps({"session": "abc", "events": "/v1/sessions/abc/events"}).encode()
+HELLO = b'event: hello\nid: abc-0\ndata: {"session":"abc","heartbeat_ms":20000}\n\n'
+GOODBYE = b'event: goodbye\ndata: {"reason":"CLOSED_BY_ADMIN","reconnect":false}\n\n'
+
+
+def batch(number: int, sub: str, *rows: dict[str, object]) -> bytes:
+    body = json.dumps({"topic": "t", "rows": [{"topic": "t", **row} for row in rows]})
+    return f'id: abc-{number}\ndata: {{"sub":"{sub}",\ndata: {body[1:]}\n\n'.encode()
+
+
+def put(key: object, value: object) -> dict[str, object]:
+    return {"op": "publish", "key": [key], "value": value}
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving() as address:
+        yield address
+
+
+def until(session: Session, wanted: str) -> list[Heard]:
+    """What is heard up to the first event of this name."""
+    heard = list[Heard]()
+    for each in session:
+        heard.append(each)
+        if each.event.name == wanted:
+            return heard
+    raise AssertionError(f"no {wanted}")
+
+
+def test_each_subscription_has_a_replica_of_its_own() -> None:
+    events = stream(HELLO, batch(1, "s1", put(1, 5)), batch(2, "s2", put(1, 6)), GOODBYE)
+    opened = plain(201, OPENED, JSON)
+    with scripted(opened, events, plain(204)) as fake, Gateway(fake.address) as gateway:
+        session = gateway.open_session(conflated=False, limits={"messages": 5})
+        heard = list(session)
+        session.close()
+    assert json.loads(fake.bodies[0]) == {"conflated": False, "limits": {"messages": 5}}
+    assert [(each.event.name, each.sub) for each in heard] == [
+        ("hello", None), ("message", "s1"), ("message", "s2"), ("goodbye", None)
+    ]  # fmt: skip
+    assert {name: dict(each.values) for name, each in session.replicas.items()} == {
+        "s1": {("t", "[1]"): 5}, "s2": {("t", "[1]"): 6}
+    }  # fmt: skip
+
+
+def test_a_lost_connection_is_continued_by_the_sessions_own_id() -> None:
+    scripts = (
+        plain(201, OPENED, JSON),
+        broken_stream(HELLO, batch(1, "s1", put(1, 5))),
+        stream(HELLO, batch(4, "s1", put(1, 7)), GOODBYE),
+    )
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
+        session = gateway.open_session()
+        assert [each.changes[0].value for each in session if each.changes] == [5, 7]
+        assert [after for after, _ in fake.requests] == [None, None, "abc-1"]
+
+
+def test_a_session_that_is_gone_is_the_callers_to_know() -> None:
+    gone = b'{"title":"There is no such session","status":404,"code":"session-unknown"}'
+    scripts = (
+        plain(201, OPENED, JSON), broken_stream(HELLO), plain(404, gone, "application/problem+json")
+    )  # fmt: skip
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
+        with pytest.raises(GatewayProblem) as refused:
+            list(gateway.open_session())
+        assert refused.value.code == "session-unknown"
+
+
+def test_subscriptions_come_change_and_go_on_a_real_gateway(address: str) -> None:
+    with Gateway(address) as gateway, gateway.open_session(seconds_max=30) as session:
+        gateway.put_topic("px", {"key": ["/k"]})
+        gateway.publish("px", [b'{"k":1,"v":1}', b'{"k":2,"v":2}'])
+        name = session.subscribe("px", options="conflation=50ms", filter_text="/v = 1")
+        until(session, "group_end")
+        assert list(session.replicas[name].values.values()) == [{"k": 1, "v": 1}]
+        granted = session.change(name, filter="/v > 0", conflation="60ms")
+        assert granted["options"].startswith("conflation=60ms")
+        [changed] = [each for each in until(session, "message") if each.changes]
+        assert changed.changes[0].value == {"k": 2, "v": 2}
+        with pytest.raises(GatewayProblem):
+            session.change(name, filter="/v >")
+        assert session.tune(conflated=False)["conflated"] is False
+        assert session.show()["subscriptions"][0]["filter"] == "/v > 0"
+        session.end(name)
+        until(session, "unsubscribed")
+        assert dict(session.replicas[name].values) == {}
+        gateway.delete_topic("px")
+
+
+def test_a_reader_is_stopped_from_another_thread_and_the_session_stays(address: str) -> None:
+    with Gateway(address) as gateway:
+        session = gateway.open_session()
+        reading = threading.Thread(target=lambda: list(session))
+        reading.start()
+        session.stop()
+        reading.join(30)
+        assert not reading.is_alive()
+        assert session.show()["state"] in {"attached", "away"}
+        session.close()
+        assert session.show()["state"] == "ended"
