@@ -60,8 +60,7 @@ class AutoWatch:
 
         `is_full`: a write waits for room.
         """
-        if not self._is_current:
-            self._find()
+        self._find()
         if not self._watched or connection is None:
             return
         now = self._now()
@@ -71,8 +70,7 @@ class AutoWatch:
         self._round_trip_ns = connection.round_trip_ns
         flushes = self._flushes(outputs)
         for asked in self._watched:
-            if asked.auto is None or self._session.asked.get(asked.name) is not asked:
-                continue  # it has ended
+            assert asked.auto is not None
             due = asked.auto.look_due(self._round_trip_ns)
             flush_bytes = flushes.get(asked.name, 0)
             if flush_bytes or (due is not None and due <= now):
@@ -109,9 +107,19 @@ class AutoWatch:
         self._tell(event("conflation", {"sub": asked.name, "topic": asked.text, **told(decision)}))
 
     def _find(self) -> None:
-        """Which subscriptions are to be watched; those of before go on as they are."""
+        """Which subscriptions are to be watched; those of before go on as they are.
+
+        None once another reader has come.
+        """
+        session = self._session
+        if session.reader is None or session.reader.auto is not self:
+            self._watched = []
+            return
+        are_there = all(session.asked.get(asked.name) is asked for asked in self._watched)
+        if self._is_current and are_there:
+            return
         self._is_current, before, self._watched = True, self._watched, []
-        for asked in self._session.asked.values():
+        for asked in session.asked.values():
             bounds = bounds_of(found.subscription for found in asked.topics.values())
             if bounds is None:
                 asked.auto = None

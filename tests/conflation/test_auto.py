@@ -68,6 +68,11 @@ def quick(from_ms: int, to_ms: int, interval_ms: int) -> list[Observation]:
         ([flush(0), flush(50, 900), flush(100, 651)], [(100, 100, "slow")]),
         # what recovers does not undo a late round before
         ([flush(0), flush(50, 900), flush(100, 650), flush(150, 900)], [(150, 100, "slow")]),
+        # a pause in which the socket drains says nothing of the flushes around it
+        (
+            [flush(0), look(55, 900), look(110), flush(120), flush(170, 900)],
+            [(170, 100, "slow")],
+        ),
         # a small flush that is never acknowledged is as late as a large one
         ([flush(0), look(50, 10), look(100, 10)], [(100, 100, "slow")]),
         # rule 313: each further late round is another step, at the end of the longer round

@@ -17,7 +17,7 @@ from app.topic_pattern import TopicPattern
 from app.wish import Wish
 from clients.sse import Event, Parser
 from conflation.duration import MILLISECOND
-from conflation.outputs import Output
+from conflation.outputs import CloseReason, Output
 from tests.support.clocks import Clock
 from tests.support.place import parsed
 from tests.support.servers import edge_settings
@@ -247,6 +247,21 @@ async def test_what_has_ended_is_not_moved(desk: Desk) -> None:
     for _ in range(5):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
         assert conflation(desk.written()) == []
+        assert desk.reader.auto.wait_s(7.5) == 7.5
+
+
+async def test_a_reader_that_was_sent_away_moves_nothing_any_more(desk: Desk) -> None:
+    session, asked, first = desk.reader.session, desk.subscribe(), desk.reader
+    for _ in range(2):
+        await desk.turn(50, is_taken=False)
+    first.send_away(CloseReason.REPLACED, 1)
+    session.reader = Reader(session)
+    session.reader.seat(asked, "px")
+    for _ in range(5):
+        desk.clock.forward(desk.gateway.driver, 50 * MS)
+        first.auto.look(desk.socket, is_full=True)
+        assert first.auto.wait_s(7.5) == 7.5
+    assert asked.topics["px"].subscription.lane_id.interval_ns == 50 * MS
 
 
 @pytest.mark.parametrize("options", ["", "conflation=1s", "conflation=auto,min=1s,max=1s"])
