@@ -88,7 +88,10 @@ class _Joining:
                 found = self._present(asked, topic)
                 if found is not None:
                     begun[asked.name, topic] = found
-        self._cursor.rewind({seat: each.resume for seat, each in begun.items()})
+        self._cursor.rewind(
+            {seat: each.resume for seat, each in begun.items() if not _is_replayed(each)}
+        )
+        self._cursor.confirmed = self._cursor.number
         reason = self._judged(begun)
         for seat, subscription in begun.items():
             if seat[1] not in self._gone:
@@ -173,3 +176,8 @@ class _Joining:
                 session.tell_end(told)
             else:
                 session.endings.append((number, told))
+
+
+def _is_replayed(subscription: Subscription) -> bool:
+    """Whether it begins with its replay, which a reader without a place in it begins again."""
+    return subscription.resume is None and not subscription.command.queries

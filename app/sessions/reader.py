@@ -40,6 +40,8 @@ class Reader:
         self.auto = AutoWatch(session, self.styles, self._move, self.consumer.tell)
         self.came_after, session.closed = session.closed, None
         self._turning: set[SeatId] = set()
+        self._left: list[SeatId] = []
+        self._told = 0
         self._waiting_bytes = 0
 
     @property
@@ -117,8 +119,18 @@ class Reader:
     # What it is told
 
     def encoded(self, outputs: Sequence[Output], retry_ms: int) -> bytes:
-        """Outputs as events, with the session's own ids."""
-        return encode(outputs, self.styles, retry_ms, marks=self.marks, closed=self.came_after)
+        """Outputs as events, with the session's own ids.
+
+        The styles of seats that end among them stay until the next call: rows may come before.
+        """
+        for seat in self._left:
+            if self._engine_seat(seat) is None:
+                self.styles.pop(seat, None)
+        self._left.clear()
+        text = encode(outputs, self.styles, retry_ms, marks=self.marks, closed=self.came_after)
+        if self.session.cursor is not None:
+            self._told = self.session.cursor.number
+        return text
 
     def moved(self, seat: SeatId, bookmark: Bookmark) -> str:
         """Nothing of the seat up to here is still to come; no id while it turns to other rows."""
@@ -137,7 +149,7 @@ class Reader:
         if self._engine_seat(seat) is None:
             session.cursor.end(seat)
             session.drop(*seat)
-            self.styles.pop(seat, None)
+            self._left.append(seat)
             self._turning.discard(seat)
         return session.note_end(told)
 
@@ -151,11 +163,11 @@ class Reader:
             self.consumer.note_unsent(waiting_bytes)
 
     def confirm(self) -> None:
-        """All was written: if the peer has acknowledged it, it need not be told again."""
+        """What was encoded is written: if the peer has acknowledged it, it is not told again."""
         cursor = self.session.cursor
         is_there = self.connection is None or not self.connection.is_closing
         if cursor is not None and is_there and not self.unsent_bytes:
-            cursor.confirmed = cursor.number
+            cursor.confirmed = max(cursor.confirmed, self._told)
 
     def send_away(self, reason: CloseReason, retry_ms: int) -> None:
         """Another reader takes its place."""

@@ -7,7 +7,6 @@ for its reader to come back.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -70,7 +69,7 @@ class Session:
         self.asked: dict[str, Asked] = {}
         self.reader: Reader | None = None
         self.cursor = Cursor(session_id) if kept else None
-        self.endings: deque[tuple[int, Unsubscribed]] = deque(maxlen=SUBSCRIPTIONS_MAX)
+        self.endings: list[tuple[int, Unsubscribed]] = []
         self.closed: CloseReason | None = None
         self.has_ended = False
         self.was_read = False
@@ -186,7 +185,7 @@ class Session:
         if self.cursor is None:
             return ""
         id_text = self.cursor.note()
-        self.endings.append((self.cursor.number, told))
+        self.endings = [*self.endings[1 - SUBSCRIPTIONS_MAX :], (self.cursor.number, told)]
         return id_text
 
     def tell_end(self, told: Unsubscribed) -> None:

@@ -157,6 +157,37 @@ async def test_a_replay_whose_beginning_is_gone_is_a_snapshot() -> None:
         assert here.told(reader)[0] == "resumed s1 snapshot"
 
 
+async def test_a_replay_that_broke_off_before_its_first_row_is_begun_again() -> None:
+    async with room() as here:
+        await here.topic(key=())
+        await here.say(1, 2)
+        session = here.kept()
+        here.ask(session, options="bookmark=epoch")
+        for number in (None, 0, None):
+            reader, hello = here.read(session, number)
+            reader.close()
+            reader, _ = here.read(session, int(hello["id"].rpartition("-")[2]))
+            assert here.told(reader)[:1] == ["resumed s1 replay"]
+            reader.close()
+
+
+async def test_a_reader_that_is_back_with_less_than_was_acknowledged_says_what_it_has() -> None:
+    """Rule 293."""
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, command="subscribe")
+        reader, hello = here.read(session)
+        await here.say({"k": 1})
+        here.take(reader)
+        reader.confirm()
+        reader.close()
+        reader, _ = here.read(session, int(hello["id"].rpartition("-")[2]))
+        reader.close()
+        reader, _ = here.read(session)
+        assert here.told(reader) == ["resumed s1 replay", 's1: {"k":1}']
+
+
 async def test_a_gateway_that_is_full_keeps_the_session_waiting() -> None:
     async with room(sessions_max=1) as here:
         session = here.kept()

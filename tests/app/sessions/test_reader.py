@@ -9,9 +9,10 @@ import pytest
 
 from app.connection import Connection
 from app.envelope import EnvelopeWriter
+from app.late import Moment, late_events
 from app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
-from conflation.outputs import CloseReason, Rows
-from tests.support.rooms import Room, room
+from conflation.outputs import CloseReason, Rows, Unsubscribed
+from tests.support.rooms import PLENTY, Room, room
 
 
 def peer(*, unsent_bytes: int = 0, is_closing: bool = False) -> Connection:
@@ -84,17 +85,18 @@ async def test_what_its_peer_has_not_acknowledged_is_noted_and_not_confirmed() -
         here.take(reader)
         cursor = session.cursor
         assert cursor is not None
+        begun_at = cursor.confirmed
         reader.connection = peer(unsent_bytes=SMALL_BUFFERS_BYTES + 5)
         reader.note_unsent()
         reader.confirm()
         engine = here.gateway.driver.engine
         assert engine._roster.find(session.id).unsent_bytes == 5
-        assert cursor.confirmed == 0
+        assert cursor.confirmed == begun_at
         reader.connection = peer()
         reader.note_unsent()
         reader.confirm()
         assert engine._roster.find(session.id).unsent_bytes == 0
-        assert cursor.confirmed == cursor.number > 0
+        assert cursor.confirmed == cursor.number > begun_at
 
 
 async def test_a_connection_that_is_gone_has_acknowledged_nothing() -> None:
@@ -107,7 +109,7 @@ async def test_a_connection_that_is_gone_has_acknowledged_nothing() -> None:
         reader.connection = peer(is_closing=True)
         reader.confirm()
         assert session.cursor is not None
-        assert session.cursor.confirmed == 0
+        assert session.cursor.confirmed < session.cursor.number
 
 
 async def test_ends_that_were_not_taken_are_told_to_the_next_reader() -> None:
@@ -144,6 +146,39 @@ async def test_a_reader_that_was_sent_away_has_no_say_any_more() -> None:
         assert session.closed is None
         await here.say({"k": 1})
         assert here.told(new)[-1] == 's1: {"k":1}'
+
+
+async def test_what_was_queued_goes_before_the_end_is_told() -> None:
+    """Rule 280: the stream may still look at the rows once the end is encoded."""
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, command="subscribe", options="conflation=none")
+        reader, _ = here.read(session)
+        here.take(reader)
+        await here.say({"k": 1})
+        session.unsubscribe("s1")
+        outputs = reader.consumer.take(PLENTY)
+        reader.encoded(outputs, 1)
+        assert [type(output).__name__ for output in outputs] == ["Rows", "Unsubscribed"]
+        assert late_events(outputs, reader.styles, Moment(0, False, False, {})) == []
+        reader.encoded([], 1)
+        assert reader.styles == {}
+
+
+async def test_what_is_still_to_be_written_is_not_confirmed() -> None:
+    async with room() as here:
+        await here.topic()
+        session = here.kept()
+        here.ask(session, command="subscribe")
+        reader, _ = here.read(session)
+        here.take(reader)
+        session.unsubscribe("s1")
+        here.take(reader)
+        session.tell_end(Unsubscribed("s2", "px", "REQUESTED"))
+        reader.confirm()
+        assert session.cursor is not None
+        assert session.cursor.confirmed == session.cursor.number - 1
 
 
 async def test_while_a_seat_turns_to_other_rows_no_place_is_noted() -> None:
