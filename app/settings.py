@@ -250,7 +250,7 @@ class Settings(BaseSettings):
     )
     backlog: CountValue = _count_field(2048, "Connections waiting to be accepted.", most=65535)
     shutdown_grace: DurationValue = _duration_field(
-        "1s", "Streams have so long to take their `goodbye` before they are cut.", most="10m"
+        "1s", "A stream has so long to take its `goodbye` before it is cut.", most="10m"
     )
 
     @classmethod

@@ -14,6 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.connection import Connection, connection_of
 from app.late import late_events
+from app.patience import Patience
 from app.problems import Problem
 from app.progress import Progress
 from app.pulse import Pulse
@@ -27,7 +28,6 @@ from conflation.outputs import CloseReason, Goodbye, Output
 # one with a backlog gets little at a time, so that newer values overtake what is not sent yet.
 TAKE_BYTES_MAX = 1 << 20
 TAKE_BYTES_BEHIND = 16 << 10
-LOOKS_PER_TIMEOUT = 10
 RETRY_MS = (1_000, 5_000)
 
 logger = logging.getLogger("tidegate.stream")
@@ -116,23 +116,23 @@ class EventStream(EventSourceResponse):
         return self._connection is not None and self._connection.write_buffer_bytes > 0
 
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
-        """Slow is not frozen: as long as the peer takes some bytes, it may take its time.
-
-        uvicorn waits before it writes, so a send that was cut short can be said again.
-        """
-        timeout_s, auto = self._settings.write_timeout.seconds, self.reader.auto
-        unsent_bytes, took_at = self._unsent_bytes(), anyio.current_time()
+        """A send that was cut short is said again: uvicorn waits first, and writes then."""
+        settings, auto = self._settings, self.reader.auto
+        patience = Patience(
+            settings.write_timeout.seconds,
+            settings.shutdown_grace.seconds,
+            self._unsent_bytes(),
+            anyio.current_time(),
+        )
         while True:
-            with anyio.move_on_after(auto.wait_s(timeout_s / LOOKS_PER_TIMEOUT)) as wait:
+            with anyio.move_on_after(auto.wait_s(patience.look_s)) as wait:
                 await send(message)
             if not wait.cancelled_caught:
                 return
             self.reader.note_unsent()
             auto.look(self._connection, is_full=True)
-            before, unsent_bytes = unsent_bytes, self._unsent_bytes()
-            if unsent_bytes < before:
-                took_at = anyio.current_time()
-            elif anyio.current_time() - took_at >= timeout_s:
+            unsent_bytes, is_closed = self._unsent_bytes(), self.reader.is_sent_away
+            if patience.is_over(unsent_bytes, anyio.current_time(), is_closed=is_closed):
                 raise SendTimeoutError
 
     def _unsent_bytes(self) -> int:

@@ -50,6 +50,11 @@ class Reader:
         return 0 if self.connection is None else self.connection.unsent_bytes
 
     @property
+    def is_sent_away(self) -> bool:
+        """Its session was closed in the middle of things, and it is owed no more than a goodbye."""
+        return self.session.closed not in {None, CloseReason.UNSUBSCRIBED}
+
+    @property
     def marks(self) -> Marks | None:
         """Where ids come from, if they are the session's own."""
         return None if self.session.cursor is None else self

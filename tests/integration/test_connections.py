@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from clients.sse import Parser
-from tests.support.children import ended, serving
+from tests.support.children import ended, serving, with_descriptors
 from tests.support.gateways import DEADLINE_S, Remote, client_of, eventually, running_gateway
 from tests.support.wire import Answer, Wire, connected, exchange, post, read_all, request
 
@@ -107,7 +107,10 @@ async def test_one_address_has_a_bound_of_its_own_where_it_is_set() -> None:
 @pytest.mark.slow
 async def test_with_few_descriptors_the_newest_are_refused_and_the_others_go_on() -> None:
     """`ulimit -n 256`: 128 connections are served, and nobody waits for an answer in vain."""
-    async with serving(descriptors=256) as (process, address), client_of(address) as remote:
+    async with (
+        serving(*with_descriptors(256)) as (process, address),
+        client_of(address) as remote,
+    ):
         await remote.topic()
         async with contextlib.AsyncExitStack() as stack:
             wires = [await stack.enter_async_context(connected(address)) for _ in range(300)]

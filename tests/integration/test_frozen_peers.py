@@ -182,3 +182,19 @@ async def always(action: Callable[[], Any], wanted: bool) -> None:
 
 def sessions(running: Running) -> int:
     return running.gateway.driver.engine.stats().sessions
+
+
+async def test_who_is_sent_away_and_takes_no_goodbye_is_cut_at_once() -> None:
+    """Nobody waits the whole write time-out for a peer that is to go anyway; why stays known."""
+    async with running_gateway(write_timeout="10m") as running:
+        await running.topic()
+        async with running.frozen("conflation=none", query="&command=subscribe") as wire:
+            connection = stream_connection(running)
+            while not connection.write_buffer_bytes:
+                await published_large(running)
+            session = (await running.http.get("/v1/sessions")).json()["sessions"][0]["session"]
+            path = f"/v1/sessions/{session}"
+            assert (await running.http.delete(path)).status_code == 204
+            await freed(wire)
+        shown = (await running.http.get(path)).json()
+        assert (shown["state"], shown["reason"]) == ("ended", "CLOSED_BY_ADMIN")

@@ -15,20 +15,21 @@ END_S_MAX = 30
 COMMAND = Path(sys.executable).with_name("tidegate")
 
 
+def with_descriptors(count: int) -> tuple[str, ...]:
+    """Words before a command that let it have so many files and sockets."""
+    return ("/bin/sh", "-c", f'ulimit -n {count}; exec "$@"', "sh")
+
+
 @contextlib.asynccontextmanager
-async def serving(
-    *, descriptors: int | None = None, **variables: str
-) -> AsyncIterator[tuple[Process, str]]:
+async def serving(*before: str, **variables: str) -> AsyncIterator[tuple[Process, str]]:
     """A gateway process that keeps nothing, and its address; killed if it is still there.
 
     Args:
-        descriptors: at most so many files and sockets, as by `ulimit -n`.
+        before: words to put before the command, to run it in some way.
         variables: of its environment.
     """
     environment = {**os.environ, **variables}
-    command: tuple[str, ...] = (str(COMMAND), "serve", "--port", "0", "--data", ":memory:")
-    if descriptors is not None:
-        command = ("/bin/sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *command)
+    command = (*before, str(COMMAND), "serve", "--port", "0", "--data", ":memory:")
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
     )

@@ -1,0 +1,204 @@
+"""Clients that do not read, one for each queue policy, and what each finds when it reads on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import time
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from clients.sse import Event
+from tests.support.children import ended, serving
+from tests.support.gateways import DEADLINE_S, Remote, Stream, client_of
+from tests.support.sessions import attached, opened, subscribed
+
+POLICIES = ("conflate", "always", "unsubscribe", "off")
+KEYS = 20
+MESSAGES = 6_000
+AT_ONCE = 100
+QUEUE_MESSAGES_MAX = 200
+PAD = "x" * 1_000
+HISTORY = {"messages": 1_000}
+END_S_MAX = 3.0
+# Long enough that nobody is cut for being frozen, neither by us nor by the kernel.
+PATIENT = {
+    "TIDEGATE_QUEUE_MESSAGES_MAX": str(QUEUE_MESSAGES_MAX),
+    "TIDEGATE_WRITE_TIMEOUT": "10m",
+    "TIDEGATE_TCP_USER_TIMEOUT": "1h",
+    "TIDEGATE_SESSION_RETENTION": "5m",
+}
+RESIDENT_GROWTH_MAX = (len(POLICIES) * (HISTORY["messages"] + 3 * QUEUE_MESSAGES_MAX) * 1_500) + (
+    16 << 20
+)
+
+
+class Client:
+    """A subscriber to every message of one topic; it reads only when it is told to."""
+
+    def __init__(self, remote: Remote, policy: str, session: str, stream: Stream) -> None:
+        self.policy = policy
+        self.session = session
+        self.versions: list[int] = []
+        self.newest: dict[int, int] = {}
+        self._remote = remote
+        self._stream = stream
+
+    async def next(self) -> Event:
+        """The next event, its rows noted: none is older than what was there of its key."""
+        event = await self._stream.next()
+        self._note(event)
+        return event
+
+    async def until(self, name: str) -> dict[str, Any]:
+        """Read up to an event of this name; what it says."""
+        while (event := await self.next()).name != name:
+            pass
+        told: dict[str, Any] = json.loads(event.text)
+        return told
+
+    async def until_newest(self, last: int) -> None:
+        """Read until it has of every key what was published last."""
+        newest = {version % KEYS: version for version in range(last - KEYS + 1, last + 1)}
+        async with asyncio.timeout(DEADLINE_S):
+            while self.newest != newest:
+                await self.next()
+
+    async def rest(self) -> list[str]:
+        """Read to the end, orderly or not; the names of what is not rows."""
+        names = []
+        with contextlib.suppress(StopAsyncIteration, httpx2.ReadError):
+            while True:
+                names.append((await self.next()).name)
+        return [name for name in names if name != "message"]
+
+    @property
+    def last_id(self) -> str:
+        return self._stream.last_id
+
+    async def view(self) -> dict[str, Any]:
+        shown: dict[str, Any] = (await self._remote.http.get(f"/v1/sessions/{self.session}")).json()
+        return shown
+
+    def _note(self, event: Event) -> None:
+        if event.name != "message":
+            return
+        for row in json.loads(event.text)["rows"]:
+            key, version = row["value"]["k"], row["value"]["v"]
+            assert version > self.newest.get(key, -1), f"{self.policy}: an older one of its key"
+            self.newest[key] = version
+            self.versions.append(version)
+
+
+@contextlib.asynccontextmanager
+async def frozen_client(remote: Remote, policy: str) -> AsyncIterator[Client]:
+    """It has read `hello`."""
+    await remote.topic(policy, conflation=policy, history=HISTORY)
+    session = await opened(remote)
+    await subscribed(remote, session, topic=policy, options="conflation=none", command="subscribe")
+    async with attached(remote, session) as stream:
+        yield Client(remote, policy, session, stream)
+
+
+async def published(remote: Remote, policy: str, first: int, count: int) -> int:
+    """Publish versions of the keys in turn; the last version."""
+    for start in range(first, first + count, AT_ONCE):
+        versions = range(start, min(start + AT_ONCE, first + count))
+        await remote.publish(*[{"k": v % KEYS, "v": v, "pad": PAD} for v in versions], topic=policy)
+    return first + count - 1
+
+
+async def shown_as(client: Client, state: str) -> dict[str, Any]:
+    """Wait until its session stands so, as anybody sees it who asks."""
+    async with asyncio.timeout(DEADLINE_S):
+        while (shown := await client.view())["state"] != state:
+            await asyncio.sleep(0.01)
+    return shown
+
+
+def resident_bytes(process: Process) -> int:
+    return int(psutil.Process(process.pid).memory_info().rss)
+
+
+@pytest.mark.slow
+async def test_four_frozen_clients() -> None:
+    async with (
+        serving(**PATIENT) as (process, address),
+        client_of(address) as remote,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        clients = {
+            policy: await stack.enter_async_context(frozen_client(remote, policy))
+            for policy in POLICIES
+        }
+        before_bytes = resident_bytes(process)
+        lasts = await asyncio.gather(
+            *(published(remote, policy, 0, MESSAGES) for policy in POLICIES)
+        )
+        assert set(lasts) == {MESSAGES - 1}
+        assert resident_bytes(process) - before_bytes < RESIDENT_GROWTH_MAX
+
+        for policy in ("conflate", "always"):
+            await finds_the_newest(clients[policy])
+        await is_unsubscribed_and_comes_back(remote, clients["unsubscribe"])
+        await has_an_unbroken_prefix_and_the_reason(remote, clients["off"])
+        assert resident_bytes(process) - before_bytes < RESIDENT_GROWTH_MAX
+
+        for policy in POLICIES:  # they are frozen again
+            await published(remote, policy, 2 * MESSAGES, MESSAGES // 10)
+        began_at = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        status, logged = await ended(process)
+        assert time.monotonic() - began_at < END_S_MAX
+        assert status == 0
+        assert "Traceback" not in logged
+
+
+async def finds_the_newest(client: Client) -> None:
+    await client.until_newest(MESSAGES - 1)
+    assert len(client.versions) < MESSAGES / 2, "most were never queued"
+    shown = await client.view()
+    [subscription] = shown["subscriptions"]
+    assert subscription["matched"] == MESSAGES
+    assert subscription["delivered"] == len(client.versions)
+    assert subscription["conflated"] == MESSAGES - len(client.versions)
+    assert (subscription["dropped"], subscription["waiting"]) == (0, 0)
+    assert (shown["state"], shown["queue"]["messages"]) == ("attached", 0)
+
+
+async def is_unsubscribed_and_comes_back(remote: Remote, client: Client) -> None:
+    """What was sent before is whole, the rest is gone, and nobody is told twice."""
+    told = await client.until("unsubscribed")
+    assert (told["topic"], told["reason"]) == ("unsubscribe", "BACK_PRESSURE")
+    assert client.versions == list(range(len(client.versions)))
+    assert 0 < len(client.versions) < MESSAGES
+    assert (await client.view())["subscriptions"] == []
+    await subscribed(
+        remote, client.session, topic="unsubscribe", options="conflation=none", command="subscribe"
+    )
+    assert (await client.until("subscribed"))["topic"] == "unsubscribe"
+    last = await published(remote, "unsubscribe", MESSAGES, KEYS)
+    names = []
+    while client.newest.get(last % KEYS) != last:
+        names.append((await client.next()).name)
+    assert set(names) == {"message"}
+
+
+async def has_an_unbroken_prefix_and_the_reason(remote: Remote, client: Client) -> None:
+    """Its socket took no goodbye, so it was cut; the reason stands where it can be asked for."""
+    shown = await shown_as(client, "away")
+    assert shown["reason"] == "MESSAGE_QUEUE_LIMIT_REACHED"
+    assert await client.rest() == ["resumed"], "as it said at first, and nothing at the end"
+    assert client.versions == list(range(len(client.versions)))
+    assert 0 < len(client.versions) < MESSAGES
+    async with attached(remote, client.session, client.last_id) as again:
+        resumed = json.loads((await again.until("resumed"))[-1].text)
+        assert resumed["closed"] == "MESSAGE_QUEUE_LIMIT_REACHED"
+        assert resumed["gap_messages"] == MESSAGES - len(client.versions)
