@@ -19,12 +19,14 @@ shorter interval, as then a flush of twice the time would still be in time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple
 
 from conflation.duration import SECOND, Instant
 from conflation.in_flight import Observation
-from conflation.language.ladder import step_not_above, step_not_below
+from conflation.language.ladder import STEPS_NS
 from conflation.subscription import Auto
 
 LATE_ROUNDS = 2
@@ -37,6 +39,10 @@ CALM_NS = 10 * SECOND
 LASTING_NS = 300 * SECOND
 CALM_AFTER_FAILURE_NS = 60 * SECOND
 CALM_MAX_NS = 300 * SECOND
+
+
+_LONGER = dict(pairwise(STEPS_NS))
+_SHORTER = {longer_ns: shorter_ns for shorter_ns, longer_ns in _LONGER.items()}
 
 
 class Reason(StrEnum):
@@ -78,8 +84,7 @@ class Decision:
     figures: Figures
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(NamedTuple):
     """One interval since `began`: what it wrote, and how many bytes were overdue before.
 
     After a step these are all that were unacknowledged, as they are overdue for another interval.
@@ -97,8 +102,7 @@ class Round:
     follows_step: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """The present interval between its bounds, and what has been seen since it was chosen.
 
     Calm since `calm_since`, for so many rounds; it must last `calm_needed_ns` for a step back. The
@@ -117,14 +121,14 @@ class State:
     @property
     def shorter_ns(self) -> int | None:
         """The next step back, if there is one within the bounds."""
-        below = step_not_above(self.interval_ns - 1)
-        return below if below is not None and below >= self.bounds.min_ns else None
+        shorter_ns = _SHORTER.get(self.interval_ns, 0)
+        return shorter_ns if shorter_ns >= self.bounds.min_ns else None
 
     @property
     def longer_ns(self) -> int | None:
         """The next step up, if there is one within the bounds."""
-        above = step_not_below(self.interval_ns + 1)
-        return above if above is not None and above <= self.bounds.max_ns else None
+        longer_ns = _LONGER.get(self.interval_ns)
+        return longer_ns if longer_ns is not None and longer_ns <= self.bounds.max_ns else None
 
     def look_due(self, now: Instant, round_trip_ns: int) -> Instant | None:
         """When to look if nothing is written before; None: nothing would be learned.
@@ -151,7 +155,7 @@ def step(state: State, seen: Observation) -> tuple[State, Decision | None]:
         going = _next_round(going, seen, follows_step=decision is not None)
     if seen.flush_bytes:
         going = _written(going or Round(seen.now, seen.overdue_bytes), seen)
-    return replace(state, round=going), decision
+    return state._replace(round=going), decision
 
 
 def _next_round(going: Round, seen: Observation, *, follows_step: bool) -> Round | None:
@@ -171,19 +175,19 @@ def _looked(going: Round, seen: Observation) -> Round:
     drain_ns = max(going.drain_ns, seen.now - since - seen.round_trip_ns)
     if seen.unsent_since is None or seen.unsent_since > since:
         since = seen.unsent_since
-    return replace(going, waiting_since=since, drain_ns=drain_ns)
+    return going._replace(waiting_since=since, drain_ns=drain_ns)
 
 
 def _written(going: Round, seen: Observation) -> Round:
     since = seen.now if going.waiting_since is None else going.waiting_since
     flush_bytes = going.flush_bytes + seen.flush_bytes
-    return replace(going, waiting_since=since, flush_bytes=flush_bytes)
+    return going._replace(waiting_since=since, flush_bytes=flush_bytes)
 
 
 def _judged(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
     if not seen.overdue_bytes:
         return _in_time(state, going, seen)
-    state = replace(state, calm_since=None, calm_rounds=0)
+    state = state._replace(calm_since=None, calm_rounds=0)
     gone_bytes = going.overdue_bytes - seen.overdue_bytes
     if gone_bytes > 0 and gone_bytes >= going.flush_bytes // 4 and not seen.is_full:
         return state, None
@@ -191,34 +195,35 @@ def _judged(state: State, going: Round, seen: Observation) -> tuple[State, Decis
 
 
 def _late(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
-    state = replace(state, late_rounds=state.late_rounds + 1)
+    state = state._replace(late_rounds=state.late_rounds + 1)
     if state.late_rounds < LATE_ROUNDS or state.longer_ns is None:
         return state, None
     reason = Reason.FULL if seen.is_full else Reason.SLOW
     decision = _decided(state, state.longer_ns, reason, going, seen)
     if state.stepped_back is not None and seen.now < state.stepped_back + LASTING_NS:
         needed_ns = max(CALM_AFTER_FAILURE_NS, 2 * state.calm_needed_ns)
-        state = replace(state, calm_needed_ns=min(needed_ns, CALM_MAX_NS), stepped_back=None)
-    return replace(state, interval_ns=decision.to_ns), decision
+        state = state._replace(calm_needed_ns=min(needed_ns, CALM_MAX_NS), stepped_back=None)
+    return state._replace(interval_ns=decision.to_ns), decision
 
 
 def _in_time(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
     if state.stepped_back is not None and seen.now >= state.stepped_back + LASTING_NS:
-        state = replace(state, stepped_back=None, calm_needed_ns=CALM_NS)
+        state = state._replace(stepped_back=None, calm_needed_ns=CALM_NS)
     if going.follows_step or not going.flush_bytes:
         return state, None
-    state = replace(state, late_rounds=0)
     shorter_ns = state.shorter_ns
     if shorter_ns is None or going.drain_ns > shorter_ns // 2:
-        return replace(state, calm_since=None, calm_rounds=0), None
+        if state.late_rounds or state.calm_rounds:
+            state = state._replace(late_rounds=0, calm_since=None, calm_rounds=0)
+        return state, None
     since = going.began if state.calm_since is None else state.calm_since
-    state = replace(state, calm_since=since, calm_rounds=state.calm_rounds + 1)
-    if state.calm_rounds < CALM_ROUNDS or seen.now < since + state.calm_needed_ns:
+    rounds = state.calm_rounds + 1
+    state = state._replace(late_rounds=0, calm_since=since, calm_rounds=rounds)
+    if rounds < CALM_ROUNDS or seen.now < since + state.calm_needed_ns:
         return state, None
     decision = _decided(state, shorter_ns, Reason.QUICK, going, seen)
-    return replace(
-        state, interval_ns=shorter_ns, calm_since=None, calm_rounds=0, stepped_back=seen.now
-    ), decision
+    state = state._replace(interval_ns=shorter_ns, calm_since=None, calm_rounds=0)
+    return state._replace(stepped_back=seen.now), decision
 
 
 def _decided(state: State, to_ns: int, reason: Reason, going: Round, seen: Observation) -> Decision:

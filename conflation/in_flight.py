@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
-from itertools import takewhile
+from typing import NamedTuple
 
 from conflation.duration import Instant
 
@@ -12,8 +11,7 @@ FRAMING_BYTES = 12
 """What chunked encoding puts around a write, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(NamedTuple):
     """What is seen of a socket at one moment, before anything is written.
 
     `flush_bytes` are about to be written for the subscription, 0 at a look in between. Of what was
@@ -70,8 +68,11 @@ class InFlight:
         vary, so a byte may take two of the shortest.
         """
         in_time = now - interval_ns * 9 // 10 - 2 * round_trip_ns
-        newest_first = reversed(self._writes)
-        young_bytes = sum(size for _, size in takewhile(lambda w: w[0] > in_time, newest_first))
+        young_bytes = 0
+        for written, size_bytes in reversed(self._writes):
+            if written <= in_time:
+                break
+            young_bytes += size_bytes
         return Observation(
             now, self.unsent_bytes, max(0, self.unsent_bytes - young_bytes),
             unsent_since=self._writes[0][0] if self._writes else None,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from conflation.auto import Decision, Figures, Reason, State, step
@@ -31,9 +29,19 @@ def look(
     )
 
 
+def on_its_way(at_ms: int) -> Observation:
+    """Nothing is acknowledged yet, and nothing overdue."""
+    return Observation(at_ms * MS, unsent_bytes=900, unsent_since=0)
+
+
+def unsent(seen: Observation, unsent_bytes: int) -> Observation:
+    """The same with more that is not acknowledged, if not overdue."""
+    return seen._replace(unsent_bytes=unsent_bytes)
+
+
 def full(at_ms: int, overdue_bytes: int) -> Observation:
     """A look while a write waits for room."""
-    return replace(look(at_ms, overdue_bytes), is_full=True)
+    return look(at_ms, overdue_bytes)._replace(is_full=True)
 
 
 def played(state: State, *seen: Observation) -> tuple[State, list[Decision]]:
@@ -73,6 +81,11 @@ def quick(from_ms: int, to_ms: int, interval_ms: int) -> list[Observation]:
             [flush(0), look(55, 900), look(110), flush(120), flush(170, 900)],
             [(170, 100, "slow")],
         ),
+        # nor does one in which it is too early to say: bytes are on their way
+        (
+            [flush(0), on_its_way(55), look(110, 900), look(165, 900)],
+            [(165, 100, "slow")],
+        ),
         # a small flush that is never acknowledged is as late as a large one
         ([flush(0), look(50, 10), look(100, 10)], [(100, 100, "slow")]),
         # rule 313: each further late round is another step, at the end of the longer round
@@ -90,6 +103,11 @@ def quick(from_ms: int, to_ms: int, interval_ms: int) -> list[Observation]:
         (
             [flush(0), flush(50, 90), flush(100, 180), flush(200), flush(300, 90)],
             [(100, 100, "slow"), (300, 200, "slow")],
+        ),
+        # what was unacknowledged at a step is overdue for longer now, and recovers
+        (
+            [flush(0), flush(50, 900), unsent(flush(100, 1_800), 9_000), flush(200, 2_500)],
+            [(100, 100, "slow")],
         ),
         # looks and flushes within a round decide nothing
         ([flush(0), look(10, 900), flush(20, 900), look(30, 900), look(44, 900)], []),
@@ -112,6 +130,27 @@ def test_when_it_becomes_longer(seen: list[Observation], expected: list[object])
             200,
             [*quick(0, 4_800, 200), flush(5_000), look(5_051, 1), *quick(5_200, 15_200, 200)],
             [(15_200, 100, "quick")],
+        ),
+        # others filled the socket after a flush: the ten seconds begin with the next one
+        (
+            200,
+            [
+                *quick(0, 5_000, 200),
+                flush(5_200, 500)._replace(unsent_since=5_010 * MS),
+                look(5_201),
+                *quick(5_400, 16_000, 200),
+            ],
+            [(15_200, 100, "quick")],
+        ),
+        # of several flushes in an interval the slowest counts
+        (
+            200,
+            [
+                each
+                for at in range(0, 20_000, 200)
+                for each in (flush(at), look(at + 90), flush(at + 100), look(at + 101))
+            ],
+            [],
         ),
         # whoever does not look knows nothing
         (200, [flush(at) for at in range(0, 20_000, 200)], []),
@@ -163,20 +202,20 @@ def test_a_step_back_that_fails_is_tried_again_ever_later() -> None:
         seen = [flush(tried + 100, 900), flush(tried + 200, 1_800)]
         state, [failed] = played(state, *seen)
         assert (failed.from_ns, failed.to_ns) == (100 * MS, 200 * MS)
-        state, at_ms = replace(state, round=None), tried + 400
+        state, at_ms = state._replace(round=None), tried + 400
     assert waits == [10, 60, 120, 240, 300]
 
 
 def test_a_step_back_that_lasts_makes_up_for_failures() -> None:
     # rule 315
-    failed_twice = replace(State(BOUNDS, 500 * MS), calm_needed_ns=120 * SECOND)
+    failed_twice = State(BOUNDS, 500 * MS, calm_needed_ns=120 * SECOND)
     state, [back] = played(failed_twice, *quick(0, 120_000, 500))
     assert (back.to_ns, state.calm_needed_ns) == (200 * MS, 120 * SECOND)
     state, [again] = played(state, *quick(120_200, 240_200, 200))
     assert (again.to_ns, state.calm_needed_ns) == (100 * MS, 120 * SECOND)
     state, [last] = played(state, *quick(240_300, 540_300, 100))
     assert (last.at // MS, state.calm_needed_ns) == (360_300, 120 * SECOND)
-    lasting = replace(state, stepped_back=240_300 * MS)
+    lasting = state._replace(stepped_back=240_300 * MS)
     state, decisions = played(lasting, *quick(540_300, 540_400, 50))
     assert (decisions, state.calm_needed_ns) == ([], 10 * SECOND)
 
