@@ -106,6 +106,7 @@ class Reader:
     delta: bool = False
     interval: bool = False
     always: bool = False
+    begun: bool = True
     owed: list[Told] = field(default_factory=list)
     queue: list[Told] = field(default_factory=list)
     heard: list[int] = field(default_factory=list)
@@ -247,7 +248,7 @@ class Queues:
     def leave(self, reader: Reader, reason: str, *, wanted: bool = False) -> None:
         """A reader ends; rule 280."""
         del self.readers[reader.name]
-        if wanted and not reader.topic.tidies and not reader.interval:
+        if wanted and reader.begun and not reader.topic.tidies and not reader.interval:
             whole = [replace(row, changes=None) for row in reader.rows()]
             self.outbox.append(Farewell(reader, whole))
         self.outbox.append(("unsubscribed", reader.name, reason))
