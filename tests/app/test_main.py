@@ -27,6 +27,8 @@ ROUTES = {
     "/v1/sessions/{session}/events": {"get"},
     "/v1/sessions/{session}/subscriptions": {"get", "post"},
     "/v1/sessions/{session}/subscriptions/{sub}": {"delete", "get", "patch"},
+    "/v1/sessions/{session}/subscriptions/{sub}/auto": {"get"},
+    "/v1/sessions/{session}/subscriptions/{sub}/trace": {"get"},
     "/v1/explain": {"post"},
     "/v1/lanes": {"get"},
     "/healthz": {"get"},
