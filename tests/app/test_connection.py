@@ -17,6 +17,7 @@ async def test_unacknowledged_bytes_are_seen_and_an_abort_is_a_disconnect() -> N
         connection = connection_of(scope)
         assert connection is not None
         assert connection.unsent_bytes == 0
+        assert 0 <= connection.round_trip_ns < 1_000_000_000
         await send({"type": "http.response.start", "status": 200, "headers": []})
         body = b"x" * (8 << 20)  # more than both kernels take
         await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -29,7 +30,7 @@ async def test_unacknowledged_bytes_are_seen_and_an_abort_is_a_disconnect() -> N
         while (await receive())["type"] != "http.disconnect":
             pass
         seen.set_result((*figures, connection.is_closing))
-        assert connection.unsent_bytes == 0
+        assert connection.unsent_bytes == connection.round_trip_ns == 0
 
     settings = edge_settings()
     app = edge_app(settings)

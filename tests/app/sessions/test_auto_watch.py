@@ -42,6 +42,13 @@ class Socket:
     def give_up(self) -> None: ...
 
 
+class Unasked(Socket):
+    """A connection that nobody has a reason to look at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
 @dataclass
 class Desk:
     """A gateway whose time stands still, one reader, and what its stream would do."""
@@ -267,7 +274,9 @@ async def test_a_reader_that_was_sent_away_moves_nothing_any_more(desk: Desk) ->
 @pytest.mark.parametrize("options", ["", "conflation=1s", "conflation=auto,min=1s,max=1s"])
 async def test_whoever_cannot_move_is_not_watched(desk: Desk, options: str) -> None:
     desk.subscribe(options)
-    await desk.turn(1_000, is_taken=False)
+    await desk.publish()
+    desk.clock.forward(desk.gateway.driver, 1_000 * MS)
+    desk.reader.auto.look(Unasked(), desk.reader.consumer.take(PLENTY))
     assert desk.reader.auto.wait_s(7.5) == 7.5
 
 
