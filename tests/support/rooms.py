@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from app.gateway import Gateway
@@ -81,9 +82,9 @@ def _told(event: Event) -> str:
 
 
 @contextlib.asynccontextmanager
-async def room(**given: Any) -> AsyncIterator[Room]:
+async def room(clock: Callable[[], int] = time.monotonic_ns, **given: Any) -> AsyncIterator[Room]:
     """A gateway that is open."""
-    gateway = Gateway.build(edge_settings(**given))
+    gateway = Gateway.build(edge_settings(**given), clock=clock)
     await gateway.open()
     try:
         yield Room(gateway)

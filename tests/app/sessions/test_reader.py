@@ -11,6 +11,8 @@ from app.connection import Connection
 from app.envelope import EnvelopeWriter
 from app.late import Moment, late_events
 from app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
+from conflation.duration import SECOND
+from conflation.language.options import Options
 from conflation.outputs import CloseReason, Rows, Unsubscribed
 from tests.support.rooms import PLENTY, Room, room
 
@@ -181,17 +183,24 @@ async def test_what_is_still_to_be_written_is_not_confirmed() -> None:
         assert session.cursor.confirmed == session.cursor.number - 1
 
 
-async def test_while_a_seat_turns_to_other_rows_no_place_is_noted() -> None:
-    """Rule 296."""
-    async with room() as here:
+async def test_while_a_seat_turns_to_other_fields_no_place_is_noted() -> None:
+    """Rule 296: rows of the old lane still come; their place is none for the new fields."""
+    now = [0]
+    async with room(clock=lambda: now[0]) as here:
         await here.topic()
         session = here.kept()
-        here.ask(session, options="conflation=1h", filter="/v = 1")
+        here.ask(session, options="conflation=1s")
         reader, _ = here.read(session)
         here.take(reader)
         await here.say({"k": 1, "v": 1})
-        wish = session.asked["s1"].wish.changed(filter_text="/v > 0")
-        session.change("s1", wish, paused=None)
+        now[0] += 2 * SECOND
+        here.gateway.driver.engine.advance(now[0])
+        await here.say({"k": 2, "v": 2})
+        change = Options.parse("select=[-/,+/k]", is_change=True)
+        session.change("s1", session.asked["s1"].wish.changed(change), paused=None)
+        assert here.told(reader) == ['s1: {"k":1,"v":1}']
         assert session.cursor is not None
-        number = session.cursor.number
-        assert session.cursor.marks(number) == {("s1", "px"): None}
+        assert session.cursor.marks(session.cursor.number) == {("s1", "px"): None}
+        now[0] += 2 * SECOND
+        assert here.told(reader)[-1] == 's1: {"k":1} {"k":2}'
+        assert session.cursor.marks(session.cursor.number) != {("s1", "px"): None}
