@@ -36,6 +36,7 @@ AUDIENCES: dict[str, list[Wish]] = {
     "1 interval lane": _intervals(1),
     "10 interval lanes": _intervals(10),
     "100 interval lanes": _intervals(100),
+    "1 lane of every message": [("", "", "subscribe")],
     "1 lane with receipts": _intervals(1, ",receipt"),
     "1 lane by key": _intervals(1, ",pace=key"),
     "1 lane of deltas": _intervals(1, command="delta_subscribe"),
