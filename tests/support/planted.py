@@ -202,8 +202,8 @@ BEGINNINGS: dict[str, Planted] = {
     "a resume of changes forgets the filter": (
         RESUME,
         "conflation/sessions/resume.py",
-        "        if row.removed or matches is None or matches(row.payload, row.key)",
-        "        if True",
+        "        if not row.removed and (matches is None or matches(row.payload, row.key))",
+        "        if not row.removed",
     ),
     "a resume of removals under a filter goes by changes": (
         RESUME,
