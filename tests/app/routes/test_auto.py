@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from conflation.duration import SECOND
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.sessions import attached, opened, subscribed
 
@@ -57,17 +58,27 @@ async def test_a_pattern_of_topics_with_their_own_intervals_has_none() -> None:
 
 async def test_decisions_are_shown_as_they_were_told() -> None:
     # rule 316
-    async with running_gateway(write_timeout="1m") as running:
+    async with running_gateway(write_timeout="1h", shutdown_grace="10m") as running:
         await running.topic()
         async with running.frozen("conflation=auto", query="&command=subscribe"):
             [session] = running.gateway.sessions.listed("", 9)
-            asked = session.subscription("s1")
-            for version in range(500):
+            asked, reader = session.subscription("s1"), session.reader
+            assert reader is not None
+
+            def buffered_bytes() -> int:
+                return 0 if reader.connection is None else reader.connection.write_buffer_bytes
+
+            async def publish(version: int) -> None:
                 await running.publish(*({"k": k, "v": version, "x": "x" * 9_000} for k in range(9)))
-                if asked.auto is not None and asked.auto.decisions:
+
+            for version in range(500):
+                if buffered_bytes() > running.gateway.settings.write_buffer_bytes_max:
                     break
+                await publish(version)
+            await publish(-1)  # which waits for room
             await eventually(
-                lambda: asked.auto is not None and len(asked.auto.decisions) > 1, "two steps"
+                lambda: asked.auto is not None and asked.auto.state.interval_ns >= SECOND,
+                "a second",
             )
             view = await shown(running, session.id)
     first, second, *_ = view["decisions"]
