@@ -12,12 +12,13 @@ from app.openapi import described
 from app.posted import JSON, posted_texts
 from app.problems import Problem
 from app.query import header_value, query_values, require_accept
+from app.sessions.asked import decisions_of
 from app.sessions.cursor import parse_cursor
 from app.sessions.joining import begun
 from app.sessions.session import Session
 from app.stream import EventStream, refusal_stream, session_stream, stopping_stream
 from app.topic_pattern import TopicPattern, topic_or_pattern
-from app.wish import PARAMETERS, Wish, decided
+from app.wish import PARAMETERS, Decided, Wish
 from conflation.bookmark import Bookmark
 from conflation.errors import BookmarkInvalid, EngineError, LimitReached
 from conflation.outputs import CloseReason
@@ -94,14 +95,16 @@ def _topic_stream(
     is_gone = gateway.catalog.find(name) is None
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
-    subscription, _, _ = decided(gateway, name, values, resume)
-    if subscription.command is Command.SOW and resume is not None:
+    gateway.catalog.get(name)
+    wish = _wish(gateway, values)
+    decisions = decisions_of(gateway, name, wish, resume)
+    if decisions[name].subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
         if resume.epoch == topic.epoch and resume.offset <= topic.head:
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return stopping_stream()
-    return _begun(gateway.sessions.open(), name, _wish(gateway, values), resume)
+    return _begun(gateway.sessions.open(), name, wish, decisions)
 
 
 def _pattern_stream(
@@ -110,12 +113,13 @@ def _pattern_stream(
     """A session that is kept, as its ids are its own; topics that are made later join it."""
     if last_id is not None:
         return _pattern_again(gateway, pattern, last_id)
+    wish = _wish(gateway, values, many=True)
+    decisions = decisions_of(gateway, pattern, wish)
     if gateway.stopping:
         return stopping_stream()
-    wish = _wish(gateway, values, many=True)
     is_sow = wish.command == Command.SOW
     session = gateway.sessions.open(kept=True, lasts=not is_sow)
-    answer = _begun(session, pattern, wish)
+    answer = _begun(session, pattern, wish, decisions)
     if is_sow and not session.subscription("s1").topics:
         answer.reader.consumer.give_up(CloseReason.UNSUBSCRIBED)
     return answer
@@ -136,10 +140,10 @@ def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) -> Res
 
 
 def _begun(
-    session: Session, target: str | TopicPattern, wish: Wish, resume: Bookmark | None = None
+    session: Session, target: str | TopicPattern, wish: Wish, decisions: Mapping[str, Decided]
 ) -> EventStream:
     try:
-        return EventStream(*begun(session, target, wish, resume))
+        return EventStream(*begun(session, target, wish, decisions))
     except (Problem, EngineError, KeysError):
         session.gateway.sessions.discard(session)
         raise

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from app.auto import AutoInterval, at_interval
+from app.query import OWN_PREFIX
 from app.sessions.cursor import Mark
 from app.sse import Format
 from app.topic_pattern import TopicPattern
-from app.wish import Decided, Wish
+from app.wish import Decided, Wish, granted_to
 from conflation.bookmark import Bookmark
 from conflation.sessions.resume import replay_start
 from conflation.subscription import Command, Subscription
 from conflation.topics.topic import Topic
+
+if TYPE_CHECKING:
+    from app.gateway import Gateway
 
 UNKNOWN = Bookmark("unknown", 0)
 """No topic has this epoch: continued by a snapshot."""
@@ -68,6 +72,30 @@ class Asked:
         if self.unlisten is not None:
             self.unlisten()
             self.unlisten = None
+
+
+def decisions_of(
+    gateway: Gateway, target: str | TopicPattern, wish: Wish, resume: Bookmark | None = None
+) -> dict[str, Decided]:
+    """What a wish gets of each topic that there is.
+
+    Raises:
+        Problem, EngineError, KeysError: one of them does not fit.
+    """
+    by_pattern = isinstance(target, TopicPattern)
+    return {
+        topic: granted_to(gateway, topic, wish, resume, by_pattern=by_pattern)
+        for topic in _topics_of(gateway, target)
+    }
+
+
+def _topics_of(gateway: Gateway, target: str | TopicPattern) -> list[str]:
+    if isinstance(target, str):
+        return [target]
+    prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
+    entries = gateway.catalog.listed(prefix, "", gateway.settings.topics_max)
+    names = (entry.record.name for entry in entries)
+    return [name for name in names if target.matches(name)]
 
 
 def granted(topic: Topic, decided: Decided) -> Granted:

@@ -11,8 +11,7 @@ from app.sessions.cursor import Cursor, Mark
 from app.sessions.reader import Reader
 from app.sessions.session import Session
 from app.topic_pattern import TopicPattern
-from app.wish import Wish
-from conflation.bookmark import Bookmark
+from app.wish import Decided, Wish
 from conflation.definition import QueuePolicy
 from conflation.errors import BookmarkExpired, EngineError, LimitReached
 from conflation.outputs import CloseReason, Unsubscribed
@@ -23,7 +22,7 @@ from keys.errors import KeysError
 
 
 def begun(
-    session: Session, target: str | TopicPattern, wish: Wish, resume: Bookmark | None = None
+    session: Session, target: str | TopicPattern, wish: Wish, decisions: Mapping[str, Decided]
 ) -> tuple[Reader, bytes]:
     """A reader that comes with its one subscription, that of a plain GET, and its hello.
 
@@ -31,14 +30,14 @@ def begun(
         Problem, EngineError, KeysError: the session is of no use.
     """
     reader = session.reader = Reader(session)
-    asked, _ = session.subscribe(target, wish, resume, announced=False)
+    asked, _ = session.subscribe(target, wish, decisions, announced=False)
     if session.cursor is not None:
         session.pattern = asked.text
         session.gateway.sessions.attached(session, is_back=False)
         return reader, reader.hello(id_text=session.cursor.text)
     # Without rows to come first hello has an id: who leaves now can come back to this place.
     [found] = asked.topics.values()
-    is_bare = found.start is not None and resume is None
+    is_bare = found.start is not None and found.subscription.resume is None
     return reader, reader.hello(id_text=str(found.start) if is_bare else "")
 
 

@@ -7,19 +7,17 @@ for its reader to come back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from app.auto import at_interval
 from app.problems import Problem
-from app.query import OWN_PREFIX
-from app.sessions.asked import Asked, Granted, changed, granted, shows_otherwise
+from app.sessions.asked import Asked, Granted, changed, decisions_of, granted, shows_otherwise
 from app.sessions.cursor import Cursor
 from app.sse import event, unsubscribed
 from app.topic_pattern import TopicPattern
 from app.wish import Decided, Wish, granted_to
-from conflation.bookmark import Bookmark
 from conflation.duration import duration_text
 from conflation.errors import EngineError
 from conflation.outputs import CloseReason, Unsubscribed
@@ -92,21 +90,20 @@ class Session:
         self,
         target: str | TopicPattern,
         wish: Wish,
-        resume: Bookmark | None = None,
+        decisions: Mapping[str, Decided] | None = None,
         *,
         announced: bool = True,
     ) -> tuple[Asked, tuple[str, ...]]:
         """Add a subscription; returns it and what its asker should know.
 
-        `announced`: a reader who is there is told of it.
+        `decisions`: by topic, if that is decided already. `announced`: a reader is told of it.
 
         Raises:
             Problem, EngineError, KeysError: nothing was added.
         """
         asked = Asked(f"s{self._named + 1}", target, wish)
-        decisions = {
-            topic: self._decided(asked, topic, wish, resume) for topic in self._topics_of(target)
-        }
+        if decisions is None:
+            decisions = decisions_of(self.gateway, target, wish)
         self._check_room(len(decisions))
         for topic, decision in decisions.items():
             asked.topics[topic] = granted(self.gateway.driver.engine.topic(topic), decision)
@@ -215,18 +212,8 @@ class Session:
         asked.topics[topic] = found
         return found
 
-    def _decided(
-        self, asked: Asked, topic: str, wish: Wish, resume: Bookmark | None = None
-    ) -> Decided:
-        return granted_to(self.gateway, topic, wish, resume, by_pattern=asked.by_pattern)
-
-    def _topics_of(self, target: str | TopicPattern) -> list[str]:
-        if isinstance(target, str):
-            return [target]
-        prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
-        entries = self.gateway.catalog.listed(prefix, "", self.gateway.settings.topics_max)
-        names = (entry.record.name for entry in entries)
-        return [name for name in names if target.matches(name)]
+    def _decided(self, asked: Asked, topic: str, wish: Wish) -> Decided:
+        return granted_to(self.gateway, topic, wish, by_pattern=asked.by_pattern)
 
     def _tell_interval(self, name: str, before: Subscription, after: Subscription) -> None:
         """A reader that is there is told of another interval, be it one that was asked for."""
