@@ -26,8 +26,7 @@ class Visit:
     began_ns: int
     gateway: int
     ear: Ear
-    socket: Socket | None = None
-    line: Line | None = None
+    socket: Socket
     status: int | None = None
     heard: list[Heard] = field(default_factory=list)
     ended_ns: int | None = None
@@ -91,20 +90,17 @@ class Client:
     def leave(self) -> None:
         """Hang up, and do not come back."""
         if self.visits and self.visits[-1].ended_ns is None:
-            socket = self.visits[-1].socket
-            assert socket is not None
-            socket.hang_up()
+            self.visits[-1].socket.hang_up()
 
     def heal(self) -> None:
         """From now on its line is a good one."""
-        if self.visits and self.visits[-1].socket is not None:
+        if self.visits:
             self.visits[-1].socket.heal()
 
     def _visit(self, app: Application, gateway: int, last_id: str, line: Line) -> None:
         self._closed.clear()
-        visit = Visit(last_id, self._loop.now_ns, gateway, Ear(last_id), line=line)
-        self.visits.append(visit)
-        socket = visit.socket = Socket(self._loop, line, self._high_bytes, self)
+        socket = Socket(self._loop, line, self._high_bytes, self)
+        self.visits.append(Visit(last_id, self._loop.now_ns, gateway, Ear(last_id), socket))
         serving = app(scope_of(self.plan, last_id, socket), socket.receive, socket.send)
         self.serving.append(self._loop.create_task(serving))
 

@@ -99,7 +99,8 @@ class Pace:
     def _left_by(self, entry: Entry, due_ns: int) -> bool:
         """Whether the key had left again when it could be told, and there is nothing to tell."""
         free_ns = self._free_at(due_ns)
-        if not self._wish.oof or (free_ns == due_ns and not self._wish.interval_ns):
+        by_key = self._wish.interval_ns or self._wish.topic.policy == "always"
+        if not self._wish.oof or (free_ns == due_ns and not by_key):
             return False
         later = self._seen.life.by_own[entry.own]
         return any(

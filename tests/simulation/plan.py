@@ -246,7 +246,8 @@ def _publisher(
         wait_ns, count = _rhythm(chance, style)
         at += wait_ns
         if topic.keyed and chance.random() < 0.12:
-            acts.append(Act(wait_ns, deletes=tuple({chance.choice(keys) for _ in range(2)})))
+            twice = dict.fromkeys(chance.choice(keys) for _ in range(2))
+            acts.append(Act(wait_ns, deletes=tuple(twice)))
             continue
         hot = keys[:1] if style == "hot" and chance.random() < 0.8 else keys
         values = (_value(chance, chance.choice(hot), next(serials), pad) for _ in range(count))

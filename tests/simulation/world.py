@@ -64,7 +64,6 @@ class Story:
         found = hashlib.blake2b(digest_size=16)
         for client in self.clients:
             for visit in client.visits:
-                assert visit.socket is not None
                 found.update(f"{client.plan.number} {visit.began_ns} {visit.status}\n".encode())
                 for sent in visit.socket.sents:
                     found.update(f"{sent.asked_ns} {sent.wrote_ns} ".encode() + sent.text)
@@ -186,7 +185,7 @@ class World:
         life = self.story.lives[entry.record.epoch]
         written = [one.text.encode() for one in life.after(appended.first - 1, appended.last)]
         if written != texts:
-            self.story.complaints.append(f"{topic}: what was published is not what was kept")
+            self.story.complaints.append(f"I1: {topic}: what was published is not what was kept")
 
     async def _make_trouble(self, at_ns: int, trouble: str) -> None:
         await asyncio.sleep(at_ns / SECOND)
@@ -207,9 +206,7 @@ class World:
     def _abort_all(self) -> None:
         for client in self.clients:
             if client.visits and client.visits[-1].ended_ns is None:
-                socket = client.visits[-1].socket
-                assert socket is not None
-                socket.abort()
+                client.visits[-1].socket.abort()
 
     # What is seen
 
@@ -241,11 +238,11 @@ class World:
         for client in self.clients:
             for task in client.serving:
                 if not task.done():
-                    story.complaints.append(f"client {client.plan.number}: a request hangs")
+                    story.complaints.append(f"I20: client {client.plan.number}: a request hangs")
                 elif (error := task.exception()) is not None:
                     story.complaints.append(f"client {client.plan.number}: {error!r}")
         if self.gateway.driver._consumers:
-            story.complaints.append("consumers are left behind")
+            story.complaints.append("I17: consumers are left behind")
         await self.gateway.aclose()
 
 

@@ -84,6 +84,15 @@ def test_what_waits_for_nobody_is_told() -> None:
         virtual_loop().run(lonely())
 
 
+def test_who_keeps_time_from_going_on_is_told() -> None:
+    async def busy() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(Stuck, match="stands still"):
+        virtual_loop().run(busy())
+
+
 def test_what_is_left_is_cancelled() -> None:
     ended: list[str] = []
 

@@ -17,6 +17,8 @@ from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar, TypeVarTuple
 
 SECOND = 1_000_000_000
+TURNS_MAX = 100_000
+"""More turns at one moment are an endless loop."""
 
 Returned = TypeVar("Returned")
 Args = TypeVarTuple("Args")
@@ -24,7 +26,7 @@ Context = contextvars.Context | None
 
 
 class Stuck(Exception):
-    """Nothing is ready, no timer is set, and what was to be run is not done."""
+    """What was to be run is not done, and nothing will ever happen, or nothing else."""
 
 
 def virtual_loop(seed: int | None = None) -> VirtualLoop:
@@ -71,8 +73,14 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return self.now_ns / SECOND
 
     def _run_until(self, task: asyncio.Future[Any]) -> None:
+        turns, since_ns = 0, self.now_ns
         while not task.done():
             self._turn()
+            turns += 1
+            if self.now_ns != since_ns:
+                turns, since_ns = 0, self.now_ns
+            elif turns > TURNS_MAX:
+                raise Stuck(f"time stands still at {since_ns} ns")
 
     def _turn(self) -> None:
         """One turn of the loop: what is ready now, in some order."""

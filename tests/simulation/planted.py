@@ -1,0 +1,97 @@
+"""Bugs on the road to plant: what breaks, the file, its line, what stands there."""
+
+from __future__ import annotations
+
+Planted = tuple[str, str, str]
+
+PLANTED: dict[str, Planted] = {
+    "the tail of what was written is lost on a return": (
+        "conflation/sessions/resume.py",
+        "        return replayed(topic, lane_id, topic.journal.after(offset))",
+        "        return replayed(topic, lane_id, topic.journal.after(offset + 1))",
+    ),
+    "keys that came and went are not taken back on a return": (
+        "conflation/sessions/resume.py",
+        "    if lane_id.oof:",
+        "    if False:",
+    ),
+    "a bookmark of another epoch is taken for one of this": (
+        "conflation/sessions/resume.py",
+        (
+            "    if bookmark.epoch != topic.epoch or bookmark.offset > topic.head"
+            " or _needs_whole(lane_id):"
+        ),
+        "    if bookmark.offset > topic.head or _needs_whole(lane_id):",
+    ),
+    "an id is one too high": (
+        "app/sse.py",
+        "        bookmark = Bookmark(rows.epoch, rows.batch.low_water)",
+        "        bookmark = Bookmark(rows.epoch, rows.batch.low_water + 1)",
+    ),
+    "formats share their bytes": (
+        "app/sse.py",
+        "    variant = rows.op + style.variant",
+        "    variant = rows.op",
+    ),
+    "a take is off by one": (
+        "conflation/lanes/lane.py",
+        "        member.position = batch.position",
+        "        member.position = batch.position + 1",
+    ),
+    "a flush goes twice": (
+        "conflation/lanes/batch_lane.py",
+        "        rows = self._rows(since, None)",
+        "        rows = self._rows(max(since - 1, self.board.horizon), None)",
+    ),
+    "the last row of a large request is dropped": (
+        "app/driver.py",
+        "        yield frames[start:]",
+        "        yield frames[start:-1] or frames[start:]",
+    ),
+    "nobody hears the goodbye": (
+        "conflation/sessions/roster.py",
+        "            session.outbox.append(Goodbye(reason))",
+        "            pass",
+    ),
+    "who is woken late is late": (
+        "app/driver.py",
+        "                        consumer.wake()",
+        "                        asyncio.get_running_loop().call_later(0.002, consumer.wake)",
+    ),
+    "a nearer deadline does not move the timer": (
+        "app/driver.py",
+        "        if due == self._timer_due:",
+        "        if due is not None and self._timer is not None:",
+    ),
+    "the wall clock is taken for the time": (
+        "app/driver.py",
+        "        self._latest = max(self._latest, self._clock())",
+        "        self._latest = max(self._latest, self.wall_ms() * 1_000_000)",
+    ),
+    "a slow session delays the others": (
+        "app/stream.py",
+        "                await send(message)",
+        (
+            "                while getattr(EventStream, 'busy', None) not in (None, self):\n"
+            "                    await anyio.sleep(0.001)\n"
+            "                EventStream.busy = self\n"
+            "                await send(message)\n"
+            "                EventStream.busy = None"
+        ),
+    ),
+    "silence is filled too late": (
+        "app/pulse.py",
+        "        self._heartbeat_s = heartbeat_s",
+        "        self._heartbeat_s = 3 * heartbeat_s",
+    ),
+    "what waited at the end is not counted": (
+        "conflation/sessions/accounting.py",
+        '        dropped=sums["dropped"],',
+        "        dropped=0,",
+    ),
+    "a session is left behind": (
+        "app/driver.py",
+        "            self._consumers.pop(session, None)",
+        "            pass",
+    ),
+}

@@ -1,0 +1,57 @@
+"""A world is the same every time; the wall clock decides nothing in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from dev import ROOT
+from tests.simulation.plan import make_plan
+from tests.simulation.world import Story, run
+
+SEEDS = range(9_000_000, 9_000_006)
+TIMES = re.compile(rb'"(gap_ms|timestamp|age_ms)":(-?\d+|null)')
+DIGEST = """
+import logging, sys
+from tests.simulation.plan import make_plan
+from tests.simulation.world import run
+logging.disable(logging.CRITICAL)
+sys.stdout.write(" ".join(run(make_plan(int(seed))).digest for seed in sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_tells_the_same_story_twice(seed: int) -> None:
+    assert run(make_plan(seed)).digest == run(make_plan(seed)).digest
+
+
+def test_another_process_tells_the_same_stories() -> None:
+    """Also where texts have other hashes, and sets another order."""
+    command = [sys.executable, "-c", DIGEST, *map(str, SEEDS)]
+    environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(ROOT)}
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert told.stdout.split() == [run(make_plan(seed)).digest for seed in SEEDS], told.stderr
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_steps_of_the_wall_clock_change_nothing(seed: int) -> None:
+    """I22."""
+    plan = make_plan(seed)
+    stepped = replace(plan, wall_steps=((400_000_000, 3_600_000), (900_000_000, -7_200_000)))
+    steady = replace(plan, wall_steps=())
+    assert written(run(stepped)) == written(run(steady))
+
+
+def written(story: Story) -> list[tuple[int, bytes]]:
+    """What was sent, and when, without what tells of the wall clock."""
+    return [
+        (sent.asked_ns, TIMES.sub(b"", sent.text))
+        for client in story.clients
+        for visit in client.visits
+        for sent in visit.socket.sents
+    ]
