@@ -27,6 +27,7 @@ from conflation.sessions.recorder import (
     Published,
     Redefined,
     Seated,
+    Settled,
     Taken,
 )
 from conflation.sessions.session import Seat
@@ -79,7 +80,7 @@ class TraceText:
         match call:
             case Seated(_, seat):
                 return {"call": "seated", **_seat(seat)}
-            case Published(_, frames):
+            case Published(_, frames, _):
                 return {"call": "published", "messages": [self._message(f) for f in frames]}
             case Advanced():
                 return {"call": "advanced"}
@@ -89,6 +90,8 @@ class TraceText:
                 return {"call": "changed", **_subscription(subscription)}
             case Redefined(_, definition):
                 return {"call": "redefined", "policy": definition.policy}
+            case Settled():
+                return {"call": "settled"}
             case Joined():
                 return {"call": "joined"}
             case Conflated(_, messages_max):

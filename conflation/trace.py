@@ -28,6 +28,7 @@ from conflation.sessions.recorder import (
     Published,
     Redefined,
     Seated,
+    Settled,
     Taken,
 )
 from conflation.sessions.session import Seat
@@ -104,7 +105,9 @@ class Scene:
         """One call."""
         seat = self.seat
         match call:
-            case Published(now, frames):
+            case Published(now, frames, eager):
+                if seat.feed is not None:
+                    seat.feed.hurry(eager=eager)
                 yield from self._publish(frames, now)
             case Advanced(now):
                 self._engine.advance(now)
@@ -115,6 +118,8 @@ class Scene:
                 self.wanted = subscription
             case Redefined(_, definition):
                 seat.topic.definition = definition
+            case Settled() if seat.feed is not None:
+                seat.feed.settle()
             case Joined() if seat.lane is not None:
                 seat.lane.join(Member("", "", seat.member.subscription))
                 seat.lane.joins += 1

@@ -46,15 +46,18 @@ class Witness:
         if lane is None or feed is None:
             yield self._without_lane(frame, now)
             return
-        feed.settle()
         changed = feed.board.rows(frame.offset - 1, oof=True)
-        if not changed:
+        stirred = feed.stirred(frame.offset)
+        if not changed and not stirred:
             why = why_filtered(lane.id, frame)
             yield Decision(now, What.FILTERED, frame.key, frame.offset, why=why)
         for board_key, row in changed:
             why = row.reason if isinstance(row, Tombstone) else ""
             yield Decision(now, What.ACCEPTED, board_key, frame.offset, why=why)
             yield from self._holding(lane, board_key, row, now)
+        for board_key in stirred:
+            yield Decision(now, What.ACCEPTED, board_key, frame.offset)
+            yield self._grouping(lane, board_key, frame, now)
 
     def flushed(self, now: Instant) -> Iterator[Decision]:
         """What the lane let go, and what of it nobody is told."""
@@ -64,18 +67,23 @@ class Witness:
             return
         self._batch = batch
         yield Decision(now, What.FLUSHED, offset=batch.low_water, rows=len(batch.frames))
-        told = {row.offset for row in batch.frames}
+        # A message is one row, but of a window or of groups it may be several.
+        by_key = lane.id.feed.shape is not None
+        told = {(row.offset, row.key if by_key else "") for row in batch.frames}
         for slot in self._let_go(lane, now):
-            if slot.offset not in told:
+            if (slot.offset, slot.board_key if by_key else "") not in told:
                 why = "came and went" if slot.removed or not lane.id.no_empties else "no change"
                 yield of_slot(What.SUPPRESSED, slot, now, why=why)
-        for row in batch.frames:
-            missed = self._awaited.get(row.key)
-            is_list = isinstance(lane, ListLane)
-            if missed is not None and missed.offset not in told and not is_list:
-                at, earlier = row.offset, missed.offset
-                yield Decision(now, What.REPLACED, row.key, at, earlier, why="behind")
+        yield from self._let_wait(lane, batch.frames, now)
+
+    def _let_wait(self, lane: Lane, rows: Sequence[Frame], now: Instant) -> Iterator[Decision]:
+        """Rows wait to be taken; in the place of an earlier flush's, but in a list."""
+        missed = {row.key: self._awaited.get(row.key) for row in rows}
+        for row in rows:
             self._awaited[row.key] = row
+            older = missed.pop(row.key, None)
+            if older is not None and not isinstance(lane, ListLane):
+                yield Decision(now, What.REPLACED, row.key, row.offset, older.offset, why="behind")
 
     def conflated(self, before: int, now: Instant) -> Decision:
         """A queue of so many messages was put together by its policy."""
@@ -142,6 +150,16 @@ class Witness:
         elif before or not is_told:
             why = why_untold(lane.id, row)
             yield Decision(now, What.SUPPRESSED, board_key, row.offset, why=why)
+
+    def _grouping(self, lane: Lane, board_key: str, frame: Frame, now: Instant) -> Decision:
+        """A group whose row is made when it is flushed."""
+        known = next(iter(self._held.get(board_key, ())), None)
+        slot = counted(Held(board_key, 0, frame.offset, lane.deadline, b""), known)
+        self._held[board_key] = [slot]
+        self._note_due(slot)
+        if known is None:
+            return of_slot(What.HELD, slot, now)
+        return joined(lane.id, known, slot, frame, now)
 
     def _listed(self, lane: Lane, board_key: str, row: Frame, now: Instant) -> Iterator[Decision]:
         """Of a list nothing is replaced: every message waits for its turn."""

@@ -25,6 +25,15 @@ class GroupScreen:
         self._group_of: dict[str, str] = {}
         self._stirred: dict[str, Frame] = {}
 
+    def take_over(self, other: GroupScreen) -> None:
+        """Stand as another screen stands now."""
+        self._groups = {group: dict(members) for group, members in other._groups.items()}
+        self._group_of, self._stirred = dict(other._group_of), dict(other._stirred)
+
+    def stirred(self, offset: int) -> list[str]:
+        """Groups whose row is still to be made, and which this message was the last to change."""
+        return [group for group, cause in self._stirred.items() if cause.offset == offset]
+
     @property
     def is_stirred(self) -> bool:
         """Whether a group has changed since its row was made."""

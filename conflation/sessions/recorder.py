@@ -30,10 +30,11 @@ class Seated:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Messages of the topic, in one call."""
+    """Messages of the topic, in one call; `eager`: with each its groups' rows are made."""
 
     now: Instant
     frames: Sequence[Frame]
+    eager: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,13 @@ class Redefined:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """Somebody looked at the board: the rows of groups were made."""
+
+    now: Instant
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
     """Somebody else joined the lane: what it holds is cut there."""
 
@@ -91,7 +99,18 @@ class Ended:
     reason: str
 
 
-Call = Seated | Published | Advanced | Taken | Changed | Redefined | Joined | Conflated | Ended
+Call = (
+    Seated
+    | Published
+    | Advanced
+    | Taken
+    | Changed
+    | Redefined
+    | Settled
+    | Joined
+    | Conflated
+    | Ended
+)
 
 
 class Recorder:
@@ -132,7 +151,8 @@ class Recorder:
         if topic is self.seat.topic and not self.is_over:
             self._catch_up()
             size = sum(len(frame.payload) for frame in frames)
-            self._note(Published(now, frames), messages=len(frames), size=size)
+            eager = self.seat.feed is not None and self.seat.feed.is_eager
+            self._note(Published(now, frames, eager), messages=len(frames), size=size)
 
     def advanced(self, now: Instant) -> None:
         """Time went on; that is nothing unless the lane let something go."""
@@ -173,8 +193,10 @@ class Recorder:
 
     def _catch_up(self) -> None:
         """Note what others did to the lane or the topic since the last call."""
-        joins, definition = self._joins, self._definition
+        joins, definition, settles = self._joins, self._definition, self._settles
         self._notice()
+        if settles != self._settles:
+            self._note(Settled(self._now))
         if definition is not self._definition:
             self._note(Redefined(self._now, self._definition))
         for _ in range(self._joins - joins):
@@ -183,6 +205,7 @@ class Recorder:
     def _notice(self) -> None:
         self._definition = self.seat.topic.definition
         self._joins = 0 if self.seat.lane is None else self.seat.lane.joins
+        self._settles = 0 if self.seat.feed is None else self.seat.feed.settles
 
     def _note(self, call: Call, *, messages: int = 1, size: int = 0) -> None:
         self._now = call.now

@@ -46,7 +46,6 @@ def _topic(real: Topic) -> Topic:
 
 
 def _feed(topic: Topic, real: Feed) -> Feed:
-    real.settle()
     feed = topic.feed(real.id)
     feed.take_over(real)
     return feed

@@ -35,6 +35,7 @@ class Feed:
         self.board = Board()
         self.lanes: dict[LaneId, Lane] = {}
         self.accepted = 0
+        self.settles = 0
         self.alarms = Alarms()
         self.grown_messages = self.grown_bytes = 0
         self._screen = _screen(feed_id, sow_spec, topic, self.board)
@@ -71,7 +72,10 @@ class Feed:
 
     def settle(self) -> None:
         """Bring the board up to date, where that was put off until somebody asks."""
-        self._apply(self._screen.settle())
+        moves = self._screen.settle()
+        if moves:
+            self.settles += 1
+            self._apply(moves)
 
     def lane(self, lane_id: LaneId) -> Lane:
         """The lane of this id, made if this is its first member."""
@@ -86,6 +90,22 @@ class Feed:
         """Stand where another feed of the same kind stands now, its lanes not included."""
         self.board.take_over(other.board)
         self.accepted = other.accepted
+        if isinstance(self._screen, GroupScreen) and isinstance(other._screen, GroupScreen):
+            self._screen.take_over(other._screen)
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether groups are made anew with every message: some lane looks at each of them."""
+        return isinstance(self._screen, GroupScreen) and self._screen.is_eager
+
+    def hurry(self, *, eager: bool) -> None:
+        """Make groups as another feed of the same kind does."""
+        if isinstance(self._screen, GroupScreen):
+            self._screen.is_eager = eager
+
+    def stirred(self, offset: int) -> list[str]:
+        """Groups that a message has changed, and whose rows are not made yet."""
+        return self._screen.stirred(offset) if isinstance(self._screen, GroupScreen) else []
 
     def adopt(self, lane: Lane) -> None:
         """A lane on this board that has run already."""

@@ -297,3 +297,43 @@ def test_groups_are_accepted_as_their_rows() -> None:
         "accepted X @1", "held X @1 x1 due 100",
         "accepted X @2", "replaced X @2 for 1 x2 due 100",
     ]  # fmt: skip
+
+
+def test_a_group_that_comes_and_goes_before_its_row_is_made() -> None:
+    """Rules 321 and 324, about rule 232: nobody makes its row only to look at it."""
+    world = TracedWorld()
+    world.topic()
+    name = world.subscribe(
+        "conflation=100ms,grouping=[/g],projection=[/g,SUM(/v) AS /v]", command="sow_and_subscribe"
+    )
+    world.take()
+    world.say("aX1")
+    world.trace(name)
+    world.say("aY2 bZ3")
+    assert world.lines() == [
+        "accepted X @2", "held X @2 x1 due 100", "accepted Y @2", "held Y @2 x1 due 100",
+        "accepted Z @3", "held Z @3 x1 due 100",
+    ]  # fmt: skip
+    world.wait("100ms")
+    assert world.lines() == ["flushed @3 rows 2", "suppressed X @2 x1 (came and went)"]
+    world.take()
+    assert world.lines()[1:] == ["delivered Y @2 x1", "delivered Z @3 x1"]
+    world.check_replay()
+
+
+def test_a_look_at_groups_is_part_of_the_record() -> None:
+    """Rule 321: whoever asks for figures has the rows made."""
+    world = TracedWorld()
+    world.topic()
+    world.subscribed(
+        "conflation=100ms,grouping=[/g],projection=[/g,SUM(/v) AS /v]", command="sow_and_subscribe"
+    )
+    world.take()
+    world.say("aX1")
+    world.engine.stats()
+    world.say("aY2")
+    world.wait("100ms")
+    world.take()
+    world.lines()
+    assert "Settled" in [type(call).__name__ for call in world.calls]
+    world.check_replay()

@@ -89,6 +89,26 @@ def test_the_oldest_are_those_that_live_up_to_an_offset() -> None:
     assert board.oldest_through(0, 10) == []
 
 
+def test_of_one_key_the_answer_is_that_of_all() -> None:
+    board = board_of("a1 b1 a2")
+    board.remove('["b"]', Tombstone(4, b"", '["b"]'))
+    for since in range(5):
+        for oof in (True, False):
+            rows = dict(board.rows(since, oof=oof))
+            for board_key in ('["a"]', '["b"]', '["c"]'):
+                assert board.told(board_key, since, oof=oof) == rows.get(board_key)
+
+
+def test_a_board_that_stands_as_another_goes_its_own_way() -> None:
+    board, other = board_of("a1 b1 a2"), Board()
+    board.remove('["b"]', Tombstone(4, b"", '["b"]'))
+    other.take_over(board)
+    assert told(other, 0) == told(board, 0)
+    assert (other.head, len(other), other.tombstones) == (4, 1, 1)
+    board.put('["c"]', make_frames("c1", 5)[0])
+    assert (other.head, len(other)) == (4, 1)
+
+
 def test_removing_what_is_not_there_changes_nothing() -> None:
     board = board_of("a1")
     assert board.remove('["z"]', Tombstone(2, b"")) is None

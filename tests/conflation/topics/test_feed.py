@@ -12,6 +12,7 @@ from conflation.lanes.slot_lane import SlotLane
 from conflation.log import History
 from conflation.topics.feed import Feed
 from conflation.topics.topic import Topic
+from keys.projection import Projection
 from keys.spec import KeySpec
 from tests.support.world import World, batches, make_frames, tokens
 
@@ -113,3 +114,35 @@ def test_a_deadline_that_comes_nearer_is_kept() -> None:
     world.say("b1")
     world.flush()
     assert world.hears() == ["a1 b1"]
+
+
+GROUPS = FeedId(KEY, shape=Projection.parse("[/k,COUNT(/v) AS /n]", 0, "[/k]", 0))
+
+
+def test_a_feed_that_stands_as_another_has_the_same_groups_to_make() -> None:
+    feed, twin = Feed(GROUPS, KEY, "px"), Feed(GROUPS, KEY, "px")
+    feed.publish(make_frames("a1 b1"), 0)
+    twin.take_over(feed)
+    assert (len(twin.board), twin.stirred(2)) == (0, ['["b"]'])
+    feed.settle()
+    assert (len(feed.board), len(twin.board), feed.settles, twin.settles) == (2, 0, 1, 0)
+    twin.settle()
+    assert [row for _, row in twin.board.rows(0)] == [row for _, row in feed.board.rows(0)]
+
+
+def test_groups_are_made_at_once_where_another_feed_does_so() -> None:
+    feed = Feed(GROUPS, KEY, "px")
+    feed.hurry(eager=True)
+    feed.publish(make_frames("a1"), 0)
+    assert (feed.is_eager, len(feed.board), feed.stirred(1)) == (True, 1, [])
+
+
+def test_a_lane_that_has_run_elsewhere_goes_on() -> None:
+    feed = make_feed()
+    lane = BatchLane(LaneId(feed.id, 100), feed.board)
+    feed.adopt(lane)
+    assert feed.publish(make_frames("a1"), 0) == [lane]
+    running = BatchLane(LaneId(feed.id, 200), feed.board)
+    running.deadline = 5
+    feed.adopt(running)
+    assert feed.publish(make_frames("b1", 2), 0) == []
