@@ -139,15 +139,17 @@ class EventStream(EventSourceResponse):
         return 0 if self._connection is None else self._connection.unsent_bytes
 
 
-def session_stream(session: Session, number: int | None) -> Response:
+def session_stream(session: Session, number: int | None, *, is_stopping: bool) -> Response:
     """The stream of a session that is kept, for a reader that has seen so much of its cursor.
+
+    `is_stopping`: there is none any more, as the gateway shuts down.
 
     Raises:
         LimitReached: as many sessions as may be.
     """
     if session.has_ended:
         return Response(status_code=204)  # as its goodbye has said
-    if session.gateway.stopping:
+    if is_stopping:
         return stopping_stream()
     return EventStream(*joined(session, number, jittered_retry_ms()))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from app.premises import Premises
 from app.query import checked_characters, one_of
 from app.sse import Format
 from app.topic_document import TopicDocument
@@ -13,9 +14,6 @@ from conflation.bookmark import Bookmark
 from conflation.language.grant import Request, grant
 from conflation.language.options import Options
 from conflation.subscription import Shown, Subscription
-
-if TYPE_CHECKING:
-    from app.gateway import Gateway
 
 PARAMETERS: Mapping[str, str] = {
     "options": "options-invalid",
@@ -92,7 +90,7 @@ class Decided(NamedTuple):
 
 
 def decided(
-    gateway: Gateway,
+    gateway: Premises,
     name: str,
     values: Mapping[str, str],
     resume: Bookmark | None = None,
@@ -112,7 +110,7 @@ def decided(
 
 
 def granted_to(
-    gateway: Gateway,
+    gateway: Premises,
     name: str,
     wish: Wish,
     resume: Bookmark | None = None,

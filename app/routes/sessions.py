@@ -112,8 +112,7 @@ async def patch_session(request: Request) -> Response:
 async def delete_session(request: Request) -> Response:
     """204; its reader is told goodbye with CLOSED_BY_ADMIN."""
     query_values(request.scope, {})
-    session = session_of(request)
-    session.gateway.sessions.close(session)
+    gateway_of(request).sessions.close(session_of(request))
     return Response(status_code=204)
 
 
@@ -137,7 +136,7 @@ async def events(request: Request) -> Response:
         raise Problem("session-unknown", detail)
     number = _number(session, last_event_id(request, values))
     try:
-        return session_stream(session, number)
+        return session_stream(session, number, is_stopping=gateway_of(request).stopping)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
 

@@ -104,7 +104,7 @@ def _topic_stream(
             return Response(status_code=204)  # a finished sow: the browser need not come back
     if gateway.stopping:
         return stopping_stream()
-    return _begun(gateway.sessions.open(), name, wish, decisions)
+    return _begun(gateway, gateway.sessions.open(), name, wish, decisions)
 
 
 def _pattern_stream(
@@ -119,7 +119,7 @@ def _pattern_stream(
         return stopping_stream()
     is_sow = wish.command == Command.SOW
     session = gateway.sessions.open(kept=True, lasts=not is_sow)
-    answer = _begun(session, pattern, wish, decisions)
+    answer = _begun(gateway, session, pattern, wish, decisions)
     if is_sow and not session.subscription("s1").topics:
         answer.reader.consumer.give_up(CloseReason.UNSUBSCRIBED)
     return answer
@@ -136,16 +136,20 @@ def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) -> Res
         or not (is_whole or number == cursor.number)
     ):
         raise Problem("session-unknown", "There is no such session, or not any more.")
-    return session_stream(session, number)
+    return session_stream(session, number, is_stopping=gateway.stopping)
 
 
 def _begun(
-    session: Session, target: str | TopicPattern, wish: Wish, decisions: Mapping[str, Decided]
+    gateway: Gateway,
+    session: Session,
+    target: str | TopicPattern,
+    wish: Wish,
+    decisions: Mapping[str, Decided],
 ) -> EventStream:
     try:
         return EventStream(*begun(session, target, wish, decisions))
     except (Problem, EngineError, KeysError):
-        session.gateway.sessions.discard(session)
+        gateway.sessions.discard(session)
         raise
 
 

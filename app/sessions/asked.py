@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from app.auto import AutoInterval, at_interval
+from app.premises import Premises
 from app.query import OWN_PREFIX
 from app.sessions.cursor import Mark
 from app.sse import Format
@@ -16,9 +17,6 @@ from conflation.bookmark import Bookmark
 from conflation.sessions.resume import replay_start
 from conflation.subscription import Command, Subscription
 from conflation.topics.topic import Topic
-
-if TYPE_CHECKING:
-    from app.gateway import Gateway
 
 UNKNOWN = Bookmark("unknown", 0)
 """No topic has this epoch: continued by a snapshot."""
@@ -75,7 +73,7 @@ class Asked:
 
 
 def decisions_of(
-    gateway: Gateway, target: str | TopicPattern, wish: Wish, resume: Bookmark | None = None
+    gateway: Premises, target: str | TopicPattern, wish: Wish, resume: Bookmark | None = None
 ) -> dict[str, Decided]:
     """What a wish gets of each topic that there is.
 
@@ -89,7 +87,7 @@ def decisions_of(
     }
 
 
-def _topics_of(gateway: Gateway, target: str | TopicPattern) -> list[str]:
+def _topics_of(gateway: Premises, target: str | TopicPattern) -> list[str]:
     if isinstance(target, str):
         return [target]
     prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""

@@ -33,7 +33,7 @@ def begun(
     asked, _ = session.subscribe(target, wish, decisions, announced=False)
     if session.cursor is not None:
         session.pattern = asked.text
-        session.gateway.sessions.attached(session, is_back=False)
+        session.keeper.attached(session, is_back=False)
         return reader, reader.hello(id_text=session.cursor.text)
     # Without rows to come first hello has an id: who leaves now can come back to this place.
     [found] = asked.topics.values()
@@ -53,15 +53,15 @@ def joined(session: Session, number: int | None, retry_ms: int) -> tuple[Reader,
     """
     cursor = session.cursor
     assert cursor is not None
-    registry = session.gateway.sessions
+    keeper = session.keeper
     if session.reader is not None:
         session.reader.send_away(CloseReason.REPLACED, retry_ms)
     try:
         reader = session.reader = Reader(session)
     except LimitReached:
-        registry.left(session)
+        keeper.left(session)
         raise
-    registry.attached(session, is_back=session.was_read)
+    keeper.attached(session, is_back=session.was_read)
     session.was_read = True
     return reader, _Joining(session, reader, cursor, number).run()
 

@@ -184,7 +184,7 @@ class Reader:
         if not self.consumer.is_over:
             self._keep_endings()
             self.consumer.close()
-            self.session.gateway.sessions.left(self.session)
+            self.session.keeper.left(self.session)
 
     def _move(self, asked: Asked, topic: str) -> None:
         self.change(asked, topic, turns=False)

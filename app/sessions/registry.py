@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from app.own_topics import SessionsTopic
+from app.premises import Premises
 from app.problems import Problem
 from app.sessions.session import Session, State
 from conflation.errors import LimitReached
 from conflation.outputs import CloseReason, QueueCrossed, SessionClosed
 from conflation.sessions.session import QueueLimits
-
-if TYPE_CHECKING:
-    from app.gateway import Gateway
 
 
 class Sessions:
@@ -23,7 +20,7 @@ class Sessions:
     for as long how it did.
     """
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Premises) -> None:
         self._gateway = gateway
         self._sessions: dict[str, Session] = {}
         self._ended: dict[str, None] = {}
@@ -50,6 +47,7 @@ class Sessions:
             raise LimitReached(f"there are {sessions_max} sessions already")
         session = Session(
             self._gateway,
+            self,
             self._gateway.new_session_id(),
             limits=limits,
             conflated=conflated,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from app.auto import at_interval
+from app.premises import Premises
 from app.problems import Problem
 from app.sessions.asked import Asked, Granted, changed, decisions_of, granted, shows_otherwise
 from app.sessions.cursor import Cursor
+from app.sessions.reading import Reading
 from app.sse import event, unsubscribed
 from app.topic_pattern import TopicPattern
 from app.wish import Decided, Wish, granted_to
@@ -25,12 +27,18 @@ from conflation.sessions.session import QueueLimits
 from conflation.subscription import Command, Subscription
 from keys.errors import KeysError
 
-if TYPE_CHECKING:
-    from app.gateway import Gateway
-    from app.sessions.reader import Reader
-
 SUBSCRIPTIONS_MAX = 256
 REQUESTED = "requested"
+
+
+class Keeper(Protocol):
+    """Who knows all sessions, and for how long: `app.sessions.registry`."""
+
+    def attached(self, session: Session, *, is_back: bool) -> None:
+        """A reader has come; `is_back`: there was one before."""
+
+    def left(self, session: Session) -> None:
+        """The reader is gone, or has been told goodbye."""
 
 
 class State(StrEnum):
@@ -50,7 +58,8 @@ class Session:
 
     def __init__(
         self,
-        gateway: Gateway,
+        gateway: Premises,
+        keeper: Keeper,
         session_id: str,
         *,
         limits: QueueLimits | None = None,
@@ -60,12 +69,13 @@ class Session:
     ) -> None:
         self.id = session_id
         self.gateway = gateway
+        self.keeper = keeper
         self.limits = limits or gateway.driver.limits
         self.conflated = conflated
         self.lasts = lasts
         self.opened_ms = gateway.driver.wall_ms()
         self.asked: dict[str, Asked] = {}
-        self.reader: Reader | None = None
+        self.reader: Reading | None = None
         self.cursor = Cursor(session_id) if kept else None
         self.endings: list[tuple[int, Unsubscribed]] = []
         self.closed: CloseReason | None = None

@@ -1,0 +1,22 @@
+"""Premises: what subscribing and sessions need of the gateway that they are part of."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from app.catalog import Catalog
+from app.driver import Driver
+from app.settings import Settings
+from app.writer import Writer
+
+
+class Premises(Protocol):
+    """A gateway, seen from its parts."""
+
+    settings: Settings
+    driver: Driver
+    catalog: Catalog
+    writer: Writer
+
+    def new_session_id(self) -> str:
+        """Unguessable, and safe in a path and an event id."""
