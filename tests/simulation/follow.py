@@ -24,7 +24,7 @@ REASONS = {
 class Follow:
     """One client's belief. `holds`: offset and value of each key; `mark`: where its id stands."""
 
-    def __init__(self, client: Client, lives: dict[str, Life], queue_messages_max: int) -> None:
+    def __init__(self, client: Client, lives: dict[str, Life]) -> None:
         self.wish = client.plan.wish
         self.seen: list[Seen] = []
         self.holds: dict[str, tuple[int, Any]] = {}
@@ -33,7 +33,6 @@ class Follow:
         self.mark = 0
         self._client = client
         self._lives = lives
-        self._queue_messages_max = queue_messages_max
         self._group: int | None = None
         self._group_at = 0
 
@@ -222,6 +221,7 @@ class Follow:
 
     def _row(self, seen: Seen, row: RowHeard, asked_ns: int, *, arrived: bool) -> None:
         entry = self._oof(seen, row, asked_ns) if row.op == "oof" else self._put(seen, row)
+        self._check_envelope(seen, row, entry)
         live = seen.cut is not None and entry.offset > seen.cut
         if not live and seen.mode in {"changes", "replay"}:
             start = int(seen.visit.last_id.rpartition("-")[2])
@@ -231,6 +231,15 @@ class Follow:
         own = "" if not self.wish.topic.keyed and not self.wish.interval_ns else row.own
         seen.rows.append(Told(entry, own, row.op, live, asked_ns, arrived))
         self._check_order(seen, own, entry, live=live)
+
+    def _check_envelope(self, seen: Seen, row: RowHeard, entry: Entry) -> None:
+        """The bookmark is that of the first message that the row stands for (rule 18)."""
+        if row.bookmark:
+            epoch, _, first = row.bookmark.rpartition("-")
+            require(epoch == seen.life.epoch, "I25", "a row of another epoch")
+            require(int(first) <= entry.offset, "I1", f"{row.own}: a bookmark behind its row")
+        in_group = self._group is not None
+        require(row.snapshot in {None, in_group}, "I12", "a snapshot row is one of a group")
 
     def _check_order(self, seen: Seen, own: str, entry: Entry, *, live: bool) -> None:
         """I1; on a return, what followed the last id may come again."""

@@ -81,7 +81,6 @@ class RowHeard:
     text: str = ""
     bookmark: str = ""
     snapshot: bool | None = None
-    conflated: int | None = None
 
 
 def rows_of(heard: Heard, form: str) -> list[RowHeard]:
@@ -106,5 +105,4 @@ def _envelope_row(row: dict[str, Any], heard: Heard) -> RowHeard:
         heard,
         bookmark=row["bookmark"],
         snapshot=row["op"] == "snapshot" if op == "value" else None,
-        conflated=row.get("conflated"),
     )

@@ -21,7 +21,7 @@ def judge(story: Story) -> None:
         raise Broken(complaint.partition(":")[0], complaint)
     follows = []
     for client in story.clients:
-        follow = Follow(client, story.lives, int(str(story.plan.settings["queue_messages_max"])))
+        follow = Follow(client, story.lives)
         follows.append(follow)
         try:
             follow.follow()
