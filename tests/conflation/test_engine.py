@@ -176,3 +176,17 @@ def test_a_topic_that_is_defined_again_keeps_its_messages_and_takes_the_new_poli
     world.say("a3")
     assert world.hears() == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
     assert str(world.engine.topic("px").bookmark(3)) == "e1-3"
+
+
+def test_ends_that_were_not_taken_are_known() -> None:
+    world = World()
+    world.topic()
+    one, two = world.subscribe("conflation=1s"), world.subscribe("conflation=1s")
+    world.engine.unsubscribe("s", one)
+    assert [told.name for told in world.engine.untold("s")] == [one]
+    assert world.engine.seat("s", (one, "px")) is None
+    seat = world.engine.seat("s", (two, "px"))
+    assert seat is not None
+    assert not seat.is_turning
+    world.take()
+    assert world.engine.untold("s") == []
