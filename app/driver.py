@@ -7,9 +7,10 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from app.late import Moment
+from app.slices import slices
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
 from conflation.duration import Instant
@@ -26,8 +27,6 @@ from conflation.outputs import (
 )
 from conflation.sessions.session import QueueLimits, SeatId
 from conflation.subscription import Subscription
-
-SLICE_MESSAGES_MAX = 1_000
 
 # How long a request of several slices waits for streams that are behind but take what they can:
 # for one that takes too little, and in all. A stream that was given up is not waited for again
@@ -154,6 +153,7 @@ class Driver:
         self._consumers: dict[str, Consumer] = {}
         self._taken = asyncio.Event()
         self._given_up: set[str] = set()
+        self._tight: set[str] = set()
         self._timer: asyncio.Handle | None = None
         self._timer_due: Instant | None = None
         self._idle_look: asyncio.TimerHandle | None = None
@@ -177,7 +177,7 @@ class Driver:
         if frames:
             self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
         patience_s = PATIENCE_S_PER_REQUEST
-        for piece in slices(frames, self.limits):
+        for piece in slices(frames, self._least_limits(topic)):
             now = self.now()
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
@@ -204,6 +204,7 @@ class Driver:
         """
         limits = limits or self.limits
         self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
+        self._note_limits(session, limits)
         consumer = self._consumers[session] = Consumer(self, session)
         return consumer
 
@@ -244,6 +245,7 @@ class Driver:
             SessionUnknown: it has said goodbye already.
         """
         self.engine.tune_session(session, limits, conflated=conflated)
+        self._note_limits(session, limits)
         self.settle()
 
     def note_unsent(self, session: str, unsent_bytes: int) -> None:
@@ -263,6 +265,7 @@ class Driver:
         if reason is None:
             self._consumers.pop(session, None)
             self._given_up.discard(session)
+            self._tight.discard(session)
             self._taken.set()
         self.settle()
 
@@ -308,6 +311,20 @@ class Driver:
         except TimeoutError:
             self._given_up |= self._crowded(topic)
         return loop.time() - began_at
+
+    def _note_limits(self, session: str, limits: QueueLimits) -> None:
+        """Which sessions may queue less than others do."""
+        most = self.limits
+        if limits.messages_max < most.messages_max or limits.bytes_max < most.bytes_max:
+            self._tight.add(session)
+        else:
+            self._tight.discard(session)
+
+    def _least_limits(self, topic: str) -> QueueLimits:
+        """What every session that queues this topic's messages may have waiting."""
+        found = [self.limits, *self.engine.limits_at(topic, self._tight)]
+        messages_max = min(limits.messages_max for limits in found)
+        return QueueLimits(messages_max, min(limits.bytes_max for limits in found))
 
     def _crowded(self, topic: str) -> set[str]:
         return self.engine.crowded(topic) - self._given_up
@@ -360,17 +377,3 @@ class Driver:
         """The clock, never running back."""
         self._latest = max(self._latest, self._clock())
         return self._latest
-
-
-def slices(frames: Sequence[Frame], limits: QueueLimits) -> Iterator[Sequence[Frame]]:
-    """Pieces of at most 1,000 messages and half of what a session's queue may hold."""
-    messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2))
-    bytes_max = limits.bytes_max // 2
-    start = size = 0
-    for at, frame in enumerate(frames):
-        size += len(frame.payload)
-        if at > start and (at - start >= messages_max or size > bytes_max):
-            yield frames[start:at]
-            start, size = at, len(frame.payload)
-    if frames:
-        yield frames[start:]

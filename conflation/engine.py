@@ -15,7 +15,7 @@ taken. A recorded list of calls replays to the same outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
@@ -319,6 +319,14 @@ class Engine:
             TopicUnknown: there is no such topic.
         """
         return self._relief.crowded(self.topic(topic_name))
+
+    def limits_at(self, topic_name: str, session_ids: Iterable[str]) -> list[QueueLimits]:
+        """The limits of those among these sessions that queue what the topic brings.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        return self._relief.limits_at(self.topic(topic_name), session_ids)
 
     def events(self) -> list[Event]:
         """What has happened since the last call, for the shell to act on."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from conflation.definition import QueuePolicy
 from conflation.outputs import CloseReason, QueueCrossed
 from conflation.sessions.roster import Roster
-from conflation.sessions.session import HALF_PERCENT, Seat, Session
+from conflation.sessions.session import HALF_PERCENT, QueueLimits, Seat, Session
 from conflation.stats import Reliefs
 from conflation.topics.topic import Topic
 
@@ -101,6 +103,14 @@ class Relief:
             if session.is_above(HALF_PERCENT)
             and any(seat.topic is topic and seat.queues for seat in session.seats.values())
         }
+
+    def limits_at(self, topic: Topic, session_ids: Iterable[str]) -> list[QueueLimits]:
+        """The limits of those that queue what this topic brings."""
+        return [
+            session.limits
+            for session in self._roster.present(session_ids)
+            if any(seat.topic is topic and seat.queues for seat in session.seats.values())
+        ]
 
     def _forget_short(self) -> None:
         """Queues that have drained since they were looked at."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
 from conflation.outputs import (
     CloseReason,
@@ -51,6 +53,10 @@ class Roster:
         if found is None:
             raise SessionUnknown("there is no such session")
         return found
+
+    def present(self, session_ids: Iterable[str]) -> list[Session]:
+        """Those of these sessions that are still there."""
+        return [self._sessions[each] for each in session_ids if each in self._sessions]
 
     def seats(self, session: Session, name: str) -> list[Seat]:
         """The seats of one subscription.

@@ -8,13 +8,12 @@ from collections.abc import Callable
 
 import pytest
 
-from app.driver import SLICE_MESSAGES_MAX, Consumer, Driver, slices
+from app.driver import Consumer, Driver
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition, QueuePolicy
 from conflation.duration import MILLISECOND
 from conflation.engine import Engine
 from conflation.errors import LimitReached, TopicUnknown
-from conflation.frame import Frame
 from conflation.language.grant import decide
 from conflation.language.options import Options
 from conflation.log import History
@@ -201,6 +200,21 @@ async def test_a_large_publish_waits_for_sockets_that_take_their_time() -> None:
     reading.cancel()
 
 
+async def test_a_large_publish_heeds_whoever_may_queue_less_than_others() -> None:
+    """CONTRACT 6: no single request breaches a healthy session."""
+    stage = Stage(policy="off")
+    consumer = stage.driver.open("tight", QueueLimits(20, PLENTY))
+    stage.subscribe("", "tight")
+    taken: list[Output] = []
+    reading = asyncio.create_task(read(consumer, taken))
+    await stage.say(" ".join(f"a{n}" for n in range(400)))
+    await until(
+        lambda: sum(len(out.batch.frames) for out in taken if isinstance(out, Rows)) == 400
+    )
+    assert stage.driver.closed_sessions == {}
+    reading.cancel()
+
+
 async def test_a_large_publish_does_not_wait_for_a_frozen_stream() -> None:
     stage = Stage(policy="off", messages_max=100)
     frozen = stage.open(session="frozen")
@@ -327,31 +341,3 @@ async def test_expired_records_are_announced() -> None:
     await stage.say("a1")
     await until(lambda: bool(expired))
     assert expired == [RecordsExpired("px", "e1", 1)]
-
-
-def frames(*sizes: int) -> list[Frame]:
-    return [Frame(at, b"x" * size) for at, size in enumerate(sizes, 1)]
-
-
-def test_slices_hold_a_thousand_messages_or_half_a_queue() -> None:
-    lengths = [len(piece) for piece in slices(frames(*[1] * 2_500), QueueLimits(10_000, PLENTY))]
-    assert lengths == [SLICE_MESSAGES_MAX, SLICE_MESSAGES_MAX, 500]
-    assert [len(piece) for piece in slices(frames(*[1] * 7), QueueLimits(6, PLENTY))] == [3, 3, 1]
-    assert [len(piece) for piece in slices(frames(1, 1), QueueLimits(1, PLENTY))] == [1, 1]
-
-
-def test_slices_hold_half_of_a_queues_bytes() -> None:
-    pieces = list(slices(frames(30, 20, 1, 80, 10), QueueLimits(1_000, 100)))
-    assert [[len(frame.payload) for frame in piece] for piece in pieces] == [
-        [30, 20],
-        [1],
-        [80],
-        [10],
-    ]
-
-
-def test_slices_lose_nothing() -> None:
-    whole = frames(*range(1, 200))
-    pieces = slices(whole, QueueLimits(16, 500))
-    assert [frame for piece in pieces for frame in piece] == whole
-    assert list(slices([], QueueLimits(16, 500))) == []
