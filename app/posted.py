@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 from fastapi import Request
 
 from app.problems import Problem
 from app.query import content_type, query_values, read_body
 from keys.errors import JsonInvalid
-from keys.jsontext import check_json
+from keys.jsontext import check_json, decoded
 
 REQUEST_BYTES_MAX = 64 << 10
 JSON = "application/json"
@@ -54,9 +53,9 @@ def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
     """
     try:
         check_json(body)
+        document = decoded(body)
     except JsonInvalid as error:
         raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
-    document = msgspec.json.decode(body)
     if not isinstance(document, dict):
         raise Problem("options-invalid", "The request is a JSON object.")
     for name, value in document.items():

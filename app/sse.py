@@ -17,6 +17,7 @@ from conflation.definition import Kind
 from conflation.frame import Frame, Tombstone
 from conflation.language.normal import granted, lane_text
 from conflation.outputs import (
+    CloseReason,
     Goodbye,
     GroupBegin,
     GroupEnd,
@@ -131,10 +132,13 @@ def _encode(
             seat = output.name, output.topic
             return unsubscribed(output, "" if marks is None else marks.ended(seat, output))
         case Goodbye():
-            reconnect = output.reason.reconnect
-            return event(
-                "goodbye", {"reason": output.reason, "reconnect": reconnect}, retry_ms=retry_ms
-            )
+            return goodbye(output.reason, retry_ms)
+
+
+def goodbye(reason: CloseReason, retry_ms: int, id_text: str = "") -> bytes:
+    """The event of a stream's end; with an id where a return with that is to be told so."""
+    document = {"reason": reason, "reconnect": reason.reconnect}
+    return event("goodbye", document, id_text=id_text, retry_ms=retry_ms)
 
 
 def unsubscribed(told: Unsubscribed, id_text: str = "") -> bytes:

@@ -38,6 +38,8 @@ from conflation.duration import MILLISECOND, duration_text, parse_duration
 from conflation.language.options import Options
 from conflation.log import History
 from conflation.merging import Matcher, Merger
+from keys.errors import JsonInvalid
+from keys.jsontext import decoded
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 
@@ -95,7 +97,10 @@ class TopicDocument:
             Problem: topic-invalid, key-invalid, policy-invalid, options-invalid or
                 filter-invalid, with a pointer to the field.
         """
-        document = msgspec.json.decode(body)
+        try:
+            document = decoded(body)
+        except JsonInvalid as error:
+            raise Problem("topic-invalid", f"{error.detail}.", position=error.position) from None
         if not isinstance(document, dict):
             raise Problem("topic-invalid", "A topic is a JSON object.")
         if document.keys() - FIELDS.keys():

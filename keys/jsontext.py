@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 
@@ -32,6 +33,18 @@ def check_json(text: bytes) -> None:
         _check_syntax(text)
     except msgspec.DecodeError as error:
         raise _invalid(text, str(error)) from None
+
+
+def decoded(text: bytes) -> Any:
+    """The value of checked JSON text.
+
+    Raises:
+        JsonInvalid: a number that no 64-bit float holds: JSON that is kept, but has no value here.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        raise JsonInvalid("a number out of range", len(text)) from None
 
 
 def one_line(text: bytes) -> bytes:

@@ -135,6 +135,8 @@ async def events(request: Request) -> Response:
         detail = "The stream of a plain GET is resumed at its own address."
         raise Problem("session-unknown", detail)
     number = _number(session, last_event_id(request, values))
+    if number in session.replaced:
+        return Response(status_code=204)  # its place is taken, as its stream has said
     try:
         return session_stream(session, number, is_stopping=gateway_of(request).stopping)
     except LimitReached as error:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from conflation.bookmark import Bookmark
 from conflation.sessions.session import SeatId
 
-STEPS_MAX = 1_000
+STEPS_MAX = 10_000
 
 Mark = Bookmark | None
 """Up to where a reader has a subscription's topic; None: it has nothing that could be continued."""
@@ -28,7 +28,7 @@ def parse_cursor(text: str) -> tuple[str, int] | None:
 class Cursor:
     """Numbers that are handed out as ids, and the marks that each of them stands for.
 
-    A number stands for all steps up to it. The last thousand are remembered one by one, what
+    A number stands for all steps up to it. The last ten thousand are remembered one by one, what
     went before them as a sum. `confirmed`: the peer has acknowledged all up to this one.
     """
 

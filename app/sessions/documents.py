@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from app.problems import Problem
 from app.query import checked_characters, checked_topic_name
 from app.topic_pattern import TopicPattern
@@ -18,7 +16,7 @@ from conflation.errors import EngineError
 from conflation.language.options import Options
 from conflation.sessions.session import QueueLimits
 from keys.errors import JsonInvalid, KeysError
-from keys.jsontext import check_json
+from keys.jsontext import check_json, decoded
 
 PERCENT_MAX = 100
 SUBSCRIPTIONS_AT_ONCE = 256
@@ -235,9 +233,10 @@ def _change(body: bytes, known: Sequence[str]) -> Mapping[str, Any]:
 def _object(body: bytes, known: Sequence[str]) -> Mapping[str, Any]:
     try:
         check_json(body)
+        document = decoded(body)
     except JsonInvalid as error:
         raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
-    return _fields(msgspec.json.decode(body), known, "")
+    return _fields(document, known, "")
 
 
 def _fields(document: object, known: Sequence[str], pointer: str) -> Mapping[str, Any]:

@@ -11,10 +11,10 @@ from app.driver import Consumer
 from app.sessions.asked import Asked
 from app.sessions.auto_watch import AutoWatch
 from app.sessions.session import Session
-from app.sse import Marks, Style, encode, event
+from app.sse import Marks, Style, encode, event, goodbye
 from conflation.bookmark import Bookmark
 from conflation.errors import SessionUnknown, SubscriptionUnknown
-from conflation.outputs import CloseReason, Goodbye, Output, Unsubscribed
+from conflation.outputs import CloseReason, Output, Unsubscribed
 from conflation.sessions.session import Seat, SeatId
 from conflation.subscription import Subscription
 
@@ -175,9 +175,9 @@ class Reader:
             cursor.confirmed = max(cursor.confirmed, self._told)
 
     def send_away(self, reason: CloseReason, retry_ms: int) -> None:
-        """Another reader takes its place."""
+        """Another reader takes its place; who comes back with this event's id is not let in."""
         self._keep_endings()
-        self.consumer.leave(encode([Goodbye(reason)], {}, retry_ms))
+        self.consumer.leave(goodbye(reason, retry_ms, self.session.farewell()))
 
     def close(self) -> None:
         """Its peer is gone, or has been told goodbye."""

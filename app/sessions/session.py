@@ -7,6 +7,7 @@ for its reader to come back.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Protocol
@@ -78,6 +79,7 @@ class Session:
         self.reader: Reading | None = None
         self.cursor = Cursor(session_id) if kept else None
         self.endings: list[tuple[int, Unsubscribed]] = []
+        self.replaced: deque[int] = deque(maxlen=SUBSCRIPTIONS_MAX)
         self.closed: CloseReason | None = None
         self.has_ended = False
         self.was_read = False
@@ -186,6 +188,14 @@ class Session:
         asked.topics.pop(topic, None)
         if not asked.by_pattern:
             del self.asked[name]
+
+    def farewell(self) -> str:
+        """The id of a goodbye to a reader whose place is taken."""
+        if self.cursor is None:
+            return ""
+        id_text = self.cursor.note()
+        self.replaced.append(self.cursor.number)
+        return id_text
 
     def note_end(self, told: Unsubscribed) -> str:
         """A reader is to know of a subscription's end, if need be later; the event's id."""

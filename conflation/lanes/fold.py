@@ -9,7 +9,12 @@ from typing import Any, Protocol
 import msgspec
 
 from conflation.merging import Merger, Verdict
+from keys.errors import JsonInvalid
+from keys.jsontext import decoded
 from keys.reducers import Merged, Reduce
+
+UNREADABLE = object()
+"""A message with a number that has no value here: it is conflated with nothing."""
 
 
 class Fold(Protocol):
@@ -25,10 +30,18 @@ class Fold(Protocol):
         """The combined message."""
 
 
+def value_of(payload: bytes) -> Any:
+    """A message as registered functions see it; `UNREADABLE` where it has no value."""
+    try:
+        return decoded(payload)
+    except JsonInvalid:
+        return UNREADABLE
+
+
 def fold_of(merge: Reduce | Merger) -> Callable[[bytes], Fold]:
     """How a fold of these rules begins, with its first message."""
     if isinstance(merge, Merger):
-        return lambda payload: MergerFold(merge, msgspec.json.decode(payload), payload)
+        return lambda payload: MergerFold(merge, value_of(payload), payload)
     return lambda payload: ReducerFold(merge.begin(payload))
 
 
@@ -62,7 +75,7 @@ class MergerFold:
 
     def add(self, payload: bytes) -> MergerFold | None:
         """What the merger says of the value so far and one more message."""
-        return self._with(msgspec.json.decode(payload), payload)
+        return self._with(value_of(payload), payload)
 
     def join(self, later: Fold) -> MergerFold | None:
         """What the merger says of two combined values."""
@@ -74,6 +87,8 @@ class MergerFold:
         return self.text
 
     def _with(self, value: Any, text: bytes) -> MergerFold | None:
+        if self.value is UNREADABLE or value is UNREADABLE:
+            return None
         answer = self.merger.function(self.value, value)
         if answer is Verdict.NO_CONFLATION:
             return None

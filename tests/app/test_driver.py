@@ -208,9 +208,7 @@ async def test_a_large_publish_heeds_whoever_may_queue_less_than_others() -> Non
     taken: list[Output] = []
     reading = asyncio.create_task(read(consumer, taken))
     await stage.say(" ".join(f"a{n}" for n in range(400)))
-    await until(
-        lambda: sum(len(out.batch.frames) for out in taken if isinstance(out, Rows)) == 400
-    )
+    await until(lambda: sum(len(out.batch.frames) for out in taken if isinstance(out, Rows)) == 400)
     assert stage.driver.closed_sessions == {}
     reading.cancel()
 

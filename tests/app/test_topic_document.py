@@ -14,9 +14,9 @@ from app.problems import Problem
 from app.schema import Schema
 from app.settings import Settings
 from app.topic_document import TopicDocument
-from app.topic_fields import Placement, Priority
+from app.topic_fields import Placement
 from app.topic_source import FilledBy, Source
-from conflation.definition import Kind, QueuePolicy
+from conflation.definition import Kind, Priority, QueuePolicy
 from conflation.duration import DAY, MILLISECOND, SECOND
 from conflation.log import History
 from conflation.merging import Matcher, Merger

@@ -71,6 +71,10 @@ async def test_a_new_reader_ends_the_old_one() -> None:
             async with attached(running, session, last_id=old.last_id) as new:
                 [goodbye] = await old.rest()
                 assert json.loads(goodbye.text) == {"reason": "REPLACED", "reconnect": False}
+                back = await running.http.get(
+                    f"/v1/sessions/{session}/events", headers={"Last-Event-ID": goodbye.id}
+                )
+                assert back.status_code == 204, "its place is taken"
                 assert (await new.next()).name == "resumed"
                 await running.publish({"k": 2})
                 told = Follower()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.sessions.reader import Reader
 from conflation.duration import SECOND
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.sessions import attached, opened, subscribed
@@ -63,7 +64,7 @@ async def test_decisions_are_shown_as_they_were_told() -> None:
         async with running.frozen("conflation=auto", query="&command=subscribe"):
             [session] = running.gateway.sessions.listed("", 9)
             asked, reader = session.subscription("s1"), session.reader
-            assert reader is not None
+            assert isinstance(reader, Reader)
 
             def buffered_bytes() -> int:
                 return 0 if reader.connection is None else reader.connection.write_buffer_bytes

@@ -108,3 +108,12 @@ def test_without_conflation_both_go_in_order() -> None:
     world.say("a1 b1 a2")
     world.wait("1s")
     assert world.hears() == ["a1 b1 a2"]
+
+
+def test_a_message_without_a_value_is_conflated_with_nothing() -> None:
+    """JSON that is kept as it is may hold a number that no function can be given."""
+    fold = fold_of(Merger("tests:last", lambda _, new: new))
+    huge = fold(b'{"v":1e400}')
+    assert huge.payload() == b'{"v":1e400}'
+    assert huge.add(b'{"v":1}') is None
+    assert fold(b'{"v":1}').add(b'{"v":1e400}') is None
