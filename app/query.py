@@ -146,7 +146,7 @@ def header_value(scope: Scope, name: str, code: str, characters_max: int = 4096)
     found = [value for key, value in scope["headers"] if key == name.encode("ascii")]
     if not found:
         return None
-    value: bytes = found[0]
+    value: bytes = found[0].strip(b" \t")  # space around it is none of it (RFC 9110, 5.5)
     if len(found) > 1:
         raise Problem(code, f"The header {name} may be given once.")
     if len(value) > characters_max or not all(0x20 <= byte < 0x7F for byte in value):

@@ -67,7 +67,10 @@ class Schema:
         Raises:
             SchemaViolation: the first thing that does not fit.
         """
-        value = _decode(payload)
+        try:
+            value = _decode(payload)
+        except msgspec.ValidationError:  # more digits than any number here has
+            raise SchemaViolation("type", "") from None
         if self._validator.is_valid(value):
             return
         error = next(self._validator.iter_errors(value))

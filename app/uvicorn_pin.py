@@ -41,6 +41,7 @@ ATTRIBUTES: dict[type, tuple[str, ...]] = {
         "url",
         "headers",
         "scope",
+        "client",
     ),
     RequestResponseCycle: (
         "disconnected",

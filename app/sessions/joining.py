@@ -123,11 +123,13 @@ class _Joining:
         return replace(found.subscription, resume=self._mark(seat, found))
 
     def _still_granted(self, asked: Asked, topic: str) -> Granted | None:
-        """What was granted; of a topic made anew what it grants, None where it is gone."""
+        """What was granted; None where the topic was deleted, be it there again or not."""
         found = asked.topics[topic]
         entry = self._session.gateway.catalog.find(topic)
-        if entry is None or entry.record.epoch == found.epoch:
-            return None if entry is None else found
+        if entry is None or self._session.gateway.catalog.has_ended(found.epoch):
+            return None
+        if entry.record.epoch == found.epoch:
+            return found
         try:
             return self._session.regrant(asked, topic)
         except (Problem, EngineError, KeysError):

@@ -46,7 +46,7 @@ class SlotLane(Lane):
         self._released: list[list[Slot]] = []
         self._segments = Segments(lane_id)
         self._last_flush: dict[str, Instant] = {}
-        self._batch_joins = 0
+        self._batch_joins = self._batch_low = self._told_through = 0
         self._news = News(self._delta if lane_id.no_empties else None)
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
@@ -83,11 +83,14 @@ class SlotLane(Lane):
             if told:
                 self.position += 1
                 rows += self._rows(told, slots)
+                newest = max(slot.newest.frame.offset for slot in told)
+                self._told_through = max(self._told_through, newest)
                 joins += [slot.parts[0].joins for slot in told]
                 self._segments.add(self.position, told)
         self._batch_joins = min(joins)
         self._arm(now)
-        self.batch = Batch(rows, since, self.position, self.low_water())
+        self._batch_low = self.low_water()
+        self.batch = Batch(rows, since, self.position, self._placed(self._batch_low))
         self._segments.drop({member.position for member in self.members.values()})
         return self.position > since
 
@@ -97,7 +100,7 @@ class SlotLane(Lane):
 
     def in_step(self, member: Member, batch: Batch) -> bool:
         """Only once nothing is held that a member joined with: no row twice, no id back."""
-        fresh = batch.low_water is not None and batch.low_water >= member.cut
+        fresh = self._batch_low >= member.cut
         started = self._batch_joins >= member.joins and not member.owed
         return fresh and started and batch.since == member.position
 
@@ -108,6 +111,7 @@ class SlotLane(Lane):
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         behind = self._segments.after(member.position, member.joins)
         batch = super()._own_answer(member, bytes_max)
+        batch.low_water = None if batch.low_water is None else self._placed(batch.low_water)
         for slot in behind.all():
             part = slot.whole()
             count = member.owed.pop(slot.board_key, None)
@@ -128,6 +132,11 @@ class SlotLane(Lane):
 
     def needs_board_since(self) -> int | None:
         return None
+
+    def _placed(self, low_water: int) -> int | None:
+        """A place to come back to: not one behind which a part of what was combined comes again."""
+        is_apart = self._fold is not None and low_water < self._told_through
+        return None if is_apart else low_water
 
     def low_water(self) -> int:
         opened = [slot.opened for slots in self._released for slot in slots[:1]]

@@ -66,7 +66,8 @@ async def test_a_subscription_that_was_added_later_begins_for_an_earlier_number(
         assert here.told(reader) == ["resumed s1 replay", "resumed s2 replay", 's2: {"k":1}']
 
 
-async def test_a_topic_made_anew_while_nobody_read_is_continued_by_snapshot() -> None:
+async def test_a_topic_deleted_while_nobody_read_has_gone_also_where_it_is_there_again() -> None:
+    """CONTRACT 2: subscriptions end with REMOVED."""
     async with room() as here:
         await here.topic()
         session = here.kept()
@@ -79,8 +80,7 @@ async def test_a_topic_made_anew_while_nobody_read_is_continued_by_snapshot() ->
         await here.say({"k": 5})
         assert session.cursor is not None
         reader, _ = here.read(session, session.cursor.number)
-        told = here.told(reader)
-        assert told == ["resumed s1 snapshot", "group_begin s1", 's1: {"k":5}', "group_end s1"]
+        assert here.told(reader) == ["unsubscribed s1 REMOVED"]
 
 
 async def test_a_topic_made_anew_that_the_request_does_not_fit_has_gone() -> None:

@@ -10,7 +10,7 @@ import pytest
 from conflation.lanes.fold import Fold, fold_of
 from conflation.merging import Merger, Verdict
 from keys.reducers import Reduce
-from tests.support.world import World, counts
+from tests.support.world import World, counts, ids
 
 
 def combined(fold: Fold, *payloads: bytes) -> bytes | None:
@@ -117,3 +117,17 @@ def test_a_message_without_a_value_is_conflated_with_nothing() -> None:
     assert huge.payload() == b'{"v":1e400}'
     assert huge.add(b'{"v":1}') is None
     assert fold(b'{"v":1}').add(b'{"v":1e400}') is None
+
+
+def test_no_id_behind_which_a_part_of_a_sum_would_come_again() -> None:
+    """Rule 43."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,pace=key,reduce=[/v:sum]")
+    world.say("a1")
+    world.wait("100ms")
+    world.say("b1 a10")
+    world.wait("900ms")
+    assert ids(world.take()) == [None], "b is held since before the last of a"
+    world.wait("1s")
+    assert ids(world.take()) == [3]
