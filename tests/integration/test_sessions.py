@@ -138,3 +138,28 @@ async def test_a_session_that_is_closed_stays_closed(is_read: bool) -> None:
         assert (await running.http.get(f"{path}/events")).status_code == 204
         assert (await running.http.delete(path)).status_code == 204
         assert (await running.http.get("/v1/sessions")).json() == {"sessions": [], "next": None}
+
+
+async def test_a_session_that_was_away_gets_each_key_once_however_much_it_missed() -> None:
+    """It costs its keys, not the messages: with an interval, and where its list was too long."""
+    async with running_gateway() as running:
+        await running.topic("px")
+        session = await opened(running)
+        await subscribed(running, session, topic="px", options="conflation=1s")
+        await subscribed(running, session, topic="px", command="subscribe")
+        async with attached(running, session) as stream:
+            await running.publish({"k": 0, "v": -1})
+            await Follower().follow(stream, s1=1, s2=1)
+        await eventually(lambda: running.gateway.sessions.get(session).reader is None, "it leaves")
+        for first in range(0, 100_000, 10_000):
+            lines = [b'{"k":%d,"v":%d}' % (n % 50, n) for n in range(first, first + 10_000)]
+            await running.publish_lines(b"\n".join(lines))
+        newest = [{"k": n % 50, "v": n} for n in range(99_950, 100_000)]
+        async with attached(running, session, last_id=stream.last_id) as stream:
+            back = Follower()
+            await back.follow(stream, s1=50, s2=50)
+            await running.publish({"k": 50, "v": 0})
+            await back.follow(stream, s1=51, s2=51)
+        for name in ("s1", "s2"):
+            assert back.values(name) == [*newest, {"k": 50, "v": 0}]
+        assert {each["mode"] for each in back.resumed} == {"changes"}
