@@ -67,7 +67,7 @@ def go_over(session: Session, seat: Seat) -> None:
     member.joined = seat.feed.accepted + joined
     at_a_place = seat.owed is None and backlog is None
     if at_a_place and isinstance(seat.lane, BatchLane) and _asks_the_same(old, seat.lane):
-        member.position, member.cut, member.released = since, cut, seat.topic.head
+        member.position, member.cut, member.released = since, cut, seat.lane.board.head
     else:
         _owe(seat, old, pending)
         if not _shows_the_same(old, seat.lane):

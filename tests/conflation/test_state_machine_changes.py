@@ -31,6 +31,7 @@ TOLD = (
     Wish(ALL, 100, oof=True),
     Wish(ALL, 1_000, "key", oof=True),
     Wish(HIGH, 333, oof=True),
+    Wish(HIGH, 1_000, oof=True),
     Wish(HIGH, 100, delta=True, oof=True),
     Wish(GROUP_X, 100, oof=True),
     Wish(GROUP_X, 1_000, "key", oof=True),

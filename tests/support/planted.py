@@ -127,8 +127,8 @@ MEMBERS: dict[str, Planted] = {
     "a position is not taken along": (
         CHANGES,
         "conflation/sessions/moving.py",
-        "        member.position, member.cut, member.released = since, cut, seat.topic.head",
-        "        member.cut, member.released = cut, seat.topic.head",
+        "        member.position, member.cut, member.released = since, cut, seat.lane.board.head",
+        "        member.cut, member.released = cut, seat.lane.board.head",
     ),
     "a change waits for the later deadline": (
         CHANGES,

@@ -337,3 +337,15 @@ def test_a_change_during_a_replay_comes_when_it_is_over() -> None:
     world.say("a3 b8")
     world.wait("1s")
     assert world.hears() == ["b8"]
+
+
+def test_what_a_move_lets_go_ends_where_its_board_does() -> None:
+    """Messages that do not match are none to wait for."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=1s,oof", wanted="/v < 4", command="sow_and_subscribe")
+    world.take()
+    world.say("a1 b9")
+    world.change(name, "conflation=100ms,oof", wanted="/v < 4", command="sow_and_subscribe")
+    world.wait("1s")
+    assert world.hears() == ["a1"]
