@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import uvicorn
 from starlette.applications import Starlette
@@ -88,7 +90,7 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
         started.set()
 
     server.startup = announced  # type: ignore[method-assign]  # tells when it listens
-    thread = threading.Thread(target=server.run, daemon=True)
+    thread = threading.Thread(target=asyncio.run, args=(_serve(server),), daemon=True)
     thread.start()
     try:
         assert started.wait(ANSWERS_S_MAX), "the scripted gateway did not start"
@@ -96,6 +98,16 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
     finally:
         server.should_exit = True
         thread.join(ANSWERS_S_MAX)
+
+
+async def _serve(server: uvicorn.Server) -> None:
+    """Until it is told to stop; a connection that is there still is cut before the loop ends."""
+    await server.serve()
+    for connection in list(server.server_state.connections):
+        transport = cast("asyncio.Transport | None", connection.transport)
+        if transport is not None:
+            transport.abort()
+    await asyncio.sleep(0)  # the turn of the loop in which sockets are closed
 
 
 async def _set(event: threading.Event) -> None:
