@@ -24,6 +24,7 @@ SILENT = (
     Wish(ALL, 100, delta=True),
     Wish(HIGH, 100),
     Wish(HIGH, 1_000, "key"),
+    Wish(HIGH, 100, delta=True),
     Wish(GROUP_X, 100, delta=True),
     Wish(GROUP_X, 1_000),
 )

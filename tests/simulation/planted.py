@@ -44,7 +44,7 @@ PLANTED: dict[str, Planted] = {
         "        rows = self._rows(max(since - 1, self.board.horizon), None)",
     ),
     "the last row of a large request is dropped": (
-        "app/driver.py",
+        "app/slices.py",
         "        yield frames[start:]",
         "        yield frames[start:-1] or frames[start:]",
     ),

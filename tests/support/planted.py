@@ -154,12 +154,6 @@ MEMBERS: dict[str, Planted] = {
         "        told += [_out(row) for row_key, row in before.items() if row_key not in after]",
         "        told += []",
     ),
-    "after another filter the old values are taken for the deltas' base": (
-        CHANGES,
-        "conflation/lanes/member.py",
-        "        self.based = None",
-        "        pass",
-    ),
     "a pause takes": (
         CHANGES,
         "conflation/sessions/session.py",

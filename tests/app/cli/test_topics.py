@@ -67,7 +67,7 @@ def test_the_life_of_a_topic(gateway: Gateway) -> None:
         (("create", "-", "--key", "/id"), "topic-invalid"),
         (("create", "t", "--key", "id"), "key-invalid"),
         (("create", "t", "--type", "text", "--key", "/id"), "topic-invalid"),
-        (("create", "t", "--conflation", "always"), "policy-invalid"),
+        (("create", "t", "--type", "series", "--conflation", "always"), "policy-invalid"),
     ],
 )
 def test_what_the_gateway_refuses(gateway: Gateway, arguments: tuple[str, ...], code: str) -> None:
