@@ -111,10 +111,6 @@ class Batch:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def without_id(self) -> Batch:
-        """The same rows for a member that older ones are still owed to."""
-        return Batch(self.frames, self.since, self.position, None)
-
     def messages(self) -> int:
         """Rows that bring a value; a removal brings none."""
         return sum(not frame.removed for frame in self.frames)

@@ -55,7 +55,7 @@ def go_over(session: Session, seat: Seat) -> None:
     seat.transfer, transfer.deadline = None, None
     old_feed.settle()
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
-    pending, view, backlog = old.pending(member), _view(old), member.backlog
+    pending, backlog = old.pending(member), member.backlog
     member.backlog = None
     member.subscription = transfer.subscription
     member.conflated_to = member.released = 0
@@ -72,7 +72,7 @@ def go_over(session: Session, seat: Seat) -> None:
         _owe(seat, old, pending)
         if not _shows_the_same(old, seat.lane):
             member.looks_elsewhere()
-            _owe(seat, seat.lane, _changed(view, seat.lane, member))
+            _owe(seat, seat.lane, _changed(_view(old), seat.lane, member))
     quit_lane(seat, old)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import Phase, assume, example, given, settings
@@ -35,10 +36,10 @@ SEEDS = st.integers(0, 1 << 16).map(random.Random)
 
 
 def played(
-    load: Load, bounds: Auto, *rates: tuple[float, float], room_bytes: int = 1 << 30, **pipe: object
+    load: Load, bounds: Auto, *rates: tuple[float, float], room_bytes: int = 1 << 30, **pipe: Any
 ) -> Play:
     """A play at so many bytes a second for so many seconds, one after the other."""
-    play = Play(load, Pipe(rates[0][0], **pipe), bounds, room_bytes=room_bytes)  # type: ignore[arg-type]
+    play = Play(load, Pipe(rates[0][0], **pipe), bounds, room_bytes=room_bytes)
     for bytes_per_s, seconds in rates:
         play.pipe.bytes_per_s = bytes_per_s
         play.play(seconds)

@@ -32,13 +32,6 @@ def test_a_batch_counts_its_bytes_and_its_values() -> None:
     assert batch.messages() == 2
 
 
-def test_a_batch_without_its_id_has_the_same_rows_and_bytes_of_its_own() -> None:
-    batch = Batch(make_frames("a1"), 0, 1, 1)
-    batch.encoded["value"] = b"id: 1"
-    other = batch.without_id()
-    assert (other.frames, other.low_water, other.encoded) == (batch.frames, None, {})
-
-
 def test_rows_of_one_offset_are_never_cut_apart() -> None:
     """A derived board may change in several keys by one message; a prefix is a position."""
     frames = [Frame(offset, b"xxxx", str(n)) for n, offset in enumerate((1, 2, 2, 2, 3))]

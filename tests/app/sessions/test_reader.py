@@ -11,6 +11,7 @@ from app.connection import Connection
 from app.envelope import EnvelopeWriter
 from app.late import Moment, late_events
 from app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
+from app.sessions.session import Session
 from conflation.duration import SECOND
 from conflation.language.options import Options
 from conflation.outputs import CloseReason, Rows, Unsubscribed
@@ -71,6 +72,13 @@ async def test_a_flush_is_encoded_once_however_many_sessions_there_are(
         assert (len(bodies), len(texts)) == (3, 1)
 
 
+def attached(here: Room, session: Session) -> Reader:
+    """A reader that has taken what it begins with."""
+    reader, _ = here.read(session)
+    here.take(reader)
+    return reader
+
+
 def _follower(here: Room) -> Reader:
     session = here.kept()
     for topic in ("a", "b", "c"):
@@ -83,8 +91,7 @@ async def test_what_its_peer_has_not_acknowledged_is_noted_and_not_confirmed() -
         await here.topic()
         session = here.kept()
         here.ask(session, command="subscribe")
-        reader, _ = here.read(session)
-        here.take(reader)
+        reader = attached(here, session)
         cursor = session.cursor
         assert cursor is not None
         begun_at = cursor.confirmed
@@ -106,8 +113,7 @@ async def test_a_connection_that_is_gone_has_acknowledged_nothing() -> None:
         await here.topic()
         session = here.kept()
         here.ask(session, command="subscribe")
-        reader, _ = here.read(session)
-        here.take(reader)
+        reader = attached(here, session)
         reader.connection = peer(is_closing=True)
         reader.confirm()
         assert session.cursor is not None
@@ -122,8 +128,7 @@ async def test_ends_that_were_not_taken_are_told_to_the_next_reader() -> None:
         session = here.kept()
         for topic in ("px", "fx"):
             here.ask(session, topic, command="subscribe")
-        reader, _ = here.read(session)
-        here.take(reader)
+        reader = attached(here, session)
         session.unsubscribe("s1")
         await here.gateway.catalog.delete("fx")
         reader.close()
@@ -156,8 +161,7 @@ async def test_what_was_queued_goes_before_the_end_is_told() -> None:
         await here.topic()
         session = here.kept()
         here.ask(session, command="subscribe", options="conflation=none")
-        reader, _ = here.read(session)
-        here.take(reader)
+        reader = attached(here, session)
         await here.say({"k": 1})
         session.unsubscribe("s1")
         outputs = reader.consumer.take(PLENTY)
@@ -173,8 +177,7 @@ async def test_what_is_still_to_be_written_is_not_confirmed() -> None:
         await here.topic()
         session = here.kept()
         here.ask(session, command="subscribe")
-        reader, _ = here.read(session)
-        here.take(reader)
+        reader = attached(here, session)
         session.unsubscribe("s1")
         here.take(reader)
         session.tell_end(Unsubscribed("s2", "px", "REQUESTED"))
@@ -190,8 +193,7 @@ async def test_while_a_seat_turns_to_other_fields_no_place_is_noted() -> None:
         await here.topic()
         session = here.kept()
         here.ask(session, options="conflation=1s")
-        reader, _ = here.read(session)
-        here.take(reader)
+        reader = attached(here, session)
         await here.say({"k": 1, "v": 1})
         now[0] += 2 * SECOND
         here.gateway.driver.engine.advance(now[0])

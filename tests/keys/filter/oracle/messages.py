@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from random import Random
 
 NAMES = ("a", "b", "c", "d", "e", "l", "m", "o", "u", "p", "q", "@t", "a-1", "a b", "é")
@@ -92,7 +93,7 @@ def _member(random: Random, name: str, depth: int) -> str:
     return _value(random, depth if random.random() < 0.15 else 0)
 
 
-def _array(random: Random, depth: int, element) -> str:  # type: ignore[no-untyped-def]
+def _array(random: Random, depth: int, element: Callable[[], str]) -> str:
     count = random.choice((0, 1, 1, 2, 2, 3, 5))
     return "[" + ",".join(_space(random, element()) for _ in range(count)) + "]"
 
