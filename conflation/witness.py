@@ -16,11 +16,14 @@ from conflation.decision import (
 )
 from conflation.duration import Instant
 from conflation.frame import Frame, Tombstone
+from conflation.lanes.batch_lane import BatchLane
 from conflation.lanes.lane import Held, Lane
 from conflation.lanes.list_lane import ListLane
 from conflation.outputs import Output, Rows
 from conflation.sessions.session import Seat
 from conflation.subscription import Command
+
+SENT_BEFORE = "sent before"
 
 
 class Witness:
@@ -80,6 +83,9 @@ class Witness:
         """Rows wait to be taken; in the place of an earlier flush's, but in a list."""
         missed = {row.key: self._awaited.get(row.key) for row in rows}
         for row in rows:
+            if isinstance(lane, BatchLane) and lane.has_sent(self._seat.member, row):
+                yield Decision(now, What.SUPPRESSED, row.key, row.offset, why=SENT_BEFORE)
+                continue
             self._awaited[row.key] = row
             older = missed.pop(row.key, None)
             if older is not None and not isinstance(lane, ListLane):
@@ -183,7 +189,7 @@ class Witness:
             elif row.removed:
                 why = "never sent" if seat.member.sent is not None else "came and went"
             else:
-                why = "superseded"
+                why = SENT_BEFORE
             yield Decision(now, What.SUPPRESSED, row.key, row.offset, why=why)
         self._awaited.clear()
 

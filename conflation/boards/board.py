@@ -8,6 +8,9 @@ from conflation.frame import Frame, Span, Tombstone
 
 SPANS_MAX = 8
 
+Pair = tuple[str, Frame]
+"""A board key, and a row of it."""
+
 
 class Board:
     """Answers one question, `rows`: what has changed since a position, oldest first?
@@ -91,9 +94,7 @@ class Board:
         self.head = removal.offset
         return tombstone
 
-    def rows(
-        self, since: int, until: int | None = None, *, oof: bool = False
-    ) -> list[tuple[str, Frame]]:
+    def rows(self, since: int, until: int | None = None, *, oof: bool = False) -> list[Pair]:
         """What a consumer at `since` is sent to be at `until`, by key, oldest first.
 
         Removals only if `oof` asks for them. One that happened after `until`, or is not to be
@@ -120,9 +121,9 @@ class Board:
         found.sort(key=lambda row: row[1].offset)
         return found
 
-    def _values_since(self, since: int) -> list[tuple[str, Frame]]:
+    def _values_since(self, since: int) -> list[Pair]:
         """The common case, with as little work as can be."""
-        found: list[tuple[str, Frame]] = []
+        found: list[Pair] = []
         for row in reversed(self._frames.items()):
             if row[1].offset <= since:
                 break

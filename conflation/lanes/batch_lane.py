@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from conflation.boards.board import Board
+from conflation.boards.board import Board, Pair
 from conflation.boards.screen import Change
 from conflation.duration import Instant
-from conflation.frame import Batch, Frame, prefix_within
+from conflation.frame import Batch, Frame
 from conflation.lane_id import LaneId
-from conflation.lanes.lane import Held, Lane, Pair, all_shown
+from conflation.lanes.lane import Held, Lane, all_shown
 from conflation.lanes.member import Member
+from conflation.lanes.round import Round
+
+NOTHING: Mapping[str, Frame] = {}
 
 
 class BatchLane(Lane):
@@ -25,7 +28,7 @@ class BatchLane(Lane):
 
     @property
     def cuts(self) -> bool:
-        return not self.id.oof  # with removals only the whole is a position
+        return True
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         if self.deadline is None:
@@ -34,7 +37,8 @@ class BatchLane(Lane):
     def flush(self, now: Instant) -> bool:
         self.deadline = None
         since, self.position = self.position, self.board.head
-        rows = self._rows(since, None)
+        told = self.board.rows(since, oof=self.id.oof)
+        rows = all_shown(self._shown, (row for _, row in told))
         self.batch = Batch(rows, since, self.position, self.position)
         return self.position > since
 
@@ -42,14 +46,20 @@ class BatchLane(Lane):
         member.position = self.board.head
 
     def ready(self, member: Member) -> bool:
-        return member.position < self._let_go(member)
+        return _is_midway(member) or member.position < max(self.position, member.released)
 
-    def answer(self, member: Member) -> list[Frame]:
-        return self._rows(member.position, None if self.id.oof else self._let_go(member))
+    def has_sent(self, member: Member, row: Frame) -> bool:
+        """Whether a member that came late has a row of a flush already."""
+        return member.cut < row.offset <= member.position and not _is_midway(member)
+
+    def in_step(self, member: Member, batch: Batch) -> bool:
+        return member.round is None and super().in_step(member, batch)
 
     def pending(self, member: Member) -> list[Pair]:
         shown = self._shown
-        rows = self.board.rows(member.position, oof=self.id.oof)
+        going = member.round
+        rest = [] if going is None else going.rest(self.board)
+        rows = [*rest, *self._missed(member, dict(rest))]
         due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
         return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
 
@@ -69,25 +79,33 @@ class BatchLane(Lane):
         return self.position
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        """In pieces; where removals are told, whole and up to now.
+        """A piece of a round: all that has changed up to now, flushed or not.
 
-        Up to the lane's position it would leave out what changed since, and whoever is past a
-        change that it was not told of holds something else than its position says.
+        Up to the lane's position it would leave out what changed since: a key that never rests,
+        and where removals are told, whoever is past a change that it was not told of holds
+        something else than its position says.
         """
-        rows = self.answer(member)
-        since, position = member.position, self._let_go(member)
-        low_water: int | None = max(position, member.cut)
-        if self.id.oof:
-            position = low_water = self.board.head
-        elif (count := prefix_within(rows, bytes_max)) < len(rows):
-            rows = rows[:count]
-            position, low_water = rows[-1].offset, None
-        batch = Batch(rows, since, position, low_water)
+        going = member.round
+        if going is None or going.is_over:
+            going = Round(self._missed(member), self.board.head, self.id.queues)
+            member.round = going
+        piece = all_shown(self._shown, going.take(self.board, bytes_max))
+        has_drained = going.is_over and not (going.appends and self.board.head > going.position)
+        low_water = max(going.position, member.cut) if has_drained else None
+        batch = Batch(piece, member.position, going.position, low_water)
+        if going.is_over and not going.ahead:
+            member.round = None
         return batch if member.knows(batch.frames) else self._own_terms(member, batch)
 
-    def _let_go(self, member: Member) -> int:
-        return max(self.position, member.released)
+    def _missed(self, member: Member, rest: Mapping[str, Frame] = NOTHING) -> list[Pair]:
+        """What has changed since its position, but for rows that it has, or is to have first."""
+        ahead = {} if member.round is None else member.round.ahead
+        return [
+            (board_key, row)
+            for board_key, row in self.board.rows(member.position, oof=self.id.oof)
+            if row.offset != ahead.get(board_key) and row is not rest.get(board_key)
+        ]
 
-    def _rows(self, since: int, until: int | None) -> list[Frame]:
-        rows = self.board.rows(since, until, oof=self.id.oof)
-        return all_shown(self._shown, (row for _, row in rows))
+
+def _is_midway(member: Member) -> bool:
+    return member.round is not None and not member.round.is_over

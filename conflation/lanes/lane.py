@@ -15,16 +15,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from conflation.boards.board import Board
+from conflation.boards.board import Board, Pair
 from conflation.boards.screen import Change
 from conflation.duration import Instant
 from conflation.frame import Batch, Frame, Row, Tombstone, told_bytes
 from conflation.lane_id import LaneId
 from conflation.lanes.member import Member
 from keys.select import Select
-
-Pair = tuple[str, Frame]
-"""A board key, and a row of it."""
 
 
 class Held(NamedTuple):
@@ -63,7 +60,7 @@ class Lane(ABC):
 
     @property
     def cuts(self) -> bool:
-        """Whether an answer may be taken in pieces, each of them a position."""
+        """Whether a member that cannot take an answer whole gets one of its own, in pieces."""
         return False
 
     @abstractmethod
@@ -77,10 +74,6 @@ class Lane(ABC):
     @abstractmethod
     def join(self, member: Member) -> None:
         """Seat a member that has everything published so far."""
-
-    @abstractmethod
-    def answer(self, member: Member) -> list[Frame]:
-        """What a member is behind by, oldest first; what the lane still holds is not in it."""
 
     @abstractmethod
     def pending(self, member: Member) -> list[Pair]:
@@ -119,8 +112,7 @@ class Lane(ABC):
         """What the member gets next: the shared batch if it is in step, else its own answer.
 
         An answer larger than `bytes_max` is the caller's to send in pieces, unless the lane
-        `cuts` it: rows that change meanwhile then move out of the backlog instead of being
-        sent stale.
+        `cuts` it: rows that change meanwhile are then sent as they have become.
         """
         if not self.ready(member):
             return None
@@ -139,11 +131,9 @@ class Lane(ABC):
         rows = member.as_known(batch.frames)
         return Batch(rows, batch.since, batch.position, batch.low_water)
 
+    @abstractmethod
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        rows = self.answer(member)
-        low_water = max(self.low_water(), member.cut)
-        batch = Batch(rows, member.position, self.position, low_water)
-        return batch if member.knows(batch.frames) else self._own_terms(member, batch)
+        """What a member is behind by, oldest first; what the lane still holds is not in it."""
 
 
 def shown_as(select: Select | None) -> Callable[[Frame], Frame] | None:

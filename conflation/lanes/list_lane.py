@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from conflation.boards.board import Board
+from conflation.boards.board import Board, Pair
 from conflation.boards.screen import THE_RECORD, Change
 from conflation.count import count_of
 from conflation.duration import Instant
@@ -14,7 +14,7 @@ from conflation.frame import Batch, Frame, Tombstone, prefix_within, told_bytes
 from conflation.lane_id import LaneId
 from conflation.lanes.backlog import Backlog
 from conflation.lanes.delta import DeltaWriter
-from conflation.lanes.lane import Held, Lane, Pair, all_shown, whole
+from conflation.lanes.lane import Held, Lane, all_shown, whole
 from conflation.lanes.member import Member
 from conflation.log import Log
 
@@ -62,9 +62,6 @@ class ListLane(Lane):
                 earlier = other.owed.get(row_key)
                 other.owed[row_key] = count if earlier is None else earlier.then(count)
         member.position = self.board.head
-
-    def answer(self, member: Member) -> list[Frame]:
-        return self._rows(member, until=self.position)
 
     def pending(self, member: Member) -> list[Pair]:
         return [(row.key, row) for row in whole(self._rows(member, until=self.board.head))]
@@ -117,7 +114,7 @@ class ListLane(Lane):
             yield frame if self._shown is None else self._shown(frame)
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        rows = self.answer(member)
+        rows = self._rows(member, until=self.position)
         piece = rows[: prefix_within(rows, bytes_max)]
         is_all = len(piece) == len(rows)
         since, position = member.position, self.position if is_all else piece[-1].offset

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from conflation.count import Count
 from conflation.frame import Frame, Row
 from conflation.lanes.backlog import Backlog
+from conflation.lanes.round import Round
 from conflation.subscription import Subscription
 
 
@@ -22,6 +23,7 @@ class Member:
     What was given up stands in `owed`: what the next row of each key counts beyond itself; where
     its board cannot answer for it, the rows themselves stand in `backlog`.
     `released`: what was let go to it alone, up to this offset, when it came from another lane.
+    `round`: where it was behind an interval, what it is told until it is asked for again.
     `sent` and `based`: the keys that it was sent, and those of which it holds the value that a
     delta is against. None stands for all, and where it does not matter: with a snapshot it has
     everything; without, the removal of a key never sent makes no sense.
@@ -37,6 +39,7 @@ class Member:
     delivered: int = 0
     conflated_to: int = 0
     released: int = 0
+    round: Round | None = None
     owed: dict[str, Count] = field(default_factory=dict)
     backlog: Backlog | None = None
     sent: set[str] | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import count
 
-from conflation.boards.board import Board
+from conflation.boards.board import Board, Pair
 from conflation.boards.screen import Change, matcher
 from conflation.count import Count, count_of
 from conflation.duration import MILLISECOND, Instant
@@ -15,7 +15,7 @@ from conflation.frame import Batch, Frame, Tombstone
 from conflation.lane_id import LaneId
 from conflation.lanes.delta import DeltaWriter
 from conflation.lanes.fold import fold_of
-from conflation.lanes.lane import Held, Lane, Pair
+from conflation.lanes.lane import Held, Lane
 from conflation.lanes.member import Member
 from conflation.lanes.news import News
 from conflation.lanes.segments import Segments
@@ -104,14 +104,13 @@ class SlotLane(Lane):
         started = self._batch_joins >= member.joins and not member.owed
         return fresh and started and batch.since == member.position
 
-    def answer(self, member: Member) -> list[Frame]:
-        behind = self._segments.after(member.position, member.joins)
-        return [row for _, row in self._answer_rows(behind, member)]
-
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         behind = self._segments.after(member.position, member.joins)
-        batch = super()._own_answer(member, bytes_max)
-        batch.low_water = None if batch.low_water is None else self._placed(batch.low_water)
+        rows = [row for _, row in self._answer_rows(behind, member)]
+        low_water = self._placed(max(self.low_water(), member.cut))
+        batch = Batch(rows, member.position, self.position, low_water)
+        if not member.knows(rows):
+            batch = self._own_terms(member, batch)
         for slot in behind.all():
             part = slot.whole()
             count = member.owed.pop(slot.board_key, None)

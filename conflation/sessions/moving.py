@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from conflation.boards.board import Pair
 from conflation.duration import Instant
 from conflation.frame import Frame, Gone, Row, Tombstone
 from conflation.lanes.batch_lane import BatchLane
-from conflation.lanes.lane import Lane, Pair, all_shown, shown_as
+from conflation.lanes.lane import Lane, all_shown, shown_as
 from conflation.lanes.list_lane import ListLane
 from conflation.lanes.member import Member
 from conflation.sessions.owed import Owed, collapsed
@@ -69,6 +70,7 @@ def go_over(session: Session, seat: Seat) -> None:
     if at_a_place and isinstance(seat.lane, BatchLane) and _asks_the_same(old, seat.lane):
         member.position, member.cut, member.released = since, cut, seat.lane.board.head
     else:
+        member.round = None
         _owe(seat, old, pending)
         if not _shows_the_same(old, seat.lane):
             member.looks_elsewhere()

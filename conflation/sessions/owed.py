@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from conflation.boards.board import Board
+from conflation.boards.board import Board, Pair
 from conflation.count import count_of
 from conflation.frame import Batch, Frame, prefix_within, told_bytes
 from conflation.lane_id import LaneId
 from conflation.lanes.backlog import Backlog
-from conflation.lanes.lane import Pair
 
 
 @dataclass(slots=True, eq=False)

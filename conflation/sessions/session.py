@@ -139,6 +139,8 @@ class Seat:
         self.member.delivered += delivered
         if self.owed.is_over:
             self.owed = None
+            if self.queues and self.has_more:
+                batch.low_water = None  # the queue has not drained
         return batch
 
     def _from_lane(self, bytes_max: int) -> Batch | None:

@@ -88,7 +88,7 @@ def test_what_is_taken_in_pieces_moves_on_with_what_comes() -> None:
     world.say("b2")
     world.flush()
     assert tokens(first.batch.frames) == "a1"  # type: ignore[union-attr]  # rows, as asserted
-    assert world.hears() == ["c1 b2"]
+    assert world.hears() == ["c1", "b2"]
 
 
 @pytest.mark.parametrize(

@@ -176,8 +176,8 @@ def test_never_sent() -> None:
     assert world.lines()[-2:] == ["taken rows 0 (in step)", "suppressed a @2 (never sent)"]
 
 
-def test_superseded_since_its_flush() -> None:
-    """Rule 324, about rule 22: who comes late gets the newer value with the next flush."""
+def test_sent_before_it_was_flushed() -> None:
+    """Rule 324, about rule 22: who comes late has the newer value when it is flushed."""
     world = TracedWorld()
     world.topic()
     world.subscribed("conflation=100ms")
@@ -188,9 +188,9 @@ def test_superseded_since_its_flush() -> None:
     world.say("a2")
     world.lines()
     world.take()
-    assert world.lines() == [
-        "taken @2 rows 1 (behind)", "delivered b @2 x1", "suppressed a @1 (superseded)"
-    ]  # fmt: skip
+    assert world.lines() == ["taken @3 rows 2 (behind)", "delivered b @2 x1", "delivered a @3 x1"]
+    world.wait("100ms")
+    assert world.lines() == ["flushed @3 rows 1", "suppressed a @3 (sent before)"]
     world.check_replay()
 
 

@@ -33,14 +33,15 @@ class Pace:
         if self._wish.interval_ns:
             self._check_rate()
             self._check_newest()
+            self._check_turns(self._seen.cut)
         self._check_age(self._seen.cut)
 
     def _check_rate(self) -> None:
         """At most one update of a key in an interval; late takes belong to the flush before.
 
-        What is left of a large answer goes out as it was taken, then what came meanwhile.
+        What is left of a large answer goes out first, then what came meanwhile.
         """
-        late = 3 if self._wish.by_slots or self._wish.oof else 2
+        late = 3
         live = [row.asked_ns for row in self._seen.rows if row.live]
         first = min(live, default=0)
         for own, rows in self._by_own.items():
@@ -73,6 +74,25 @@ class Pace:
                     "I4",
                     f"{own}: {row.entry.offset} was superseded",
                 )
+
+    def _check_turns(self, cut: int) -> None:
+        """While a key waits, no other is told more than three times: rounds that end and begin."""
+        for own, entries in self._seen.life.by_own.items():
+            told = self._by_own.get(own, [])
+            for number, entry in enumerate(entries):
+                if entry.offset <= cut or entry.at_ns is None or not self._is_put(entry):
+                    continue
+                at = bisect_left(told, entry.offset, key=lambda row: row.entry.offset)
+                until_ns = told[at].asked_ns if at < len(told) else self._end_ns
+                if not any(not self._is_put(later) for later in entries[number:]):
+                    self._check_turn(own, entry.at_ns + self._wish.held_ns, until_ns)
+
+    def _check_turn(self, own: str, since_ns: int, until_ns: int) -> None:
+        for other, rows in self._by_own.items():
+            first = bisect_left(rows, since_ns, key=lambda row: row.asked_ns)
+            last = bisect_left(rows, until_ns, key=lambda row: row.asked_ns)
+            turns = last - first
+            require(turns <= 3, "I24", f"{other} is told {turns} times while {own} waits")
 
     def _check_age(self, cut: int) -> None:
         """Nothing is held longer than its interval while the socket takes data."""

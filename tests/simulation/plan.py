@@ -239,7 +239,9 @@ def _publisher(
 ) -> PublisherPlan:
     keys = [f"k{number}" for number in range(chance.choice((1, 3, 10, 40)))]
     pad = chance.choice((0, 0, 40, 400, 2_000))
-    style = chance.choice(("steady", "steady", "bursts", "hot"))
+    style = chance.choice(("steady", "steady", "bursts", "hot", "rotation"))
+    if style == "rotation":
+        return PublisherPlan(topic.name, tuple(_rotation(chance, serials, ends_ns)))
     acts: list[Act] = []
     at = 0
     while at < ends_ns:
@@ -253,6 +255,15 @@ def _publisher(
         values = (_value(chance, chance.choice(hot), next(serials), pad) for _ in range(count))
         acts.append(Act(wait_ns, tuple(values)))
     return PublisherPlan(topic.name, tuple(acts))
+
+
+def _rotation(chance: random.Random, serials: Iterator[int], ends_ns: int) -> Iterator[Act]:
+    """Large values of many keys in turn, and small ones of a key that never rests."""
+    wait_ns, pad = chance.choice((5, 10)) * MS, chance.choice((400, 2_000))
+    for turn in range(ends_ns // wait_ns):
+        hot = _value(chance, "hot", next(serials), 0)
+        cold = _value(chance, f"k{turn % 40}", next(serials), pad)
+        yield Act(wait_ns, (hot, cold))
 
 
 def _rhythm(chance: random.Random, style: str) -> tuple[int, int]:

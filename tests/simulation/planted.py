@@ -40,8 +40,18 @@ PLANTED: dict[str, Planted] = {
     ),
     "a flush goes twice": (
         "conflation/lanes/batch_lane.py",
-        "        rows = self._rows(since, None)",
-        "        rows = self._rows(max(since - 1, self.board.horizon), None)",
+        "        told = self.board.rows(since, oof=self.id.oof)",
+        "        told = self.board.rows(max(since - 1, self.board.horizon), oof=self.id.oof)",
+    ),
+    "a key that never rests is never reached": (
+        "conflation/lanes/batch_lane.py",
+        "            going = Round(self._missed(member), self.board.head, self.id.queues)",
+        "            going = Round(self._missed(member), self.board.head, True)",
+    ),
+    "what was sent ahead of its turn comes again": (
+        "conflation/lanes/round.py",
+        "                    self.ahead[board_key] = newest.offset",
+        "                    pass",
     ),
     "the last row of a large request is dropped": (
         "app/slices.py",

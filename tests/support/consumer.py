@@ -273,7 +273,6 @@ class Consumer(RowJudge):
             return
         if self.lagging:
             self.told_at.clear()  # what is taken late belongs to the flushes that it missed
-            self.wait_for_newest()
         self.lagging = False
         if self.moved is None:
             return
@@ -283,12 +282,6 @@ class Consumer(RowJudge):
         self.moved = None
         self.rows = row.delivered
         self.told_at.clear()
-
-    def wait_for_newest(self) -> None:
-        """Rule 22: what was superseded since its flush comes with what replaced it."""
-        held, last = self.wish.interval_ns + self.wish.tick_ns, self.last_events()
-        for event in self.due_since().values():
-            self.limits[event.offset] = last[event.key].at + held
 
     def check_patience(self, now: int) -> None:
         """Rules 13, 215 to 217: nothing is held longer than it may be."""

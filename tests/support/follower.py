@@ -107,29 +107,40 @@ class Follower:
         else:
             assert self.lane is not None
             assert output.op == "publish"
-            shared = heard == self.lane.last_flush
-            self.answer = self.answer or self.next_answer()
+            shared = not self.answer and self.in_step(heard, batch.low_water)
+            if not shared or self.wish.by_slots:
+                self.answer = self.answer or self.next_answer()
             for said, frame in zip(heard, batch.frames, strict=True):
+                due = self.answer.popleft() if self.answer else said
                 if self.wish.by_slots:
                     self.check_count(said, frame)
-                    assert self.answer.popleft() is said, "what was flushed and missed, in order"
+                    assert due is said, "what was flushed and missed, in order"
+                assert due.key(self.fields) == said.key(self.fields), "out of its turn"
                 self.hear_row(said, shared, now)
             whole = batch.low_water is not None
-            assert not self.wish.by_slots or whole != bool(self.answer), "the last has the id"
+            assert not self.lane.interval_ns or whole != bool(self.answer), "the last has the id"
             self.hear_low_water(batch.low_water)
         if batch.low_water is not None:
             self.remember(batch.low_water)
 
+    def in_step(self, heard: list[Said], low_water: int | None) -> bool:
+        """Whether this is what all who took in time got."""
+        assert self.lane is not None
+        complete = low_water == max(self.lane.low_water(), self.cut)
+        return complete and heard == self.lane.last_flush
+
     def next_answer(self) -> deque[Said]:
-        """Rule 211: the flushes that a member missed, put together; taken as a whole."""
-        if self.lane is None or not self.wish.by_slots:
+        """The flushes that a member missed, put together (rule 211), or a round (rule 22)."""
+        if self.lane is None or not self.lane.interval_ns:
             return deque()
-        flushed = [
+        is_round = not self.wish.by_slots
+        told = newest(self.topic.said, self.fields) if is_round else self.lane.flushed
+        missed = [
             said
-            for own_key, said in self.lane.flushed.items()
+            for own_key, said in told.items()
             if said.offset > max(self.cut, self.sent_offset(own_key))
         ]
-        return deque(sorted(flushed, key=lambda said: said.offset))
+        return deque(sorted(missed, key=lambda said: said.offset))
 
     def sent_offset(self, own_key: Key) -> int:
         """The offset of a key's last row; 0 if there was none."""
@@ -159,16 +170,16 @@ class Follower:
         assert last is None or said.offset > last.offset, "no repeat, no step back"
         if self.lane.interval_ns:
             if not self.wish.by_slots:
-                assert self.lane.flushed.get(own_key) is said, "the newest at its key's last flush"
-                stale = newest(self.topic.said, self.fields)[own_key] is not said
-                assert shared or not stale, "superseded rows are not sent to members behind"
+                flushed = shared and self.lane.flushed.get(own_key) is said
+                is_newest = newest(self.topic.said, self.fields)[own_key] is said
+                assert flushed or is_newest, "the newest at its flush, or when it is taken late"
             if self.fast and own_key in self.sent_at:
                 apart_ns = now - self.sent_at[own_key]
                 assert apart_ns >= self.lane.interval_ns, "one update per key per interval"
         else:
             assert self.queue.popleft() is said, "every message, in order"
             assert said.offset <= self.lane.position, "not before the flush"
-        if self.lane.pace == "batch":
+        if self.lane.pace == "batch" and (shared or self.wish.by_slots):
             assert said.offset > self.last_offset, "publication order"
         self.last_offset = said.offset
         self.sent[own_key], self.sent_at[own_key] = said, now
@@ -204,9 +215,8 @@ class Follower:
             return
         for own_key, said in self.lane.flushed.items():
             missed = said.offset > self.cut and self.sent.get(own_key) is not said
-            stale = newest(self.topic.said, self.fields)[own_key] is not said
-            stale = stale and not self.wish.by_slots
-            assert not missed or (stale and not self.fast), "flushed, but not delivered"
+            newer = not self.wish.by_slots and self.sent_offset(own_key) > said.offset
+            assert not missed or newer, "flushed, but not delivered"
         queued = self.queue and self.queue[0].offset <= self.lane.position
         assert self.lane.interval_ns or not queued, "flushed, but not delivered"
 
@@ -232,7 +242,7 @@ class Follower:
         matched = self.since_join
         if self.lane.interval_ns:
             waiting = {said for said in newest(matched, self.fields).values() if self.waits(said)}
-            waiting.update(self.answer)
+            waiting.update(self.answer if self.wish.by_slots else ())
         else:
             waiting = set(self.queue)
         conflated = [m for m in matched if m.offset not in self.delivered and m not in waiting]

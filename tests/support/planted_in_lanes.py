@@ -15,11 +15,17 @@ LANES: dict[str, Planted] = {
         "            self.deadline = now + self.id.interval_ns",
         "            self.deadline = now + 2 * self.id.interval_ns",
     ),
-    "a member behind gets what the lane still holds": (
+    "what a round sent ahead comes again": (
         ENGINE,
-        "conflation/lanes/batch_lane.py",
-        "        return self._rows(member.position, None if self.id.oof else self._let_go(member))",
-        "        return self._rows(member.position, None)",
+        "conflation/lanes/round.py",
+        "                    self.ahead[board_key] = newest.offset",
+        "                    pass",
+    ),
+    "a round sends what was there when it began": (
+        ENGINE,
+        "conflation/lanes/round.py",
+        "    return newest",
+        "    return row",
     ),
     "rows held at the join come from the lane as well": (
         ENGINE,
@@ -30,8 +36,8 @@ LANES: dict[str, Planted] = {
     "a piece of a backlog promises the whole": (
         ENGINE,
         "conflation/lanes/batch_lane.py",
-        "            position, low_water = rows[-1].offset, None",
-        "            position, low_water = rows[-1].offset, self.position",
+        "        low_water = max(going.position, member.cut) if has_drained else None",
+        "        low_water = max(going.position, member.cut)",
     ),
     "a deadline is rounded down to the tick": (
         ENGINE,
@@ -99,8 +105,8 @@ LANES: dict[str, Planted] = {
     "what was not selected is seen": (
         FOCUS,
         "conflation/lanes/batch_lane.py",
-        "        return all_shown(self._shown, (row for _, row in rows))",
-        "        return all_shown(None, (row for _, row in rows))",
+        "        rows = all_shown(self._shown, (row for _, row in told))",
+        "        rows = all_shown(None, (row for _, row in told))",
     ),
 }
 

@@ -144,8 +144,9 @@ class RowJudge(Listener):
         assert together or now - last >= self.wish.interval_ns, "one update per key per interval"
 
     def check_order(self, place: int) -> None:
-        """Rule 218, within one answer."""
-        if not self.wish.flush_text:
+        """Rule 218, within one answer; a round is in the order of its begin (rule 22)."""
+        in_rounds = self.wish.interval_ms and not (self.wish.counts or self.at_once)
+        if not self.wish.flush_text and not in_rounds:
             assert place >= self.order, "out of order"
             self.order = place
 

@@ -116,8 +116,8 @@ def test_a_member_behind_gets_the_newest_of_what_it_missed() -> None:
     assert world.hears() == ["b1 c2 a3"]
 
 
-def test_a_row_superseded_since_its_flush_comes_with_the_next() -> None:
-    """Rule 22."""
+def test_who_comes_late_gets_everything_up_to_now() -> None:
+    """Rule 22: what was flushed may be superseded; the value that is held goes in its place."""
     world = World()
     world.topic()
     world.subscribe(SECONDS)
@@ -126,9 +126,28 @@ def test_a_row_superseded_since_its_flush_comes_with_the_next() -> None:
     world.say("c1")
     world.wait("1s")
     world.say("a2")
-    assert world.hears() == ["b1 c1"]
+    assert world.hears() == ["b1 c1 a2"]
     world.wait("1s")
-    assert world.hears() == ["a2"]
+    assert world.hears() == [], "and does not get it again"
+    world.say("a3")
+    world.wait("1s")
+    assert world.hears() == ["a3"]
+
+
+def test_a_key_that_never_rests_has_its_turn() -> None:
+    """Rule 22: each changed key once a round, whatever changes meanwhile, and as it is by then."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("h0 a0 b0 c0")
+    world.wait("1s")
+    heard: list[str] = []
+    for number in range(1, 9):
+        heard += told(world.take_once(1))
+        world.say(f"h{number} a{number} b{number} c{number}")
+        world.say(f"h{number}")
+        world.wait("1s")
+    assert heard == ["h0", "a1", "b2", "c3", "a4", "b5", "c6", "h7"]
 
 
 def test_an_answer_comes_in_pieces_of_which_only_the_last_has_an_id() -> None:
@@ -144,7 +163,7 @@ def test_an_answer_comes_in_pieces_of_which_only_the_last_has_an_id() -> None:
 
 
 def test_a_piece_may_be_followed_by_a_flush() -> None:
-    """Rules 22 and 23."""
+    """Rules 22 and 23: what comes meanwhile is told in its turn, what is due as it is now."""
     world = World()
     world.topic()
     world.subscribe(SECONDS)
@@ -153,8 +172,59 @@ def test_a_piece_may_be_followed_by_a_flush() -> None:
     assert told(world.take_once(1)) == ["a1"]
     world.say("b2 a2")
     world.wait("1s")
-    assert told(world.take_once(PLENTY)) == ["c1 b2 a2"]
+    pieces = [*world.take_once(PLENTY), *world.take_once(PLENTY)]
+    assert told(pieces) == ["b2 c1", "a2"]
+    assert ids(pieces) == [3, 5]
     assert world.hears() == []
+
+
+def test_what_is_not_to_be_conflated_is_told_before_what_came_after_it() -> None:
+    """Rules 22 and 215: then nothing is sent ahead of its turn."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1 b1")
+    world.wait("1s")
+    assert told(world.take_once(1)) == ["a1"]
+    world.say("b2", exempt=True)
+    world.say("b3")
+    world.wait("1s")
+    assert world.hears(bytes_max=1) == ["b1", "b2", "b3"]
+
+
+def test_a_key_that_leaves_and_returns_within_a_round() -> None:
+    """Rules 22 and 202."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s,oof", command="sow_and_subscribe")
+    world.take()
+    world.say("a1 b1 c1")
+    world.wait("1s")
+    assert told(world.take_once(1)) == ["a1"]
+    for key_token in ("a0", "b0", "c0"):
+        world.remove(key_token)
+    world.say("c2")
+    world.wait("1s")
+    assert told(world.take_once(PLENTY)) == ["b1 c2"]
+    assert world.hears() == ["-a1 -b1"]
+    world.wait("1s")
+    assert world.hears() == []
+
+
+def test_what_is_still_to_come_of_a_round_is_waiting() -> None:
+    """Rule 61."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1 b1 c1")
+    world.wait("1s")
+    world.take_once(1)
+    world.say("a2 b2 b3")
+    (row,) = world.engine.session_stats("s").subscriptions
+    assert (row.matched, row.delivered, row.conflated, row.waiting) == (6, 1, 2, 3)
+    world.take_once(1)
+    (row,) = world.engine.session_stats("s").subscriptions
+    assert (row.matched, row.delivered, row.conflated, row.waiting) == (6, 2, 2, 2)
 
 
 def test_a_member_that_joins_an_open_interval_gets_only_what_follows_its_cut() -> None:

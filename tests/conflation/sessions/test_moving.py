@@ -18,7 +18,7 @@ from conflation.sessions.session import QueueLimits
 from conflation.subscription import Subscription
 from keys.extract import record_key
 from keys.spec import KeySpec
-from tests.support.world import World, batches, counts
+from tests.support.world import World, batches, counts, told
 
 SPEC = KeySpec.of(["/t"])
 KEY_OF = record_key(SPEC)
@@ -258,7 +258,8 @@ def test_from_one_plain_interval_to_another_only_a_position_goes_along() -> None
     assert world.hears() == ["b2"]
 
 
-def test_what_a_move_lets_go_is_all_that_may_be_taken_before_the_next_flush() -> None:
+def test_what_a_move_lets_go_is_taken_as_it_is_by_then() -> None:
+    """Rules 22 and 241."""
     world = World()
     world.topic()
     name = world.subscribe("conflation=1s")
@@ -266,9 +267,31 @@ def test_what_a_move_lets_go_is_all_that_may_be_taken_before_the_next_flush() ->
     world.change(name, "conflation=100ms")
     world.wait("100ms")
     world.say("b2")
-    assert world.hears() == ["a1"], "b1 was superseded, b2 is held"
+    assert world.hears() == ["a1 b2"]
     world.wait("100ms")
-    assert world.hears() == ["b2"]
+    assert world.hears() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "rest"),
+    [
+        pytest.param("conflation=100ms", ["b2", "c1", "a2"], id="a position"),
+        pytest.param("conflation=100ms,pace=key", ["b1", "c1", "b2", "a2"], id="rows"),
+        pytest.param("conflation=none", ["b1", "c1", "b2", "a2"], id="every message from now on"),
+    ],
+)
+def test_a_move_in_the_midst_of_a_round(options: str, rest: list[str]) -> None:
+    """Rules 22 and 241: what was still to come of it does, and nothing twice."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=1s")
+    world.say("a1 b1 c1")
+    world.wait("1s")
+    assert told(world.take_once(1)) == ["a1"]
+    world.change(name, options)
+    world.say("b2 a2")
+    world.wait("1s")
+    assert world.hears(bytes_max=1) == rest
 
 
 def test_other_fields_are_told_of_all_records() -> None:
