@@ -67,7 +67,7 @@ class PolicyMachine(RuleBasedStateMachine):
             self.topics[policy] = topic
             self.engine.define_topic(policy, self.definition(topic), "e")
         for number in range(3):
-            self.open_session(limits + number, number)
+            self.open_session(limits + number, number // 2)
         for session, topic_pick, wish in wishes:
             self.subscribe(session, topic_pick, wish)
 

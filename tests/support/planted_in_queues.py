@@ -64,17 +64,11 @@ QUEUES: dict[str, Planted] = {
         "                self.change(session, seat, subscription, now)",
         "                pass",
     ),
-    "a composite delta is told though the value is as short": (
-        POLICIES,
-        "conflation/lanes/backlog.py",
-        "        is_shorter = part.patch is not None and len(part.patch) < len(payload)",
-        "        is_shorter = part.patch is not None",
-    ),
     "what was taken from a backlog comes again": (
         POLICIES,
         "conflation/lanes/backlog.py",
-        "        self._rows = ordered[count:]",
-        "        self._rows = None",
+        "            self._slots.take(slot)",
+        "            pass",
     ),
     "a piece of a backlog is a position": (
         POLICIES,
@@ -105,11 +99,5 @@ QUEUES: dict[str, Planted] = {
         "conflation/sessions/session.py",
         "                lowest = self._rank(seat_id)",
         "                pass",
-    ),
-    "idle time takes the shortest queue": (
-        POLICIES,
-        "conflation/sessions/relief.py",
-        "        for session in sorted(long, key=_fullness, reverse=True):",
-        "        for session in sorted(long, key=_fullness):",
     ),
 }

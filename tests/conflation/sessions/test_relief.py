@@ -284,6 +284,22 @@ def test_in_idle_time_the_fullest_queue_is_conflated_a_part_at_a_time() -> None:
     assert world.engine.stats().reliefs.background == 2
 
 
+def test_of_several_long_queues_the_fullest_comes_first() -> None:
+    """Rule 282: by the share of what each may have, not by its length."""
+    world = World()
+    world.topic(policy=QueuePolicy.CONFLATE)
+    for session, messages_max in (("roomy", 45), ("narrow", 35)):
+        world.session(session, messages_max=messages_max)
+        world.subscribe(session=session)
+    for number in range(30):
+        world.say(f"a{number}")
+    for conflated, untouched in (("narrow", "roomy"), ("roomy", "narrow")):
+        before = world.engine.session_stats(untouched).queued_messages
+        assert world.engine.relieve(world.now)
+        assert world.engine.session_stats(conflated).queued_messages == 1
+        assert world.engine.session_stats(untouched).queued_messages == before
+
+
 def test_what_is_conflated_already_is_not_conflated_again() -> None:
     """Rule 282."""
     world = world_of(("px", "conflate"), messages_max=30)
