@@ -14,7 +14,7 @@ from app.filler import Fillers
 from app.problems import Problem
 from app.query import OWN_PREFIX
 from app.settings import Settings
-from app.store import Store, TopicRecord
+from app.stores.store import Store, TopicRecord
 from app.topic_document import TopicDocument
 
 ENDED_EPOCHS_MAX = 1_000

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from app.entry import Entry
 from app.problems import Problem
-from app.store import Message
+from app.stores.store import Message
 from conflation.boards.board import Board
 from conflation.boards.screen import THE_RECORD
 from keys.patch import apply

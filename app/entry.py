@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from app.problems import Problem
 from app.schema import Schema, SchemaViolation
-from app.store import TopicRecord
+from app.stores.store import TopicRecord
 from app.topic_document import TopicDocument
 from keys.extract import record_key
 

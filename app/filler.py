@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from app.driver import Consumer, Driver
 from app.entry import Entry
-from app.store import Item, Message, Removal
+from app.stores.store import Item, Message, Removal
 from app.topic_source import Source
 from app.writer import Writer
 from conflation.boards.board import Board

@@ -15,12 +15,12 @@ from app.catalog import Catalog
 from app.driver import Driver, wall_ms
 from app.filler import Fillers
 from app.ingest import Ingest
-from app.memory_store import MemoryStore
 from app.mergers import Mergers
 from app.sessions.registry import Sessions
 from app.sessions.session import SUBSCRIPTIONS_MAX
 from app.settings import Settings
-from app.store import Store
+from app.stores.memory import MemoryStore
+from app.stores.store import Store
 from app.sweeper import Sweeper
 from app.writer import Writer
 from conflation.duration import Instant
@@ -87,6 +87,7 @@ class Gateway:
         sweeper = Sweeper(self.catalog, self.driver, self.writer)
         self.driver.on_expired = sweeper.note
         self._sweeping = asyncio.create_task(sweeper.run(), name="sweep")
+        await self.store.open()
         await self.catalog.open()
         await self.sessions.topic.open()
         self._telling = asyncio.create_task(self.sessions.topic.run(), name="tell of sessions")

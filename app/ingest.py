@@ -11,7 +11,7 @@ from app.driver import Driver
 from app.entry import Entry
 from app.problems import Problem
 from app.settings import Settings
-from app.store import Appended, Message, Producer, TopicRecord
+from app.stores.store import Appended, Message, Producer, TopicRecord
 from app.topic_document import TopicDocument
 from app.topic_source import FilledBy
 from app.writer import Writer

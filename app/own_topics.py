@@ -9,7 +9,7 @@ from collections import deque
 import msgspec
 
 from app.catalog import Catalog
-from app.store import Item, Message, Removal
+from app.stores.store import Item, Message, Removal
 from app.topic_document import TopicDocument
 from app.writer import Writer
 from conflation.frame import Gone

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 
 from app.driver import Driver
 from app.entry import Entry
-from app.store import Appended, Item, Message, Producer, Removal, Store
+from app.stores.store import (
+    Appended,
+    Item,
+    Message,
+    Producer,
+    Publication,
+    Removal,
+    Retry,
+    Store,
+)
 from conflation.boards.screen import THE_RECORD
 from conflation.errors import TopicUnknown
 from conflation.frame import Frame, Gone, Tombstone
@@ -23,21 +32,29 @@ class Writer:
         self._driver = driver
 
     async def write(
-        self, entry: Entry, items: Sequence[Item], producer: Producer | None = None
+        self,
+        entry: Entry,
+        items: Sequence[Item],
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
+        stages: Sequence[str] = (),
     ) -> Appended:
         """Store and deliver items, all or none. The caller holds `entry.writing`.
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
+            Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         assert entry.writing.locked(), "one writer at a time"
         name = entry.record.name
         if self._driver.engine.topic(name).epoch != entry.record.epoch:
             raise TopicUnknown("the topic was deleted meanwhile")
         now_ms = self._driver.wall_ms()
-        appended = await self._store.append(name, items, now_ms, producer)
+        publication = Publication(items, now_ms, producer, retry, stages)
+        appended = await self._store.append(name, publication)
         if not appended.duplicate:
-            await self._driver.publish(name, _frames(items, appended.first, now_ms))
+            await self._driver.publish(name, frames_of(items, appended.first, now_ms))
         return appended
 
     async def remove(self, entry: Entry, records: Sequence[Frame], reason: Gone) -> int:
@@ -66,7 +83,8 @@ class Writer:
         return removed
 
 
-def _frames(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:
+def frames_of(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:
+    """Items as the engine takes them, numbered from `first`."""
     return [
         Frame(offset, item.payload, item.record_key, now_ms, item.exempt)
         if isinstance(item, Message)

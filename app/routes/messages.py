@@ -26,7 +26,7 @@ from app.query import (
     topic_name,
     writable_topic_name,
 )
-from app.store import Producer
+from app.stores.store import Producer
 from conflation.bookmark import Bookmark
 from conflation.definition import Kind
 from conflation.frame import Frame

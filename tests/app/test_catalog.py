@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from app.catalog import Precondition
-from app.memory_store import MemoryStore
 from app.problems import Problem
-from app.store import TopicRecord
+from app.stores.memory import MemoryStore
+from app.stores.store import TopicRecord
 from app.topic_document import TopicDocument
 from conflation.errors import TopicUnknown
 from tests.support.place import Place, parsed

@@ -9,7 +9,7 @@ import pytest
 from app.deltas import MERGED_AT_ONCE, Delta, merged
 from app.entry import Entry
 from app.problems import Problem
-from app.store import Message, TopicRecord
+from app.stores.store import Message, TopicRecord
 from conflation.boards.board import Board
 from conflation.frame import Frame
 from tests.support.place import parsed

@@ -6,7 +6,7 @@ import pytest
 
 from app.entry import Entry
 from app.problems import Problem
-from app.store import TopicRecord
+from app.stores.store import TopicRecord
 from tests.support.place import parsed
 
 

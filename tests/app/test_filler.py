@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from app.memory_store import MemoryStore
 from app.problems import Problem
-from app.store import Appended, Item, Message, Producer, Store
+from app.stores.memory import MemoryStore
+from app.stores.store import Appended, Message, Publication, Store
 from conflation.duration import SECOND
 from tests.support.clocks import Clock
 from tests.support.place import Place
@@ -222,13 +222,11 @@ class ForgetfulStore(MemoryStore):
 
     is_out = False
 
-    async def append(
-        self, topic: str, items: Sequence[Item], timestamp_ms: int, producer: Producer | None
-    ) -> Appended:
+    async def append(self, topic: str, publication: Publication) -> Appended:
         if self.is_out and topic == "slow":
             self.is_out = False
             raise ConnectionError("out")
-        return await super().append(topic, items, timestamp_ms, producer)
+        return await super().append(topic, publication)
 
 
 async def test_what_a_store_that_is_out_did_not_take_is_written_again(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from app.gateway import Gateway
-from app.memory_store import MemoryStore
+from app.stores.memory import MemoryStore
 from tests.support.gateways import running_gateway
 from tests.support.servers import edge_settings
 

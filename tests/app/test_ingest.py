@@ -10,7 +10,7 @@ import pytest
 
 from app.ingest import Form
 from app.problems import Problem
-from app.store import Appended, Message, Producer
+from app.stores.store import Appended, Message, Producer
 from conflation.errors import TopicUnknown
 from tests.support.place import LINES, Place
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 import pytest
 
 from app import own_topics
-from app.memory_store import MemoryStore
 from app.own_topics import SESSIONS, SessionsTopic
-from app.store import Appended, Item, Producer
+from app.stores.memory import MemoryStore
+from app.stores.store import Appended, Publication
 from tests.support.gateways import eventually
 from tests.support.place import Place
 
@@ -24,13 +24,11 @@ class Reluctant(MemoryStore):
         self.is_out = False
         self.asked = 0
 
-    async def append(
-        self, topic: str, items: Sequence[Item], timestamp_ms: int, producer: Producer | None
-    ) -> Appended:
+    async def append(self, topic: str, publication: Publication) -> Appended:
         self.asked += 1
         if self.is_out:
             raise OSError("out")
-        return await super().append(topic, items, timestamp_ms, producer)
+        return await super().append(topic, publication)
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.store import Appended
+from app.stores.store import Appended
 from app.sweeper import SWEPT_AT_ONCE, Sweeper
 from conflation.duration import SECOND
 from conflation.frame import Gone, Tombstone

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.store import Appended, Item, Message, Producer, Removal
+from app.stores.store import Appended, Item, Message, Producer, Removal
 from app.writer import REMOVED_AT_ONCE
 from conflation.errors import TopicUnknown
 from conflation.frame import Gone, Tombstone

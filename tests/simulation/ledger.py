@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.memory_store import MemoryStore
-from app.store import Appended, Item, Message, Producer
+from app.stores.memory import MemoryStore
+from app.stores.store import Appended, Item, Message, Producer
 
 OWN = "tidegate."
 """How the names of topics begin that the gateway fills about itself."""

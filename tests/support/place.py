@@ -12,9 +12,9 @@ from app.driver import Driver
 from app.entry import Entry
 from app.filler import Fillers
 from app.ingest import Form, Ingest
-from app.memory_store import MemoryStore
 from app.mergers import Mergers
-from app.store import Appended, Producer, Store
+from app.stores.memory import MemoryStore
+from app.stores.store import Appended, Producer, Store
 from app.topic_document import TopicDocument
 from app.writer import Writer
 from conflation.engine import Engine

@@ -1,0 +1,1 @@
+"""Where topics and messages are kept: one protocol, and who keeps it."""

@@ -1,0 +1,151 @@
+"""The store of `--data :memory:`: numbers messages and keeps nothing beyond the process.
+
+The messages themselves are in the engine's journals; what is here is what must not be asked
+of them: who has which number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from app.problems import Problem
+from app.stores.store import (
+    Appended,
+    Checkpoint,
+    HeadMoved,
+    Item,
+    Kept,
+    Producer,
+    Publication,
+    Retry,
+    TopicRecord,
+)
+
+RETRY_MS = 24 * 3_600_000
+"""For so long a retry of a request is known as one (CONTRACT 3)."""
+
+STAGE_MS = 3_600_000
+"""For so long a stage waits for its commit (CONTRACT 3)."""
+
+
+class MemoryStore:
+    """Definitions, last offsets and what is known of senders, in dicts."""
+
+    survives_process = False
+    checkpoints = False
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Topic] = {}
+
+    async def open(self) -> None:
+        """There is nothing to reach."""
+
+    async def records(self) -> Sequence[TopicRecord]:
+        """Every topic there is."""
+        return [topic.record for topic in self._topics.values()]
+
+    async def kept(self, name: str) -> Kept:
+        """Nothing is."""
+        return Kept()
+
+    async def put_topic(self, record: TopicRecord) -> None:
+        """Create a topic or replace its document; a new epoch begins at offset 1."""
+        known = self._topics.get(record.name)
+        if known is None or known.record.epoch != record.epoch:
+            self._topics[record.name] = _Topic(record)
+        else:
+            known.record = record
+
+    async def delete_topic(self, name: str) -> None:
+        """Forget a topic and its producers."""
+        del self._topics[name]
+
+    async def append(self, topic: str, publication: Publication) -> Appended:
+        """Number items; what is noted of their sender is noted in the same step.
+
+        Raises:
+            HeadMoved: `expected_head` is not the topic's last offset.
+            Problem: producer-fenced, idempotency-conflict.
+        """
+        return self._topics[topic].append(publication)
+
+    async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
+        """Keep items aside; those of an earlier stage of that name are forgotten."""
+        stages = self._topics[topic].stages
+        for old in [old for old, (at_ms, _) in stages.items() if at_ms + STAGE_MS <= now_ms]:
+            del stages[old]
+        stages[name] = now_ms, items
+
+    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
+        """The items of stages, in the order of the names; None if one is not there (any more)."""
+        stages = self._topics[topic].stages
+        found: list[Item] = []
+        for name in names:
+            at_ms, items = stages.get(name, (0, ()))
+            if at_ms + STAGE_MS <= now_ms:
+                return None
+            found += items
+        return found
+
+    async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
+        """Nothing is kept."""
+
+    async def aclose(self) -> None:
+        """Nothing to let go."""
+
+
+@dataclass(slots=True, eq=False)
+class _Topic:
+    """One topic's numbers: `producers` have their run and sequence, `retries` come by age."""
+
+    record: TopicRecord
+    last: int = 0
+    producers: dict[str, Producer] = field(default_factory=dict)
+    retries: dict[str, tuple[Retry, int, Appended]] = field(default_factory=dict)
+    stages: dict[str, tuple[int, Sequence[Item]]] = field(default_factory=dict)
+
+    def append(self, publication: Publication) -> Appended:
+        known = self._again(publication.retry, publication.timestamp_ms)
+        if known is not None:
+            return known
+        if publication.producer is not None and not self._is_news(publication.producer):
+            return Appended(0, 0, duplicate=True)
+        if publication.expected_head not in (None, self.last):
+            raise HeadMoved
+        if publication.producer is not None:
+            self.producers[publication.producer.name] = publication.producer
+        appended = Appended(self.last + 1, self.last + len(publication.items))
+        self.last = appended.last
+        for name in publication.stages:
+            self.stages.pop(name, None)
+        if publication.retry is not None:
+            retry = publication.retry
+            self.retries[retry.name] = retry, publication.timestamp_ms, appended
+        return appended
+
+    def _again(self, retry: Retry | None, now_ms: int) -> Appended | None:
+        """What a request was answered that comes again."""
+        if retry is None:
+            return None
+        while self.retries and next(iter(self.retries.values()))[1] + RETRY_MS <= now_ms:
+            del self.retries[next(iter(self.retries))]
+        if retry.name not in self.retries:
+            return None
+        first, _, appended = self.retries[retry.name]
+        if first.digest != retry.digest:
+            detail = "The Idempotency-Key was used for another request."
+            raise Problem("idempotency-conflict", detail)
+        return Appended(appended.first, appended.last, duplicate=True)
+
+    def _is_news(self, producer: Producer) -> bool:
+        """Whether its number is above its highest; the newest run is noted in any case."""
+        highest = self.producers.get(producer.name)
+        if highest is None:
+            return True
+        if producer.run < highest.run:
+            raise Problem("producer-fenced", "A newer run of this producer has committed.")
+        if producer.sequence > highest.sequence:
+            return True
+        self.producers[producer.name] = Producer(highest.name, highest.sequence, producer.run)
+        return False

@@ -1,0 +1,193 @@
+"""What every store must do. A store that survives the process joins `STORES`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import pytest
+
+from app.problems import Problem
+from app.stores.memory import MemoryStore
+from app.stores.store import (
+    Appended,
+    HeadMoved,
+    Item,
+    Message,
+    Producer,
+    Publication,
+    Removal,
+    Retry,
+    Store,
+    TopicRecord,
+)
+from app.topic_document import TopicDocument
+from conflation.frame import Gone
+
+STORES: dict[str, Callable[[], Store]] = {"memory": MemoryStore}
+PLAIN = TopicDocument()
+NOW_MS = 1_700_000_000_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+
+async def append(
+    store: Store, topic: str, items: Sequence[Item], producer: Producer | None = None
+) -> Appended:
+    return await store.append(topic, Publication(items, NOW_MS, producer))
+
+
+@pytest.fixture(params=sorted(STORES))
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    made = STORES[request.param]()
+    await made.open()
+    yield made
+    await made.aclose()
+
+
+async def test_a_new_store_is_empty(store: Store) -> None:
+    assert list(await store.records()) == []
+
+
+async def test_topics_are_kept_as_they_were_put(store: Store) -> None:
+    first = TopicRecord("a", PLAIN, "e1")
+    second = TopicRecord("b", TopicDocument.parse(b'{"key":["/k"],"description":"d"}'), "e2")
+    await store.put_topic(first)
+    await store.put_topic(second)
+    assert sorted(await store.records(), key=lambda record: record.name) == [first, second]
+
+
+async def test_messages_are_numbered_from_one_without_holes(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    assert await append(store, "a", [Message(b"1"), Message(b"2")]) == Appended(1, 2)
+    assert await append(store, "a", [Message(b"3")]) == Appended(3, 3)
+
+
+async def test_a_removal_has_its_place_among_the_messages(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    items: list[Item] = [Message(b"1", "[1]"), Removal("[1]", Gone.DELETED), Message(b"2", "[2]")]
+    assert await append(store, "a", items) == Appended(1, 3)
+
+
+async def test_each_topic_has_its_own_numbers(store: Store) -> None:
+    for name in ("a", "b"):
+        await store.put_topic(TopicRecord(name, PLAIN, "e1"))
+        assert await append(store, name, [Message(b"1")]) == Appended(1, 1)
+
+
+async def test_a_new_document_leaves_the_numbers_alone(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await append(store, "a", [Message(b"1")], Producer("p", 4))
+    described = TopicRecord("a", TopicDocument(description="d"), "e1")
+    await store.put_topic(described)
+    assert list(await store.records()) == [described]
+    assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
+    assert (await append(store, "a", [Message(b"x")], Producer("p", 4))).duplicate
+
+
+async def test_a_new_epoch_begins_at_one(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await append(store, "a", [Message(b"1"), Message(b"2")], Producer("p", 1))
+    await store.put_topic(TopicRecord("a", PLAIN, "e2"))
+    assert await append(store, "a", [Message(b"1")], Producer("p", 1)) == Appended(1, 1)
+
+
+async def test_a_deleted_topic_is_gone_with_its_messages_and_producers(store: Store) -> None:
+    for name in ("a", "ab"):
+        await store.put_topic(TopicRecord(name, PLAIN, "e1"))
+        await append(store, name, [Message(b"1")], Producer("p", 1))
+    await store.delete_topic("a")
+    assert [record.name for record in await store.records()] == ["ab"]
+    await store.put_topic(TopicRecord("a", PLAIN, "e2"))
+    assert await append(store, "a", [Message(b"1")], Producer("p", 1)) == Appended(1, 1)
+    assert (await append(store, "ab", [Message(b"1")], Producer("p", 1))).duplicate
+
+
+async def test_a_number_not_above_the_highest_publishes_nothing(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    assert await append(store, "a", [Message(b"1")], Producer("p", 0)) == Appended(1, 1)
+    assert await append(store, "a", [Message(b"2")], Producer("p", 7)) == Appended(2, 2)
+    for old in (7, 6, 0):
+        assert (await append(store, "a", [Message(b"x")], Producer("p", old))).duplicate
+    assert await append(store, "a", [Message(b"3")], Producer("p", 8)) == Appended(3, 3)
+
+
+async def test_producers_count_for_themselves_in_each_topic(store: Store) -> None:
+    for name in ("a", "b"):
+        await store.put_topic(TopicRecord(name, PLAIN, "e1"))
+    await append(store, "a", [Message(b"1")], Producer("p", 9))
+    assert not (await append(store, "a", [Message(b"2")], Producer("q", 1))).duplicate
+    assert not (await append(store, "b", [Message(b"1")], Producer("p", 1))).duplicate
+
+
+async def test_a_retry_is_told_what_the_first_was_told(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await append(store, "a", [Message(b"0")])
+    for duplicate in (False, True, True):
+        asked = Publication([Message(b"1"), Message(b"2")], NOW_MS, retry=Retry("r", b"digest"))
+        assert await store.append("a", asked) == Appended(2, 3, duplicate=duplicate)
+    assert await append(store, "a", [Message(b"3")]) == Appended(4, 4)
+
+
+async def test_a_retry_that_asks_for_something_else_is_refused(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await store.append("a", Publication([Message(b"1")], NOW_MS, retry=Retry("r", b"one")))
+    with pytest.raises(Problem, match="idempotency-conflict"):
+        await store.append("a", Publication([Message(b"2")], NOW_MS, retry=Retry("r", b"two")))
+    assert await append(store, "a", [Message(b"3")]) == Appended(2, 2)
+
+
+async def test_a_day_later_it_is_another_request(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    for number, at_ms in enumerate((NOW_MS, NOW_MS + DAY_MS), 1):
+        asked = Publication([Message(b"1")], at_ms, retry=Retry("r", b"digest"))
+        assert await store.append("a", asked) == Appended(number, number)
+
+
+async def test_what_an_older_run_sends_is_refused(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    assert await append(store, "a", [Message(b"1")], Producer("p", 5, run=1)) == Appended(1, 1)
+    assert (await append(store, "a", [Message(b"1")], Producer("p", 5, run=2))).duplicate
+    with pytest.raises(Problem, match="producer-fenced"):
+        await append(store, "a", [Message(b"2")], Producer("p", 6, run=1))
+    assert await append(store, "a", [Message(b"2")], Producer("p", 6, run=2)) == Appended(2, 2)
+
+
+async def test_stages_wait_aside_in_the_order_of_their_names(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    gone = Removal("[1]", Gone.DELETED)
+    await store.stage("a", "s1", [Message(b"old")], NOW_MS)
+    await store.stage("a", "s1", [Message(b"1", "[1]", exempt=True)], NOW_MS)
+    await store.stage("a", "s2", [gone], NOW_MS)
+    assert await store.staged("a", ["s2", "s1"], NOW_MS) == [gone, Message(b"1", "[1]", True)]
+    assert await store.staged("a", ["s1", "s3"], NOW_MS) is None
+    items = await store.staged("a", ["s1"], NOW_MS) or []
+    assert await store.append("a", Publication(items, NOW_MS, stages=["s1"])) == Appended(1, 1)
+    assert await store.staged("a", ["s1"], NOW_MS) is None
+    assert await store.staged("a", ["s2"], NOW_MS) == [gone]
+
+
+async def test_a_stage_waits_for_an_hour(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await store.stage("a", "s", [Message(b"1")], NOW_MS)
+    assert await store.staged("a", ["s"], NOW_MS + HOUR_MS - 1) == [Message(b"1")]
+    assert await store.staged("a", ["s"], NOW_MS + HOUR_MS) is None
+
+
+async def test_it_is_written_only_behind_the_head_that_was_looked_at(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    asked = Publication([Message(b"1")], NOW_MS, expected_head=0)
+    assert await store.append("a", asked) == Appended(1, 1)
+    with pytest.raises(HeadMoved):
+        await store.append("a", asked)
+    assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
+
+
+async def test_what_was_refused_has_left_nothing_behind(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    moved = Publication(
+        [Message(b"1")], NOW_MS, Producer("p", 1), Retry("r", b"digest"), expected_head=7
+    )
+    with pytest.raises(HeadMoved):
+        await store.append("a", moved)
+    again = Publication([Message(b"1")], NOW_MS, Producer("p", 1), Retry("r", b"digest"))
+    assert await store.append("a", again) == Appended(1, 1)
