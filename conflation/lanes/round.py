@@ -55,7 +55,7 @@ def _newest(board: Board, board_key: str, row: Frame) -> Frame:
     """The value that has taken a row's place, unless one is between that is to be sent too."""
     if row.removed or row.exempt or board.exempts:
         return row
-    newest = board.get(board_key)
-    if newest is None or newest.exempt or newest.offset == row.offset:
+    newest = board.told(board_key, row.offset)
+    if newest is None or newest.exempt:
         return row
     return newest

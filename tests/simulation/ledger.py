@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.stores.memory import MemoryStore
-from app.stores.store import Appended, Item, Message, Producer
+from app.stores.store import Appended, Item, Message, Publication
 
 OWN = "tidegate."
 """How the names of topics begin that the gateway fills about itself."""
@@ -68,16 +67,14 @@ class LedgerStore(MemoryStore):
         super().__init__()
         self.lives: dict[str, Life] = {}
 
-    async def append(
-        self, topic: str, items: Sequence[Item], timestamp_ms: int, producer: Producer | None
-    ) -> Appended:
+    async def append(self, topic: str, publication: Publication) -> Appended:
         """Number items, and note them."""
-        appended = await super().append(topic, items, timestamp_ms, producer)
+        appended = await super().append(topic, publication)
         if topic.startswith(OWN):
             return appended
-        epoch = self._records[topic].epoch
+        epoch = next(it.epoch for it in await self.records() if it.name == topic)
         life = self.lives.setdefault(epoch, Life(topic, epoch))
-        for offset, item in enumerate(items, appended.first):
+        for offset, item in enumerate(publication.items, appended.first):
             life.add(_entry(offset, item))
         return appended
 

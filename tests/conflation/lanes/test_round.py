@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conflation.boards.board import Board
-from conflation.frame import Frame
+from conflation.frame import Frame, Tombstone
 from conflation.lanes.round import Round
 from tests.support.world import make_frames, token, tokens
 
@@ -74,3 +74,13 @@ def test_a_queue_is_in_publication_order() -> None:
     assert going.is_over
     assert going.ahead == {}
     assert tokens(row for _, row in board.rows(going.position)) == "b2"
+
+
+def test_of_a_key_that_left_the_last_value_goes() -> None:
+    """Rule 22: with what took its place, and was taken away itself."""
+    board = a_board("a1 b1")
+    going = Round(board.rows(0), board.head)
+    say(board, "b2")
+    board.remove('["b"]', Tombstone(4, b"", '["b"]'))
+    assert tokens(going.take(board, 100)) == "a1 b2"
+    assert going.ahead == {'["b"]': 3}, "so it is not told again"
