@@ -8,16 +8,27 @@ import difflib
 import ipaddress
 import logging
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from app.units import Duration, parse_size
+from app.setting_kinds import (
+    CountValue,
+    DurationValue,
+    EnvironmentText,
+    FlagValue,
+    FunctionNames,
+    HostNames,
+    SizeValue,
+    TextValue,
+    count_field,
+    duration_field,
+    size_field,
+)
 
 PREFIX = "TIDEGATE_"
 CONFIG_FILE = "tidegate.toml"
@@ -33,100 +44,6 @@ logger = logging.getLogger("tidegate.settings")
 
 class SettingsInvalid(Exception):
     """The configuration cannot be used; `str()` is one readable line. The command exits 78."""
-
-
-class EnvironmentText(str):
-    """A value that came from the environment, where everything is text."""
-
-    __slots__ = ()
-
-
-def _duration(value: object) -> Duration:
-    if isinstance(value, Duration):
-        return value
-    if isinstance(value, str):
-        return Duration.parse(value)
-    raise ValueError('expected a duration in quotes such as "10s"')
-
-
-def _size(value: object) -> int:
-    if isinstance(value, str):
-        return parse_size(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError('expected a size in quotes such as "8MiB", or a number of bytes')
-
-
-def _count(value: object) -> int:
-    if isinstance(value, EnvironmentText) and re.fullmatch("[0-9]{1,18}", value):
-        return int(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError("expected a whole number")
-
-
-def _flag(value: object) -> bool:
-    if isinstance(value, EnvironmentText) and value in {"true", "false", "1", "0"}:
-        return value in {"true", "1"}
-    if isinstance(value, bool):
-        return value
-    raise ValueError("expected true or false")
-
-
-def _text(value: object) -> str:
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, str) and value:
-        return str(value)
-    raise ValueError("expected a text that is not empty")
-
-
-def _names(value: object, pattern: str, expected: str) -> tuple[str, ...]:
-    if isinstance(value, EnvironmentText):
-        value = [name.strip() for name in value.split(",") if name.strip()]
-    if not isinstance(value, list | tuple):
-        raise ValueError(expected)
-    if not all(isinstance(name, str) and re.fullmatch(pattern, name, re.ASCII) for name in value):
-        raise ValueError(expected)
-    return tuple(value)
-
-
-def _host_names(value: object) -> tuple[str, ...]:
-    expected = 'expected a list of host names such as ["gateway.example"]'
-    return tuple(name.lower() for name in _names(value, r"(?i:[a-z0-9.:_-]+)", expected))
-
-
-def _function_names(value: object) -> tuple[str, ...]:
-    expected = 'expected a list of functions such as ["package.module:function"]'
-    return _names(value, r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", expected)
-
-
-DurationValue = Annotated[Duration, BeforeValidator(_duration)]
-SizeValue = Annotated[int, BeforeValidator(_size)]
-CountValue = Annotated[int, BeforeValidator(_count)]
-FlagValue = Annotated[bool, BeforeValidator(_flag)]
-TextValue = Annotated[str, BeforeValidator(_text)]
-HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
-FunctionNames = Annotated[tuple[str, ...], BeforeValidator(_function_names)]
-
-
-def _duration_field(default: str, meaning: str, least: str = "1ms", most: str = "1d") -> Any:
-    return Field(
-        default=Duration.parse(default),
-        ge=Duration.parse(least),
-        le=Duration.parse(most),
-        description=meaning,
-    )
-
-
-def _size_field(default: str, meaning: str, least: str = "1KiB", most: str = "4GiB") -> Any:
-    return Field(
-        default=parse_size(default), ge=parse_size(least), le=parse_size(most), description=meaning
-    )
-
-
-def _count_field(default: int, meaning: str, least: int = 1, most: int = 1_000_000_000) -> Any:
-    return Field(default=default, ge=least, le=most, description=meaning)
 
 
 class Settings(BaseSettings):
@@ -145,7 +62,7 @@ class Settings(BaseSettings):
         default="127.0.0.1",
         description="Address to listen on; other than loopback needs `insecure`.",
     )
-    port: CountValue = _count_field(
+    port: CountValue = count_field(
         8080, "Port to listen on; 0 takes a free one.", least=0, most=65535
     )
     allowed_hosts: HostNames = Field(
@@ -161,6 +78,11 @@ class Settings(BaseSettings):
         alias="data",
         description="Folder of the embedded store; `:memory:` keeps nothing.",
     )
+    durability: Literal["process", "power"] = Field(
+        default="process",
+        description="What is acknowledged as persisted survives the death of the process, or the "
+        "loss of power: process or power.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged: debug, info, warning or error."
     )
@@ -169,9 +91,9 @@ class Settings(BaseSettings):
     auto_create_topics: FlagValue = Field(
         default=True, description="Publishing to an unknown topic creates a plain one."
     )
-    topics_max: CountValue = _count_field(10_000, "Topics.")
-    topic_keys_max: CountValue = _count_field(1_000_000, "Keys of a topic's state of the world.")
-    journal_messages_max: CountValue = _count_field(
+    topics_max: CountValue = count_field(10_000, "Topics.")
+    topic_keys_max: CountValue = count_field(1_000_000, "Keys of a topic's state of the world.")
+    journal_messages_max: CountValue = count_field(
         100_000, "Messages a topic's journal keeps where its definition says nothing.", least=0
     )
     mergers: FunctionNames = Field(
@@ -179,77 +101,77 @@ class Settings(BaseSettings):
         description="Functions `package.module:function` that topics may name as `merge` or "
         "`match`, imported at start; in the environment separated by commas.",
     )
-    message_bytes_max: SizeValue = _size_field("1MiB", "Size of one message (413 above it).")
-    request_bytes_max: SizeValue = _size_field("64MiB", "Size of one request's body (413).")
-    request_messages_max: CountValue = _count_field(
+    message_bytes_max: SizeValue = size_field("1MiB", "Size of one message (413 above it).")
+    request_bytes_max: SizeValue = size_field("64MiB", "Size of one request's body (413).")
+    request_messages_max: CountValue = count_field(
         100_000, "Messages in one request (413 above it)."
     )
 
     # Subscribing
-    sessions_max: CountValue = _count_field(10_000, "Sessions open at once.")
-    options_characters_max: CountValue = _count_field(
+    sessions_max: CountValue = count_field(10_000, "Sessions open at once.")
+    options_characters_max: CountValue = count_field(
         4096, "Characters of an options string or a filter."
     )
     default_pace: Literal["batch", "key"] = Field(
         default="batch", description="Pace of an interval whose options name none: batch or key."
     )
-    heartbeat: DurationValue = _duration_field(
+    heartbeat: DurationValue = duration_field(
         "15s", "A stream without output for so long gets a comment.", least="100ms", most="1h"
     )
-    session_retention: DurationValue = _duration_field(
+    session_retention: DurationValue = duration_field(
         "60s",
         "A session opened with POST is kept for so long after its connection is lost; of one that "
         "has ended it is known for as long how it did.",
         least="0s",
     )
-    queue_messages_max: CountValue = _count_field(
+    queue_messages_max: CountValue = count_field(
         10_000, "Messages a session's queue holds before its policy applies."
     )
-    queue_bytes_max: SizeValue = _size_field(
+    queue_bytes_max: SizeValue = size_field(
         "8MiB", "Bytes a session's queue holds before its policy applies."
     )
-    write_timeout: DurationValue = _duration_field(
+    write_timeout: DurationValue = duration_field(
         "10s", "A connection that takes nothing for so long is closed.", least="100ms", most="1h"
     )
 
     # The connection
-    connections_max: CountValue = _count_field(
+    connections_max: CountValue = count_field(
         12_000,
         "Connections open at once, or fewer if file descriptors are; beyond it only `/healthz`, "
         "`/readyz` and `/metrics` answer, others get 429, streams an `error` event.",
     )
-    connections_per_address_max: CountValue = _count_field(
+    connections_per_address_max: CountValue = count_field(
         0, "Of these from one address (IPv6: a /64); 0 for any, as behind a proxy.", least=0
     )
-    header_bytes_max: SizeValue = _size_field(
+    header_bytes_max: SizeValue = size_field(
         "16KiB", "Size of a request's header (431 above it).", least="256B", most="1MiB"
     )
-    header_count_max: CountValue = _count_field(
+    header_count_max: CountValue = count_field(
         100, "Fields in a request's header (431 above it).", most=10_000
     )
-    uri_bytes_max: SizeValue = _size_field(
+    uri_bytes_max: SizeValue = size_field(
         "8KiB", "Size of a request's target (414 above it).", least="64B", most="1MiB"
     )
-    header_deadline: DurationValue = _duration_field(
+    header_deadline: DurationValue = duration_field(
         "10s", "A request's header must be complete within (408).", most="1h"
     )
-    body_deadline: DurationValue = _duration_field(
+    body_deadline: DurationValue = duration_field(
         "30s", "A request's body must be complete within (408).", most="1h"
     )
-    keep_alive: DurationValue = _duration_field(
+    keep_alive: DurationValue = duration_field(
         "15s", "A connection without a request is closed after.", most="1h"
     )
-    write_buffer_bytes_max: SizeValue = _size_field(
+    write_buffer_bytes_max: SizeValue = size_field(
         "16KiB", "Bytes held for a connection before its writer waits.", most="16MiB"
     )
-    notsent_lowat_bytes: SizeValue = _size_field(
+    notsent_lowat_bytes: SizeValue = size_field(
         "16KiB", "Unsent bytes the kernel takes for a connection (TCP_NOTSENT_LOWAT).", most="16MiB"
     )
-    tcp_user_timeout: DurationValue = _duration_field(
+    tcp_user_timeout: DurationValue = duration_field(
         "20s", "A peer that acknowledges nothing for so long is gone.", least="1s", most="1h"
     )
-    backlog: CountValue = _count_field(2048, "Connections waiting to be accepted.", most=65535)
-    shutdown_grace: DurationValue = _duration_field(
+    backlog: CountValue = count_field(2048, "Connections waiting to be accepted.", most=65535)
+    shutdown_grace: DurationValue = duration_field(
         "1s", "A stream has so long to take its `goodbye` before it is cut.", most="10m"
     )
 

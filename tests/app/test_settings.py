@@ -43,7 +43,7 @@ def test_the_contracts_defaults() -> None:
     assert settings.request_messages_max == 100_000
     assert (settings.topics_max, settings.topic_keys_max) == (10_000, 1_000_000)
     assert (settings.sessions_max, settings.options_characters_max) == (10_000, 4096)
-    assert settings.store_dir == "./tidegate-data"
+    assert (settings.store_dir, settings.durability) == ("./tidegate-data", "process")
 
 
 def test_each_source_goes_before_the_one_below() -> None:
