@@ -13,8 +13,6 @@ from conflation.lanes.lane import Held, Lane, all_shown
 from conflation.lanes.member import Member
 from conflation.lanes.round import Round
 
-NOTHING: Mapping[str, Frame] = {}
-
 
 class BatchLane(Lane):
     """One interval for all keys: the first message of an idle lane opens it (CONTRACT 5.1)."""
@@ -59,7 +57,8 @@ class BatchLane(Lane):
         shown = self._shown
         going = member.round
         rest = [] if going is None else going.rest(self.board)
-        rows = [*rest, *self._missed(member, dict(rest))]
+        ahead = {} if going is None else {**going.ahead, **{known: it.offset for known, it in rest}}
+        rows = [*rest, *self._missed(member, ahead)]
         due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
         return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
 
@@ -87,7 +86,8 @@ class BatchLane(Lane):
         """
         going = member.round
         if going is None or going.is_over:
-            going = Round(self._missed(member), self.board.head, self.id.queues)
+            ahead = {} if going is None else going.ahead
+            going = Round(self._missed(member, ahead), self.board.head, self.id.queues)
             member.round = going
         piece = all_shown(self._shown, going.take(self.board, bytes_max))
         has_drained = going.is_over and not (going.appends and self.board.head > going.position)
@@ -97,14 +97,10 @@ class BatchLane(Lane):
             member.round = None
         return batch if member.knows(batch.frames) else self._own_terms(member, batch)
 
-    def _missed(self, member: Member, rest: Mapping[str, Frame] = NOTHING) -> list[Pair]:
+    def _missed(self, member: Member, ahead: Mapping[str, int]) -> list[Pair]:
         """What has changed since its position, but for rows that it has, or is to have first."""
-        ahead = {} if member.round is None else member.round.ahead
-        return [
-            (board_key, row)
-            for board_key, row in self.board.rows(member.position, oof=self.id.oof)
-            if row.offset != ahead.get(board_key) and row is not rest.get(board_key)
-        ]
+        rows = self.board.rows(member.position, oof=self.id.oof)
+        return [(known, row) for known, row in rows if row.offset != ahead.get(known)]
 
 
 def _is_midway(member: Member) -> bool:

@@ -45,8 +45,8 @@ PLANTED: dict[str, Planted] = {
     ),
     "a key that never rests is never reached": (
         "conflation/lanes/batch_lane.py",
-        "            going = Round(self._missed(member), self.board.head, self.id.queues)",
-        "            going = Round(self._missed(member), self.board.head, True)",
+        "            going = Round(self._missed(member, ahead), self.board.head, self.id.queues)",
+        "            going = Round(self._missed(member, ahead), self.board.head, True)",
     ),
     "what was sent ahead of its turn comes again": (
         "conflation/lanes/round.py",

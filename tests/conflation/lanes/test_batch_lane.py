@@ -227,6 +227,22 @@ def test_what_is_still_to_come_of_a_round_is_waiting() -> None:
     assert (row.matched, row.delivered, row.conflated, row.waiting) == (6, 2, 2, 2)
 
 
+def test_a_key_that_left_in_the_midst_of_a_round_waits_once() -> None:
+    """Rule 61: what is told of it is the last value that it had."""
+    world = World()
+    world.topic()
+    world.subscribe(SECONDS)
+    world.say("a1 b1")
+    world.wait("1s")
+    world.take_once(1)
+    world.say("b2")
+    world.remove("b2")
+    (row,) = world.engine.session_stats("s").subscriptions
+    assert (row.matched, row.delivered, row.conflated, row.waiting) == (3, 1, 1, 1)
+    world.wait("1s")
+    assert world.hears() == ["b2"]
+
+
 def test_a_member_that_joins_an_open_interval_gets_only_what_follows_its_cut() -> None:
     """Rule 24."""
     world = World()
