@@ -1,0 +1,207 @@
+"""The proxy breaks a line in every way that it says, and in no other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.fault_proxy import BLACK_HOLE, STALLED, FaultProxy, Line, fault_proxy
+from tests.support.gateways import eventually
+
+DEADLINE_S = 20
+SOON_S = 0.1
+LONG = bytes(range(256)) * 16
+
+
+class Echo:
+    """A server that sends back what it hears, and remembers all of it, in pieces."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.cut = 0
+
+    @property
+    def heard(self) -> bytes:
+        return b"".join(self.pieces)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while piece := await reader.read(1 << 16):
+                self.pieces.append(piece)
+                writer.write(piece)
+                await writer.drain()
+        except ConnectionResetError:
+            self.cut += 1
+        finally:
+            writer.close()
+
+
+class Caller:
+    """A client of the proxy."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def ask(self, request: bytes) -> bytes:
+        """What comes back for it, as many bytes as were sent."""
+        self.writer.write(request)
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.reader.readexactly(len(request))
+
+    async def is_silent(self) -> bool:
+        """Whether nothing comes for a while, not even an end."""
+        try:
+            async with asyncio.timeout(SOON_S):
+                await self.reader.read(1)
+        except TimeoutError:
+            return True
+        return False
+
+
+@contextlib.asynccontextmanager
+async def echoing() -> AsyncIterator[tuple[Echo, FaultProxy]]:
+    echo = Echo()
+    async with (
+        await asyncio.start_server(echo.serve, "127.0.0.1", 0) as server,
+        fault_proxy(*server.sockets[0].getsockname()) as proxy,
+    ):
+        yield echo, proxy
+
+
+@contextlib.asynccontextmanager
+async def calling(proxy: FaultProxy) -> AsyncIterator[Caller]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    try:
+        yield Caller(reader, writer)
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+
+async def test_a_clear_line_carries_everything_and_both_ends() -> None:
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        assert await caller.ask(LONG) == LONG
+        caller.writer.write_eof()
+        assert await caller.reader.read() == b""
+        assert (echo.heard, echo.cut, proxy.connections) == (LONG, 0, 1)
+
+
+async def test_latency_and_jitter_delay_and_never_reorder() -> None:
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        proxy.carry(up=Line(latency_s=0.05, jitter_s=0.05), down=Line(latency_s=0.05))
+        began_at = time.monotonic()
+        for number in range(50):
+            caller.writer.write(b"%03d" % number)
+            await asyncio.sleep(0)
+        async with asyncio.timeout(DEADLINE_S):
+            answer = await caller.reader.readexactly(150)
+        assert time.monotonic() - began_at >= 0.1
+        assert answer == echo.heard == b"".join(b"%03d" % number for number in range(50))
+
+
+async def test_a_thin_line_takes_its_time() -> None:
+    async with echoing() as (_, proxy), calling(proxy) as caller:
+        proxy.carry(down=Line(bytes_per_s=20_000, slice_bytes=100))
+        began_at = time.monotonic()
+        assert await caller.ask(LONG) == LONG
+        assert time.monotonic() - began_at >= len(LONG) / 20_000
+
+
+async def test_slices_arrive_one_by_one() -> None:
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        proxy.carry(up=Line(slice_bytes=1, bytes_per_s=5_000))
+        assert await caller.ask(LONG[:64]) == LONG[:64]
+        assert len(echo.pieces) > 16
+
+
+async def test_one_bit_in_so_many_bytes_is_wrong() -> None:
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        proxy.carry(down=Line(flip_one_in_bytes=100))
+        came = await caller.ask(LONG[:250]) + await caller.ask(LONG[:250])
+        sent = LONG[:250] * 2
+        wrong = [place for place, (a, b) in enumerate(zip(came, sent, strict=True)) if a != b]
+        assert wrong == [99, 199, 299, 399, 499]
+        assert all((came[place] ^ sent[place]).bit_count() == 1 for place in wrong)
+        assert echo.heard == sent
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+async def test_a_black_hole_is_silent_and_a_reset_after_it(way: str) -> None:
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        assert await caller.ask(b"before") == b"before"
+        proxy.carry(**{way: BLACK_HOLE})
+        caller.writer.write(b"lost")
+        assert await caller.is_silent()
+        assert (b"lost" in echo.heard) is (way == "down")
+        proxy.clear()
+        with pytest.raises(ConnectionResetError):
+            await caller.ask(b"after")
+        await eventually(lambda: echo.cut == 1, "the server's end is reset")
+        async with calling(proxy) as another:
+            assert await another.ask(b"anew") == b"anew"
+
+
+async def test_who_lost_nothing_in_a_black_hole_goes_on() -> None:
+    async with echoing() as (_, proxy), calling(proxy) as caller:
+        assert await caller.ask(b"before") == b"before"
+        proxy.carry(up=BLACK_HOLE, down=BLACK_HOLE)
+        proxy.clear()
+        assert await caller.ask(b"after") == b"after"
+
+
+async def test_a_stalled_line_shuts_the_window_and_loses_nothing() -> None:
+    much = LONG * 2048  # 8 MiB: more than the buffers of a connection take
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        proxy.carry(up=STALLED)
+        caller.writer.write(much)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(SOON_S):
+                await caller.writer.drain()
+        assert echo.heard == b""
+        proxy.clear()
+        async with asyncio.timeout(DEADLINE_S):
+            assert await caller.reader.readexactly(len(much)) == much
+        assert echo.cut == 0
+
+
+async def test_the_reply_of_the_nth_request_is_lost_and_its_work_done() -> None:
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        proxy.drop_reply(2, matching=b"write")
+        for request in (b"read 1", b"write 1", b"read 2"):
+            assert await caller.ask(request) == request
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await caller.ask(b"write 2")
+        assert echo.heard.endswith(b"write 2")
+        assert proxy.lost_replies == 1
+        async with calling(proxy) as another:
+            assert await another.ask(b"write 3") == b"write 3"
+
+
+async def test_a_reset_cuts_both_ends_and_refuses_while_it_is_told_to() -> None:
+    async with echoing() as (echo, proxy), calling(proxy) as caller:
+        assert await caller.ask(b"before") == b"before"
+        proxy.refuse()
+        with pytest.raises(ConnectionResetError):
+            await caller.ask(b"after")
+        await eventually(lambda: echo.cut == 1, "the server's end is reset")
+        with pytest.raises(ConnectionResetError):
+            async with calling(proxy) as another:
+                await another.ask(b"anew")
+        proxy.clear()
+        async with calling(proxy) as another:
+            assert await another.ask(b"anew") == b"anew"
+
+
+async def test_where_there_is_no_server_a_caller_is_reset() -> None:
+    async with echoing() as (_, proxy):
+        pass
+    async with fault_proxy("127.0.0.1", proxy.port) as alone:
+        with pytest.raises(ConnectionResetError):
+            async with calling(alone) as caller:
+                await caller.ask(b"anybody?")

@@ -1,0 +1,281 @@
+"""A TCP proxy for loopback that breaks lines on purpose: late, thin, silent, cut or wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+PIECE_BYTES = 64 << 10
+PIECES_AHEAD_MAX = 256
+BUFFER_BYTES = 32 << 10  # small, so that a stalled line's window shuts soon
+RST_ON_CLOSE = struct.pack("ii", 1, 0)  # linger on, for no time
+
+Way = Literal["up", "down"]
+"""To the server, to the client."""
+
+Ahead = asyncio.Queue[tuple[float, bytes]]
+"""Pieces on their way, each with the moment at which it arrives; an empty one is the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How one way carries bytes.
+
+    Attributes:
+        latency_s: how much later each piece arrives.
+        jitter_s: how much later still at most, by chance; pieces never overtake each other.
+        bytes_per_s: how thin it is; 0: as wide as loopback.
+        slice_bytes: pieces arrive in slices of so many bytes; 0: as they come.
+        flip_one_in_bytes: of every so many bytes the last has a wrong bit; 0: none.
+        swallows: bytes vanish (a black hole); who lost some is reset when it ends.
+        stalls: nothing is read, so that the sender's window shuts.
+    """
+
+    latency_s: float = 0.0
+    jitter_s: float = 0.0
+    bytes_per_s: float = 0.0
+    slice_bytes: int = 0
+    flip_one_in_bytes: int = 0
+    swallows: bool = False
+    stalls: bool = False
+
+
+CLEAR = Line()
+BLACK_HOLE = Line(swallows=True)
+STALLED = Line(stalls=True)
+
+
+class FaultProxy:
+    """Carries connections to a server; how, may change at any moment.
+
+    A request is what a client sends first, and what it sends after something was answered to it.
+
+    Attributes:
+        port: where it listens, on loopback.
+        connections: how many were accepted so far.
+        lost_replies: how many replies were dropped so far.
+    """
+
+    def __init__(self, host: str, port: int, *, seed: int = 0) -> None:
+        self.connections = 0
+        self.lost_replies = 0
+        self.chance = random.Random(seed)
+        self.lines: dict[Way, Line] = {"up": CLEAR, "down": CLEAR}
+        self._server = host, port
+        self._changed = asyncio.Event()
+        self._refuses = False
+        self._requests_to_go = 0
+        self._mark = b""
+        self._links: set[_Link] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+
+    def carry(self, *, up: Line | None = None, down: Line | None = None) -> None:
+        """From now on bytes are carried like this; a way that is not named stays as it is."""
+        self.lines |= {"up": up or self.lines["up"], "down": down or self.lines["down"]}
+        for link in [link for link in self._links if link.has_lost(self.lines)]:
+            link.reset()
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def clear(self) -> None:
+        """Carry everything as it comes, and let everybody in."""
+        self._refuses = False
+        self.carry(up=CLEAR, down=CLEAR)
+
+    def refuse(self) -> None:
+        """Reset every connection, and each new one."""
+        self._refuses = True
+        self.reset()
+
+    def reset(self) -> None:
+        """Send RST to both ends of every connection."""
+        for link in list(self._links):
+            link.reset()
+
+    def drop_reply(self, number: int = 1, matching: bytes = b"") -> None:
+        """Reset the connection of the n-th request from now once the server answers it.
+
+        Only requests with `matching` in their first piece count. The server has done the work;
+        the client cannot know.
+        """
+        self._requests_to_go, self._mark = number, matching
+
+    def loses_reply_to(self, first_piece: bytes) -> bool:
+        """Whether it is this request's reply that is to be dropped."""
+        if self._requests_to_go == 0 or self._mark not in first_piece:
+            return False
+        self._requests_to_go -= 1
+        return self._requests_to_go == 0
+
+    async def while_stalled(self, way: Way) -> None:
+        """Return when the way is read again."""
+        while self.lines[way].stalls:
+            await self._changed.wait()
+
+    async def serve(self) -> None:
+        """Accept connections until cancelled."""
+        while True:
+            client, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+            self.connections += 1
+            task = asyncio.create_task(self._carry(_Link(self, client)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def aclose(self) -> None:
+        """Reset all that is open, and listen no more."""
+        self._listener.close()
+        self.reset()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _carry(self, link: _Link) -> None:
+        self._links.add(link)
+        try:
+            with contextlib.suppress(OSError):
+                if not self._refuses:
+                    await link.run(self._server)
+                    link.close(with_rst=False)
+        finally:
+            self._links.discard(link)
+            link.close(with_rst=True)
+
+
+class _Link:
+    """One connection on each side, and what is on its way between them."""
+
+    def __init__(self, proxy: FaultProxy, client: socket.socket) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._server = socket.socket()
+        self._server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        self._lost: set[Way] = set()
+        self._asking = False
+        self._loses_reply = False
+        self._bytes_since_flip: dict[Way, int] = {"up": 0, "down": 0}
+        self._reset = asyncio.Event()
+
+    def has_lost(self, lines: dict[Way, Line]) -> bool:
+        """Whether bytes are missing in a stream that is carried again."""
+        return any(not lines[way].swallows for way in self._lost)
+
+    def reset(self) -> None:
+        """Have both ends reset."""
+        self._reset.set()
+
+    def close(self, *, with_rst: bool) -> None:
+        """Close both ends."""
+        for end in (self._client, self._server):
+            if with_rst and end.fileno() >= 0:
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST_ON_CLOSE)
+            end.close()
+
+    async def run(self, address: tuple[str, int]) -> None:
+        """Carry both ways until both have ended.
+
+        Raises:
+            OSError: the link was reset, or there is no server.
+        """
+        for end in (self._client, self._server):
+            end.setblocking(False)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await asyncio.get_running_loop().sock_connect(self._server, address)
+        cut = asyncio.create_task(self._reset.wait())
+        ways = asyncio.gather(self._way("up"), self._way("down"))
+        try:
+            either: set[asyncio.Future[Any]] = {cut, ways}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if not ways.done():
+                raise ConnectionResetError
+            await ways
+        finally:
+            cut.cancel()
+            ways.cancel()
+            await asyncio.gather(ways, return_exceptions=True)
+
+    async def _way(self, way: Way) -> None:
+        ahead: Ahead = asyncio.Queue(PIECES_AHEAD_MAX)
+        source, sink = (self._client, self._server)[:: 1 if way == "up" else -1]
+        reading = asyncio.create_task(self._read(way, source, ahead))
+        try:
+            await self._write(way, sink, ahead)
+            await reading
+        finally:
+            reading.cancel()
+
+    async def _read(self, way: Way, source: socket.socket, ahead: Ahead) -> None:
+        loop, due = asyncio.get_running_loop(), 0.0
+        piece = b"none yet"
+        while piece:
+            await self._proxy.while_stalled(way)
+            piece = await loop.sock_recv(source, PIECE_BYTES)
+            await self._proxy.while_stalled(way)
+            line = self._proxy.lines[way]
+            if line.swallows:
+                self._lost.add(way)
+                continue
+            self._heed(way, piece)
+            due = max(
+                due, loop.time() + line.latency_s + line.jitter_s * self._proxy.chance.random()
+            )
+            await ahead.put((due, piece))
+
+    def _heed(self, way: Way, piece: bytes) -> None:
+        """Know requests from replies; the reply that is to be dropped resets the link."""
+        if way == "up" and not self._asking:
+            self._loses_reply = self._proxy.loses_reply_to(piece)
+        self._asking = way == "up"
+        if way == "down" and self._loses_reply:
+            self._proxy.lost_replies += 1
+            self.reset()
+            raise ConnectionResetError
+
+    async def _write(self, way: Way, sink: socket.socket, ahead: Ahead) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due, piece = await ahead.get()
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            if not piece:
+                sink.shutdown(socket.SHUT_WR)
+                return
+            line = self._proxy.lines[way]
+            piece = self._flipped(way, piece, line.flip_one_in_bytes)
+            step = line.slice_bytes or len(piece)
+            for start in range(0, len(piece), step):
+                part = piece[start : start + step]
+                await loop.sock_sendall(sink, part)
+                await asyncio.sleep(len(part) / line.bytes_per_s if line.bytes_per_s else 0)
+
+    def _flipped(self, way: Way, piece: bytes, one_in_bytes: int) -> bytes:
+        if not one_in_bytes:
+            return piece
+        wrong = bytearray(piece)
+        for place in range(
+            one_in_bytes - 1 - self._bytes_since_flip[way], len(piece), one_in_bytes
+        ):
+            wrong[place] ^= 1 << self._proxy.chance.randrange(8)
+        self._bytes_since_flip[way] = (self._bytes_since_flip[way] + len(piece)) % one_in_bytes
+        return bytes(wrong)
+
+
+@contextlib.asynccontextmanager
+async def fault_proxy(host: str, port: int, *, seed: int = 0) -> AsyncIterator[FaultProxy]:
+    """A proxy in front of a server; gone at the end with all its connections."""
+    proxy = FaultProxy(host, port, seed=seed)
+    serving = asyncio.create_task(proxy.serve())
+    try:
+        yield proxy
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        await proxy.aclose()
