@@ -110,6 +110,7 @@ class _Topic:
         if known is not None:
             return known
         if publication.producer is not None and not self._is_news(publication.producer):
+            self._forget(publication.stages)
             return Appended(0, 0, duplicate=True)
         if publication.expected_head not in (None, self.last):
             raise HeadMoved
@@ -117,12 +118,15 @@ class _Topic:
             self.producers[publication.producer.name] = publication.producer
         appended = Appended(self.last + 1, self.last + len(publication.items))
         self.last = appended.last
-        for name in publication.stages:
-            self.stages.pop(name, None)
+        self._forget(publication.stages)
         if publication.retry is not None:
             retry = publication.retry
             self.retries[retry.name] = retry, publication.timestamp_ms, appended
         return appended
+
+    def _forget(self, stages: Sequence[str]) -> None:
+        for name in stages:
+            self.stages.pop(name, None)
 
     def _again(self, retry: Retry | None, now_ms: int) -> Appended | None:
         """What a request was answered that comes again."""

@@ -71,7 +71,8 @@ class Publication:
     """What is written into a topic in one step, all of it or nothing.
 
     `timestamp_ms` is wall time at publication, the same for all items. `stages` are forgotten
-    with it: the items are theirs. `expected_head`: only if the topic's last offset is this one.
+    with it, also with a duplicate: the items are theirs. `expected_head`: only if the topic's last
+    offset is this one; whether the request is known is asked first.
     `fence`: the number of the lease under which it is written.
     """
 

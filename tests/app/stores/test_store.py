@@ -191,3 +191,24 @@ async def test_what_was_refused_has_left_nothing_behind(store: Store) -> None:
         await store.append("a", moved)
     again = Publication([Message(b"1")], NOW_MS, Producer("p", 1), Retry("r", b"digest"))
     assert await store.append("a", again) == Appended(1, 1)
+
+
+async def test_the_stages_of_a_number_that_is_known_are_forgotten_too(store: Store) -> None:
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await append(store, "a", [Message(b"1")], Producer("p", 1))
+    await store.stage("a", "s", [Message(b"1")], NOW_MS)
+    again = Publication([Message(b"1")], NOW_MS, Producer("p", 1), stages=["s"])
+    assert (await store.append("a", again)).duplicate
+    assert await store.staged("a", ["s"], NOW_MS) is None
+
+
+async def test_what_is_known_is_known_wherever_the_head_is(store: Store) -> None:
+    """An impossible head asks whether a request is known, and publishes nothing."""
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    for producer, retry in ((Producer("p", 1), None), (None, Retry("r", b"digest"))):
+        asked = Publication([], NOW_MS, producer, retry, expected_head=-1)
+        with pytest.raises(HeadMoved):
+            await store.append("a", asked)
+        await store.append("a", Publication([Message(b"1")], NOW_MS, producer, retry))
+        assert (await store.append("a", asked)).duplicate
+    assert await append(store, "a", [Message(b"3")]) == Appended(3, 3)
