@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from app.driver import Driver
 from app.entry import Entry
-from app.filler import Fillers
+from app.filler import Fillers, wanted
 from app.problems import Problem
 from app.query import OWN_PREFIX
 from app.settings import Settings
@@ -151,8 +152,7 @@ class Catalog:
                 expected.check(entry)
             if self._is_source(name):
                 raise Problem("topic-in-use", "Another topic is filled from this one.")
-            await self._fillers.stop(name)
-            async with entry.writing:
+            async with self._unfilled(entry), entry.writing:
                 await self._store.delete_topic(name)
                 del self._entries[name]
                 self._ended.append(entry.record.epoch)
@@ -181,40 +181,54 @@ class Catalog:
             self._check_identity(known, document)
             return await self._make_anew(known, document)
         name = known.record.name
-        is_filled_anew = await self._refill(name, known.document, document)
-        async with known.writing:
+        async with self._refilled(known, document), known.writing:
             record = TopicRecord(name, document, known.record.epoch)
             await self._store.put_topic(record)
             known.redefine(record)
             self._driver.define_topic(name, document.definition(self._settings), record.epoch)
-        if is_filled_anew:
-            self._fillers.start(known)
         return known
 
     async def _make_anew(self, known: Entry, document: TopicDocument) -> Entry:
         """Another topic of that name, in a new epoch; it held no messages."""
         name = known.record.name
-        await self._fillers.stop(name)
-        self._prepare_filler(name, document)
-        async with known.writing:
-            record = TopicRecord(name, document, _new_epoch())
-            await self._store.put_topic(record)
-            self._driver.drop_topic(name)
-            entry = self._admit(record)
+        async with self._unfilled(known):
+            self._prepare_filler(name, document)
+            async with known.writing:
+                record = TopicRecord(name, document, _new_epoch())
+                await self._store.put_topic(record)
+                self._driver.drop_topic(name)
+                entry = self._admit(record)
         self._fillers.start(entry)
         return entry
 
-    async def _refill(self, name: str, before: TopicDocument, after: TopicDocument) -> bool:
-        """Have the topic filled as its new definition says; whether a filler is to be started."""
-        old, new = before.gateway_source, after.gateway_source
+    @asynccontextmanager
+    async def _refilled(self, known: Entry, document: TopicDocument) -> AsyncIterator[None]:
+        """Have the topic filled as its new definition says from when that holds, no sooner."""
+        name, old, new = known.record.name, known.document.gateway_source, document.gateway_source
         if old == new:
-            return False
-        if old is not None and new is not None and old.topic == new.topic:
-            self._fillers.change(name, new, after.key_spec)
-            return False
+            yield
+        elif old is not None and new is not None and old.topic == new.topic:
+            wanted(self._driver, new, document.key_spec)  # what cannot be asked is refused here
+            yield
+            self._fillers.change(name, new, document.key_spec)
+        else:
+            async with self._unfilled(known):
+                self._prepare_filler(name, document)
+                yield
+            self._fillers.start(known)
+
+    @asynccontextmanager
+    async def _unfilled(self, known: Entry) -> AsyncIterator[None]:
+        """Nobody fills the topic while it changes; if that fails it is filled as it was."""
+        name = known.record.name
         await self._fillers.stop(name)
-        self._prepare_filler(name, after)
-        return True
+        try:
+            yield
+        except BaseException:
+            await self._fillers.stop(name)
+            self._prepare_filler(name, known.document)
+            self._fillers.start(known)
+            raise
 
     def _topics_max(self) -> int:
         own = sum(name.startswith(OWN_PREFIX) for name in self._entries)
@@ -229,11 +243,11 @@ class Catalog:
         """Whether a topic may get another key or type."""
         pairs = zip(_IDENTITY, known.document.identity, document.identity, strict=True)
         pointer = next(pointer for pointer, old, new in pairs if old != new)
-        if self._is_source(known.record.name):
-            raise Problem("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
         if self._driver.engine.topic(known.record.name).head:
             detail = "Key, type and retain of a topic that holds messages stay; delete it first."
             raise Problem("topic-conflict", detail, pointer=pointer)
+        if self._is_source(known.record.name):
+            raise Problem("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
 
     def _is_source(self, name: str) -> bool:
         sources = (entry.document.source for entry in self._entries.values())
@@ -292,6 +306,6 @@ class Precondition:
             if entry is None or not wanted & {"*", entry.etag}:
                 raise Problem("precondition-failed", "The topic is not what If-Match names.")
         if self.if_none_match is not None and entry is not None:
-            wanted = {tag.strip() for tag in self.if_none_match.split(",")}
+            wanted = {tag.strip().removeprefix("W/") for tag in self.if_none_match.split(",")}
             if wanted & {"*", entry.etag}:
                 raise Problem("precondition-failed", "The topic is there already.")

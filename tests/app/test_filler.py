@@ -11,7 +11,7 @@ import pytest
 
 from app.problems import Problem
 from app.stores.memory import MemoryStore
-from app.stores.store import Appended, Message, Publication, Store
+from app.stores.store import Appended, Message, Publication, Store, TopicRecord
 from conflation.duration import SECOND
 from tests.support.clocks import Clock
 from tests.support.place import Place
@@ -252,3 +252,65 @@ async def test_topics_taken_over_from_a_store_are_filled_whatever_their_order() 
         await again.pass_time()
         assert again.sow("slow") == [{"k": 1}]
         await again.fillers.aclose()
+
+
+class Refusing(MemoryStore):
+    """A store that is out for definitions while it is told to be."""
+
+    is_out = False
+
+    async def put_topic(self, record: TopicRecord) -> None:
+        self._answer()
+        await super().put_topic(record)
+
+    async def delete_topic(self, name: str) -> None:
+        self._answer()
+        await super().delete_topic(name)
+
+    def _answer(self) -> None:
+        if self.is_out:
+            raise Problem("bus-unavailable", "The store is out.")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source": {**PX, "filter": "/v > 9"}},
+        {"source": {**PX, "topic": "other"}},
+        {"source": {**PX, "projection": ["SUM(/v) AS /sum", "/k"], "grouping": ["/k"]}},
+        {"source": {**PX, "topic": "plain"}, "key": ["/other"]},
+        {"key": ["/k"]},
+        None,
+    ],
+)
+async def test_a_change_that_is_not_stored_leaves_the_topic_filled_as_it_was(
+    change: dict[str, Any] | None,
+) -> None:
+    """Rule 451."""
+    store = Refusing()
+    async with filled(store, source=PX) as place:
+        await place.put("other", key=["/k"])
+        await place.put("plain")
+        before = place.catalog.get("slow").document
+        store.is_out = True
+        changing = place.put("slow", **change) if change else place.catalog.delete("slow")
+        with pytest.raises(Problem):
+            await changing
+        store.is_out = False
+        assert place.catalog.get("slow").document == before
+        await place.say("px", {"k": 1, "v": 1})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 1, "v": 1}]
+
+
+async def test_a_source_that_cannot_be_asked_is_refused_and_nothing_else_changes() -> None:
+    """Rule 451."""
+    async with filled(source=PX) as place:
+        wrong = {**PX, "projection": ["SUM(/v) AS /sum", "/k"], "grouping": ["/k"], "filter": "/v"}
+        for more in ({"source": {**PX, "topic": "none"}}, {"source": wrong, "key": ["/other"]}):
+            with pytest.raises(Problem):
+                await place.put("slow", description="other", **more)
+        await place.say("px", {"k": 1, "v": 1})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 1, "v": 1}]
+        assert place.catalog.get("slow").document.description == ""

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
+import pytest
+
 from tests.support.gateways import running_gateway
 
 
@@ -102,3 +107,164 @@ async def test_a_registered_merger_may_be_named() -> None:
         assert (shown["merge"], shown["match"]) == ("operator:add", "operator:add")
         answer = await running.http.put("/v1/topics/py", json={"merge": "operator:mul"})
         assert (answer.status_code, answer.json()["pointer"]) == (400, "/merge")
+
+
+async def test_every_answer_about_a_topic_has_the_tag_of_its_definition() -> None:
+    """Rule 453."""
+    async with running_gateway() as running:
+        made = await running.http.put("/v1/topics/px", json={"key": ["/k"]})
+        patched = await running.http.patch("/v1/topics/px", json={"priority": "high"})
+        shown = await running.http.get("/v1/topics/px")
+        await running.publish({"k": 1})
+        headed = await running.http.head(
+            "/v1/topics/px", headers={"If-None-Match": patched.headers["etag"]}
+        )
+        assert made.headers["etag"] != patched.headers["etag"]
+        tags = {answer.headers["etag"] for answer in (patched, shown, headed)}
+        assert tags == {patched.headers["etag"]}, "messages are no part of a definition"
+        assert (headed.status_code, headed.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("verb", "headers", "there", "status"),
+    [
+        ("PUT", {"If-Match": "*"}, False, 412),
+        ("PUT", {"If-Match": "*"}, True, 200),
+        ("PUT", {"If-Match": '"other"'}, True, 412),
+        ("PUT", {"If-Match": '"other", %s'}, True, 200),
+        ("PUT", {"If-Match": "W/%s"}, True, 412),  # weak tags promise too little (RFC 9110)
+        ("PUT", {"If-None-Match": "*"}, False, 201),
+        ("PUT", {"If-None-Match": "*"}, True, 412),
+        ("PUT", {"If-None-Match": "%s"}, True, 412),
+        ("PUT", {"If-None-Match": "W/%s"}, True, 412),
+        ("PUT", {"If-None-Match": '"other"'}, True, 200),
+        ("PATCH", {"If-Match": '"other"'}, True, 412),
+        ("PATCH", {"If-Match": "%s"}, True, 200),
+        ("PATCH", {"If-Match": "*"}, False, 404),
+        ("PATCH", {"If-None-Match": "*"}, True, 412),
+        ("DELETE", {"If-Match": '"other"'}, True, 412),
+        ("DELETE", {"If-Match": "%s"}, True, 204),
+        ("DELETE", {"If-Match": "*"}, False, 404),
+        ("DELETE", {"If-None-Match": "*"}, True, 412),
+    ],
+)
+async def test_a_change_has_its_preconditions(
+    verb: str, headers: dict[str, str], there: bool, status: int
+) -> None:
+    """Rule 453."""
+    async with running_gateway() as running:
+        before = ""
+        if there:
+            made = await running.http.put("/v1/topics/px", json={"key": ["/k"]})
+            before = made.headers["etag"]
+        sent = {name: text.replace("%s", before) for name, text in headers.items()}
+        body = None if verb == "DELETE" else {"key": ["/k"], "description": "new"}
+        answer = await running.http.request(verb, "/v1/topics/px", json=body, headers=sent)
+        assert answer.status_code == status
+        if status == 412:
+            assert answer.json()["code"] == "precondition-failed"
+            after = await running.http.get("/v1/topics/px")
+            assert after.headers.get("etag", "") == before
+
+
+async def test_of_changes_that_name_the_same_tag_exactly_one_wins() -> None:
+    async with running_gateway() as running:
+        made = await running.http.put("/v1/topics/px", json={"key": ["/k"]})
+        asked = [
+            running.http.patch(
+                "/v1/topics/px",
+                json={"description": str(number)},
+                headers={"If-Match": made.headers["etag"]},
+            )
+            for number in range(20)
+        ]
+        answers = await asyncio.gather(*asked)
+        assert sorted(answer.status_code for answer in answers) == [200] + [412] * 19
+        won = next(answer for answer in answers if answer.status_code == 200)
+        shown = await running.http.get("/v1/topics/px")
+        assert shown.headers["etag"] == won.headers["etag"]
+        assert shown.json()["description"] == won.json()["description"]
+
+
+async def test_a_topic_made_again_is_another_one() -> None:
+    async with running_gateway() as running:
+        first = await running.http.put("/v1/topics/px", json={"key": ["/k"]})
+        await running.publish({"k": 1})
+        await running.http.delete("/v1/topics/px")
+        second = await running.http.put("/v1/topics/px", json={"key": ["/k"]})
+        assert second.status_code == 201
+        assert second.json()["epoch"] != first.json()["epoch"]
+        assert second.headers["etag"] != first.headers["etag"]
+        assert await running.sow() == []
+
+
+async def test_what_stands_against_a_change() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.topic("slow", key=(), source={"topic": "px", "interval": "1s"})
+
+        async def refused(verb: str, name: str, body: object) -> tuple[int, str, str | None]:
+            answer = await running.http.request(verb, f"/v1/topics/{name}", json=body)
+            return answer.status_code, answer.json()["code"], answer.json().get("pointer")
+
+        cycle = {"source": {"topic": "slow", "interval": "1s"}}
+        assert await refused("DELETE", "px", None) == (409, "topic-in-use", None)
+        assert await refused("PATCH", "px", {"key": []}) == (409, "topic-in-use", "/key")
+        assert await refused("PATCH", "px", cycle) == (409, "source-cycle", "/source/topic")
+        await running.publish({"k": 1})
+        for change, pointer in (({"key": ["/o"]}, "/key"), ({"type": "text", "key": []}, "/key")):
+            expected = (409, "topic-conflict", pointer)
+            assert await refused("PUT", "px", change) == expected
+            assert await refused("PATCH", "px", change) == expected
+        assert (await running.http.delete("/v1/topics/slow")).status_code == 204
+        assert (await running.http.delete("/v1/topics/px")).status_code == 204
+
+
+async def test_live_subscriptions_of_a_deleted_topic_are_told() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe("conflation=none") as stream:
+            await running.http.delete("/v1/topics/px")
+            told = await stream.until("unsubscribed")
+            assert json.loads(told[-1].text)["reason"] == "REMOVED"
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "next=1", "limit=1&limit=2"])
+async def test_a_list_that_cannot_be_had(query: str) -> None:
+    async with running_gateway() as running:
+        answer = await running.http.get(f"/v1/topics?{query}")
+        assert (answer.status_code, answer.json()["code"]) == (400, "options-invalid")
+
+
+async def test_a_list_goes_on_where_it_stopped_whatever_became_of_the_names() -> None:
+    async with running_gateway() as running:
+        for name in ("a", "b", "c", "d"):
+            await running.topic(name)
+        page = (await running.http.get("/v1/topics?limit=2")).json()
+        await running.http.delete("/v1/topics/b")
+        await running.topic("bb")
+        rest = (await running.http.get(page["next"])).json()
+        assert [topic["topic"] for topic in rest["topics"]] == ["bb", "c"]
+        assert (await running.http.get("/v1/topics?after=d")).json() == {"topics": [], "next": None}
+
+
+async def test_what_was_granted_stays_and_what_is_the_topics_own_holds_at_once() -> None:
+    """Rule 452; rule 274 has the policies."""
+    change = {"options": "conflation=1s", "values_only": True, "history": {"messages": 1}}
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe("conflation=none", command="delta_subscribe") as stream:
+            await running.http.patch("/v1/topics/px", json=change)
+            await running.publish({"k": 1, "v": 1, "w": "a long text"})
+            await running.publish({"k": 1, "v": 2, "w": "a long text"})
+            assert await stream.values(1) == [{"k": 1, "v": 1, "w": "a long text"}]
+            delta = await stream.next()
+            assert (delta.name, json.loads(delta.text)) == ("delta", {"k": 1, "v": 2})
+            async with running.subscribe():
+                (granted,) = running.hellos[-1]["subscriptions"]
+                assert "conflation=1s" in granted["options"]
+            journal = (await running.http.get("/v1/topics/px")).json()["journal"]
+            assert journal["messages"] == 1
+            session = running.hellos[0]["session"]
+            (seen,) = (await running.http.get(f"/v1/sessions/{session}")).json()["subscriptions"]
+            assert "conflation=none" in seen["options"]
