@@ -19,7 +19,11 @@ SESSIONS_PATH = b"/v1/sessions/"
 OWN_PREFIX = "tidegate."
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+SESSION_ID = r"(?:[A-Za-z0-9_-]{1,32}\.)?[A-Za-z0-9_-]{1,64}"
+"""Where gateways share a bus, a session's id begins with that of the gateway that opened it."""
+
+_SESSION_ID = re.compile(SESSION_ID, re.ASCII)
+_SUBSCRIPTION_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
@@ -65,7 +69,7 @@ def session_id(scope: Scope) -> str:
     Raises:
         Problem: session-unknown; none has such an id.
     """
-    return _id_in_path(scope, 0, "session-unknown", "There is no such session.")
+    return checked_session_id(_in_path(scope, 0), "session-unknown", "There is no such session.")
 
 
 def subscription_name(scope: Scope) -> str:
@@ -74,18 +78,20 @@ def subscription_name(scope: Scope) -> str:
     Raises:
         Problem: subscription-unknown; none has such a name.
     """
-    detail = "The session has no such subscription."
-    return _id_in_path(scope, 2, "subscription-unknown", detail)
+    name = _in_path(scope, 2)
+    if not _SUBSCRIPTION_NAME.fullmatch(name):
+        raise Problem("subscription-unknown", "The session has no such subscription.")
+    return name
 
 
-def _id_in_path(scope: Scope, part: int, code: str, detail: str) -> str:
+def _in_path(scope: Scope, part: int) -> str:
     parts = raw_path(scope).removeprefix(SESSIONS_PATH).split(b"/")
-    return checked_id(parts[part].decode("latin-1") if part < len(parts) else "", code, detail)
+    return parts[part].decode("latin-1") if part < len(parts) else ""
 
 
-def checked_id(text: str, code: str, detail: str) -> str:
-    """`text` if it may be the id of a session or the name of a subscription, else a problem."""
-    if not _ID.fullmatch(text):
+def checked_session_id(text: str, code: str, detail: str) -> str:
+    """`text` if it may be the id of a session, else a problem."""
+    if not _SESSION_ID.fullmatch(text):
         raise Problem(code, detail)
     return text
 

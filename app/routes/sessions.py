@@ -12,7 +12,7 @@ from app.gateway import Gateway, gateway_of
 from app.openapi import described
 from app.posted import JSON, posted_body
 from app.problems import Problem
-from app.query import checked_id, integer, query_values, require_accept, session_id
+from app.query import checked_session_id, integer, query_values, require_accept, session_id
 from app.routes.subscribe import STREAM, last_event_id
 from app.sessions.cursor import parse_cursor
 from app.sessions.documents import Opening, Tuning, opening_of, pointing, tuning_of
@@ -67,7 +67,11 @@ async def list_sessions(request: Request) -> Response:
         values.get("limit", "100"), least=1, most=PAGE_MAX, code="options-invalid", what="limit"
     )
     after = values.get("after", "")
-    behind = checked_id(after, "options-invalid", "after is the id of a session.") if after else ""
+    behind = (
+        checked_session_id(after, "options-invalid", "after is the id of a session.")
+        if after
+        else ""
+    )
     found = gateway.sessions.listed(behind, limit + 1)
     following = None
     if len(found) > limit:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+import msgspec
+
+from app.query import SESSION_ID
 from conflation.bookmark import Bookmark
 from conflation.sessions.session import SeatId
 
@@ -16,13 +19,27 @@ STEPS_MAX = 10_000
 Mark = Bookmark | None
 """Up to where a reader has a subscription's topic; None: it has nothing that could be continued."""
 
-_CURSOR = re.compile(r"([A-Za-z0-9_-]{1,64})-(0|[1-9][0-9]{0,17})", re.ASCII)
+Step = tuple[int | None, str | None, bool]
+"""A step as it travels: which of the seats, the mark's text, whether the seat has ended."""
+
+_CURSOR = re.compile(rf"({SESSION_ID})-(0|[1-9][0-9]{{0,17}})", re.ASCII)
 
 
 def parse_cursor(text: str) -> tuple[str, int] | None:
     """Session and number of an event's id; None if it is no cursor."""
     found = _CURSOR.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
+
+
+class PackedCursor(msgspec.Struct, frozen=True, array_like=True):
+    """A cursor on its way to another gateway: all that it knows, each seat told once."""
+
+    confirmed: int
+    base_number: int
+    seats: list[tuple[str, str]]
+    base: list[Step]
+    steps: list[Step]
+    anew: list[tuple[int, int]]
 
 
 class Cursor:
@@ -83,6 +100,39 @@ class Cursor:
             if seat not in latest or latest[seat] != mark:
                 self.move(seat, mark)
 
+    def packed(self) -> PackedCursor:
+        """All that it knows, for another gateway."""
+        steps = [*(_Step(seat, mark) for seat, mark in self._base.items()), *self._steps]
+        told = {step.seat: None for step in steps if step.seat is not None}
+        numbers = {
+            seat: number for number, seat in enumerate({**told, **dict.fromkeys(self._anew)})
+        }
+        texts = [step.told(numbers) for step in steps]
+        at = len(self._base)
+        return PackedCursor(
+            self.confirmed,
+            self._base_number,
+            list(numbers),
+            texts[:at],
+            texts[at:],
+            [(numbers[seat], since) for seat, since in self._anew.items()],
+        )
+
+    @classmethod
+    def unpacked(cls, session: str, packed: PackedCursor) -> Cursor:
+        """The cursor as it was.
+
+        Raises:
+            BookmarkInvalid, IndexError: it never was one.
+        """
+        cursor = cls(session)
+        cursor.confirmed, cursor._base_number = packed.confirmed, packed.base_number
+        for step in packed.base:
+            _Step.read(step, packed.seats).apply(cursor._base)
+        cursor._steps.extend(_Step.read(step, packed.seats) for step in packed.steps)
+        cursor._anew = {packed.seats[number]: since for number, since in packed.anew}
+        return cursor
+
     def _step(self, step: _Step) -> str:
         self._steps.append(step)
         if len(self._steps) > STEPS_MAX:
@@ -101,6 +151,18 @@ class _Step(NamedTuple):
     seat: SeatId | None
     mark: Mark
     is_end: bool = False
+
+    def told(self, numbers: Mapping[SeatId, int]) -> Step:
+        """As it travels."""
+        seat = None if self.seat is None else numbers[self.seat]
+        return seat, None if self.mark is None else str(self.mark), self.is_end
+
+    @classmethod
+    def read(cls, step: Step, seats: Sequence[SeatId]) -> _Step:
+        """As it was."""
+        number, text, is_end = step
+        seat = None if number is None else seats[number]
+        return cls(seat, None if text is None else Bookmark.parse(text), is_end)
 
     def apply(self, marks: dict[SeatId, Mark]) -> None:
         if self.seat is None:

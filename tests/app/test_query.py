@@ -94,12 +94,36 @@ def test_a_name_is_taken_as_it_is(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a.b", "%61", "a%00", "a" * 65, "*", "\xe9", "a b", "$", "a/b".replace("/", "%2F")]
+    "text",
+    [
+        "",
+        ".",
+        "..",
+        ".b",
+        "a.",
+        "a.b.c",
+        "%61",
+        "a%00",
+        "a" * 65,
+        "*",
+        "\xe9",
+        "a b",
+        "$",
+        "a/b".replace("/", "%2F"),
+    ],
 )
 def test_an_id_in_the_path_is_as_it_was_given(text: str) -> None:
     session = asked(f"/v1/sessions/{text}/subscriptions/s1")
     assert code_of(lambda: session_id(session)) == "session-unknown"
     sub = asked(f"/v1/sessions/abc/subscriptions/{text}")
+    assert code_of(lambda: subscription_name(sub)) == "subscription-unknown"
+
+
+def test_a_session_s_id_may_begin_with_its_gateway_s() -> None:
+    assert session_id(asked("/v1/sessions/g-1.a_B-9/events")) == "g-1.a_B-9"
+    too_long = asked(f"/v1/sessions/{'g' * 33}.a/events")
+    assert code_of(lambda: session_id(too_long)) == "session-unknown"
+    sub = asked("/v1/sessions/abc/subscriptions/g.s1")
     assert code_of(lambda: subscription_name(sub)) == "subscription-unknown"
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.sessions.cursor import STEPS_MAX, Cursor, Mark, parse_cursor
+from app.sessions.cursor import STEPS_MAX, Cursor, Mark, PackedCursor, parse_cursor
 from conflation.bookmark import Bookmark
 from conflation.sessions.session import SeatId
 from tests.support.profiles import examples
@@ -87,6 +88,47 @@ def test_what_is_folded_leaves_nothing_of_the_ended_behind() -> None:
     assert (len(cursor._base), len(cursor._anew), len(cursor._steps)) == (0, 0, STEPS_MAX)
 
 
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["move", "end", "note", "anew"]),
+        st.sampled_from([PX, FX]),
+        st.one_of(st.none(), st.integers(0, 99).map(at)),
+    ),
+    max_size=40,
+)
+
+
+@given(steps=STEPS, later=STEPS, fold=st.sampled_from([0, STEPS_MAX - 5, STEPS_MAX + 5]))
+@examples(100, nightly=2_000)
+def test_a_cursor_that_was_packed_is_the_same(
+    steps: list[tuple[str, SeatId, Mark]], later: list[tuple[str, SeatId, Mark]], fold: int
+) -> None:
+    cursor = Cursor("g.abc")
+    cursor.confirmed = 3
+    taken(cursor, steps)
+    for _ in range(fold):
+        cursor.note()
+    sent = msgspec.msgpack.encode(cursor.packed())
+    there = Cursor.unpacked("g.abc", msgspec.msgpack.decode(sent, type=PackedCursor))
+    for each in (cursor, there):
+        taken(each, later)
+    assert (there.text, there.confirmed) == (cursor.text, 3)
+    numbers = [*range(0, cursor.number + 2, max(1, fold // 20)), cursor.number]
+    assert [there.marks(number) for number in numbers] == [cursor.marks(n) for n in numbers]
+
+
+def taken(cursor: Cursor, steps: list[tuple[str, SeatId, Mark]]) -> None:
+    for act, seat, mark in steps:
+        if act == "move":
+            cursor.move(seat, mark)
+        elif act == "end":
+            cursor.end(seat)
+        elif act == "note":
+            cursor.note()
+        else:
+            cursor.begin_anew(seat)
+
+
 MOVES = st.lists(
     st.tuples(st.sampled_from([PX, FX]), st.one_of(st.none(), st.integers(0, 99).map(at))),
     max_size=40,
@@ -116,7 +158,8 @@ def test_folding_changes_no_answer(moves: list[tuple[SeatId, Mark]], fold: int) 
         ("abc", None),
         ("abc-07", None),
         ("abc-" + "9" * 19, None),
-        ("a.b-1", None),
+        ("g1.a-b-1", ("g1.a-b", 1)),
+        ("a.b.c-1", None),
         ("", None),
     ],
 )
