@@ -3,7 +3,7 @@
 Inputs are calls, time is the argument `now` (monotonic ns, never decreasing), outputs are
 taken. A recorded list of calls replays to the same outputs.
 
-    define_topic drop_topic          what there is
+    define_topic restore_topic drop_topic    what there is
     open_session close_session       who listens
     tune_session note_unsent relieve how much it may have waiting
     subscribe unsubscribe change     to what
@@ -22,6 +22,7 @@ from conflation.definition import Definition
 from conflation.duration import Instant
 from conflation.errors import LimitReached, SessionUnknown, TopicUnknown
 from conflation.frame import Frame
+from conflation.kept import Kept
 from conflation.lanes.lane import Lane
 from conflation.outputs import (
     CloseReason,
@@ -76,6 +77,20 @@ class Engine:
         found.journal.keep(definition.history)
         if definition.expiration_ns is None:
             found.expiry.forget()
+
+    def restore_topic(self, name: str, kept: Kept, now: Instant, now_ms: int) -> None:
+        """Give a topic that has just been made what was kept of it; `now_ms` is wall time.
+
+        Resumes go on from bookmarks of before. What had gone may be told to somebody who never
+        held it, as of old spans.
+
+        Raises:
+            TopicUnknown: there is none of that name.
+        """
+        self._clock(now)
+        topic = self.topic(name)
+        topic.restore(kept, now, now_ms)
+        self._schedule.arm(topic.expiry, topic)
 
     def drop_topic(self, name: str) -> None:
         """End a topic: its subscriptions are told REMOVED.

@@ -14,6 +14,7 @@ import msgspec
 
 from app.topic_document import TopicDocument
 from conflation.frame import Frame, Gone
+from conflation.kept import Kept as Kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Retry:
     digest: bytes
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
+class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
     """A checked message: its text (JSON on one line), its SOW key ("" where there is none).
 
     `exempt`: its publisher wants it never conflated.
@@ -56,11 +57,15 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     exempt: bool = False
 
 
-class Removal(msgspec.Struct, frozen=True, gc=False):
-    """A record leaves the state of the world; it has its place in the sequence as a message has."""
+class Removal(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
+    """A record leaves the state of the world; it has its place in the sequence as a message has.
+
+    `payload` is the value that it takes away, where that is known.
+    """
 
     record_key: str
     reason: Gone
+    payload: bytes = b""
 
 
 Item = Message | Removal
@@ -98,26 +103,12 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A topic as it was kept: what the engine is to know of it after a start.
-
-    `records` are the newest frames of its keys by rising offset, tombstones of keys that have left
-    among them, none older than `horizon`; `journal` what follows `dropped_through`, up to `head`.
-    """
-
-    head: int = 0
-    records: Sequence[Frame] = ()
-    horizon: int = 0
-    journal: Sequence[Frame] = ()
-    dropped_through: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Checkpoint:
     """What has changed on a topic's board since the last one: the board's own answer.
 
     With the journal after `through` it is the state of the world. Messages up to `journal_through`
-    and tombstones up to `horizon` are no longer asked for.
+    and tombstones up to `horizon` are no longer asked for; messages that were not to be conflated
+    are missing from the changes where they were replaced, none behind `exempt_through`.
     """
 
     epoch: str
@@ -125,6 +116,7 @@ class Checkpoint:
     through: int
     journal_through: int
     horizon: int
+    exempt_through: int = 0
 
 
 class HeadMoved(Exception):

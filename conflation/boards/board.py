@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice, takewhile
+
+import msgspec
 
 from conflation.frame import Frame, Span, Tombstone
 
@@ -156,6 +159,39 @@ class Board:
             return True
         spans = self._left.get(board_key, ())
         return any(begin <= position < end for begin, end in spans)
+
+    def newest(self, since: int) -> list[Frame]:
+        """The newest frame of each key changed after an offset, oldest first.
+
+        Of a key that left that is its tombstone, whoever held it.
+        """
+        found = list(takewhile(lambda frame: frame.offset > since, reversed(self._frames.values())))
+        found.reverse()
+        return found
+
+    @property
+    def exempt_last(self) -> int:
+        """The newest replaced message that was not to be conflated, kept or not; 0: there is none.
+
+        What is kept of a board by its newest frames alone says nothing of these.
+        """
+        return max((self.exempt_through, *(frame.offset for frame in self._exempt[-1:])))
+
+    def restore(self, rows: Iterable[Pair], horizon: int, exempt_through: int) -> None:
+        """Stand as the newest frames of a board say, oldest first.
+
+        Since when their keys had been there is not known any more: as if from the beginning.
+        """
+        assert not self._frames, "only a new board takes over what was kept"
+        for board_key, frame in rows:
+            if isinstance(frame, Tombstone):
+                self._left[board_key] = spans = ((0, frame.offset),)
+                frame = msgspec.structs.replace(frame, spans=spans)
+            else:
+                self._entered[board_key] = 0
+            self._frames[board_key] = frame
+            self.head = frame.offset
+        self.horizon, self.exempt_through = horizon, exempt_through
 
     def left(self, since: int) -> list[Tombstone]:
         """Keys that are not there any more and left after an offset, whoever held them."""

@@ -10,6 +10,7 @@ from conflation.boards.screen import Change, Move, PlainScreen, Screen
 from conflation.boards.window import WindowScreen
 from conflation.duration import Instant
 from conflation.frame import Frame, Tombstone
+from conflation.kept import Kept
 from conflation.lane_id import FeedId, LaneId, Window
 from conflation.lanes.batch_lane import BatchLane
 from conflation.lanes.lane import Lane
@@ -49,6 +50,14 @@ class Feed:
             self._apply(self._screen.moves(frame))
         self.settle()
         self.accepted = 0
+
+    def restore(self, kept: Kept) -> None:
+        """Take over a board of all records, and what the journal says since."""
+        assert isinstance(self._screen, PlainScreen), "records stand on a plain board"
+        rows = map(self._screen.row_of, kept.records)
+        self.board.restore(rows, kept.horizon, kept.exempt_through)
+        self.seed(frame for frame in kept.journal if frame.offset > kept.through)
+        self.board.head = kept.head
 
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
         """Put frames on the board; returns the lanes whose deadline this armed."""

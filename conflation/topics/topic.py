@@ -9,9 +9,10 @@ import msgspec
 from conflation.boards.screen import THE_RECORD
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
-from conflation.duration import Instant
+from conflation.duration import MILLISECOND, Instant
 from conflation.errors import BookmarkExpired
 from conflation.frame import Frame, Tombstone
+from conflation.kept import Kept
 from conflation.lane_id import FeedId, LaneId
 from conflation.lanes.lane import Lane
 from conflation.log import Log
@@ -36,6 +37,24 @@ class Topic:
         self._index = FeedIndex()
         keeps_records = bool(definition.key_spec) or definition.retains
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
+
+    def restore(self, kept: Kept, now: Instant, now_ms: int) -> None:
+        """Take over what was kept; what was published some time ago expires so much earlier.
+
+        `now_ms` is wall time, as frames have it.
+        """
+        assert not self.head, "only a new topic takes over what was kept"
+        self.head = kept.head
+        self.journal.dropped_through = kept.dropped_through
+        self.journal.extend(kept.journal)
+        self.journal.keep(self.definition.history)
+        if self.sow is None:
+            return
+        self.sow.restore(kept)
+        if self.definition.expiration_ns is not None:
+            for record in self.sow.board.live():
+                age_ns = max(0, now_ms - record.timestamp_ms) * MILLISECOND
+                self.expiry.note(record.offset, now + self.definition.expiration_ns - age_ns)
 
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[tuple[Feed, Lane]]:
         """Take in the next frames; returns the lanes whose deadline this armed.

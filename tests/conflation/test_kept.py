@@ -1,0 +1,250 @@
+"""What was kept of a topic puts it back: resumes, records and journal are as before.
+
+Rules 401 and 402 are told here.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conflation.duration import parse_duration
+from conflation.frame import Frame, Tombstone
+from conflation.kept import Kept
+from conflation.outputs import RecordsExpired
+from tests.support.profiles import examples
+from tests.support.world import World, tokens
+
+
+class Shelf:
+    """What a store keeps of a topic: records as of its last look, the journal behind it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._records: dict[str, Frame] = {}
+        self._through = self._horizon = self._exempt_through = 0
+
+    def look(self) -> None:
+        """A checkpoint: the newest of each key changed since the last one."""
+        topic = self._world.engine.topic("px")
+        assert topic.sow is not None
+        board = topic.sow.board
+        for frame in board.newest(self._through):
+            self._records.pop(frame.key, None)
+            self._records[frame.key] = frame
+        self._through, self._horizon = topic.head, board.horizon
+        self._exempt_through = board.exempt_last
+        stale = [
+            it.key for it in self._records.values() if it.removed and it.offset <= self._horizon
+        ]
+        for record_key in stale:
+            del self._records[record_key]
+
+    def kept(self) -> Kept:
+        """What a start finds."""
+        journal = self._world.engine.topic("px").journal
+        return Kept(
+            self._world.engine.topic("px").head,
+            list(self._records.values()),
+            self._horizon,
+            journal.after(journal.dropped_through),
+            journal.dropped_through,
+            self._exempt_through,
+        )
+
+
+def restarted(kept: Kept, *, age: str = "1s", key: str = "[/k]", **definition: object) -> World:
+    """Another engine, some time after messages of time 0 were published."""
+    world = World()
+    world.now = parse_duration("1h")
+    world.topic(key=key, **definition)  # type: ignore[arg-type]  # as `World.topic` has them
+    world.engine.restore_topic("px", kept, world.now, parse_duration(age) // 1_000_000)
+    return world
+
+
+def sow(world: World) -> str:
+    """The state of the world."""
+    found = world.engine.topic("px").sow
+    assert found is not None
+    return tokens(found.board.live())
+
+
+def journal(world: World) -> list[Frame]:
+    """Everything that can be replayed."""
+    return world.engine.topic("px").since(None, 1_000)
+
+
+def resumed(world: World, offset: int, options: str) -> list[str]:
+    """What somebody is told who comes back with a bookmark."""
+    world.subscribe(options, resume=f"e1-{offset}", session="back")
+    return world.hears("back")
+
+
+def before() -> tuple[World, Shelf]:
+    """Keys that came, changed and went, half of it before a checkpoint."""
+    world = World()
+    world.topic()
+    shelf = Shelf(world)
+    world.say("a1 b1 c1 d1")
+    world.remove("c1")
+    shelf.look()
+    world.say("b2 e1")
+    world.remove("d1")
+    return world, shelf
+
+
+def test_records_journal_and_numbers_are_as_before() -> None:
+    world, shelf = before()
+    after = restarted(shelf.kept())
+    assert sow(after) == sow(world) == "a1 b2 e1"
+    assert journal(after) == journal(world)
+    assert after.engine.topic("px").head == 8
+    after.say("f1")
+    assert sow(after) == "a1 b2 e1 f1"
+
+
+@pytest.mark.parametrize(
+    ("options", "story"),
+    [
+        ("conflation=1s,oof", ["resumed by changes, gap 5", "-c1 b2 e1 -d1"]),
+        ("conflation=1s", ["resumed by changes, gap 5", "b2 e1"]),
+        ("conflation=none,oof", ["resumed by replay, gap 5", "-c1 b2 e1 -d1"]),
+    ],
+)
+def test_a_bookmark_of_before_is_continued(options: str, story: list[str]) -> None:
+    world, shelf = before()
+    told_before = resumed(world, 3, options)
+    told_after = resumed(restarted(shelf.kept()), 3, options)
+    assert told_after == told_before
+    assert [line.removeprefix("publish: ") for line in told_after] != []
+    assert told_after[0].startswith(story[0].split(",", maxsplit=1)[0])
+
+
+def test_behind_the_horizon_there_is_a_snapshot() -> None:
+    world, shelf = before()
+    sow_feed = world.engine.topic("px").sow
+    assert sow_feed is not None
+    sow_feed.board.trim(5)
+    shelf.look()
+    world.engine.topic("px").journal.drop_through(6)
+    after = restarted(shelf.kept())
+    assert resumed(after, 3, "conflation=1s,oof")[0].startswith("resumed by snapshot")
+    assert resumed(world, 3, "conflation=1s,oof")[0].startswith("resumed by snapshot")
+
+
+def test_what_was_published_some_time_ago_expires_so_much_earlier() -> None:
+    """Rule 402."""
+    world = World()
+    world.topic(expiration="10s")
+    shelf = Shelf(world)
+    world.publish({"k": "a"})
+    shelf.look()
+    world.sleep("4s")
+    world.publish({"k": "b"})
+    after = restarted(shelf.kept(), age="6s", expiration="10s")
+    due = [after.engine.next_deadline()]
+    after.wait("4s")
+    assert [event for event in after.events() if isinstance(event, RecordsExpired)] == [
+        RecordsExpired("px", "e1", 1)
+    ]
+    due.append(after.engine.next_deadline())
+    second = parse_duration("1s")
+    assert due == [parse_duration("1h") + 4 * second, parse_duration("1h") + 8 * second]
+
+
+def test_what_expired_while_nobody_ran_is_due_at_once() -> None:
+    world = World()
+    world.topic(expiration="10s")
+    shelf = Shelf(world)
+    world.publish({"k": "a"})
+    after = restarted(shelf.kept(), age="1m", expiration="10s")
+    after.flush()
+    assert RecordsExpired("px", "e1", 1) in after.events()
+
+
+def test_a_topic_without_records_is_its_journal() -> None:
+    world = World()
+    world.topic(key="", history=2)
+    world.say("a1 b1 c1")
+    found = world.engine.topic("px").journal
+    kept = Kept(3, journal=found.after(1), dropped_through=1)
+    after = restarted(kept, key="", history=2)
+    assert journal(after) == journal(world)
+    assert resumed(after, 2, "conflation=none") == resumed(world, 2, "conflation=none")
+    assert resumed(after, 0, "conflation=none") == resumed(world, 0, "conflation=none")
+
+
+def test_a_topic_without_key_keeps_its_newest_message() -> None:
+    world = World()
+    world.topic(key="", retains=True)
+    shelf = Shelf(world)
+    world.say("a1 b1")
+    shelf.look()
+    assert sow(restarted(shelf.kept(), key="", retains=True)) == "b1"
+    world.remove("b1", key="")
+    assert sow(restarted(shelf.kept(), key="", retains=True)) == ""
+
+
+def test_replaced_messages_that_were_not_to_be_conflated_are_told_from_the_journal() -> None:
+    """Rule 401: newest frames know nothing of them, so no answer is taken from these alone."""
+    world = World()
+    world.topic()
+    shelf = Shelf(world)
+    world.say("a1")
+    world.say("a2", exempt=True)
+    world.say("a3")
+    shelf.look()
+    world.say("a4")
+    after = restarted(shelf.kept())
+    assert resumed(after, 1, "conflation=1s")[0].startswith("resumed by replay")
+    assert resumed(after, 2, "conflation=1s")[0].startswith("resumed by changes")
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.sampled_from(["a", "b", "c"]).map(lambda name: ("say", name)),
+        st.sampled_from(["a", "b", "c"]).map(lambda name: ("remove", name)),
+        st.just(("look", "")),
+        st.just(("trim", "")),
+    ),
+    max_size=30,
+)
+
+
+@examples(200, nightly=5_000)
+@given(STEPS)
+def test_whoever_comes_back_holds_what_the_board_holds(steps: list[tuple[str, str]]) -> None:
+    """Rule 401, from every position that the board answers for."""
+    world = World()
+    world.topic()
+    shelf = Shelf(world)
+    states: list[dict[str, bytes]] = [{}]
+    for number, (verb, name) in enumerate(steps):
+        board = world.engine.topic("px").sow
+        assert board is not None
+        match verb:
+            case "say":
+                world.say(f"{name}{number}")
+            case "remove":
+                world.remove(f"{name}0")
+            case "look":
+                shelf.look()
+                continue
+            case _:
+                board.board.trim(world.engine.topic("px").head // 2)
+                shelf.look()
+                continue
+        states.append({frame.key: frame.payload for frame in board.board.live()})
+    after = restarted(shelf.kept())
+    found = after.engine.topic("px").sow
+    assert found is not None
+    assert {frame.key: frame.payload for frame in found.board.live()} == states[-1]
+    for position in range(found.board.horizon, len(states)):
+        held = dict(states[position])
+        for _, row in found.board.rows(position, oof=True):
+            if isinstance(row, Tombstone):
+                held.pop(row.key, None)
+            else:
+                held[row.key] = row.payload
+        assert held == states[-1]
