@@ -9,6 +9,7 @@ from urllib.parse import quote, urlsplit
 
 import httpx2
 
+from clients.administration import Administration
 from clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
 from clients.errors import AnswerInvalid, GatewayUnreachable
 from clients.outage import Trouble
@@ -69,6 +70,11 @@ class Gateway:
     def close(self) -> None:
         """Give the connections back."""
         self._http.close()
+
+    @property
+    def administration(self) -> Administration:
+        """Topics by their entity tags, and everybody's sessions."""
+        return Administration(self._ask)
 
     # Topics
 

@@ -1,0 +1,110 @@
+"""Administration of a gateway: topics changed by their entity tags, and everybody's sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import httpx2
+
+from clients.answers import Fields, fields_of
+from clients.errors import AnswerInvalid
+
+SESSIONS = "/v1/sessions"
+SESSIONS_PER_PAGE = 1000
+CREATED, NO_CONTENT = 201, 204
+
+Ask = Callable[..., httpx2.Response]
+"""Method, path, and what httpx2 takes for headers and body; the answer, read, if it succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Defined:
+    """A topic's definition and live figures, the definition's entity tag, and whether it is new."""
+
+    document: Fields
+    etag: str
+    is_new: bool = False
+
+
+class Administration:
+    """What an administrator asks of a gateway; errors are those of `Gateway`.
+
+    With `if_match` a change is made only while the topic has that entity tag: the refusal has the
+    code `precondition-failed`.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    # Topics
+
+    def topic(self, topic: str) -> Defined:
+        """A topic as it is defined now."""
+        return _defined(self._ask("GET", _topic_path(topic)))
+
+    def put_topic(
+        self,
+        topic: str,
+        definition: Fields,
+        *,
+        if_match: str | None = None,
+        only_new: bool = False,
+    ) -> Defined:
+        """Create a topic, or replace its definition; `only_new`: refuse one that is there."""
+        headers = _match(if_match) | ({"If-None-Match": "*"} if only_new else {})
+        return _defined(self._ask("PUT", _topic_path(topic), json=definition, headers=headers))
+
+    def patch_topic(self, topic: str, patch: Fields, *, if_match: str | None = None) -> Defined:
+        """Change what a JSON Merge Patch names; None restores a default."""
+        headers = _match(if_match)
+        return _defined(self._ask("PATCH", _topic_path(topic), json=patch, headers=headers))
+
+    def delete_topic(self, topic: str, *, if_match: str | None = None) -> None:
+        """Delete a topic and what it holds; its subscriptions end."""
+        _nothing(self._ask("DELETE", _topic_path(topic), headers=_match(if_match)))
+
+    # Sessions
+
+    def sessions(self) -> Iterator[Fields]:
+        """Every session that has not ended, by id, fetched in pages."""
+        following: str | None = f"{SESSIONS}?limit={SESSIONS_PER_PAGE}"
+        while following:
+            page = fields_of(self._ask("GET", following))
+            yield from page["sessions"]
+            following = page.get("next")
+
+    def session(self, session: str) -> Fields:
+        """A session with its subscriptions; for a while also one that has ended."""
+        return fields_of(self._ask("GET", _session_path(session)))
+
+    def tune_session(self, session: str, **tuning: object) -> Fields:
+        """Set `limits` or `conflated`; the session as it is then."""
+        return fields_of(self._ask("PATCH", _session_path(session), json=tuning))
+
+    def close_session(self, session: str) -> None:
+        """Close a session; its reader is told goodbye and does not come back."""
+        _nothing(self._ask("DELETE", _session_path(session)))
+
+
+def _defined(answer: httpx2.Response) -> Defined:
+    document, etag = fields_of(answer), answer.headers.get("etag", "")
+    return Defined(document, etag, answer.status_code == CREATED)
+
+
+def _nothing(answer: httpx2.Response) -> None:
+    if answer.status_code != NO_CONTENT:
+        raise AnswerInvalid(f"{answer.request.url} did not answer as a Tidegate gateway does")
+
+
+def _match(if_match: str | None) -> dict[str, str]:
+    return {} if if_match is None else {"If-Match": if_match}
+
+
+def _topic_path(topic: str) -> str:
+    return f"/v1/topics/{quote(topic, safe='')}"
+
+
+def _session_path(session: str) -> str:
+    return f"{SESSIONS}/{quote(session, safe='')}"
