@@ -13,7 +13,7 @@ from app.topic_document import TopicDocument
 from conflation.bookmark import Bookmark
 from conflation.language.grant import Request, grant
 from conflation.language.options import Options
-from conflation.subscription import Shown, Subscription
+from conflation.subscription import Command, Shown, Subscription
 
 PARAMETERS: Mapping[str, str] = {
     "options": "options-invalid",
@@ -141,6 +141,35 @@ def granted_to(
     if form is not Format.VALUE or shown.max_age_ns is not None:
         granted = grant(replace(request, counted=True))  # whose first message is told, or watched
     return Decided(granted.subscription, form, granted.warnings)
+
+
+def granted_again(
+    gateway: Premises,
+    name: str,
+    options_text: str,
+    wish: Wish,
+    *,
+    command: Command,
+    counted: bool,
+    by_pattern: bool,
+) -> Subscription:
+    """What was granted before, from its normalised options: no default can change it any more.
+
+    Raises:
+        Problem, EngineError, KeysError: the topic is not there, or not as it was.
+    """
+    gateway.catalog.get(name)
+    request = Request(
+        name,
+        gateway.driver.engine.topic(name).definition,
+        Options.parse(options_text),
+        command=command,
+        filter_text=wish.filter_text,
+        order_text=wish.order_text,
+        counted=counted,
+        by_pattern=by_pattern,
+    )
+    return grant(request).subscription
 
 
 def text_of(values: Mapping[str, str], parameter: str, characters_max: int) -> str:

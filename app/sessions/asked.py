@@ -87,6 +87,16 @@ def decisions_of(
     }
 
 
+def declined(gateway: Premises, asked: Asked) -> dict[str, str]:
+    """Topics that its pattern takes and it has not, or no more, each with its epoch."""
+    if isinstance(asked.target, str):
+        return {}
+    names = _topics_of(gateway, asked.target)
+    return {
+        name: gateway.catalog.get(name).record.epoch for name in names if name not in asked.topics
+    }
+
+
 def _topics_of(gateway: Premises, target: str | TopicPattern) -> list[str]:
     if isinstance(target, str):
         return [target]

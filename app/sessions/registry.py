@@ -7,6 +7,7 @@ import asyncio
 from app.own_topics import SessionsTopic
 from app.premises import Premises
 from app.problems import Problem
+from app.sessions.luggage import packed, unpacked
 from app.sessions.session import Session, State
 from conflation.errors import LimitReached
 from conflation.outputs import CloseReason, QueueCrossed, SessionClosed
@@ -42,9 +43,7 @@ class Sessions:
         Raises:
             LimitReached: as many sessions as may be.
         """
-        sessions_max = self._gateway.settings.sessions_max
-        if len(self._sessions) - len(self._ended) >= sessions_max:
-            raise LimitReached(f"there are {sessions_max} sessions already")
+        self._check_room()
         session = Session(
             self._gateway,
             self,
@@ -75,6 +74,47 @@ class Sessions:
         """Sessions that have not ended, by id, at most `limit` from behind `after`."""
         ids = sorted(each for each in self._sessions.keys() - self._ended.keys() if each > after)
         return [self._sessions[each] for each in ids[:limit]]
+
+    def __contains__(self, session_id: str) -> bool:
+        """Whether the session is known here, be it that it has ended."""
+        return session_id in self._sessions
+
+    def kept(self) -> list[Session]:
+        """Those that another gateway could go on with, some of them ended."""
+        return [session for session in self._sessions.values() if session.cursor is not None]
+
+    def pack(self, session: Session, retry_ms: int) -> bytes:
+        """A session that is kept, for another gateway; a reader that is there is sent away.
+
+        It stays here, away, until it is released.
+        """
+        if session.reader is not None:
+            session.reader.send_away(CloseReason.REPLACED, retry_ms)
+            session.reader = None
+        self._lapse_never(session.id)
+        return packed(session)
+
+    def release(self, session: Session) -> None:
+        """Another gateway has it: nothing is known of it here any more, and nothing told."""
+        self._sessions.pop(session.id, None)
+        self._ended.pop(session.id, None)
+        self._lapse_never(session.id)
+        session.end()
+
+    def adopt(self, luggage: bytes) -> Session:
+        """Go on with a session that another gateway has packed.
+
+        Raises:
+            LimitReached: as many sessions as may be.
+            ValueError: it was packed by another version.
+        """
+        self._check_room()
+        session = unpacked(luggage, self._gateway, self)
+        self._sessions[session.id] = session
+        if session.has_ended:
+            self._ended[session.id] = None
+        self._lapse_later(session)
+        return session
 
     def attached(self, session: Session, *, is_back: bool) -> None:
         """A reader has come; `is_back`: there was one before."""
@@ -114,6 +154,11 @@ class Sessions:
         for lapse in self._lapses.values():
             lapse.cancel()
         self._lapses.clear()
+
+    def _check_room(self) -> None:
+        sessions_max = self._gateway.settings.sessions_max
+        if len(self._sessions) - len(self._ended) >= sessions_max:
+            raise LimitReached(f"there are {sessions_max} sessions already")
 
     def _closed(self, event: SessionClosed) -> None:
         """The engine has sent a reader away, or its stream has given it up."""

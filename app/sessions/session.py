@@ -15,12 +15,21 @@ from typing import Protocol
 from app.auto import at_interval
 from app.premises import Premises
 from app.problems import Problem
-from app.sessions.asked import Asked, Granted, changed, decisions_of, granted, shows_otherwise
+from app.sessions.asked import (
+    Asked,
+    Granted,
+    changed,
+    decisions_of,
+    declined,
+    granted,
+    shows_otherwise,
+)
 from app.sessions.cursor import Cursor
 from app.sessions.reading import Reading
 from app.sse import event, unsubscribed
 from app.topic_pattern import TopicPattern
 from app.wish import Decided, Wish, granted_to
+from conflation.bookmark import Bookmark
 from conflation.duration import duration_text
 from conflation.errors import EngineError
 from conflation.outputs import CloseReason, Unsubscribed
@@ -54,7 +63,7 @@ class Session:
     """Subscriptions by name; while it is read the engine has a seat for each of their topics.
 
     `closed`: why the last reader was sent away. `lasts`: it stays open without subscriptions.
-    `pattern`: its stream is a plain GET of that.
+    `pattern`: its stream is a plain GET of that. `named`: so many names were given away.
     """
 
     def __init__(
@@ -84,7 +93,7 @@ class Session:
         self.has_ended = False
         self.was_read = False
         self.pattern = ""
-        self._named = 0
+        self.named = 0
 
     @property
     def state(self) -> State:
@@ -113,19 +122,19 @@ class Session:
         Raises:
             Problem, EngineError, KeysError: nothing was added.
         """
-        asked = Asked(f"s{self._named + 1}", target, wish)
+        asked = Asked(f"s{self.named + 1}", target, wish)
         if decisions is None:
             decisions = decisions_of(self.gateway, target, wish)
         self._check_room(len(decisions))
         for topic, decision in decisions.items():
             asked.topics[topic] = granted(self.gateway.driver.engine.topic(topic), decision)
-        self._named += 1
+        self.named += 1
         self.asked[asked.name] = asked
         if self.is_read and self.reader is not None:
             for topic in asked.topics:
                 self.reader.seat(asked, topic, announced=announced)
         if isinstance(target, TopicPattern) and wish.command != Command.SOW:
-            self._follow(asked, target)
+            self.follow(asked, target)
         return asked, _warnings(decisions.values())
 
     def change(self, name: str, wish: Wish, *, paused: bool | None) -> tuple[str, ...]:
@@ -232,6 +241,40 @@ class Session:
         asked.topics[topic] = found
         return found
 
+    def follow(self, asked: Asked, pattern: TopicPattern) -> None:
+        """Take topics that are made later; one that the request does not fit is passed over."""
+
+        def made(topic: str) -> None:
+            if pattern.matches(topic):
+                self._take(asked, topic)
+
+        catalog = self.gateway.catalog
+        catalog.listen(made)
+        asked.unlisten = lambda: catalog.unlisten(made)
+
+    def catch_up(self, asked: Asked, declined_before: Mapping[str, str]) -> None:
+        """Take topics of its pattern that were made while nobody listened, from their beginning.
+
+        `declined_before`: what it had not taken before that, by name and epoch.
+        """
+        for topic, epoch in declined(self.gateway, asked).items():
+            if declined_before.get(topic) != epoch:
+                self._take(asked, topic)
+                found = asked.topics.get(topic)
+                if found is not None and found.start is not None:
+                    asked.topics[topic] = found._replace(start=Bookmark(epoch, 0))
+
+    def _take(self, asked: Asked, topic: str) -> None:
+        try:
+            self._check_room(1)
+            self.regrant(asked, topic)
+            if self.is_read and self.reader is not None:
+                self.reader.seat(asked, topic, announced=True)
+        except (Problem, EngineError, KeysError) as error:
+            asked.topics.pop(topic, None)
+            if self.reader is not None:
+                self.reader.consumer.tell(_passed_over(asked.name, topic, error))
+
     def _decided(self, asked: Asked, topic: str, wish: Wish) -> Decided:
         return granted_to(self.gateway, topic, wish, by_pattern=asked.by_pattern)
 
@@ -265,26 +308,6 @@ class Session:
             for topic, found in list(asked.topics.items()):
                 if found.is_over(marks.get((asked.name, topic))):
                     self.drop(asked.name, topic)
-
-    def _follow(self, asked: Asked, pattern: TopicPattern) -> None:
-        """Take topics that are made later; one that the request does not fit is passed over."""
-
-        def made(topic: str) -> None:
-            if not pattern.matches(topic):
-                return
-            try:
-                self._check_room(1)
-                self.regrant(asked, topic)
-                if self.is_read and self.reader is not None:
-                    self.reader.seat(asked, topic, announced=True)
-            except (Problem, EngineError, KeysError) as error:
-                asked.topics.pop(topic, None)
-                if self.reader is not None:
-                    self.reader.consumer.tell(_passed_over(asked.name, topic, error))
-
-        catalog = self.gateway.catalog
-        catalog.listen(made)
-        asked.unlisten = lambda: catalog.unlisten(made)
 
 
 def _interval(interval_ns: int) -> str:
