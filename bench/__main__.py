@@ -1,4 +1,7 @@
-"""`python -m bench [engine] [road]`: figures, a line each, with machine and versions."""
+"""`python -m bench [engine] [road]`: figures, a line each, with machine and versions.
+
+`python -m bench faults` is another matter: it says whether anything is lost (bench/faults).
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,15 @@ import sys
 from importlib.metadata import version
 
 from bench import engine, road
+from bench.faults import command as faults
 
 SUITES = {"engine": engine.figures, "road": road.figures}
 
 
 def main(names: list[str]) -> int:
     """Run the suites that are named, or all; 2 for one that is not known."""
+    if names[:1] == ["faults"]:
+        return faults.main(names[1:])
     unknown = [name for name in names if name not in SUITES]
     if unknown:
         print(f"There is no suite {unknown[0]}; there are {', '.join(SUITES)}.", file=sys.stderr)

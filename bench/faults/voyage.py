@@ -1,0 +1,154 @@
+"""A voyage: one store through many crashes, with writers and watchers that stay on through all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import httpx2
+
+from bench.faults.children import Child
+from bench.faults.ledger import Ledger, Level, Sender
+from bench.faults.oracle import Finding, judge_journal, judge_records, judge_world
+from bench.faults.waiting import happens
+from bench.faults.watcher import Watcher, judge_visits, watching
+from bench.faults.world import JOURNAL_MAX, Held, define, held
+from bench.faults.writer import Writer, writing
+
+LONG, SHORT = "long", "short"  # a topic whose whole journal is kept, and one that is trimmed
+SHORT_MESSAGES = 200
+CAUGHT_UP_S_MAX = 20.0
+RUN_S_MAX = 120.0
+CREW = [
+    ("numbered", Sender.NUMBERED, Level.PERSISTED),
+    ("keyed", Sender.KEYED, Level.PERSISTED),
+    ("plain", Sender.PLAIN, Level.PERSISTED),
+    ("hasty", Sender.PLAIN, Level.PROCESSED),
+]
+"""Writers of each topic, with what they wait for."""
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """What runs came to, summed up."""
+
+    runs: int = 0
+    findings: list[str] = field(default_factory=list)
+    sums: Counter[str] = field(default_factory=Counter)
+    ready_s: list[float] = field(default_factory=list)
+    caught_up_s: list[float] = field(default_factory=list)
+
+    def found(self, where: str, findings: list[Finding] | list[str]) -> None:
+        """Note what was wrong in a run."""
+        self.findings += (f"{where}: {finding}" for finding in findings)
+        self.sums.update(finding.kind for finding in findings if isinstance(finding, Finding))
+
+    def add(self, other: Tally) -> None:
+        """Take over what another has."""
+        self.runs += other.runs
+        self.findings += other.findings
+        self.sums.update(other.sums)
+        self.ready_s += other.ready_s
+        self.caught_up_s += other.caught_up_s
+
+
+Crash = Callable[[random.Random], Awaitable[float]]
+"""Brings something down and up again; how long the way up took, in seconds."""
+
+
+class Voyage:
+    """Runs on one store: load, crash, recovery, and everything held against the ledgers."""
+
+    def __init__(self, address: str, crash: Crash, seed: int) -> None:
+        self.tally = Tally()
+        self._address = address
+        self._crash = crash
+        self._seed = seed
+        self._chance = random.Random(seed)
+        self._ledgers = {LONG: Ledger(), SHORT: Ledger()}
+        self._writers = [
+            Writer(f"{topic}-{name}", topic, ledger, sender, level, seed)
+            for topic, ledger in self._ledgers.items()
+            for name, sender, level in CREW
+        ]
+        self._every = Watcher(LONG, "conflation=none,oof", "subscribe")
+        self._newest = [
+            Watcher(LONG, "conflation=50ms,oof"),
+            Watcher(SHORT, "conflation=50ms,pace=key,oof"),
+        ]
+
+    async def sail(self, runs: int, load_s_max: float, told: Callable[[], None]) -> Tally:
+        """Make so many runs; a crash comes up to `load_s_max` after the load has begun."""
+        async with httpx2.AsyncClient(
+            base_url=self._address, timeout=RUN_S_MAX, trust_env=False
+        ) as http:
+            await define(http, LONG, JOURNAL_MAX)
+            await define(http, SHORT, SHORT_MESSAGES)
+            async with watching(self._address, [self._every, *self._newest]):
+                for number in range(runs):
+                    async with asyncio.timeout(RUN_S_MAX):
+                        await self._run(http, f"seed {self._seed} run {number}", load_s_max)
+                    self.tally.runs += 1
+                    told()
+            long = await held(http, LONG)
+        every = list(judge_visits(self._every, long.epoch, long.journal))
+        self.tally.found(f"seed {self._seed}", every)
+        self._close()
+        return self.tally
+
+    async def _run(self, http: httpx2.AsyncClient, where: str, load_s_max: float) -> None:
+        async with writing(self._address, self._writers):
+            await asyncio.sleep(self._chance.uniform(0.01, load_s_max))
+            self.tally.ready_s.append(await self._crash(self._chance))
+        ready_at = time.monotonic()
+        long, short = await held(http, LONG), await held(http, SHORT)
+        await self._catch_up(where, long, short)
+        self.tally.caught_up_s.append(time.monotonic() - ready_at)
+        self.tally.found(where, judge_journal(self._ledgers[LONG], long.epoch, long.journal))
+        self.tally.found(where, judge_world(long.journal, long.world))
+        self.tally.found(where, judge_records(self._ledgers[SHORT], short.world))
+
+    async def _catch_up(self, where: str, long: Held, short: Held) -> None:
+        """Wait until every watcher has what there is; who never has it is a finding."""
+        if await happens(lambda: self._caught_up(long, short), CAUGHT_UP_S_MAX):
+            return
+        for watcher in (self._every, *self._newest):
+            head = (long if watcher.topic == LONG else short).head
+            told = f"{watcher.topic} with {watcher.options} is at {watcher.head} of {head}"
+            self.tally.found(where, [f"watchers never caught up: {told}"])
+
+    def _caught_up(self, long: Held, short: Held) -> bool:
+        worlds = {LONG: long.world, SHORT: short.world}
+        return self._every.head >= long.head and all(
+            watcher.world() == worlds[watcher.topic] for watcher in self._newest
+        )
+
+    def _close(self) -> None:
+        for ledger in self._ledgers.values():
+            self.tally.sums.update(ledger.sums())
+        for watcher in (self._every, *self._newest):
+            self.tally.sums["connections of watchers"] += len(watcher.visits)
+            self.tally.sums["rows sent to watchers"] += sum(
+                len(visit.rows) for visit in watcher.visits
+            )
+            for visit in watcher.visits:
+                if visit.mode:
+                    self.tally.sums[f"resumed by {visit.mode}"] += 1
+
+
+def crash_of(child: Child, early: float = 0.1) -> Crash:
+    """`kill -9` of a process and its start; now and then it is killed again while it starts."""
+
+    async def crash(chance: random.Random) -> float:
+        await child.kill()
+        while chance.random() < early:
+            await child.launch()
+            await asyncio.sleep(chance.uniform(0, 1.5))
+            await child.kill()
+        return await child.start()
+
+    return crash
