@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStats:
-    """One subscription since it joined: matched = delivered + conflated + waiting."""
+    """One subscription since it joined: matched = delivered + conflated + waiting.
+
+    Of the values published meanwhile each was matched or filtered.
+    """
 
     name: str
     topic: str
@@ -20,6 +23,8 @@ class SubscriptionStats:
     """Messages replaced by a newer one of their key before they were due."""
     waiting: int
     """Rows still to come if nothing more is published."""
+    filtered: int = 0
+    """Messages published since the join that it did not ask for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +47,16 @@ class TopicStats:
 
     topic: str
     messages_in: int
+    """Removals included: they have their place in the sequence."""
+    removals_in: int
     bytes_in: int
     keys: int
     boards: int
     lanes: int
     subscriptions: int
+    offered: int
+    """Values published while a subscription was there, once for each: matched + filtered."""
+    filtered: int
     matched: int
     delivered: int
     conflated: int
@@ -55,6 +65,8 @@ class TopicStats:
     """Rows that were waiting when their subscription ended."""
     dropped_by: tuple[tuple[str, int], ...] = ()
     """The same by reason: why the subscription or its session ended."""
+    journal_messages: int = 0
+    journal_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

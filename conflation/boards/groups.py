@@ -60,6 +60,15 @@ class GroupScreen:
         self._stirred = {}
         return moves
 
+    def foreseen(self) -> Sequence[Move]:
+        """What `settle` would answer, its rows without their values; nothing is made by looking."""
+        return [
+            (group, Frame(cause.offset, b"", group))
+            if self._groups[group]
+            else (group, Tombstone(cause.offset, b"", group, reason=_reason(cause)))
+            for group, cause in self._stirred.items()
+        ]
+
     def _stir(self, group: str, cause: Frame) -> None:
         self._stirred.pop(group, None)
         self._stirred[group] = cause

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from conflation.boards.board import Board, Pair
 from conflation.boards.screen import Change
 from conflation.duration import Instant
 from conflation.frame import Batch, Frame
 from conflation.lane_id import LaneId
-from conflation.lanes.lane import Held, Lane, all_shown
+from conflation.lanes.lane import Held, Lane, all_shown, grouped
 from conflation.lanes.member import Member
 from conflation.lanes.round import Round
 
@@ -61,6 +61,14 @@ class BatchLane(Lane):
         rows = [*rest, *self._missed(member, ahead)]
         due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
         return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
+
+    def alike(self) -> Iterable[Sequence[Member]]:
+        def kin(member: Member) -> Hashable:
+            if member.round is not None:
+                return member.place
+            return member.position, max(member.position, member.cut)
+
+        return grouped(self.members.values(), kin)
 
     def held(self, board_key: str | None = None) -> list[Held]:
         oof = self.id.oof

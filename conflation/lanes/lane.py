@@ -9,9 +9,10 @@ Three kinds, one face. All count their own positions:
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import NamedTuple, Self
 
 import msgspec
 
@@ -103,6 +104,18 @@ class Lane(ABC):
         """Values that the member will still get if nothing else is published."""
         return sum(not row.removed for _, row in self.pending(member))
 
+    @abstractmethod
+    def alike(self) -> Iterable[Sequence[Member]]:
+        """Its members, together those for whom the same waits: a count of one is that of all."""
+
+    def on(self, board: Board) -> Self:
+        """The same lane with the same members, to be asked as if this were its board."""
+        if board is self.board:
+            return self
+        twin = copy.copy(self)
+        twin.board = board
+        return twin
+
     def queued(self, member: Member) -> tuple[int, int]:
         """Rows and their bytes that the member has not taken, what is not flushed yet included."""
         rows = [row for _, row in self.pending(member)]
@@ -134,6 +147,16 @@ class Lane(ABC):
     @abstractmethod
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         """What a member is behind by, oldest first; what the lane still holds is not in it."""
+
+
+def grouped(
+    members: Iterable[Member], kin_of: Callable[[Member], Hashable]
+) -> Iterable[Sequence[Member]]:
+    """Members by what makes them alike."""
+    groups: dict[Hashable, list[Member]] = {}
+    for member in members:
+        groups.setdefault(kin_of(member), []).append(member)
+    return groups.values()
 
 
 def shown_as(select: Select | None) -> Callable[[Frame], Frame] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import msgspec
 
@@ -14,7 +14,7 @@ from conflation.frame import Batch, Frame, Tombstone, prefix_within, told_bytes
 from conflation.lane_id import LaneId
 from conflation.lanes.backlog import Backlog
 from conflation.lanes.delta import DeltaWriter
-from conflation.lanes.lane import Held, Lane, all_shown, whole
+from conflation.lanes.lane import Held, Lane, all_shown, grouped, whole
 from conflation.lanes.member import Member
 from conflation.log import Log
 
@@ -68,6 +68,14 @@ class ListLane(Lane):
 
     def waiting(self, member: Member) -> int:
         return sum(not row.removed for row in self._rows(member, until=self.board.head))
+
+    def alike(self) -> Iterable[Sequence[Member]]:
+        def kin(member: Member) -> Hashable:
+            if member.backlog is not None:
+                return member.place
+            return member.position, max(member.position, member.conflated_to)
+
+        return grouped(self.members.values(), kin)
 
     def held(self, board_key: str | None = None) -> list[Held]:
         """Of one key only what the newest message brought: a list is not searched."""

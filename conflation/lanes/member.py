@@ -18,8 +18,9 @@ class Member:
 
     `position` counts as its lane counts: everything up to it has been taken. `cut` is the
     offset of the join: nothing at or below it comes from the lane. `joined` is the feed's count
-    of accepted messages at the join; `delivered` counts live rows; `joins` is the lane's count
-    of joins. `conflated_to`: a backlog of every message was given up to this offset.
+    of accepted messages at the join, `passed` of those it passed over; `delivered` counts live
+    rows; `joins` is the lane's count of joins. `conflated_to`: a backlog of every message was
+    given up to this offset.
     What was given up stands in `owed`: what the next row of each key counts beyond itself; where
     its board cannot answer for it, the rows themselves stand in `backlog`.
     `released`: what was let go to it alone, up to this offset, when it came from another lane.
@@ -35,6 +36,7 @@ class Member:
     position: int = 0
     cut: int = 0
     joined: int = 0
+    passed: int = 0
     joins: int = 0
     delivered: int = 0
     conflated_to: int = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conflation.lane_id import LaneId
@@ -31,6 +31,10 @@ class Segments:
     def add(self, position: int, slots: Sequence[Slot]) -> None:
         """A flush."""
         self._segments.append(Segment(position, list(slots)))
+
+    def all(self) -> Iterator[Slot]:
+        """The slots of all flushes that somebody is behind."""
+        return (slot for segment in self._segments for slot in segment.slots)
 
     def after(self, position: int, since_join: int) -> Slots:
         """Everything behind a position put together, as far as it began after a join."""

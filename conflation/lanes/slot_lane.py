@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 
 from conflation.boards.board import Board, Pair
 from conflation.boards.screen import Change, matcher
@@ -15,7 +15,7 @@ from conflation.frame import Batch, Frame, Tombstone
 from conflation.lane_id import LaneId
 from conflation.lanes.delta import DeltaWriter
 from conflation.lanes.fold import fold_of
-from conflation.lanes.lane import Held, Lane
+from conflation.lanes.lane import Held, Lane, grouped
 from conflation.lanes.member import Member
 from conflation.lanes.news import News
 from conflation.lanes.segments import Segments
@@ -124,6 +124,17 @@ class SlotLane(Lane):
         for flush in (*self._released, self._held.all()):
             slots.absorb(flush, member.joins)
         return self._answer_rows(slots, member)
+
+    def alike(self) -> Iterable[Sequence[Member]]:
+        """Who joined before all that is held or kept is told the same from the same position."""
+        slots = [*self._held.all(), *chain(*self._released), *self._segments.all()]
+        eldest = min((slot.parts[0].joins for slot in slots), default=self._joins)
+        is_plain = not any(slot.unseen for slot in slots)
+
+        def kin(member: Member) -> Hashable:
+            return member.position if is_plain and member.joins <= eldest else member.place
+
+        return grouped(self.members.values(), kin)
 
     def held(self, board_key: str | None = None) -> list[Held]:
         slots = self._held.all() if board_key is None else self._held.of_key(board_key)

@@ -1,16 +1,21 @@
-"""The accounting identity: matched = delivered + conflated + dropped + waiting."""
+"""The accounting identity: matched = delivered + conflated + dropped + waiting.
+
+Counting changes nothing: rows that wait to be made are foreseen, not made.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+from conflation.lanes.member import Member
 from conflation.language.normal import lane_text
 from conflation.queue_lane import queue_rules
 from conflation.sessions.owed import Owed
 from conflation.sessions.parting import Parting
 from conflation.sessions.session import Seat, Session
 from conflation.stats import EngineStats, Reliefs, SessionStats, SubscriptionStats, TopicStats
+from conflation.topics.feed import Feed
 from conflation.topics.topic import Topic
 
 
@@ -19,18 +24,19 @@ def subscription_stats(seat: Seat) -> SubscriptionStats:
     member, lane, feed = seat.member, seat.lane, seat.feed
     if lane is None or feed is None:
         return SubscriptionStats(member.name, seat.topic.name, "sow", 0, 0, 0, 0)
-    feed.settle()
-    matched = feed.accepted - member.joined
-    waiting = seat.waiting()
-    conflated = matched - member.delivered - waiting
+    accepted, board = feed.foreseen()
+    owed = 0 if seat.owed is None else seat.owed.waiting()
+    waiting = owed + lane.on(board).waiting(member)
+    matched = accepted - member.joined
     return SubscriptionStats(
         member.name,
         seat.topic.name,
         lane_text(lane.id),
         matched,
         member.delivered,
-        conflated,
+        matched - member.delivered - waiting,
         waiting,
+        feed.passed_over(seat.topic.values_in, accepted) - member.passed,
     )
 
 
@@ -51,7 +57,12 @@ def ended(seat: Seat, reason: str, *, parts: bool = False) -> Counter[str]:
     What waited is dropped, unless it `parts` from the session with it still to be told.
     """
     last = subscription_stats(seat)
-    sums = Counter(matched=last.matched, delivered=last.delivered, conflated=last.conflated)
+    sums = Counter(
+        matched=last.matched,
+        filtered=last.filtered,
+        delivered=last.delivered,
+        conflated=last.conflated,
+    )
     if parts:
         sums["waiting"] = last.waiting
     else:
@@ -95,14 +106,31 @@ class Ledger:
         return Parting(member.name, topic, lane.board, rules, rows, self._past[topic.name])
 
     def of_topic(self, topic: Topic) -> TopicStats:
-        """The sums of one topic."""
-        seats = [
-            self._sessions[session].seats[member, of_topic]
-            for feed in topic.feeds.values()
-            for lane in feed.lanes.values()
-            for session, member, of_topic in lane.members
-        ]
-        return topic_stats(topic, seats, self._past[topic.name])
+        """The sums of one topic; who waits for the same in a lane is counted together."""
+        sums = Counter(self._past[topic.name])
+        for feed in topic.feeds.values():
+            self._add_feed(sums, topic, feed)
+        return topic_stats(topic, sums)
+
+    def _add_feed(self, sums: Counter[str], topic: Topic, feed: Feed) -> None:
+        accepted, board = feed.foreseen()
+        passed = feed.passed_over(topic.values_in, accepted)
+        for lane in feed.lanes.values():
+            foreseen = lane.on(board)
+            for members in foreseen.alike():
+                waiting = len(members) * foreseen.waiting(members[0])
+                waiting += sum(self._owed(member) for member in members)
+                matched = sum(accepted - member.joined for member in members)
+                delivered = sum(member.delivered for member in members)
+                sums["matched"] += matched
+                sums["filtered"] += sum(passed - member.passed for member in members)
+                sums["delivered"] += delivered
+                sums["conflated"] += matched - delivered - waiting
+                sums["waiting"] += waiting
+
+    def _owed(self, member: Member) -> int:
+        seat = self._sessions[member.session].seats[member.name, member.subscription.topic]
+        return 0 if seat.owed is None else seat.owed.waiting()
 
     def of_all(self, flushes: int, reliefs: Reliefs) -> EngineStats:
         """The sums of all topics."""
@@ -110,27 +138,20 @@ class Ledger:
         return EngineStats(len(self._sessions), flushes, topics, reliefs)
 
 
-def topic_stats(topic: Topic, seats: Iterable[Seat], past: Counter[str]) -> TopicStats:
-    """A topic's sums over its subscriptions, past and present."""
-    sums = Counter(past)
-    subscriptions = 0
-    for seat in seats:
-        subscriptions += 1
-        now = subscription_stats(seat)
-        sums.update(
-            matched=now.matched,
-            delivered=now.delivered,
-            conflated=now.conflated,
-            waiting=now.waiting,
-        )
+def topic_stats(topic: Topic, sums: Counter[str]) -> TopicStats:
+    """A topic's figures with the sums over its subscriptions, past and present."""
+    lanes = [lane for feed in topic.feeds.values() for lane in feed.lanes.values()]
     return TopicStats(
         topic=topic.name,
         messages_in=topic.messages_in,
+        removals_in=topic.removals_in,
         bytes_in=topic.bytes_in,
-        keys=len(topic.sow.board) if topic.sow else 0,
+        keys=0 if topic.sow is None else len(topic.sow.board),
         boards=len(topic.feeds),
-        lanes=sum(len(feed.lanes) for feed in topic.feeds.values()),
-        subscriptions=subscriptions,
+        lanes=len(lanes),
+        subscriptions=sum(len(lane.members) for lane in lanes),
+        offered=sums["matched"] + sums["filtered"],
+        filtered=sums["filtered"],
         matched=sums["matched"],
         delivered=sums["delivered"],
         conflated=sums["conflated"],
@@ -141,4 +162,6 @@ def topic_stats(topic: Topic, seats: Iterable[Seat], past: Counter[str]) -> Topi
             for name, rows in sorted(sums.items())
             if name.startswith(DROPPED) and rows
         ),
+        journal_messages=len(topic.journal),
+        journal_bytes=topic.journal.payload_bytes,
     )

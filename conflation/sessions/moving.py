@@ -56,6 +56,7 @@ def go_over(session: Session, seat: Seat) -> None:
     seat.transfer, transfer.deadline = None, None
     old_feed.settle()
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
+    passed = member.passed - seat.topic.passed_over(old_feed)
     pending, backlog = old.pending(member), member.backlog
     member.backlog = None
     member.subscription = transfer.subscription
@@ -66,6 +67,7 @@ def go_over(session: Session, seat: Seat) -> None:
     assert seat.lane is not None
     assert seat.feed is not None
     member.joined = seat.feed.accepted + joined
+    member.passed = seat.topic.passed_over(seat.feed) + passed
     at_a_place = seat.owed is None and backlog is None
     if at_a_place and isinstance(seat.lane, BatchLane) and _asks_the_same(old, seat.lane):
         member.position, member.cut, member.released = since, cut, seat.lane.board.head

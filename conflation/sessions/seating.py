@@ -48,7 +48,7 @@ def join(session: Session, seat: Seat) -> None:
     lane.join(member)
     lane.joins += 1
     member.cut = seat.topic.head
-    member.joined = feed.accepted
+    member.joined, member.passed = feed.accepted, seat.topic.passed_over(feed)
     lane.members[member.place] = member
 
 

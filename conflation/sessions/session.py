@@ -162,7 +162,8 @@ class Seat:
         """Whether nothing of what was published so far is still to come."""
         if self.paused or self.lane is None or self.opening is not None:
             return False
-        return self.owed is None and not self.lane.pending(self.member)
+        is_settled = self.feed is None or self.feed.is_settled
+        return is_settled and self.owed is None and not self.lane.pending(self.member)
 
     @property
     def has_more(self) -> bool:

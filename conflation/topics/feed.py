@@ -29,6 +29,7 @@ class Feed:
 
     A `BatchLane` listens for one message, the one that opens its interval; the others see
     every message. `grown_messages` and `grown_bytes` are at least what has come in for queues.
+    `begun_at`: how many values its topic had been given when it was made.
     """
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str) -> None:
@@ -37,6 +38,7 @@ class Feed:
         self.lanes: dict[LaneId, Lane] = {}
         self.accepted = 0
         self.settles = 0
+        self.begun_at = 0
         self.alarms = Alarms()
         self.grown_messages = self.grown_bytes = 0
         self._screen = _screen(feed_id, sow_spec, topic, self.board)
@@ -86,6 +88,36 @@ class Feed:
             self.settles += 1
             self._apply(moves)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether `settle` would change nothing."""
+        return not (isinstance(self._screen, GroupScreen) and self._screen.is_stirred)
+
+    def foreseen(self) -> tuple[int, Board]:
+        """How many rows have come in, and the board, as they will be once it has settled.
+
+        For whoever counts: values of rows that are still to be made are not there.
+        """
+        if not isinstance(self._screen, GroupScreen) or self.is_settled:
+            return self.accepted, self.board
+        accepted, board = self.accepted, Board()
+        board.take_over(self.board)
+        for board_key, row in self._screen.foreseen():
+            if isinstance(row, Tombstone):
+                board.remove(board_key, row)
+            else:
+                board.put(board_key, row)
+                accepted += 1
+        return accepted, board
+
+    def passed_over(self, published: int, accepted: int) -> int:
+        """Of so many values published to the topic those that are no rows here.
+
+        Rows of windows and groups are no messages: there nothing is passed over.
+        """
+        is_plain = isinstance(self._screen, PlainScreen)
+        return published - self.begun_at - accepted if is_plain else 0
+
     def lane(self, lane_id: LaneId) -> Lane:
         """The lane of this id, made if this is its first member."""
         found = self.lanes.get(lane_id)
@@ -98,7 +130,7 @@ class Feed:
     def take_over(self, other: Feed) -> None:
         """Stand where another feed of the same kind stands now, its lanes not included."""
         self.board.take_over(other.board)
-        self.accepted = other.accepted
+        self.accepted, self.begun_at = other.accepted, other.begun_at
         if isinstance(self._screen, GroupScreen) and isinstance(other._screen, GroupScreen):
             self._screen.take_over(other._screen)
 

@@ -33,6 +33,7 @@ class Topic:
         self.feeds: dict[FeedId, Feed] = {}
         self.expiry = Expiry()
         self.messages_in = 0
+        self.removals_in = 0
         self.bytes_in = 0
         self._index = FeedIndex()
         keeps_records = bool(definition.key_spec) or definition.retains
@@ -63,10 +64,12 @@ class Topic:
         that it took away.
         """
         assert frames[0].offset == self.head + 1, "offsets have no holes"
-        if any(frame.removed for frame in frames):
+        removals = sum(frame.removed for frame in frames)
+        if removals:
             frames = self._completed(frames)
         self.head = frames[-1].offset
         self.messages_in += len(frames)
+        self.removals_in += removals
         self.bytes_in += sum(len(frame.payload) for frame in frames)
         self.journal.extend(frames)
         self.journal.keep(self.definition.history)
@@ -75,6 +78,15 @@ class Topic:
         routed = self._routed(frames) if self._index.is_needed else {}
         routed.update((feed, frames) for feed in self._index.for_everything)
         return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
+
+    @property
+    def values_in(self) -> int:
+        """Messages that were published, removals not among them."""
+        return self.messages_in - self.removals_in
+
+    def passed_over(self, feed: Feed) -> int:
+        """Values that a feed's filter has kept out since it was made."""
+        return feed.passed_over(self.values_in, feed.accepted)
 
     def feed(self, feed_id: FeedId) -> Feed:
         """The feed of this id, made if nobody asked for it before."""
@@ -85,6 +97,7 @@ class Topic:
             if self.feeds and self.sow is not None and by_record:
                 found.seed(self.sow.board.live())
             found.board.head = self.head
+            found.begun_at = self.values_in
             self.feeds[feed_id] = found
             self._index.add(found)
         return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conflation.stats import SubscriptionStats
-from tests.support.world import World
+from tests.support.world import World, batches
 
 
 def counted(world: World, session: str = "s") -> tuple[int, int, int, int]:
@@ -87,3 +87,100 @@ def test_a_sow_has_no_lane_to_count_in() -> None:
     (row,) = world.engine.session_stats("s").subscriptions
     assert row == SubscriptionStats("sub1", "px", "sow", 0, 0, 0, 0)
     assert world.engine.topic_stats("px").subscriptions == 0
+
+
+def test_a_message_is_matched_or_filtered() -> None:
+    """Rule 462."""
+    world = World()
+    world.topic()
+    world.say("a1")
+    world.subscribe("conflation=1s", wanted="/v > 5")
+    world.subscribe("conflation=1s")
+    world.say("a1 a7 b2 a9")
+    world.remove("a0")
+    few, every = world.engine.session_stats("s").subscriptions
+    assert (few.matched, few.filtered) == (2, 2)
+    assert (every.matched, every.filtered) == (4, 0)
+    stats = world.engine.topic_stats("px")
+    assert (stats.offered, stats.matched, stats.filtered) == (8, 6, 2)
+    assert (stats.messages_in, stats.removals_in) == (6, 1)
+    world.engine.close_session("s")
+    later = world.engine.topic_stats("px")
+    assert (later.offered, later.filtered, later.dropped) == (8, 2, stats.waiting)
+
+
+def test_another_filter_begins_to_count_where_the_old_one_ended() -> None:
+    """Rule 462."""
+    world = World()
+    world.topic()
+    world.subscribe("conflation=1s", wanted="/v > 5")
+    world.say("a1 a7")
+    world.change("sub1", "conflation=1s", wanted="/v > 1")
+    world.say("b1 b2")
+    world.wait("1s")
+    (row,) = world.engine.session_stats("s").subscriptions
+    assert (row.matched, row.filtered) == (2, 2)
+
+
+TOTALS = "conflation=1s,projection=[/g,SUM(/v) AS /v],grouping=[/g]"
+
+
+def test_looking_at_groups_changes_nothing_that_is_sent() -> None:
+    """Rule 461."""
+    told = []
+    for looks in (False, True):
+        world = World()
+        world.topic()
+        world.subscribe(TOTALS, command="sow_and_subscribe")
+        world.take()
+        world.say("aX1")
+        if looks:
+            assert counted(world) == (1, 0, 0, 1)
+            assert world.engine.topic_stats("px").waiting == 1
+            assert world.engine.caught_up("s") == []
+        world.say("aY2")
+        if looks:
+            assert counted(world) == (1, 0, 0, 1)
+        world.wait("1s")
+        told.append([frame.payload for batch in batches(world.take()) for frame in batch.frames])
+    assert told[0] == told[1] == [b'{"g":"Y","v":2}']
+
+
+def test_a_group_that_changes_again_is_foreseen_as_conflated() -> None:
+    """Rule 461."""
+    world = World()
+    world.topic()
+    world.subscribe(f"{TOTALS},oof", command="sow_and_subscribe")
+    world.subscribe(TOTALS.replace("1s", "100ms"), session="quick", command="sow_and_subscribe")
+    world.take()
+    world.take("quick")
+    world.say("aX1")
+    world.wait("100ms")
+    assert counted(world) == (1, 0, 0, 1)
+    world.say("aX2 bX3")
+    assert counted(world) == (2, 0, 1, 1)
+    world.remove("a0")
+    world.remove("b0")
+    assert counted(world) == (1, 0, 1, 0), "nothing is to be told of what came and went"
+
+
+def test_who_waits_for_the_same_is_counted_together() -> None:
+    """Rule 463."""
+    for options in ("conflation=1s", "conflation=1s,pace=key", "conflation=none"):
+        world = World()
+        world.topic()
+        world.say("a1")
+        names = {each: world.subscribe(options, session=each) for each in ("early", "twin")}
+        world.say("a2 b1 a3")
+        world.subscribe(options, session="late")
+        world.say("b2 c1")
+        rows = [
+            world.engine.session_stats(each).subscriptions[0] for each in ("early", "twin", "late")
+        ]
+        stats = world.engine.topic_stats("px")
+        for name in ("matched", "delivered", "conflated", "waiting"):
+            assert getattr(stats, name) == sum(getattr(row, name) for row in rows), (options, name)
+        seat = world.engine.seat("early", (names["early"], "px"))
+        assert seat is not None
+        assert seat.lane is not None
+        assert sorted(len(members) for members in seat.lane.alike()) == [1, 2], options
