@@ -208,6 +208,7 @@ class Engine:
             raise LimitReached(f"a session has at most {self._subscriptions_max} subscriptions")
         seat = seating.seat(name, session, topic, subscription, now)
         session.seats[seat.id] = seat
+        self._ledger.begin_at(seat)
         if announced:
             session.outbox.append(Subscribed(name, topic.name))
         if seating.joins_at_once(seat):
@@ -347,9 +348,9 @@ class Engine:
         """What has happened since the last call, for the shell to act on."""
         return self._roster.events()
 
-    def stats(self) -> EngineStats:
-        """Counters of all topics."""
-        return self._ledger.of_all(self._flushes, self._relief.counts())
+    def stats(self, names: Iterable[str] | None = None) -> EngineStats:
+        """Counters, with those of all topics or of these alone; looking changes nothing."""
+        return self._ledger.of_engine(self._flushes, self._relief.counts(), names)
 
     def topic_stats(self, name: str) -> TopicStats:
         """Counters of one topic.

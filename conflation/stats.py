@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,13 @@ class Reliefs:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """All topics and the number of sessions."""
+    """Topics, the number of sessions, and what happened to subscriptions."""
 
     sessions: int
     flushes: int
     topics: tuple[TopicStats, ...]
     reliefs: Reliefs = Reliefs()
+    unsubscribed: Mapping[str, int] = field(default_factory=dict)
+    """Ends of subscriptions that their sessions were told, by reason."""
+    resumed: Mapping[str, int] = field(default_factory=dict)
+    """Subscriptions that went on from a bookmark, by mode."""

@@ -40,7 +40,6 @@ async def lanes(request: Request) -> dict[str, list[dict[str, Any]]]:
 
 def _lanes(topic: Topic) -> Iterator[Lane]:
     for feed in topic.feeds.values():
-        feed.settle()
         yield from feed.lanes.values()
 
 

@@ -6,7 +6,7 @@ Counting changes nothing: rows that wait to be made are foreseen, not made.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from conflation.lanes.member import Member
 from conflation.language.normal import lane_text
@@ -77,6 +77,8 @@ class Ledger:
         self._topics = topics
         self._sessions = sessions
         self._past: dict[str, Counter[str]] = {}
+        self._unsubscribed: Counter[str] = Counter()
+        self._resumed: Counter[str] = Counter()
 
     def begin(self, topic: str) -> None:
         """A topic is made."""
@@ -85,6 +87,15 @@ class Ledger:
     def forget(self, topic: str) -> None:
         """A topic ends and leaves nothing behind."""
         del self._past[topic]
+
+    def begin_at(self, seat: Seat) -> None:
+        """A subscription has its seat; if it goes on from a bookmark, by which mode."""
+        if seat.opening is not None and seat.opening.resumed is not None:
+            self._resumed[seat.opening.resumed.mode] += 1
+
+    def tell_end(self, reason: str) -> None:
+        """A session is told of a subscription's end."""
+        self._unsubscribed[reason] += 1
 
     def end(self, seat: Seat, reason: str, *, parts: bool = False) -> None:
         """A subscription ends: what it came to stays in its topic's sums."""
@@ -132,10 +143,19 @@ class Ledger:
         seat = self._sessions[member.session].seats[member.name, member.subscription.topic]
         return 0 if seat.owed is None else seat.owed.waiting()
 
-    def of_all(self, flushes: int, reliefs: Reliefs) -> EngineStats:
-        """The sums of all topics."""
-        topics = tuple(self.of_topic(topic) for topic in self._topics.values())
-        return EngineStats(len(self._sessions), flushes, topics, reliefs)
+    def of_engine(
+        self, flushes: int, reliefs: Reliefs, names: Iterable[str] | None = None
+    ) -> EngineStats:
+        """The sums of these topics, or of all, and what happened to subscriptions."""
+        topics = self._topics.values() if names is None else map(self._topics.__getitem__, names)
+        return EngineStats(
+            len(self._sessions),
+            flushes,
+            tuple(self.of_topic(topic) for topic in topics),
+            reliefs,
+            dict(self._unsubscribed),
+            dict(self._resumed),
+        )
 
 
 def topic_stats(topic: Topic, sums: Counter[str]) -> TopicStats:

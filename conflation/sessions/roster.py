@@ -113,6 +113,7 @@ class Roster:
             session.outbox.append(self._ledger.parting(seat))
         self._vacate(session, seat, reason, parts=parts)
         session.outbox.append(Unsubscribed(seat.member.name, seat.topic.name, reason))
+        self._ledger.tell_end(reason)
         self.wake(session)
         self.end_empty(session)
 

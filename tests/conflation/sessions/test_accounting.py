@@ -184,3 +184,26 @@ def test_who_waits_for_the_same_is_counted_together() -> None:
         assert seat is not None
         assert seat.lane is not None
         assert sorted(len(members) for members in seat.lane.alike()) == [1, 2], options
+
+
+def test_ends_and_resumes_are_counted_by_what_they_were() -> None:
+    world = World()
+    world.topic()
+    world.say("a1 b1")
+    world.subscribe("conflation=1s", resume="e1-1")
+    world.subscribe("conflation=none", resume="e1-0")
+    world.subscribe("conflation=1s", resume="e0-1", session="other")
+    name = world.subscribe(session="other")
+    world.engine.unsubscribe("other", name)
+    world.engine.drop_topic("px")
+    stats = world.engine.stats()
+    assert stats.resumed == {"changes": 1, "replay": 1, "snapshot": 1}
+    assert stats.unsubscribed == {"REQUESTED": 1, "REMOVED": 3}
+
+
+def test_figures_of_some_topics_can_be_had_alone() -> None:
+    world = World()
+    world.topic()
+    world.topic("qx")
+    assert [topic.topic for topic in world.engine.stats(["qx"]).topics] == ["qx"]
+    assert world.engine.stats(()).topics == ()
