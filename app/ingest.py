@@ -11,7 +11,7 @@ from app.driver import Driver
 from app.entry import Entry
 from app.problems import Problem
 from app.settings import Settings
-from app.stores.store import Appended, Message, Producer, TopicRecord
+from app.stores.store import Appended, Item, Message, Producer, Retry, TopicRecord
 from app.topic_document import TopicDocument
 from app.topic_source import FilledBy
 from app.writer import Writer
@@ -21,6 +21,7 @@ from keys.jsontext import check_json, one_line
 
 PIPELINE_PREFIX = "tidegate.pipeline."
 CHECKED_BYTES_AT_ONCE = 16 << 10
+COUNTED_AT_ONCE = 10_000
 JSON_SPACE = b" \t\r\n"
 
 
@@ -63,21 +64,86 @@ class Ingest:
         """Check a request for a topic that is still to be made: a plain one."""
         await self.check(Entry(TopicRecord("", TopicDocument(), "")), body, form)
 
+    async def take(
+        self,
+        entry: Entry,
+        body: bytes,
+        form: Form,
+        producer: Producer | None,
+        retry: Retry | None,
+    ) -> Appended:
+        """Check and publish a request's body.
+
+        A retry gets the answer of the first time, also where the topic would refuse it by now.
+
+        Raises:
+            TopicUnknown, Problem: as `check` and `publish`.
+        """
+        try:
+            messages = await self.check(entry, body, form)
+            return await self.publish(entry, messages, producer, retry)
+        except (Problem, KeysError):
+            if retry is None:
+                raise
+            async with entry.writing:
+                earlier = await self._writer.earlier(entry, retry=retry)
+            if earlier is None:
+                raise
+            return earlier
+
     async def publish(
-        self, entry: Entry, messages: Sequence[Message], producer: Producer | None
+        self,
+        entry: Entry,
+        messages: Sequence[Message],
+        producer: Producer | None,
+        retry: Retry | None = None,
     ) -> Appended:
         """Store and deliver checked messages in one order for store and engine.
 
         Raises:
             TopicUnknown: it was deleted meanwhile.
-            Problem: topic-read-only, limit-reached;
+            Problem: topic-read-only, limit-reached, producer-fenced, idempotency-conflict;
                 of deltas also what their records are refused for.
+        """
+        check_filler(entry, None if producer is None else producer.name)
+        async with entry.writing:
+            await self._check_room(entry, messages)
+            records = await self._records(entry, messages)
+            return await self._writer.write(entry, records, producer, retry=retry)
+
+    async def stage(
+        self, entry: Entry, messages: Sequence[Message], stage: str, producer: str | None
+    ) -> None:
+        """Keep checked messages aside until a commit names the stage; an older one is forgotten.
+
+        Raises:
+            TopicUnknown: it was deleted meanwhile.
+            Problem: topic-read-only.
         """
         check_filler(entry, producer)
         async with entry.writing:
-            self._check_room(entry, messages)
-            records = await self._records(entry, messages)
-            return await self._writer.write(entry, records, producer)
+            await self._writer.stage(entry, stage, messages)
+
+    async def commit(self, entry: Entry, producer: Producer, stages: Sequence[str]) -> Appended:
+        """Publish what stages hold in one step, in the order of their names.
+
+        Raises:
+            TopicUnknown: it was deleted meanwhile.
+            Problem: precondition-failed, a stage is not there; producer-fenced, limit-reached,
+                message-too-large, topic-read-only. Then the stages stay.
+        """
+        check_filler(entry, producer.name)
+        async with entry.writing:
+            earlier = await self._writer.earlier(entry, producer, stages=stages)
+            if earlier is not None:
+                return earlier
+            items = await self._writer.staged(entry, stages)
+            if items is None:
+                detail = "One of the stages is not there: never was, is used up, or too old."
+                raise Problem("precondition-failed", detail, pointer="/stages")
+            self._check_commit(items)
+            await self._check_room(entry, items)
+            return await self._writer.write(entry, items, producer, stages=stages)
 
     async def _check_json(self, entry: Entry, body: bytes, form: Form) -> list[Message]:
         messages: list[Message] = []
@@ -135,12 +201,23 @@ class Ingest:
             return messages
         return await merged(entry, sow.board, deltas, self._settings.message_bytes_max)
 
-    def _check_room(self, entry: Entry, messages: Sequence[Message]) -> None:
+    def _check_commit(self, items: Sequence[Item]) -> None:
+        """The newest of every key that a topic may have fits into one commit."""
+        limit = max(self._settings.topic_keys_max, self._settings.request_messages_max)
+        if len(items) > limit:
+            detail = f"A commit has at most {limit} messages."
+            raise Problem("message-too-large", detail, pointer="/stages")
+
+    async def _check_room(self, entry: Entry, items: Sequence[Item]) -> None:
         sow = self._driver.engine.topic(entry.record.name).sow
         keys_max = self._settings.topic_keys_max
-        if sow is None or len(sow.board) + len(messages) <= keys_max:
+        if sow is None or len(sow.board) + len(items) <= keys_max:
             return
-        new = {m.record_key for m in messages if sow.board.get(m.record_key) is None}
+        new: set[str] = set()
+        for start in range(0, len(items), COUNTED_AT_ONCE):
+            piece = items[start : start + COUNTED_AT_ONCE]
+            new.update(i.record_key for i in piece if sow.board.get(i.record_key) is None)
+            await asyncio.sleep(0)
         if len(sow.board) + len(new) > keys_max:
             raise Problem(
                 "limit-reached", f"A topic has at most {keys_max} keys.",
@@ -148,8 +225,8 @@ class Ingest:
             )  # fmt: skip
 
 
-def check_filler(entry: Entry, producer: Producer | None) -> None:
-    """A topic with a source is filled by the gateway itself, or by the pipeline.
+def check_filler(entry: Entry, producer: str | None) -> None:
+    """A topic with a source is filled by the gateway itself, or by a producer of the pipeline.
 
     Raises:
         Problem: topic-read-only.
@@ -157,7 +234,7 @@ def check_filler(entry: Entry, producer: Producer | None) -> None:
     source = entry.document.source
     if source is None:
         return
-    is_pipeline = producer is not None and producer.name.startswith(PIPELINE_PREFIX)
+    is_pipeline = producer is not None and producer.startswith(PIPELINE_PREFIX)
     if source.engine is not FilledBy.SPARK or not is_pipeline:
         raise Problem("topic-read-only", "The topic is filled from another; publish there.")
 

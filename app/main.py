@@ -15,6 +15,7 @@ from app.gateway import Gateway
 from app.problems import Problem
 from app.routes import (
     auto,
+    commits,
     explain,
     lanes,
     messages,
@@ -32,7 +33,7 @@ from keys.errors import KeysError
 
 STATIC = Path(__file__).parent / "static"
 ROUTES = (
-    topics, messages, sow, subscribe, sessions, subscriptions, auto, trace, explain, lanes,
+    topics, messages, commits, sow, subscribe, sessions, subscriptions, auto, trace, explain, lanes,
     operations,
 )  # fmt: skip
 VERSION = "0.1.0"

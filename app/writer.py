@@ -9,6 +9,7 @@ from app.driver import Driver
 from app.entry import Entry
 from app.stores.store import (
     Appended,
+    HeadMoved,
     Item,
     Message,
     Producer,
@@ -22,6 +23,8 @@ from conflation.errors import TopicUnknown
 from conflation.frame import Frame, Gone, Tombstone
 
 REMOVED_AT_ONCE = 500
+FRAMED_AT_ONCE = 10_000
+NO_HEAD = -1
 
 
 class Writer:
@@ -46,16 +49,54 @@ class Writer:
             TopicUnknown: the topic was deleted meanwhile.
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
-        assert entry.writing.locked(), "one writer at a time"
-        name = entry.record.name
-        if self._driver.engine.topic(name).epoch != entry.record.epoch:
-            raise TopicUnknown("the topic was deleted meanwhile")
+        name = self._alive(entry)
         now_ms = self._driver.wall_ms()
         publication = Publication(items, now_ms, producer, retry, stages)
         appended = await self._store.append(name, publication)
         if not appended.duplicate:
-            await self._driver.publish(name, frames_of(items, appended.first, now_ms))
+            await self._driver.publish(name, await _framed(items, appended.first, now_ms))
         return appended
+
+    async def earlier(
+        self,
+        entry: Entry,
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
+        stages: Sequence[str] = (),
+    ) -> Appended | None:
+        """What a request was answered that came before; None of a new one. Nothing is published.
+
+        The caller holds `entry.writing`.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Problem: producer-fenced, idempotency-conflict, bus-unavailable.
+        """
+        name, now_ms = self._alive(entry), self._driver.wall_ms()
+        asked = Publication((), now_ms, producer, retry, stages, expected_head=NO_HEAD)
+        try:
+            return await self._store.append(name, asked)
+        except HeadMoved:
+            return None
+
+    async def stage(self, entry: Entry, stage: str, items: Sequence[Item]) -> None:
+        """Keep items aside for an hour. The caller holds `entry.writing`.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Problem: bus-unavailable.
+        """
+        await self._store.stage(self._alive(entry), stage, items, self._driver.wall_ms())
+
+    async def staged(self, entry: Entry, stages: Sequence[str]) -> list[Item] | None:
+        """What stages hold, in the order of their names; None if one is not there (any more).
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Problem: bus-unavailable.
+        """
+        return await self._store.staged(self._alive(entry), stages, self._driver.wall_ms())
 
     async def remove(self, entry: Entry, records: Sequence[Frame], reason: Gone) -> int:
         """Remove records that are still as they are given; returns how many there were.
@@ -81,6 +122,24 @@ class Writer:
             removed += len(still)
             await asyncio.sleep(0)
         return removed
+
+    def _alive(self, entry: Entry) -> str:
+        """The name of a topic that is still what the entry says."""
+        assert entry.writing.locked(), "one writer at a time"
+        name = entry.record.name
+        if self._driver.engine.topic(name).epoch != entry.record.epoch:
+            raise TopicUnknown("the topic was deleted meanwhile")
+        return name
+
+
+async def _framed(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:
+    """As `frames_of`; a large request leaves the loop room to breathe."""
+    frames: list[Frame] = []
+    for start in range(0, len(items), FRAMED_AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        frames += frames_of(items[start : start + FRAMED_AT_ONCE], first + start, now_ms)
+    return frames
 
 
 def frames_of(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:

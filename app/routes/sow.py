@@ -14,6 +14,7 @@ from app.envelope import EnvelopeWriter, json_value
 from app.gateway import Gateway, gateway_of
 from app.openapi import TOPIC, described
 from app.problems import Problem
+from app.publish_request import JSON, NDJSON, refuse_retry_key
 from app.query import (
     accepts,
     one_of,
@@ -24,7 +25,7 @@ from app.query import (
     topic_name,
     writable_topic_name,
 )
-from app.routes.messages import JSON, LINES_AT_ONCE, NDJSON
+from app.routes.messages import LINES_AT_ONCE
 from app.sow_query import PARAMETERS, SowQuery, matching
 from conflation.boards.board import Board
 from conflation.frame import Frame, Gone
@@ -100,6 +101,7 @@ async def delete_records(request: Request) -> Response:
     """`{"deleted": n}`; each removal has its place in the topic's sequence, as a message has."""
     writable_topic_name(request.scope)
     values = query_values(request.scope, {"filter": "filter-invalid", "key": "key-invalid"})
+    refuse_retry_key(request.scope, "a removal goes in several steps")
     if len(values) != 1:
         raise Problem("options-invalid", "Either filter or key says what to delete.")
     gateway, entry = _entry(request)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.ingest import Form
+from app.ingest import COUNTED_AT_ONCE, Form
 from app.problems import Problem
-from app.stores.store import Appended, Message, Producer
+from app.stores.store import Appended, Message, Producer, Retry
 from conflation.errors import TopicUnknown
+from conflation.frame import Gone
 from tests.support.place import LINES, Place
 
 SPARK = {"topic": "px", "interval": "1s", "engine": "spark"}
@@ -290,3 +291,37 @@ async def test_a_bad_delta_refuses_the_request() -> None:
         problem = refused.value
         assert (problem.code, problem.line, problem.pointer) == (code, 2, pointer)
     assert place.sow("px") == [{"k": 1, "text": "x" * 900}]
+
+
+@pytest.mark.parametrize("code", ["schema-violation", "limit-reached"])
+async def test_what_came_before_is_answered_again_whatever_refuses_it_now(code: str) -> None:
+    """Rule 442."""
+    place = await keyed(topic_keys_max=1)
+    entry = place.catalog.get("px")
+    retry = Retry("r", b"digest")
+    body = b'{"k":1,"v":"x"}'
+    first = await place.ingest.take(entry, body, LINES, None, retry)
+    if code == "schema-violation":
+        await place.put("px", key=["/k"], schema={"properties": {"v": {"type": "number"}}})
+    else:
+        await place.writer.remove(entry, place.live("px"), Gone.DELETED)
+        await place.say("px", {"k": 2})
+    again = await place.ingest.take(entry, body, LINES, None, retry)
+    assert again == Appended(first.first, first.last, duplicate=True)
+    for other in (None, Retry("another", b"digest")):
+        with pytest.raises(Problem) as refused:
+            await place.ingest.take(entry, body, LINES, None, other)
+        assert refused.value.code == code
+
+
+async def test_others_get_their_turn_while_the_keys_of_many_stages_are_counted() -> None:
+    place = await keyed(topic_keys_max=COUNTED_AT_ONCE)
+    entry = place.catalog.get("px")
+    for name in "abc":
+        lines = b"".join(b'{"k":"%s%d"}\n' % (name.encode(), n) for n in range(COUNTED_AT_ONCE))
+        await place.ingest.stage(entry, await check(place, lines), name, None)
+    committing = place.ingest.commit(entry, Producer("p", 1, run=1), ["a", "b", "c"])
+    refused, turns = await turns_during(committing)
+    assert isinstance(refused, Problem)
+    assert refused.code == "limit-reached"
+    assert turns >= 3

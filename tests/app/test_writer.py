@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from app.stores.store import Appended, Item, Message, Producer, Removal
-from app.writer import REMOVED_AT_ONCE
+from app.stores.store import Appended, Item, Message, Producer, Removal, Retry
+from app.writer import FRAMED_AT_ONCE, REMOVED_AT_ONCE
 from conflation.errors import TopicUnknown
 from conflation.frame import Gone, Tombstone
 from tests.support.place import Place
@@ -77,3 +77,58 @@ async def test_publishers_have_their_turn_while_many_are_removed() -> None:
     assert not removing.done()
     assert await removing == 3 * REMOVED_AT_ONCE - 1
     assert place.sow("px") == [last]
+
+
+async def test_whether_a_request_came_before_is_asked_without_publishing() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    retry = Retry("r", b"digest")
+    async with entry.writing:
+        for _ in range(2):
+            assert await place.writer.earlier(entry, Producer("p", 1), retry=retry) is None
+        written = await place.writer.write(
+            entry, [Message(b'{"k":1}', "[1]")], Producer("p", 1), retry=retry
+        )
+        again = Appended(written.first, written.last, duplicate=True)
+        assert await place.writer.earlier(entry, retry=retry) == again
+        number = await place.writer.earlier(entry, Producer("p", 1))
+        assert number is not None
+        assert number.duplicate
+    assert place.driver.engine.topic("px").head == 1
+
+
+async def test_stages_are_kept_aside_and_forgotten_with_what_they_became() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    message = Message(b'{"k":1}', "[1]")
+    async with entry.writing:
+        await place.writer.stage(entry, "s", [message])
+        assert await place.writer.staged(entry, ["s"]) == [message]
+        await place.writer.write(entry, [message], Producer("p", 1, run=1), stages=["s"])
+        assert await place.writer.staged(entry, ["s"]) is None
+    assert place.sow("px") == [{"k": 1}]
+
+
+async def test_nothing_is_staged_for_a_topic_that_has_gone() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    await place.catalog.delete("px")
+    async with entry.writing:
+        with pytest.raises(TopicUnknown):
+            await place.writer.stage(entry, "s", [Message(b'{"k":1}', "[1]")])
+        with pytest.raises(TopicUnknown):
+            await place.writer.staged(entry, ["s"])
+        with pytest.raises(TopicUnknown):
+            await place.writer.earlier(entry, Producer("p", 1))
+
+
+async def test_a_large_request_is_numbered_through() -> None:
+    place = Place(journal_messages_max=3 * FRAMED_AT_ONCE)
+    await place.put("px")
+    entry = place.catalog.get("px")
+    async with entry.writing:
+        await place.writer.write(entry, [Message(b"%d" % n) for n in range(2 * FRAMED_AT_ONCE + 1)])
+    journal = place.driver.engine.topic("px").journal.after(0)
+    assert [(f.offset, f.payload) for f in journal] == [
+        (n + 1, b"%d" % n) for n in range(2 * FRAMED_AT_ONCE + 1)
+    ]

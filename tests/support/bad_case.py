@@ -6,6 +6,7 @@ The names begin with the row of the bad-input catalogue that they stand for, whe
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -65,6 +66,19 @@ def put(name: str, body: bytes | str, status: int, code: str, **more: Any) -> Ba
     target = f"/v1/topics/{more.pop('topic', 'made')}"
     media_type = more.pop("media_type", JSON)
     return bad(name, "PUT", target, status, code, body=body, media_type=media_type, **more)
+
+
+def committed(
+    name: str, changed: dict[str, Any], status: int = 400, code: str = "message-invalid", *,
+    topic: str = "keyed", **fields: Any,
+) -> Bad:  # fmt: skip
+    """A commit with fields changed, those that are None left out."""
+    sound = {"producer": "p", "run": 1, "sequence": 1, "stages": ["none"]}
+    document = {name: value for name, value in (sound | changed).items() if value is not None}
+    return bad(
+        f"commit: {name}", "POST", f"/v1/topics/{topic}/commits", status, code,
+        body=json.dumps(document), media_type=JSON, **fields,
+    )  # fmt: skip
 
 
 def path(name: str, topic: str, code: str = "topic-invalid", status: int = 400) -> Bad:

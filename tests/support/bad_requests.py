@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.bad_case import JSON, NDJSON, bad, option, parameter, path
 from tests.support.bad_sessions import SESSIONS
-from tests.support.bad_topics import BODIES, DOCUMENTS, PRODUCERS, READS
+from tests.support.bad_topics import BODIES, COMMITS, DOCUMENTS, PRODUCERS, READS
 
 OPTIONS = [
     option("B1", "conflation=", 11),
@@ -191,6 +191,6 @@ REQUESTS = [
 
 GROUPS = {
     "options": OPTIONS, "parameter": PARAMETERS, "stream": STREAMS, "name": NAMES,
-    "body": BODIES, "producer": PRODUCERS, "document": DOCUMENTS, "read": READS,
+    "body": BODIES, "producer": PRODUCERS, "commit": COMMITS, "document": DOCUMENTS, "read": READS,
     "request": REQUESTS, "session": SESSIONS,
 }  # fmt: skip

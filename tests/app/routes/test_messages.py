@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from functools import partial
 
+import pytest
+
+from app.stores.memory import RETRY_MS
 from tests.support.gateways import JSON, NDJSON, running_gateway
 
 
@@ -163,3 +168,138 @@ async def test_a_removal_stands_in_the_journal_with_what_it_took_away() -> None:
         last = json.loads(journal.splitlines()[-1])
         assert (last["op"], last["reason"], last["value"]) == ("oof", "deleted", {"k": 1, "v": 1})
         assert last["bookmark"].endswith("-2")
+
+
+RETRIED = {**NDJSON, "Idempotency-Key": "once"}
+
+
+async def test_a_retry_is_answered_as_the_first_time_and_publishes_nothing() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        first = await running.publish({"k": 1}, {"k": 2}, headers=RETRIED)
+        await running.publish({"k": 3})
+        for query in ("", "?ack=processed"):
+            again = await running.http.post(
+                f"/v1/topics/px/messages{query}", content=b'{"k": 1}\n{"k": 2}', headers=RETRIED
+            )
+            assert again.json() == {**first, "duplicate": True}
+        assert await running.sow() == [{"k": 1}, {"k": 2}, {"k": 3}]
+
+
+async def test_a_used_key_is_for_no_other_request() -> None:
+    """Rule 441."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.topic("other")
+        await running.publish({"k": 1}, headers=RETRIED)
+        other = await running.http.post(
+            "/v1/topics/px/messages", content=b'{"k": 2}', headers=RETRIED
+        )
+        assert (other.status_code, other.json()["code"]) == (409, "idempotency-conflict")
+        assert await running.sow() == [{"k": 1}]
+        elsewhere = await running.publish({"k": 2}, topic="other", headers=RETRIED)
+        assert elsewhere["duplicate"] is False
+
+
+async def test_a_key_is_known_for_a_day() -> None:
+    """Rule 441."""
+    async with running_gateway() as running:
+        await running.topic("log", key=())
+        driver = running.gateway.driver
+        begun_ms = driver.wall_ms()
+        for later_ms, duplicate in ((0, False), (RETRY_MS - 1, True), (RETRY_MS, False)):
+            driver.wall_ms = partial(int, begun_ms + later_ms)
+            answer = await running.publish(1, topic="log", headers=RETRIED)
+            assert answer["duplicate"] is duplicate
+
+
+@pytest.mark.parametrize("body", [b'{"k":1,"n":1}', b'{"k":1}\n' * 50_000], ids=["small", "large"])
+async def test_of_requests_at_once_with_one_key_one_publishes(body: bytes) -> None:
+    async with running_gateway() as running:
+        await running.topic("log", key=(), type="series")
+        answers = await asyncio.gather(
+            *(running.publish_lines(body, "log", headers=RETRIED) for _ in range(6))
+        )
+        assert sorted(answer["duplicate"] for answer in answers) == [False, *[True] * 5]
+        assert len({(answer["first"], answer["last"]) for answer in answers}) == 1
+        assert running.gateway.driver.engine.topic("log").head == answers[0]["messages"]
+
+
+async def test_a_delta_that_comes_again_is_not_merged_again() -> None:
+    """Rule 441: the record has changed since, and stays as it is."""
+    async with running_gateway() as running:
+        await running.topic()
+        patch = {"Content-Type": "application/merge-patch+json", "Idempotency-Key": "d"}
+
+        async def publish_delta() -> dict[str, object]:
+            answer = await running.http.post(
+                "/v1/topics/px/messages", content=b'{"k":1,"a":1}', headers=patch
+            )
+            return dict(answer.json())
+
+        first = await publish_delta()
+        await running.publish({"k": 1, "a": 2, "b": 3})
+        assert await publish_delta() == {**first, "duplicate": True}
+        assert await running.sow() == [{"k": 1, "a": 2, "b": 3}]
+
+
+async def test_a_retry_is_answered_where_the_topic_would_refuse_it_by_now() -> None:
+    """Rule 442; another request under the key is still told that it is another."""
+    async with running_gateway(topic_keys_max=2) as running:
+        await running.topic()
+        first = await running.publish({"k": 1, "v": "x"}, headers=RETRIED)
+        await running.http.delete("/v1/topics/px/sow?key=[1]")
+        await running.publish({"k": 2}, {"k": 3})
+        again = await running.publish({"k": 1, "v": "x"}, headers=RETRIED)  # no room for its key
+        assert again == {**first, "duplicate": True}
+        await running.topic(schema={"properties": {"v": {"type": "number"}}})
+        again = await running.publish({"k": 1, "v": "x"}, headers=RETRIED)
+        assert again == {**first, "duplicate": True}
+        other = await running.http.post(
+            "/v1/topics/px/messages", content=b'{"k": 1, "v": "y"}', headers=RETRIED
+        )
+        assert other.json()["code"] == "idempotency-conflict"
+
+
+async def test_a_refused_request_leaves_its_key_free() -> None:
+    """Rule 442."""
+    async with running_gateway() as running:
+        await running.topic()
+        bad = await running.http.post("/v1/topics/px/messages", content=b"{}", headers=RETRIED)
+        assert bad.status_code == 422
+        assert (await running.publish({"k": 1}, headers=RETRIED))["duplicate"] is False
+
+
+async def test_texts_and_bytes_are_retried_too() -> None:
+    async with running_gateway() as running:
+        for kind, media_type in (("text", "text/plain"), ("binary", "application/octet-stream")):
+            await running.topic(kind, key=(), type=kind)
+            headers = {"Content-Type": media_type, "Idempotency-Key": "k"}
+            for duplicate in (False, True):
+                answer = await running.http.post(
+                    f"/v1/topics/{kind}/messages", content=b"", headers=headers
+                )
+                assert answer.json()["duplicate"] is duplicate
+
+
+async def test_what_is_answered_is_seen_whatever_was_asked_for() -> None:
+    """Rule 443."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        assert await running.sow() == [{"k": 1}]
+
+
+async def test_removals_and_commits_are_not_retried_by_a_key() -> None:
+    """Rule 448."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        removal = await running.http.delete(
+            "/v1/topics/px/sow?key=[1]", headers={"Idempotency-Key": "k"}
+        )
+        commit = await running.http.post(
+            "/v1/topics/px/commits", json={}, headers={"Idempotency-Key": "k"}
+        )
+        assert removal.json()["code"] == commit.json()["code"] == "message-invalid"
+        assert await running.sow() == [{"k": 1}]
