@@ -14,7 +14,7 @@ import msgspec
 
 from app.topic_document import TopicDocument
 from conflation.frame import Frame, Gone
-from conflation.kept import Kept as Kept
+from conflation.kept import Kept as Kept  # noqa: PLC0414 - a word of this protocol
 
 
 @dataclass(frozen=True, slots=True)

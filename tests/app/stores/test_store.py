@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 
 import pytest
 
 from app.problems import Problem
 from app.stores.memory import MemoryStore
 from app.stores.store import (
+from app.stores.sqlite import SqliteStore
     Appended,
     HeadMoved,
     Item,
@@ -23,7 +25,11 @@ from app.stores.store import (
 from app.topic_document import TopicDocument
 from conflation.frame import Gone
 
-STORES: dict[str, Callable[[], Store]] = {"memory": MemoryStore}
+STORES: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda _: MemoryStore(),
+    "sqlite": SqliteStore,
+}
+"""A store by its name, made with a folder that is empty at first."""
 PLAIN = TopicDocument()
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -37,8 +43,8 @@ async def append(
 
 
 @pytest.fixture(params=sorted(STORES))
-async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    made = STORES[request.param]()
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    made = STORES[request.param](tmp_path)
     await made.open()
     yield made
     await made.aclose()

@@ -1,0 +1,138 @@
+"""Group commit: one thread that writes, and one transaction for all that has been asked meanwhile.
+
+Nobody is answered before COMMIT. What fails as a group is tried again one by one, so that nobody
+fails for what others asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar, cast
+
+from app.problems import Problem
+from app.stores.store import HeadMoved
+
+GROUP_MAX = 1_000
+
+Answer = TypeVar("Answer")
+Work = Callable[[sqlite3.Connection], Answer]
+
+logger = logging.getLogger("tidegate.store")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    work: Work[Any]
+    future: asyncio.Future[Any]
+
+
+class GroupCommit:
+    """Does work with a connection in a thread of its own, in the order in which it was asked.
+
+    Work refuses by `Problem` or `HeadMoved` before it writes anything. `on_rollback` is called in
+    that thread whenever something written was taken back.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, on_rollback: Callable[[], None]) -> None:
+        self._connection = connection
+        self._on_rollback = on_rollback
+        self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
+        self._is_out = False
+        self._thread = threading.Thread(target=self._run, name="store", daemon=True)
+        self._thread.start()
+
+    async def do(self, work: Work[Answer]) -> Answer:
+        """Have work done and committed.
+
+        Raises:
+            Problem: bus-unavailable, or what the work refuses for.
+            HeadMoved: from the work.
+        """
+        asked = _Asked(work, asyncio.get_running_loop().create_future())
+        self._asked.put(asked)
+        return cast("Answer", await asked.future)
+
+    async def aclose(self) -> None:
+        """Finish what was asked, and end the thread."""
+        self._asked.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            group, is_open = self._next_group()
+            for asked, answer in self._committed(group):
+                _tell(asked.future, answer)
+
+    def _next_group(self) -> tuple[list[_Asked], bool]:
+        """All that waits, at least one; and whether there is more to come."""
+        group: list[_Asked] = []
+        next_one = self._asked.get()
+        with contextlib.suppress(Empty):
+            while next_one is not None:
+                group.append(next_one)
+                if len(group) == GROUP_MAX:
+                    break
+                next_one = self._asked.get_nowait()
+        return group, next_one is not None
+
+    def _committed(self, group: list[_Asked]) -> Iterable[tuple[_Asked, object]]:
+        """What to answer each; an exception is raised where it was asked."""
+        if not group:
+            return []
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            answers = [(asked, self._attempt(asked.work)) for asked in group]
+            self._connection.execute("COMMIT")
+        except Exception as error:
+            self._roll_back()
+            if len(group) > 1:
+                return [answer for asked in group for answer in self._committed([asked])]
+            return [(group[0], self._out(error) if isinstance(error, sqlite3.Error) else error)]
+        self._back()
+        return answers
+
+    def _attempt(self, work: Work[Any]) -> object:
+        try:
+            return work(self._connection)
+        except (Problem, HeadMoved) as refusal:
+            return refusal
+
+    def _roll_back(self) -> None:
+        with contextlib.suppress(sqlite3.Error):  # it may have been rolled back already
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        self._on_rollback()
+
+    def _out(self, error: sqlite3.Error) -> Problem:
+        if not self._is_out:
+            logger.error("the store is out: %s", error)
+        self._is_out = True
+        return Problem("bus-unavailable", f"The store cannot be written: {error}.")
+
+    def _back(self) -> None:
+        if self._is_out:
+            logger.warning("the store is back")
+        self._is_out = False
+
+
+def _tell(future: asyncio.Future[Any], answer: object) -> None:
+    """Answer in the loop where it was asked, unless that has ended."""
+
+    def answered() -> None:
+        if future.done():
+            return  # whoever asked has gone
+        if isinstance(answer, Exception):
+            future.set_exception(answer)
+        else:
+            future.set_result(answer)
+
+    with contextlib.suppress(RuntimeError):
+        future.get_loop().call_soon_threadsafe(answered)
