@@ -9,8 +9,8 @@ import pytest
 
 from app.problems import Problem
 from app.stores.memory import MemoryStore
-from app.stores.store import (
 from app.stores.sqlite import SqliteStore
+from app.stores.store import (
     Appended,
     HeadMoved,
     Item,
