@@ -109,8 +109,8 @@ class Gateway:
         self.driver.close_all(CloseReason.SHUTDOWN)
 
     def new_session_id(self) -> str:
-        """Unguessable, and safe in a path and an event id."""
-        return secrets.token_urlsafe(12)
+        """Unguessable, safe in a path and an event id, and no option on a command line."""
+        return f"s{secrets.token_urlsafe(12)}"
 
 
 def gateway_of(request: Request) -> Gateway:

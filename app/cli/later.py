@@ -8,7 +8,6 @@ from app.cli.arguments import Parser
 from app.cli.errors import UsageInvalid
 
 VERBS = {
-    "sessions": "list, show, close and conflate sessions",
     "top": "a live view of topics and sessions",
     "restore": "restore a backup",
     "bench": "the benchmark suite",

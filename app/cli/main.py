@@ -9,7 +9,19 @@ import traceback
 from argparse import Namespace
 from collections.abc import Sequence
 
-from app.cli import demo, explain, later, pipeline, publish, serve, sow, subscribe, topics, version
+from app.cli import (
+    demo,
+    explain,
+    later,
+    pipeline,
+    publish,
+    serve,
+    sessions,
+    sow,
+    subscribe,
+    topics,
+    version,
+)
 from app.cli.arguments import Parser
 from app.cli.caret import pointed
 from app.cli.errors import (
@@ -23,7 +35,9 @@ from app.cli.errors import (
 from app.cli.layout import stray_package
 from app.cli.terminal import complain, point_at, silence_output
 
-VERBS = (serve, publish, subscribe, sow, topics, explain, pipeline, demo, version, later)
+VERBS = (
+    serve, publish, subscribe, sow, topics, sessions, explain, pipeline, demo, version, later,
+)  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -35,7 +35,7 @@ def test_session_ids_are_never_the_same_and_safe_in_a_path() -> None:
     gateway = Gateway.build(edge_settings())
     ids = {gateway.new_session_id() for _ in range(100)}
     assert len(ids) == 100
-    assert all(re.fullmatch(r"[A-Za-z0-9_-]{16}", one) for one in ids)
+    assert all(re.fullmatch(r"s[A-Za-z0-9_-]{16}", one) for one in ids)
 
 
 def test_limits_come_from_the_settings() -> None:

@@ -45,7 +45,7 @@ def one_line(text: str) -> str:
         (("serve", "--port", "70000"), "0 to 65535"),
         (("serve", "--workers", "2"), "needs --redis"),
         (("serve", "--dry-run"), "not available yet"),
-        (("sessions", "list"), "sessions is not available yet"),
+        (("top",), "top is not available yet"),
         (("pipeline", "plan", "x"), "pipeline plan is not available yet"),
     ],
 )

@@ -1,0 +1,104 @@
+"""Documents on the way out: a table for who looks at a terminal, JSON for programs."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from app.cli.terminal import tell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Column = Callable[[Mapping[str, Any]], object]
+
+
+def tell_list(documents: Iterable[Mapping[str, Any]], columns: Mapping[str, Column]) -> None:
+    """A table with these columns on a terminal, numbers to the right; else NDJSON."""
+    if not sys.stdout.isatty():
+        for document in documents:
+            tell(msgspec.json.encode(document).decode())
+        return
+    _print(table_of(documents, columns))
+
+
+def tell_one(document: Mapping[str, Any]) -> None:
+    """A document's fields, a line each, on a terminal; else JSON."""
+    if not sys.stdout.isatty():
+        tell(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        return
+    _print(fields_of(document))
+
+
+def table_of(
+    documents: Iterable[Mapping[str, Any]], columns: Mapping[str, Column]
+) -> RenderableType:
+    """A row a document."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(*columns)
+    table.columns[0].no_wrap = True  # names are there to be copied
+    for document in documents:
+        cells = [column(document) for column in columns.values()]
+        table.add_row(*(Text(shown(cell), justify=_side(cell)) for cell in cells))
+    return table
+
+
+def fields_of(document: Mapping[str, Any]) -> RenderableType:
+    """A line for each field that says something; lists of objects have lines of their own."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in document.items():
+        lines = value if _are_objects(value) else [value]
+        for number, line in enumerate(lines):
+            label = Text("" if number else name.replace("_", " "), style="dim")
+            if line not in (None, "", []):
+                text = moment(value) if name.endswith("_ms") else shown(line)
+                table.add_row(label, Text(text, overflow="fold"))
+    return table
+
+
+def shown(value: object) -> str:
+    """A value as people read it: numbers in groups, lists without brackets, objects by name."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case str():
+            return value
+        case list() if all(isinstance(each, str) for each in value):
+            return ", ".join(value)
+        case dict() if all(not isinstance(each, dict | list) for each in value.values()):
+            told = {name: shown(each) for name, each in value.items()}
+            return ", ".join(f"{name} {text}" for name, text in told.items() if text)
+    return msgspec.json.encode(value).decode()
+
+
+def moment(timestamp_ms: int) -> str:
+    """Wall time in milliseconds of the epoch, as a date and a time of day in UTC."""
+    at = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
+    return at.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _are_objects(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) for each in value)
+
+
+def _side(cell: object) -> Any:
+    return "right" if isinstance(cell, int | float) and not isinstance(cell, bool) else "left"
+
+
+def _print(renderable: RenderableType) -> None:
+    from rich.console import Console
+
+    Console().print(renderable)
