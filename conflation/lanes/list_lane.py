@@ -123,7 +123,7 @@ class ListLane(Lane):
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         rows = self._rows(member, until=self.position)
-        piece = rows[: prefix_within(rows, bytes_max)]
+        piece = rows if self._is_whole(member) else rows[: prefix_within(rows, bytes_max)]
         is_all = len(piece) == len(rows)
         since, position = member.position, self.position if is_all else piece[-1].offset
         if member.backlog is not None:
@@ -132,6 +132,11 @@ class ListLane(Lane):
         _settle_owed(member, piece)
         low_water = max(self.low_water(), member.cut) if is_all else None
         return Batch(known, since, position, low_water)
+
+    def _is_whole(self, member: Member) -> bool:
+        """Whether a part of the answer is no position: a board's, with removals among it."""
+        by_board = member.backlog is None and member.conflated_to > member.position
+        return by_board and self.id.oof
 
     def _from_backlog(self, member: Member, piece: Sequence[Frame], position: int) -> int:
         """Take a piece's rows out; the member stands nowhere new before all of them are out."""

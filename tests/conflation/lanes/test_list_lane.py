@@ -256,6 +256,20 @@ def test_removals_are_told_to_who_has_the_key_and_to_nobody_else() -> None:
     assert (stats.matched, stats.conflated) == (3, 3)
 
 
+def test_a_piece_of_what_a_board_kept_is_no_position_where_removals_are_told() -> None:
+    """Rule 202: between the pieces, a key that came and went is not taken for one that was told."""
+    world = World()
+    world.topic()
+    world.session(messages_max=2)
+    world.subscribe("oof", command="sow_and_subscribe")
+    world.take()
+    world.say("b1 a2")
+    world.remove("b0")
+    world.say("c4")
+    world.flush()
+    assert world.hears(bytes_max=1) == ["a2", "c4"]
+
+
 def test_a_policy_that_changes_finds_what_was_given_up_before() -> None:
     world = slow(3)
     say(world, "a1 b1 a2 a3")
