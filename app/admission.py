@@ -12,6 +12,8 @@ from app.connection import ConnectionFigures
 # answer, others are told to come back.
 DOOR_CONNECTIONS: Final = 32
 HEALTH_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
+CONNECTIONS: Final = "connections"
+ADDRESS: Final = "address"
 IPV6_NETWORK_BITS: Final = 64  # what one customer has
 
 
@@ -47,8 +49,8 @@ class Admission:
         self._at_the_door[guest] = origin
         if len(self._at_the_door) > DOOR_CONNECTIONS:
             oldest = next(iter(self._at_the_door))
+            self.refuse(oldest)
             del self._at_the_door[oldest]
-            self._figures.refused += 1
             oldest.abort()
 
     def admits(self, guest: Guest) -> bool:
@@ -59,9 +61,10 @@ class Admission:
             self._let_in(guest, origin)
         return guest in self._inside
 
-    def refuse(self) -> None:
-        """A request was answered with a refusal for want of room."""
-        self._figures.refused += 1
+    def refuse(self, guest: Guest) -> None:
+        """Who waits at the door is turned away for want of room."""
+        reason = self._lack(self._at_the_door.get(guest, "")) or CONNECTIONS
+        self._figures.refused_by[reason] += 1
 
     def leave(self, guest: Guest) -> None:
         """A connection has ended."""
@@ -75,10 +78,15 @@ class Admission:
             del self._per_address[origin]
 
     def _has_room(self, origin: str) -> bool:
+        return not self._lack(origin)
+
+    def _lack(self, origin: str) -> str:
+        """In what there is no room for one more; "" if there is in both."""
         if len(self._inside) >= self._figures.connections_max:
-            return False
+            return CONNECTIONS
         of_origin = self._per_address.get(origin, 0)
-        return not self._per_address_max or of_origin < self._per_address_max
+        is_full = self._per_address_max and of_origin >= self._per_address_max
+        return ADDRESS if is_full else ""
 
     def _let_in(self, guest: Guest, origin: str) -> None:
         self._inside[guest] = origin

@@ -5,12 +5,14 @@ import contextlib
 import socket
 import struct
 import sys
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from starlette.types import Scope
 
+from app.figures import Histogram
 from app.problems import TRANSPORT_EXTENSION
 
 if sys.platform == "linux":
@@ -32,19 +34,27 @@ _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 @dataclass(slots=True)
 class ConnectionFigures:
-    """What a server knows of its connections, for the metrics.
+    """What a server knows of its connections and its event loop, for the metrics.
 
     Args:
         connections_max: served at once.
         connections: open now.
-        refused: turned away since the start because there were as many as may be.
+        refused_by: turned away since the start, by what there was no more room in: all
+            `connections`, or those of one `address`.
         given_up: cut since the start because their peers took nothing for too long.
+        loop_lag: how much later than asked for the loop calls.
     """
 
     connections_max: int
     connections: int = 0
-    refused: int = 0
+    refused_by: Counter[str] = field(default_factory=Counter)
     given_up: int = 0
+    loop_lag: Histogram = field(default_factory=Histogram)
+
+    @property
+    def refused(self) -> int:
+        """Turned away since the start for want of room."""
+        return self.refused_by.total()
 
 
 class Connection(Protocol):

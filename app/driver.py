@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from app.figures import Figures
 from app.late import Moment
 from app.slices import slices
 from conflation.bookmark import Bookmark
@@ -143,6 +144,7 @@ class Driver:
         self.engine = engine
         self.limits = limits
         self.closed_sessions: dict[str, int] = {}
+        self.figures = Figures()
         self.on_expired: Callable[[RecordsExpired], None] | None = None
         self.on_closed: Callable[[SessionClosed], None] | None = None
         self.on_crossed: Callable[[QueueCrossed], None] | None = None
@@ -330,8 +332,12 @@ class Driver:
         return self.engine.crowded(topic) - self._given_up
 
     def _note_closed(self, event: SessionClosed) -> None:
-        if event.reason is None or event.session not in self._consumers:
-            return  # the peer left by itself, or after its reason was noted
+        if event.reason is None:
+            self.figures.left += 1
+            logger.info("session %s left", event.session)
+            return
+        if event.session not in self._consumers:
+            return  # the peer left after its reason was noted
         if self.on_closed is not None:
             self.on_closed(event)
         self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
@@ -372,6 +378,7 @@ class Driver:
         self._latest = max(self.now(), due)
         self.engine.advance(self._latest)
         self.settle()
+        self.figures.flush_lateness.note_ns(self.now() - due)
 
     def now(self) -> Instant:
         """The clock, never running back."""

@@ -206,7 +206,7 @@ class GatewayProtocol(HttpToolsProtocol):
             return True
         path = httptools.parse_url(self.url).path or b""
         if path not in HEALTH_PATHS:
-            self._admission.refuse()
+            self._admission.refuse(self.connection)
             accepts = [value for name, value in self.headers if name == b"accept"]
             self._refusal = too_many_connections(path, accepts)
             raise Refused

@@ -20,6 +20,7 @@ from app.connection import ConnectionFigures
 from app.descriptors import ask_for_descriptors, connections_that_fit
 from app.listener import base_url, open_listener
 from app.logs import configure_logging
+from app.loop_lag import LoopLag
 from app.memory import FreedMemory
 from app.protocol import protocol_factory
 from app.settings import Settings
@@ -107,12 +108,14 @@ class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Keep the date header fresh until told to stop; uvicorn's own looks ten times a second."""
         counter = 0
-        memory = FreedMemory()
+        memory, lag = FreedMemory(), LoopLag(self.figures.loop_lag)
+        lag.start()
         while not await self.on_tick(counter):
             memory.look(self.figures.connections)
             counter += 10  # uvicorn renews the date at every tenth
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), timeout=1)
+        lag.stop()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Say goodbye, wait a moment, cut what is left."""

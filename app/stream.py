@@ -71,7 +71,7 @@ class EventStream(EventSourceResponse):
 
     async def _events(self) -> AsyncIterator[bytes]:
         yield self._hello
-        auto = self.reader.auto
+        auto, driver = self.reader.auto, self.reader.session.gateway.driver
         pulse = Pulse(self._settings.heartbeat.seconds, anyio.current_time())
         is_behind = False
         while True:
@@ -88,7 +88,10 @@ class EventStream(EventSourceResponse):
                 wait_s = pulse.wait_s(anyio.current_time(), progress=self._progress.is_asked_for)
                 await self._consumer.wait(auto.wait_s(wait_s))
                 continue
+            began = driver.now()
             yield text  # which takes as long as the peer does
+            driver.figures.write.note_ns(driver.now() - began)
+            driver.figures.write_bytes.note(len(text))
             auto.wrote(len(text))
             if outputs and isinstance(outputs[-1], Goodbye):
                 return

@@ -99,6 +99,8 @@ class AutoWatch:
         decision = auto.take(seen, self._session.gateway.driver.wall_ms())
         if decision is None:
             return
+        direction = "longer" if decision.to_ns > decision.from_ns else "shorter"
+        self._session.gateway.driver.figures.auto_changes[direction] += 1
         for topic, found in list(asked.topics.items()):
             subscription = at_interval(found.subscription, decision.to_ns)
             if subscription is not found.subscription:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from app.own_topics import SessionsTopic
 from app.premises import Premises
@@ -115,6 +116,15 @@ class Sessions:
             self._ended[session.id] = None
         self._lapse_later(session)
         return session
+
+    def states(self) -> Counter[str]:
+        """How many there are in each state."""
+        return Counter(session.state for session in self._sessions.values())
+
+    def unsent_bytes(self) -> int:
+        """What the sockets of all of them hold that their peers have not acknowledged."""
+        readers = (session.reader for session in self._sessions.values())
+        return sum(reader.unsent_bytes for reader in readers if reader is not None)
 
     def attached(self, session: Session, *, is_back: bool) -> None:
         """A reader has come; `is_back`: there was one before."""

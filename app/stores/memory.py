@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.problems import Problem
+from app.stores.figures import StoreFigures
 from app.stores.store import (
     Appended,
     Checkpoint,
@@ -37,6 +38,11 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._topics: dict[str, _Topic] = {}
+        self._commits = 0
+
+    def figures(self) -> StoreFigures:
+        """Every write is one by itself, and none waits."""
+        return StoreFigures(self._commits)
 
     async def open(self) -> None:
         """There is nothing to reach."""
@@ -68,7 +74,9 @@ class MemoryStore:
             HeadMoved: `expected_head` is not the topic's last offset.
             Problem: producer-fenced, idempotency-conflict.
         """
-        return self._topics[topic].append(publication)
+        appended = self._topics[topic].append(publication)
+        self._commits += not appended.duplicate
+        return appended
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
         """Keep items aside; those of an earlier stage of that name are forgotten."""

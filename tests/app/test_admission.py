@@ -58,6 +58,18 @@ def test_one_address_has_its_own_bound() -> None:
     assert admission.admits(guests[2])
 
 
+def test_who_is_turned_away_is_counted_by_what_there_was_no_room_in() -> None:
+    figures = ConnectionFigures(3)
+    admission = Admission(figures, per_address_max=2)
+    _, _, third = entered(admission, 3)
+    admission.refuse(third)
+    entered(admission, 1, "192.0.2.2")
+    [last] = entered(admission, 1, "192.0.2.3")
+    admission.refuse(last)
+    assert figures.refused_by == {"address": 1, "connections": 1}
+    assert figures.refused == 2
+
+
 def test_one_ipv6_network_is_one_address() -> None:
     admission = Admission(ConnectionFigures(10), per_address_max=1)
     addresses = ("2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "fe80::1%eth0")
