@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.buses import BusServer, bus_server
 from tests.support.outside import redis_server
 
 
@@ -15,6 +16,20 @@ def redis_url() -> Iterator[str]:
     """The address of a real Redis, one for each worker of a run; mark such tests `redis`."""
     with redis_server() as address:
         yield address
+
+
+@pytest.fixture(scope="session")
+def redis_bus() -> Iterator[BusServer]:
+    """A Redis that keeps what it acknowledges; tests take a prefix of their own in it."""
+    with bus_server("redis") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def valkey_bus() -> Iterator[BusServer]:
+    """A Valkey that keeps what it acknowledges; tests take a prefix of their own in it."""
+    with bus_server("valkey") as server:
+        yield server
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

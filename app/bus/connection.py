@@ -7,7 +7,7 @@ longer than its socket may. So writers never repeat, and readers wait as long as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.commands.core import AsyncScript
 from redis.exceptions import RedisError
 
 from app.problems import Problem
@@ -25,6 +26,9 @@ ANSWER_S_MAX = 5.0
 """A write, or the answer to a look, takes no longer than this: then the bus is out."""
 
 Result = TypeVar("Result")
+
+Entry = tuple[int, dict[bytes, bytes]]
+"""Of a stream: the number that its id begins with, and its fields."""
 
 
 class BusConnection:
@@ -46,6 +50,7 @@ class BusConnection:
         self.prefix = prefix
         self.writer = _client(url, WRITERS_MAX, answer_s_max=ANSWER_S_MAX)
         self.reader = _client(url, READERS_MAX, answer_s_max=None)
+        self._scripts: dict[str, AsyncScript] = {}
 
     def shared_key(self, *parts: str) -> str:
         """A key that belongs to no topic, such as `{tidegate}:leases`: all are in one slot."""
@@ -55,10 +60,32 @@ class BusConnection:
         """A key of a topic: `{tidegate:ticks}:stream`. All of one topic are in one slot."""
         return f"{{{self.prefix}:{topic}}}:{part}"
 
+    async def ask(self, *words: object) -> Any:
+        """What a command is answered, in redis-py's shape of the command."""
+        client: Any = self.writer  # its own types leave out what RESP2 settles
+        return await client.execute_command(*words)
+
+    async def entries(self, stream: str, after: int, count: int) -> list[Entry]:
+        """Entries of a stream behind one whose id is `<after>-0`, at most so many."""
+        found = await self.ask("XRANGE", stream, f"({after}-0", "+", "COUNT", count)
+        return [(number_of(entry_id), fields) for entry_id, fields in found]
+
+    async def run(self, script: str, keys: Sequence[str], words: Sequence[Any]) -> Any:
+        """What a script answers that runs inside Redis, in one step for everybody."""
+        known = self._scripts.get(script)
+        if known is None:
+            known = self._scripts[script] = self.writer.register_script(script)
+        return await known(keys=list(keys), args=list(words))
+
     async def aclose(self) -> None:
         """Let all connections go."""
         await self.writer.aclose()
         await self.reader.aclose()
+
+
+def number_of(entry_id: bytes) -> int:
+    """The number that ids of our streams begin with."""
+    return int(entry_id.partition(b"-")[0])
 
 
 async def patiently(answer: Awaitable[Result], waiting_s: float = 0.0) -> Result:

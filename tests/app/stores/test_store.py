@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
-from pathlib import Path
 
 import pytest
 
+from app.bus.connection import BusConnection
+from app.bus.definitions import Definitions
+from app.bus.redis_store import RedisStore
+from app.mergers import Mergers
 from app.problems import Problem
+from app.settings import Settings
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from app.stores.store import (
@@ -24,16 +29,26 @@ from app.stores.store import (
 )
 from app.topic_document import TopicDocument
 from conflation.frame import Gone
+from tests.support.buses import BusServer
 
-STORES: dict[str, Callable[[Path], Store]] = {
+STORES: dict[str, Callable[[pytest.FixtureRequest], Store]] = {
     "memory": lambda _: MemoryStore(),
-    "sqlite": SqliteStore,
+    "sqlite": lambda request: SqliteStore(request.getfixturevalue("tmp_path")),
+    "redis": lambda request: on_bus("redis_bus", request),
+    "valkey": lambda request: on_bus("valkey_bus", request),
 }
-"""A store by its name, made with a folder that is empty at first."""
+"""A store by its name, empty at first."""
 PLAIN = TopicDocument()
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
+STORE_NUMBERS = itertools.count()
+
+
+def on_bus(fixture: str, request: pytest.FixtureRequest) -> Store:
+    server: BusServer = request.getfixturevalue(fixture)
+    connection = BusConnection(server.url, f"store-{next(STORE_NUMBERS)}")
+    return RedisStore(connection, Settings(), Definitions(connection, Mergers()))
 
 
 async def append(
@@ -43,8 +58,8 @@ async def append(
 
 
 @pytest.fixture(params=sorted(STORES))
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    made = STORES[request.param](tmp_path)
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    made = STORES[request.param](request)
     await made.open()
     yield made
     await made.aclose()

@@ -1,0 +1,229 @@
+"""The store of `--redis`: topics and messages on a Redis or Valkey that gateways share.
+
+Numbers are given inside Redis, by one script for each append; what it wrote comes to every
+gateway's engine through the follower, the writer's own included.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+from redis.exceptions import RedisError
+
+from app.bus import scripts
+from app.bus.connection import BusConnection, reaching
+from app.bus.definitions import Definitions
+from app.bus.persistence import check_persistence, syncs_every_write
+from app.bus.topic_log import TopicLog
+from app.problems import Problem
+from app.settings import Settings
+from app.stores.memory import STAGE_MS
+from app.stores.packing import pack, unpack
+from app.stores.shared import Change
+from app.stores.store import (
+    Appended,
+    Checkpoint,
+    HeadMoved,
+    Item,
+    Kept,
+    Publication,
+    StoreUnusable,
+    TopicRecord,
+)
+
+_pack_stage = msgspec.msgpack.Encoder().encode
+_unpack_stage = msgspec.msgpack.Decoder(tuple[int, bytes]).decode
+
+
+class RedisStore:
+    """The whole promise of a store, kept by scripts in Redis.
+
+    `on_doubt` is called with the name of a topic whose epoch is not what it was known as; `seen`
+    tells up to where a topic was seen here: what is behind that is another history.
+    """
+
+    survives_process = True
+    checkpoints = False
+    shared: Literal[True] = True
+
+    def __init__(
+        self,
+        connection: BusConnection,
+        settings: Settings,
+        definitions: Definitions,
+        *,
+        survives_power: bool = False,
+    ) -> None:
+        self.on_doubt: Callable[[str], None] = lambda name: None
+        self.seen: Callable[[str], int] = lambda name: 0
+        self.definitions = definitions
+        self._connection = connection
+        self._settings = settings
+        self._survives_power = survives_power
+        self._syncs = False
+        self._logs: dict[str, TopicLog] = {}
+
+    async def open(self) -> None:
+        """Reach the bus, and see that it keeps what will be acknowledged.
+
+        Raises:
+            StoreUnusable: with one sentence for the operator.
+        """
+        try:
+            await check_persistence(self._connection, survives_power=self._survives_power)
+            self._syncs = await syncs_every_write(self._connection)
+            await self.definitions.open()
+        except (RedisError, OSError) as error:
+            raise StoreUnusable(f"the bus does not answer: {error}") from None
+
+    async def records(self) -> Sequence[TopicRecord]:
+        """Every topic there is; what follows is told by `changes`."""
+        with reaching():
+            records = await self.definitions.read()
+        self._logs = {record.name: self._log(record) for record in records}
+        return records
+
+    async def changes(self) -> Sequence[Change]:
+        """Definitions that were written since; what is kept of the topics is asked for then."""
+        with reaching():
+            changes = await self.definitions.changes()
+        for change in changes:
+            self._note(change.name, change.record)
+        return changes
+
+    def log(self, name: str) -> TopicLog:
+        """Where a topic is."""
+        return self._logs[name]
+
+    async def kept(self, name: str) -> Kept:
+        """What is kept of a topic, all as of one offset."""
+        with reaching():
+            return await self._logs[name].kept()
+
+    async def put_topic(self, record: TopicRecord) -> None:
+        """Create a topic or replace its document; a new epoch begins at offset 1.
+
+        Raises:
+            DefinitionsMoved: another gateway has changed a topic since.
+            Problem: bus-unavailable.
+        """
+        log, known = self._log(record), self._logs.get(record.name)
+        with reaching():
+            if known is not None and known.record.epoch == record.epoch:
+                await self.definitions.put(record)
+            else:
+                await self._begin(log)
+        self._logs[record.name] = log
+
+    async def delete_topic(self, name: str) -> None:
+        """Forget a topic with its messages and its producers' numbers.
+
+        Raises:
+            DefinitionsMoved: another gateway has changed a topic since.
+            Problem: bus-unavailable.
+        """
+        log = self._logs[name]
+        with reaching():
+            await self.definitions.delete(name)
+            await self._run(scripts.DROP, log.keys, [log.record.epoch])
+        del self._logs[name]
+
+    async def append(self, topic: str, publication: Publication) -> Appended:
+        """Number items and keep them, in one step with what is noted of their sender.
+
+        Raises:
+            HeadMoved: `expected_head` is not the topic's last offset.
+            Problem: producer-fenced, idempotency-conflict, bus-unavailable.
+        """
+        log = self._logs[topic]
+        words = log.append_words(publication, syncs=self._syncs, seen=self.seen(topic))
+        with reaching():
+            answer = await self._run(scripts.APPEND, log.append_keys(publication), words)
+        match answer:
+            case [b"new", first, last]:
+                return Appended(first, last)
+            case [b"again", first, last]:
+                return Appended(first, last, duplicate=True)
+            case [b"moved"]:
+                raise HeadMoved
+            case [b"conflict"]:
+                detail = "The Idempotency-Key was used for another request."
+                raise Problem("idempotency-conflict", detail)
+            case [b"fenced"]:
+                raise Problem("producer-fenced", "A newer run of this producer has committed.")
+            case [b"superseded"]:
+                raise Problem("producer-fenced", "Another gateway does this by now.")
+            case _:
+                self.on_doubt(topic)
+                detail = "The topic's history is being looked into; try again."
+                raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+
+    async def renew(self, name: str, seen: int) -> str:
+        """The epoch that holds from now on; another one where continuity cannot be proved.
+
+        `seen`: the offset up to which the topic was seen in the epoch that is known.
+        """
+        log = self._logs[name]
+        words = [log.record.epoch, new_epoch(), int(self._syncs), seen]
+        with reaching():
+            epoch: bytes = await self._run(scripts.RENEW, log.keys, words)
+        return epoch.decode()
+
+    async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
+        """Keep items aside for an hour; those of an earlier stage of that name are forgotten."""
+        value = _pack_stage((now_ms, pack(items)))
+        with reaching():
+            place = self._logs[topic].aside("stage", name)
+            await self._connection.ask("SET", place, value, "PX", STAGE_MS)
+
+    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
+        """The items of stages, in the order of the names; None if one is not there (any more)."""
+        places = [self._logs[topic].aside("stage", name) for name in names]
+        with reaching():
+            values = await self._connection.ask("MGET", *places) if places else []
+        found: list[Item] = []
+        for value in values:
+            at_ms, items = (0, b"") if value is None else _unpack_stage(value)
+            if at_ms + STAGE_MS <= now_ms:
+                return None
+            found += unpack(items)
+        return found
+
+    async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
+        """Nothing is to do: records are written with each append."""
+
+    async def aclose(self) -> None:
+        """Let go of all connections."""
+        await self._connection.aclose()
+
+    async def _begin(self, log: TopicLog) -> None:
+        """A topic's first step is its first definition's: whoever sees it can append."""
+        epoch = log.record.epoch
+        found = await self._run(scripts.BEGIN, log.keys, [epoch, int(self._syncs), ""])
+        try:
+            await self.definitions.put(log.record)
+        except BaseException:
+            await self._run(scripts.DROP, log.keys, [epoch])
+            raise
+        await self._run(scripts.BEGIN, log.keys, [epoch, int(self._syncs), found])
+
+    def _note(self, name: str, record: TopicRecord | None) -> None:
+        if record is None:
+            self._logs.pop(name, None)
+        else:
+            self._logs[name] = self._log(record)
+
+    def _log(self, record: TopicRecord) -> TopicLog:
+        history = record.document.definition(self._settings).history
+        return TopicLog(self._connection, record, history)
+
+    async def _run(self, script: str, keys: Sequence[str], words: Sequence[Any]) -> Any:
+        return await self._connection.run(script, keys, words)
+
+
+def new_epoch() -> str:
+    """An epoch that nobody has used."""
+    return secrets.token_hex(6)

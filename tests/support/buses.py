@@ -1,0 +1,63 @@
+"""Real servers to be the bus: Redis and Valkey with what a bus needs, started and killed."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.outside import await_redis, bundled_valkey, require
+
+FLAGS = ("--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction")
+END_S_MAX = 10
+
+
+def binary_of(kind: str) -> str:
+    """The server of a kind, `redis` or `valkey`; else the test is skipped."""
+    if kind == "redis":
+        found = shutil.which("redis-server")
+    else:
+        found = shutil.which("valkey-server") or bundled_valkey()
+    require(found is not None, f"no {kind} server")
+    return str(found)
+
+
+class BusServer:
+    """A server in a folder of its own; it may die and come back."""
+
+    def __init__(self, binary: str, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"unix://{folder}/bus.sock"
+        self._binary = binary
+        self._server: subprocess.Popen[bytes] | None = None
+
+    def start(self, *flags: str) -> None:
+        """Start it on what its folder has; later flags win."""
+        address = str(self.folder / "bus.sock")
+        command = [self._binary, "--port", "0", "--unixsocket", address, "--dir", str(self.folder)]
+        self._server = subprocess.Popen(
+            [*command, *FLAGS, *flags], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        await_redis(self._server, address)
+
+    def kill(self) -> None:
+        """As `kill -9` does it."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait(timeout=END_S_MAX)
+            self._server = None
+
+
+@contextlib.contextmanager
+def bus_server(kind: str = "redis", *flags: str) -> Iterator[BusServer]:
+    """A running server that ends with the block."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-bus-") as folder:
+        server = BusServer(binary_of(kind), Path(folder))
+        server.start(*flags)
+        try:
+            yield server
+        finally:
+            server.kill()
