@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from app.driver import Driver
 from app.entry import Entry
+from app.steadfast import finished
+from app.stores.packing import frames_of
 from app.stores.store import (
     Appended,
     HeadMoved,
     Item,
-    Message,
     Producer,
     Publication,
     Removal,
@@ -20,7 +23,8 @@ from app.stores.store import (
 )
 from conflation.boards.screen import THE_RECORD
 from conflation.errors import TopicUnknown
-from conflation.frame import Frame, Gone, Tombstone
+from conflation.frame import Frame, Gone
+from conflation.topics.feed import Feed
 
 REMOVED_AT_ONCE = 500
 FRAMED_AT_ONCE = 10_000
@@ -45,17 +49,17 @@ class Writer:
     ) -> Appended:
         """Store and deliver items, all or none. The caller holds `entry.writing`.
 
+        What has begun is finished, also where the caller is cancelled: the store never has what
+        the engine has not.
+
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name = self._alive(entry)
-        now_ms = self._driver.wall_ms()
-        publication = Publication(items, now_ms, producer, retry, stages)
-        appended = await self._store.append(name, publication)
-        if not appended.duplicate:
-            await self._driver.publish(name, await _framed(items, appended.first, now_ms))
-        return appended
+        items = valued(items, self._driver.engine.topic(name).sow)
+        publication = Publication(items, self._driver.wall_ms(), producer, retry, stages)
+        return await finished(self._published(name, publication))
 
     async def earlier(
         self,
@@ -123,6 +127,13 @@ class Writer:
             await asyncio.sleep(0)
         return removed
 
+    async def _published(self, name: str, publication: Publication) -> Appended:
+        appended = await self._store.append(name, publication)
+        if not appended.duplicate:
+            items, now_ms = publication.items, publication.timestamp_ms
+            await self._driver.publish(name, await _framed(items, appended.first, now_ms))
+        return appended
+
     def _alive(self, entry: Entry) -> str:
         """The name of a topic that is still what the entry says."""
         assert entry.writing.locked(), "one writer at a time"
@@ -130,6 +141,22 @@ class Writer:
         if self._driver.engine.topic(name).epoch != entry.record.epoch:
             raise TopicUnknown("the topic was deleted meanwhile")
         return name
+
+
+def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:
+    """Items whose removals have the value that they take away, be it of the same request."""
+    if sow is None or not any(isinstance(item, Removal) for item in items):
+        return items
+    newest: dict[str, bytes] = {}
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, Removal):
+            record = sow.board.get(item.record_key or THE_RECORD)
+            payload = newest.get(item.record_key, b"" if record is None else record.payload)
+            item = msgspec.structs.replace(item, payload=payload)
+        newest[item.record_key] = item.payload
+        found.append(item)
+    return found
 
 
 async def _framed(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:
@@ -140,13 +167,3 @@ async def _framed(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]
             await asyncio.sleep(0)
         frames += frames_of(items[start : start + FRAMED_AT_ONCE], first + start, now_ms)
     return frames
-
-
-def frames_of(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:
-    """Items as the engine takes them, numbered from `first`."""
-    return [
-        Frame(offset, item.payload, item.record_key, now_ms, item.exempt)
-        if isinstance(item, Message)
-        else Tombstone(offset, b"", item.record_key, now_ms, reason=item.reason)
-        for offset, item in enumerate(items, start=first)
-    ]

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from app.stores.store import Appended, Item, Message, Producer, Removal, Retry
+from app.stores.memory import MemoryStore
+from app.stores.store import Appended, Item, Message, Producer, Publication, Removal, Retry
 from app.writer import FRAMED_AT_ONCE, REMOVED_AT_ONCE
 from conflation.errors import TopicUnknown
 from conflation.frame import Gone, Tombstone
@@ -132,3 +133,46 @@ async def test_a_large_request_is_numbered_through() -> None:
     assert [(f.offset, f.payload) for f in journal] == [
         (n + 1, b"%d" % n) for n in range(2 * FRAMED_AT_ONCE + 1)
     ]
+
+
+async def test_a_removal_is_stored_with_the_value_that_it_takes_away() -> None:
+    store = NotingStore()
+    place = Place(store)
+    await place.put("px", key=["/k"])
+    await place.say("px", {"k": 1})
+    entry = place.catalog.get("px")
+    async with entry.writing:
+        gone = [Removal(key, Gone.DELETED) for key in ("[1]", "[2]", "[3]")]
+        await place.writer.write(entry, [gone[0], Message(b"2", "[2]"), *gone[1:]])
+    assert [item.payload for item in store.items[1:]] == [b'{"k": 1}', b"2", b"2", b""]
+
+
+async def test_what_is_stored_is_delivered_although_nobody_waits_any_more() -> None:
+    store = NotingStore()
+    place = Place(store)
+    await place.put("px")
+    store.go_on.clear()
+    asked = asyncio.create_task(place.say("px", 1))
+    while not store.items:
+        await asyncio.sleep(0)
+    asked.cancel()
+    store.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert place.driver.engine.topic("px").head == 1
+    assert await place.say("px", 2) == Appended(2, 2)
+
+
+class NotingStore(MemoryStore):
+    """Remembers what is appended; goes on when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: list[Item] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def append(self, topic: str, publication: Publication) -> Appended:
+        self.items += publication.items
+        await self.go_on.wait()
+        return await super().append(topic, publication)
