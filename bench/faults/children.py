@@ -114,9 +114,11 @@ class Child:
 class GatewayChild(Child):
     """`tidegate serve` with a store: a folder, or a Redis."""
 
-    def __init__(self, *store: str, log: Path, **environment: str) -> None:
+    def __init__(
+        self, *store: str, log: Path, before: tuple[str, ...] = (), **environment: str
+    ) -> None:
         port = free_port()
-        command = (str(TIDEGATE), "serve", "--port", str(port), *store)
+        command = (*before, str(TIDEGATE), "serve", "--port", str(port), *store)
         super().__init__(*command, port=port, log=log, **environment)
         self.address = f"http://127.0.0.1:{port}"
 

@@ -78,6 +78,13 @@ class Ledger:
         """Before it is sent."""
         self.requests.append(request)
 
+    def last_epoch(self) -> str:
+        """The epoch of the bookmark that was acknowledged last; empty before the first."""
+        for request in reversed(self.requests):
+            if request.answer is not None and request.answer.first:
+                return request.answer.first.rpartition("-")[0]
+        return ""
+
     def sums(self) -> dict[str, int]:
         """How many requests and messages there were, and of what kind."""
         acknowledged = [each for each in self.requests if each.answer is not None]

@@ -13,7 +13,7 @@ import httpx2
 
 from bench.faults.children import Child
 from bench.faults.ledger import Ledger, Level, Sender
-from bench.faults.oracle import Finding, judge_journal, judge_records, judge_world
+from bench.faults.oracle import Finding, Kind, judge_journal, judge_records, judge_world
 from bench.faults.waiting import happens
 from bench.faults.watcher import Watcher, judge_visits, watching
 from bench.faults.world import JOURNAL_MAX, Held, define, held
@@ -63,11 +63,20 @@ Crash = Callable[[random.Random], Awaitable[float]]
 class Voyage:
     """Runs on one store: load, crash, recovery, and everything held against the ledgers."""
 
-    def __init__(self, address: str, crash: Crash, seed: int) -> None:
+    def __init__(self, address: str, crash: Crash, seed: int, *, keeps: bool = True) -> None:
+        """Nothing is reached yet.
+
+        Args:
+            address: of the gateway.
+            crash: what happens in each run.
+            seed: of all that is left to chance.
+            keeps: whether the fault may cost nothing; else a loss has to be told by a new epoch.
+        """
         self.tally = Tally()
         self._address = address
         self._crash = crash
         self._seed = seed
+        self._keeps = keeps
         self._chance = random.Random(seed)
         self._ledgers = {LONG: Ledger(), SHORT: Ledger()}
         self._writers = [
@@ -108,9 +117,17 @@ class Voyage:
         long, short = await held(http, LONG), await held(http, SHORT)
         await self._catch_up(where, long, short)
         self.tally.caught_up_s.append(time.monotonic() - ready_at)
-        self.tally.found(where, judge_journal(self._ledgers[LONG], long.epoch, long.journal))
-        self.tally.found(where, judge_world(long.journal, long.world))
-        self.tally.found(where, judge_records(self._ledgers[SHORT], short.world))
+        self._judge(where, LONG, long, judge_journal(self._ledgers[LONG], long.epoch, long.journal))
+        self._judge(where, LONG, long, judge_world(long.journal, long.world))
+        self._judge(where, SHORT, short, judge_records(self._ledgers[SHORT], short.world))
+
+    def _judge(self, where: str, topic: str, now: Held, findings: list[Finding]) -> None:
+        """Note findings, without losses that may be where they are told."""
+        said = self._ledgers[topic].last_epoch()
+        if not self._keeps and said != now.epoch:
+            findings = [finding for finding in findings if finding.kind is not Kind.LOST]
+            self.tally.sums["losses told by a new epoch"] += 1
+        self.tally.found(where, findings)
 
     async def _catch_up(self, where: str, long: Held, short: Held) -> None:
         """Wait until every watcher has what there is; who never has it is a finding."""
@@ -136,8 +153,7 @@ class Voyage:
                 len(visit.rows) for visit in watcher.visits
             )
             for visit in watcher.visits:
-                if visit.mode:
-                    self.tally.sums[f"resumed by {visit.mode}"] += 1
+                self.tally.sums.update(f"resumed by {mode}" for mode in visit.modes)
 
 
 def crash_of(child: Child, early: float = 0.1) -> Crash:

@@ -6,7 +6,7 @@ import pytest
 
 from bench.faults.ledger import Ident
 from bench.faults.oracle import Entry
-from bench.faults.watcher import Visit, Watcher, judge_visits
+from bench.faults.watcher import Seen, Visit, Watcher, judge_rate, judge_visits
 
 
 def entry(offset: int, index: int = 0) -> Entry:
@@ -14,7 +14,8 @@ def entry(offset: int, index: int = 0) -> Entry:
 
 
 def visit(last_id: str, mode: str, *offsets: int, index: int = 0, op: str = "publish") -> Visit:
-    return Visit(last_id, mode, [(op, entry(offset, index)) for offset in offsets])
+    rows = [Seen(op, "e", entry(offset, index)) for offset in offsets]
+    return Visit(last_id, [mode] if mode else [], rows)
 
 
 FIRST = visit("", "", 3, 4, 5)
@@ -28,7 +29,7 @@ CASES: dict[str, tuple[Visit, str]] = {
     "a gap in the midst": (visit("e-5", "replay", 6, 8), "8 follows 6"),
     "a repeat of what the id covers": (visit("e-5", "replay", 5, 6), "repeats 5"),
     "a silent beginning": (visit("e-5", "", 6, 7), "resumed by nothing"),
-    "a snapshot without a cause": (visit("e-5", "snapshot", 6, 7), "resumed by snapshot"),
+    "a snapshot without a cause": (visit("e-5", "snapshot", 6, 7), "resumed by ['snapshot']"),
     "what was lost afterwards": (visit("e-5", "replay", 6, 7, index=1), "the journal has"),
 }
 
@@ -40,3 +41,27 @@ def test_a_second_visit(case: str) -> None:
     watcher.visits = [FIRST, second]
     found = list(judge_visits(watcher, "e", [entry(offset) for offset in range(1, 9)]))
     assert (not found) if not wrong else any(wrong in sentence for sentence in found), found
+
+
+def test_an_epoch_begins_with_a_word() -> None:
+    visit = Visit("d-5", epoch="d")
+    visit.take_row(Seen("publish", "d", entry(6)))
+    visit.take_row(Seen("publish", "e", entry(7)))
+    visit.is_told = True
+    visit.take_row(Seen("snapshot", "f", entry(8)))
+    assert visit.silent_epochs == ["e"]
+
+
+@pytest.mark.parametrize(
+    ("times_s", "right"),
+    [
+        ((0.0, 0.1, 1.1), True),  # the first is the end of a resume
+        ((0.0, 0.1, 0.5), False),
+        ((0.0, 0.5, 1.5, 2.5), True),
+        ((0.0, 0.5, 1.5, 1.6), False),
+    ],
+)
+def test_a_key_that_comes_too_often_is_found(times_s: tuple[float, ...], right: bool) -> None:
+    watcher = Watcher("t", "conflation=1s")
+    watcher.visits = [Visit("", [], [Seen("publish", "e", entry(1), at_s) for at_s in times_s])]
+    assert (not list(judge_rate(watcher, 1.0, 0.2))) is right
