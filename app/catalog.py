@@ -17,10 +17,9 @@ from app.query import OWN_PREFIX
 from app.settings import Settings
 from app.stores.store import Store, TopicRecord
 from app.topic_document import TopicDocument
+from app.topic_graph import check_identity, is_source, resolved
 
 ENDED_EPOCHS_MAX = 1_000
-
-_IDENTITY = ("/key", "/type", "/retain")
 
 
 class Catalog:
@@ -102,7 +101,7 @@ class Catalog:
             known = self._entries.get(name)
             if expected is not None:
                 expected.check(known)
-            document = self._with_source(name, document)
+            document = resolved(name, document, self._document)
             if known is None:
                 return await self._create(name, document), True
             if document != known.document:
@@ -123,7 +122,7 @@ class Catalog:
         async with self._changing:
             known = self.get(name)
             expected.check(known)
-            document = self._with_source(name, change(known.document))
+            document = resolved(name, change(known.document), self._document)
             return known if document == known.document else await self._replace(known, document)
 
     async def get_or_create(self, name: str) -> Entry:
@@ -241,17 +240,16 @@ class Catalog:
 
     def _check_identity(self, known: Entry, document: TopicDocument) -> None:
         """Whether a topic may get another key or type."""
-        pairs = zip(_IDENTITY, known.document.identity, document.identity, strict=True)
-        pointer = next(pointer for pointer, old, new in pairs if old != new)
-        if self._driver.engine.topic(known.record.name).head:
-            detail = "Key, type and retain of a topic that holds messages stay; delete it first."
-            raise Problem("topic-conflict", detail, pointer=pointer)
-        if self._is_source(known.record.name):
-            raise Problem("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
+        name = known.record.name
+        check_identity(
+            known.document,
+            document,
+            has_messages=self._driver.engine.topic(name).head > 0,
+            is_used=self._is_source(name),
+        )
 
     def _is_source(self, name: str) -> bool:
-        sources = (entry.document.source for entry in self._entries.values())
-        return any(source is not None and source.topic == name for source in sources)
+        return is_source(name, (entry.document for entry in self._entries.values()))
 
     def _admit(self, record: TopicRecord) -> Entry:
         entry = Entry(record)
@@ -262,26 +260,9 @@ class Catalog:
             listener(record.name)
         return entry
 
-    def _with_source(self, name: str, document: TopicDocument) -> TopicDocument:
-        """The document with the key that its source gives it.
-
-        Raises:
-            Problem: source-cycle, topic-unknown, topic-invalid.
-        """
-        source, seen = document.source, {name}
-        while source is not None:
-            if source.topic in seen:
-                detail = "The topic would be filled from itself."
-                raise Problem("source-cycle", detail, pointer="/source/topic")
-            seen.add(source.topic)
-            found = self._entries.get(source.topic)
-            if found is None:
-                detail = "The source topic is not there."
-                raise Problem("topic-unknown", detail, pointer="/source/topic")
-            source = found.document.source
-        if document.gateway_source is None:
-            return document
-        return document.filled_from(self._entries[document.gateway_source.topic].document)
+    def _document(self, name: str) -> TopicDocument | None:
+        found = self._entries.get(name)
+        return None if found is None else found.document
 
 
 def _new_epoch() -> str:

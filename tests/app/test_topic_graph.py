@@ -1,0 +1,67 @@
+"""What a definition may be beside all the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.problems import Problem
+from app.topic_graph import check_identity, is_source, resolved
+from tests.support.place import parsed
+
+
+def filled(source: str, **more: Any) -> dict[str, Any]:
+    return {"source": {"topic": source, "interval": "1s", **more}}
+
+
+TOPICS = {
+    "px": parsed(key=["/k"]),
+    "slow": parsed(key=["/k"], **filled("px")),
+    "spark": parsed(key=["/other"], **filled("slow", engine="spark")),
+    "plain": parsed(),
+}
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        (filled("spark"), "source-cycle"),
+        (filled("px"), "source-cycle"),
+        (filled("none"), "topic-unknown"),
+        (filled("plain"), "topic-invalid"),
+    ],
+)
+def test_a_source_that_cannot_be_one(document: dict[str, Any], code: str) -> None:
+    with pytest.raises(Problem) as refused:
+        resolved("px", parsed(**document), TOPICS.get)
+    assert refused.value.code == code
+
+
+def test_a_topic_that_the_gateway_fills_has_the_key_of_its_source() -> None:
+    assert resolved("new", parsed(**filled("slow")), TOPICS.get).key_spec == TOPICS["px"].key_spec
+    by_spark = parsed(key=["/other"], **filled("slow", engine="spark"))
+    assert resolved("new", by_spark, TOPICS.get) is by_spark
+    assert resolved("new", TOPICS["px"], TOPICS.get) is TOPICS["px"]
+
+
+def test_who_is_a_source() -> None:
+    assert [name for name in TOPICS if is_source(name, TOPICS.values())] == ["px", "slow"]
+
+
+@pytest.mark.parametrize(
+    ("has_messages", "is_used", "code"),
+    [(True, True, "topic-conflict"), (False, True, "topic-in-use"), (False, False, None)],
+)
+def test_a_key_stays_with_messages_and_while_others_rely_on_it(
+    has_messages: bool, is_used: bool, code: str | None
+) -> None:
+    """Rule 183."""
+    before, after = TOPICS["px"], parsed(key=["/o"])
+    check_identity(before, before, has_messages=has_messages, is_used=is_used)
+    if code is None:
+        check_identity(before, after, has_messages=has_messages, is_used=is_used)
+        return
+    with pytest.raises(Problem) as refused:
+        check_identity(before, after, has_messages=has_messages, is_used=is_used)
+    assert (refused.value.code, refused.value.pointer) == (code, "/key")
