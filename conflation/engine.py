@@ -3,7 +3,7 @@
 Inputs are calls, time is the argument `now` (monotonic ns, never decreasing), outputs are
 taken. A recorded list of calls replays to the same outputs.
 
-    define_topic restore_topic drop_topic    what there is
+    define_topic restore_topic renew_topic drop_topic    what there is
     open_session close_session       who listens
     tune_session note_unsent relieve how much it may have waiting
     subscribe unsubscribe change     to what
@@ -79,18 +79,28 @@ class Engine:
             found.expiry.forget()
 
     def restore_topic(self, name: str, kept: Kept, now: Instant, now_ms: int) -> None:
-        """Give a topic that has just been made what was kept of it; `now_ms` is wall time.
-
-        Resumes go on from bookmarks of before. What had gone may be told to somebody who never
-        held it, as of old spans.
-
-        Raises:
-            TopicUnknown: there is none of that name.
-        """
+        """Give a topic that has just been made what was kept of it; `now_ms` is wall time."""
         self._clock(now)
         topic = self.topic(name)
         topic.restore(kept, now, now_ms)
         self._schedule.arm(topic.expiry, topic)
+
+    def renew_topic(self, name: str, epoch: str, kept: Kept, now: Instant, now_ms: int) -> None:
+        """Begin a topic again with what is left of it: whoever is there gets that as a snapshot.
+
+        Raises:
+            TopicUnknown: there is none of that name.
+        """
+        before = self.topic(name)
+        before.expiry.forget()
+        self._topics[name] = before.successor(epoch)
+        self.restore_topic(name, kept, now, now_ms)
+        self._usher.renew(self._topics[name], now)
+
+    def checkpointed(self, name: str, offset: int) -> None:
+        """Records up to an offset are kept: what leaves behind it is not forgotten untold."""
+        if (sow := self.topic(name).sow) is not None:
+            sow.checkpointed(offset)
 
     def drop_topic(self, name: str) -> None:
         """End a topic: its subscriptions are told REMOVED.
@@ -248,9 +258,7 @@ class Engine:
                 self._usher.change(session, seat, subscription, now)
 
     def publish(self, topic_name: str, frames: Sequence[Frame], now: Instant) -> None:
-        """Take in the next messages of a topic, numbered without a hole.
-
-        A tombstone among them removes the record of its key.
+        """Take in a topic's next messages, numbered without a hole; tombstones remove records.
 
         Raises:
             TopicUnknown: there is no such topic.

@@ -20,6 +20,9 @@ from conflation.sessions.session import Seat, Session
 GONE = "GONE"
 """Why what was queued is dropped when a peer leaves without a word."""
 
+RENEWED = "RENEWED"
+"""Why it is dropped when a topic begins again: a snapshot takes its place."""
+
 _WANTED = ("REQUESTED", "CONTROL")
 
 
@@ -116,6 +119,15 @@ class Roster:
         self._ledger.tell_end(reason)
         self.wake(session)
         self.end_empty(session)
+
+    def replace(self, session: Session, seat: Seat, successor: Seat) -> None:
+        """Another seat in its place and its turn; what waits for the old one is dropped."""
+        for watcher in seat.watchers:
+            watcher.ended(RENEWED)
+        self._ledger.end(seat, RENEWED)
+        seating.leave(seat)
+        session.seats[seat.id] = successor
+        self._ledger.begin_at(successor)
 
     def finish(self, session: Session, seat: Seat) -> None:
         """A query has told all its rows."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from conflation.bookmark import Bookmark
 from conflation.duration import Instant
 from conflation.lane_id import LaneId
 from conflation.lanes.lane import Lane
@@ -11,6 +14,9 @@ from conflation.sessions.beginning import begin
 from conflation.sessions.session import UNLIMITED, Seat, Session
 from conflation.subscription import Command, Subscription
 from conflation.topics.topic import Topic
+
+NOWHERE = Bookmark("", 0)
+"""No topic has this epoch: whoever goes on from here gets everything."""
 
 
 def seat(
@@ -26,6 +32,14 @@ def seat(
     member = Member(name, session.id, subscription, cut=topic.head)
     member.remember()
     return Seat(member, topic, opening, paused=subscription.paused)
+
+
+def again(session: Session, given_up: Seat, topic: Topic, now: Instant) -> Seat:
+    """A new seat for who had one in a topic that has begun again: it opens with a snapshot."""
+    transfer, member = given_up.transfer, given_up.member
+    wanted = member.subscription if transfer is None else transfer.subscription
+    wanted = replace(wanted, resume=NOWHERE, replay=None, paused=given_up.paused)
+    return seat(member.name, session, topic, wanted, now)
 
 
 def joins_at_once(seat: Seat) -> bool:

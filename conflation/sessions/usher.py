@@ -46,6 +46,15 @@ class Usher:
             watcher.stands(now)
         self._roster.wake(session)
 
+    def renew(self, topic: Topic, now: Instant) -> None:
+        """A topic has begun again: all its seats are taken anew, and open with a snapshot."""
+        for session, seat in self._roster.of_topic(topic.name):
+            successor = seating.again(session, seat, topic, now)
+            self._roster.replace(session, seat, successor)
+            if seating.joins_at_once(successor):
+                self.join(session, successor, now)
+            self._roster.wake(session)
+
     def reseat(self, session: Session, now: Instant) -> None:
         """The queue policies of a session's topics, or its own, may ask for other lanes."""
         for seat in list(session.seats.values()):

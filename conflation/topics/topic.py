@@ -39,6 +39,13 @@ class Topic:
         keeps_records = bool(definition.key_spec) or definition.retains
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
 
+    def successor(self, epoch: str) -> Topic:
+        """The same in another epoch, with nothing in it yet; what has come in still counts."""
+        topic = Topic(self.name, self.definition, epoch)
+        topic.messages_in, topic.removals_in = self.messages_in, self.removals_in
+        topic.bytes_in = self.bytes_in
+        return topic
+
     def restore(self, kept: Kept, now: Instant, now_ms: int) -> None:
         """Take over what was kept; what was published some time ago expires so much earlier.
 
