@@ -7,11 +7,13 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import cast
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
 from app.catalog import Catalog
+from app.checkpoints import Checkpoints
 from app.driver import Driver, wall_ms
 from app.filler import Fillers
 from app.ingest import Ingest
@@ -20,6 +22,7 @@ from app.sessions.registry import Sessions
 from app.sessions.session import SUBSCRIPTIONS_MAX
 from app.settings import Settings
 from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
 from app.stores.store import Store
 from app.sweeper import Sweeper
 from app.writer import Writer
@@ -28,10 +31,16 @@ from conflation.engine import Engine
 from conflation.outputs import CloseReason
 from conflation.sessions.session import QueueLimits
 
+if TYPE_CHECKING:
+    from app.bus.neighbours import Neighbours
+
 
 @dataclass(slots=True)
 class Gateway:
-    """What the routes work with; `stopping` turns new streams away."""
+    """What the routes work with; `stopping` turns new streams away.
+
+    `id`: among gateways that share a bus; `neighbours` are the others there, if there is a bus.
+    """
 
     settings: Settings
     store: Store
@@ -43,12 +52,18 @@ class Gateway:
     mergers: Mergers
     ready: bool = False
     stopping: bool = False
+    id: str = field(default_factory=lambda: secrets.token_hex(4))
+    neighbours: Neighbours | None = None
     sessions: Sessions = field(init=False)
+    checkpoints: Checkpoints = field(init=False)
+    _is_store_open: bool = False
+    _checkpointing: asyncio.Task[None] | None = None
     _sweeping: asyncio.Task[None] | None = None
     _telling: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
         self.sessions = Sessions(self)
+        self.checkpoints = Checkpoints(self.store, self.catalog, self.driver)
 
     @classmethod
     def build(
@@ -63,14 +78,15 @@ class Gateway:
 
         Args:
             settings: every limit.
-            store: where messages are kept; by default one that keeps nothing.
+            store: where messages are kept; by default what settings say.
             clock: monotonic ns, in step with the event loop's.
             wall_ms: wall time in ms of the epoch.
 
         Raises:
             SettingsInvalid: a merger that cannot be imported.
         """
-        store = store or MemoryStore()
+        mergers = Mergers.load(settings.mergers)
+        store = store or _store(settings, mergers)
         engine = Engine(sessions_max=settings.sessions_max, subscriptions_max=SUBSCRIPTIONS_MAX)
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
         driver = Driver(engine, limits, clock, wall_ms)
@@ -79,28 +95,49 @@ class Gateway:
         catalog = Catalog(store, driver, fillers, settings)
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer, fillers,
-            mergers=Mergers.load(settings.mergers),
+            mergers=mergers,
         )  # fmt: skip
 
+    async def open_store(self) -> None:
+        """Reach the store, before anything else; a second call does nothing.
+
+        Raises:
+            StoreUnusable: with one sentence for the operator.
+        """
+        if not self._is_store_open:
+            await self.store.open()
+            self._is_store_open = True
+
     async def open(self) -> None:
-        """Take over what the store has; from then on requests are served."""
+        """Take over what the store has; from then on requests are served.
+
+        Raises:
+            StoreUnusable: with one sentence for the operator.
+        """
         sweeper = Sweeper(self.catalog, self.driver, self.writer)
         self.driver.on_expired = sweeper.note
         self._sweeping = asyncio.create_task(sweeper.run(), name="sweep")
-        await self.store.open()
+        await self.open_store()
         await self.catalog.open()
+        self._checkpointing = asyncio.create_task(self.checkpoints.run(), name="checkpoints")
         await self.sessions.topic.open()
         self._telling = asyncio.create_task(self.sessions.topic.run(), name="tell of sessions")
+        if self.neighbours is not None:
+            await self.neighbours.open()
         self.ready = True
 
     async def aclose(self) -> None:
         """Let the store go."""
         self.ready = False
+        if self.neighbours is not None:
+            await self.neighbours.aclose()
         self.sessions.aclose()
         await self.fillers.aclose()
-        for task in (self._sweeping, self._telling):
-            if task is not None:
-                task.cancel()
+        tasks = [it for it in (self._sweeping, self._telling, self._checkpointing) if it]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.checkpoints.write()
         await self.store.aclose()
 
     def say_goodbye(self) -> None:
@@ -110,7 +147,28 @@ class Gateway:
 
     def new_session_id(self) -> str:
         """Unguessable, safe in a path and an event id, and no option on a command line."""
-        return f"s{secrets.token_urlsafe(12)}"
+        random = f"s{secrets.token_urlsafe(12)}"
+        return random if self.neighbours is None else f"{self.id}.{random}"
+
+    async def bring(self, session_id: str, number: int | None) -> bool:
+        """Have a session here that another gateway has, for a reader that has seen this number.
+
+        False: the reader was told that its place is taken, and is not let in again.
+
+        Raises:
+            Problem: bus-unavailable, limit-reached.
+        """
+        if self.neighbours is None or self.neighbours.has(session_id):
+            return True
+        return await self.neighbours.bring(session_id, number)
+
+
+def _store(settings: Settings, mergers: Mergers) -> Store:
+    """The store that settings name."""
+    if settings.keeps_nothing:
+        return MemoryStore()
+    survives_power = settings.durability == "power"
+    return SqliteStore(Path(settings.store_dir), survives_power=survives_power, mergers=mergers)
 
 
 def gateway_of(request: Request) -> Gateway:

@@ -9,6 +9,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 
 from app.gateway import Gateway, gateway_of
+from app.inner_call import MARK, Call
 from app.openapi import described
 from app.posted import JSON, posted_body
 from app.problems import Problem
@@ -16,6 +17,7 @@ from app.query import checked_session_id, integer, query_values, require_accept,
 from app.routes.subscribe import STREAM, last_event_id
 from app.sessions.cursor import parse_cursor
 from app.sessions.documents import Opening, Tuning, opening_of, pointing, tuning_of
+from app.sessions.pages import Page
 from app.sessions.session import Session
 from app.sessions.view import answer, session_view
 from app.stream import refusal_stream, session_stream
@@ -60,7 +62,10 @@ async def open_session(request: Request) -> Response:
     ),
 )
 async def list_sessions(request: Request) -> Response:
-    """`{"sessions": [...], "next": address or null}`."""
+    """`{"sessions": [...], "next": address or null}`; of all gateways where there are several.
+
+    `missing` names those that did not answer.
+    """
     gateway = gateway_of(request)
     values = query_values(request.scope, dict.fromkeys(("limit", "after"), "options-invalid"))
     limit = integer(
@@ -73,12 +78,17 @@ async def list_sessions(request: Request) -> Response:
         else ""
     )
     found = gateway.sessions.listed(behind, limit + 1)
-    following = None
-    if len(found) > limit:
-        query = {"limit": limit, "after": found[limit - 1].id}
-        following = "/v1/sessions?" + urlencode(query)
     shown = [session_view(session, whole=False) for session in found[:limit]]
-    return json_answer({"sessions": shown, "next": following}, 200)
+    page = Page(shown, len(found) > limit)
+    if gateway.neighbours is not None and MARK not in request.scope:
+        page = page.joined(await gateway.neighbours.replies(Call.of(request.scope)), limit)
+    document: dict[str, Any] = {"sessions": page.sessions, "next": None}
+    if page.has_more:
+        query = {"limit": limit, "after": page.sessions[-1]["session"]}
+        document["next"] = "/v1/sessions?" + urlencode(query)
+    if page.missing is not None:
+        document["missing"] = page.missing
+    return json_answer(document, 200)
 
 
 @router.get(
@@ -134,11 +144,17 @@ async def events(request: Request) -> Response:
     """A stream of server-sent events; it takes the place of one that is there."""
     require_accept(request.scope, "text/event-stream")
     values = query_values(request.scope, {"last_event_id": "bookmark-invalid"})
+    number = _number(session_id(request.scope), last_event_id(request, values))
+    try:
+        is_let_in = await gateway_of(request).bring(session_id(request.scope), number)
+    except Problem as problem:  # it passes, and a browser would never retry
+        return refusal_stream(problem)
+    if not is_let_in:
+        return Response(status_code=204)
     session = session_of(request)
     if session.cursor is None:
         detail = "The stream of a plain GET is resumed at its own address."
         raise Problem("session-unknown", detail)
-    number = _number(session, last_event_id(request, values))
     if number in session.replaced:
         return Response(status_code=204)  # its place is taken, as its stream has said
     try:
@@ -191,7 +207,7 @@ def _opened(gateway: Gateway, opening: Opening) -> Session:
     return session
 
 
-def _number(session: Session, last_id: str | None) -> int | None:
+def _number(session: str, last_id: str | None) -> int | None:
     """Where a reader stands by its last event's id, which is one of this session's.
 
     Raises:
@@ -200,6 +216,6 @@ def _number(session: Session, last_id: str | None) -> int | None:
     if last_id is None:
         return None
     found = parse_cursor(last_id)
-    if found is None or found[0] != session.id:
+    if found is None or found[0] != session:
         raise Problem("session-unknown", "The event is not of this session.")
     return found[1]

@@ -59,7 +59,7 @@ async def subscribe(request: Request) -> Response:
     """A stream of one subscription; parameters in the query."""
     wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
-    return _stream(request, wanted, query_values(request.scope, PARAMETERS))
+    return await _stream(request, wanted, query_values(request.scope, PARAMETERS))
 
 
 @router.post(
@@ -74,15 +74,17 @@ async def subscribe_by_post(request: Request) -> Response:
     """The same, with the parameters as a JSON object of texts."""
     wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
-    return _stream(request, wanted, await posted_texts(request, PARAMETERS))
+    return await _stream(request, wanted, await posted_texts(request, PARAMETERS))
 
 
-def _stream(request: Request, wanted: str | TopicPattern, values: Mapping[str, str]) -> Response:
+async def _stream(
+    request: Request, wanted: str | TopicPattern, values: Mapping[str, str]
+) -> Response:
     gateway = gateway_of(request)
     last_id = last_event_id(request, values)
     try:
         if isinstance(wanted, TopicPattern):
-            return _pattern_stream(gateway, wanted, values, last_id)
+            return await _pattern_stream(gateway, wanted, values, last_id)
         return _topic_stream(gateway, wanted, values, last_id)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
@@ -107,12 +109,12 @@ def _topic_stream(
     return _begun(gateway, gateway.sessions.open(), name, wish, decisions)
 
 
-def _pattern_stream(
+async def _pattern_stream(
     gateway: Gateway, pattern: TopicPattern, values: Mapping[str, str], last_id: str | None
 ) -> Response:
     """A session that is kept, as its ids are its own; topics that are made later join it."""
     if last_id is not None:
-        return _pattern_again(gateway, pattern, last_id)
+        return await _pattern_again(gateway, pattern, last_id)
     wish = _wish(gateway, values, many=True)
     decisions = decisions_of(gateway, pattern, wish)
     if gateway.stopping:
@@ -125,8 +127,15 @@ def _pattern_stream(
     return answer
 
 
-def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) -> Response:
+async def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) -> Response:
     session_id, number = parse_cursor(last_id) or ("", 0)
+    if session_id:
+        try:
+            is_let_in = await gateway.bring(session_id, number)
+        except Problem as problem:  # it passes, and a browser would never retry
+            return refusal_stream(problem)
+        if not is_let_in:
+            return Response(status_code=204)
     session = gateway.sessions.get(session_id)
     cursor = session.cursor
     is_whole = session.closed is not CloseReason.UNSUBSCRIBED

@@ -1,0 +1,137 @@
+"""The post: questions are answered once, in time, or told to be unanswered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+
+from app.bus import post as posts
+from app.bus.connection import BusConnection
+from app.bus.post import Letter, Post
+from app.bus.roll import Roll
+from app.problems import Problem
+
+pytestmark = pytest.mark.redis
+runs = itertools.count()
+
+
+class Gateway:
+    """One that counts what it is asked, and says it back."""
+
+    def __init__(self, bus: BusConnection, name: str) -> None:
+        self.bus = bus
+        self.roll = Roll(bus, name)
+        self.asked: list[bytes] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+        offices = {"echo": self.echo, "fail": self.fail}
+        self.post = Post(bus, self.roll, offices)
+
+    async def echo(self, body: bytes) -> bytes:
+        self.asked.append(body)
+        await self.hold.wait()
+        return b"<" + body + b">"
+
+    async def fail(self, body: bytes) -> bytes:
+        raise RuntimeError("on purpose")
+
+    async def put(self, letter: Letter) -> None:
+        inbox = self.bus.shared_key("inbox", self.roll.gateway)
+        await self.bus.ask("RPUSH", inbox, msgspec.msgpack.encode(letter))
+
+
+@pytest.fixture
+async def bus(redis_url: str) -> AsyncIterator[BusConnection]:
+    made = BusConnection(redis_url, f"post-test-{next(runs)}")
+    yield made
+    await made.aclose()
+
+
+@contextlib.asynccontextmanager
+async def gateways(bus: BusConnection, *named: str) -> AsyncIterator[list[Gateway]]:
+    made = [Gateway(bus, name) for name in named]
+    for each in made:
+        await each.roll.beat()
+    tasks = [asyncio.create_task(each.post.run()) for each in made]
+    yield made
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    for each in made:
+        await each.post.aclose()
+
+
+async def test_a_question_is_answered(bus: BusConnection) -> None:
+    async with gateways(bus, "one", "two") as (one, two):
+        answers = await asyncio.gather(
+            *(one.post.ask("two", "echo", str(n).encode()) for n in range(300)),
+            two.post.ask("one", "echo", b"back"),
+            one.post.ask("one", "echo", b"own"),
+        )
+        assert answers == [*(f"<{n}>".encode() for n in range(300)), b"<back>", b"<own>"]
+
+
+async def test_a_letter_that_comes_twice_is_heeded_once(bus: BusConnection) -> None:
+    async with gateways(bus, "one", "two") as (one, two):
+        letter = Letter("x-1", "one", "echo", b"once", two.roll.now_ms() + 60_000)
+        await two.put(letter)
+        await two.put(letter)
+        assert await one.post.ask("two", "echo", b"then") == b"<then>"
+        assert two.asked == [b"once", b"then"]
+
+
+async def test_whose_time_is_up_is_not_heeded(bus: BusConnection) -> None:
+    async with gateways(bus, "one", "two") as (one, two):
+        await two.put(Letter("x-1", "one", "echo", b"late", two.roll.now_ms() - 1))
+        await two.put(Letter("x-2", "one", "nothing", b"unknown", two.roll.now_ms() + 60_000))
+        await bus.ask("RPUSH", bus.shared_key("inbox", "two"), b"\xc1")
+        assert await one.post.ask("two", "echo", b"then") == b"<then>"
+        assert two.asked == [b"then"]
+
+
+@pytest.mark.parametrize("whom", ["three", "two"])
+async def test_nobody_waits_for_ever(bus: BusConnection, whom: str) -> None:
+    async with gateways(bus, "one", "two") as (one, _):
+        with pytest.raises(Problem, match="bus-unavailable"):
+            await one.post.ask(whom, "fail", b"", patience_s=0.05)
+        assert await one.post.ask("two", "echo", b"then") == b"<then>"
+
+
+async def test_an_inbox_is_bounded(bus: BusConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(posts, "INBOX_MAX", 2)
+    async with gateways(bus, "one") as [one]:
+        for _ in range(2):
+            with pytest.raises(Problem, match="in time"):
+                await one.post.ask("gone", "echo", b"", patience_s=0.01)
+        with pytest.raises(Problem, match="too much to do"):
+            await one.post.ask("gone", "echo", b"")
+        inbox = bus.shared_key("inbox", "gone")
+        assert await bus.ask("LLEN", inbox) == 2
+        assert 0 < await bus.ask("PTTL", inbox) <= posts.INBOX_MS
+
+
+async def test_no_more_is_answered_at_once_than_may_be(
+    bus: BusConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posts, "ASKED_AT_ONCE", 1)
+    async with gateways(bus, "one", "two") as (one, two):
+        two.hold.clear()
+        first = asyncio.create_task(one.post.ask("two", "echo", b"first"))
+        while not two.asked:
+            await asyncio.sleep(0)
+        with pytest.raises(Problem, match="in time"):
+            await one.post.ask("two", "echo", b"second", patience_s=0.1)
+        two.hold.set()
+        assert await first == b"<first>"
+        assert two.asked == [b"first"]
+
+
+async def test_without_a_bus_it_is_told_at_once() -> None:
+    lost = BusConnection("unix:///nowhere/bus.sock")
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await Post(lost, Roll(lost, "one"), {}).ask("two", "echo", b"")
