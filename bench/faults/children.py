@@ -132,6 +132,7 @@ class RedisChild(Child):
     """A Redis or Valkey with its files in a folder; `fsync` is None where it keeps nothing."""
 
     def __init__(self, binary: str, folder: Path, fsync: str | None, *more: str) -> None:
+        self.fsync = fsync
         port = free_port()
         command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
         command += ["--save", "", "--maxmemory-policy", "noeviction"]

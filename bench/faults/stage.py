@@ -34,6 +34,7 @@ class Stage:
     """What a fault is played on.
 
     Attributes:
+        children: what a fault starts besides, so that it ends.
         figures: what was measured, in words.
         findings: what was wrong besides what the oracle finds.
     """
@@ -41,6 +42,7 @@ class Stage:
     folder: Path
     gateway: GatewayChild
     chance: random.Random
+    children: contextlib.AsyncExitStack
     redis_child: RedisChild | None = None
     fault_proxy: FaultProxy | None = None
     figures: list[str] = field(default_factory=list)
@@ -123,9 +125,10 @@ async def embedded(
         gateway = GatewayChild(
             "--data", str(store), log=folder / "gateway.log", before=before, **environment
         )
-        async with gateway:
+        async with contextlib.AsyncExitStack() as children:
+            await children.enter_async_context(gateway)
             await gateway.start()
-            yield Stage(folder, gateway, random.Random(seed))
+            yield Stage(folder, gateway, random.Random(seed), children)
 
 
 @contextlib.contextmanager
@@ -148,23 +151,34 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def on_redis(
-    seed: int, *more: str, fsync: str | None = "everysec", **environment: str
+    seed: int, *, fsync: str | None = "everysec", disk_kb: int = 0, **environment: str
 ) -> AsyncIterator[Stage]:
-    """A gateway that runs, a Redis, and a proxy between the two; `more`: words for Redis."""
-    with tempfile.TemporaryDirectory(prefix="tidegate-faults-") as name:
-        folder = Path(name)
-        async with contextlib.AsyncExitStack() as stack:
-            redis = await stack.enter_async_context(
-                RedisChild(redis_binary(), folder, fsync, *more)
-            )
+    """A gateway that runs, a Redis, and a proxy between the two.
+
+    Args:
+        seed: of all that is left to chance.
+        fsync: of the append-only file.
+        disk_kb: Redis has a disk of its own, of this size.
+        environment: of the gateway.
+    """
+    binary = redis_binary()
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-faults-")))
+        files = folder / "redis"
+        files.mkdir()
+        if disk_kb:
+            stack.enter_context(small_disk(files, disk_kb))
+        async with contextlib.AsyncExitStack() as children:
+            redis = await children.enter_async_context(RedisChild(binary, files, fsync))
             await redis.start()
-            proxy = await stack.enter_async_context(fault_proxy("127.0.0.1", redis.port, seed=seed))
+            proxy = await children.enter_async_context(
+                fault_proxy("127.0.0.1", redis.port, seed=seed)
+            )
             url = f"redis://127.0.0.1:{proxy.port}/0"
-            log = folder / "gateway.log"
-            gateway = GatewayChild("--redis", url, log=log, before=(), **environment)
-            await stack.enter_async_context(gateway)
+            gateway = GatewayChild("--redis", url, log=folder / "gateway.log", **environment)  # type: ignore[arg-type]  # no setting is called before
+            await children.enter_async_context(gateway)
             await gateway.start()
-            yield Stage(folder, gateway, random.Random(seed), redis, proxy)
+            yield Stage(folder, gateway, random.Random(seed), children, redis, proxy)
 
 
 def redis_binary() -> str:

@@ -15,12 +15,13 @@ from bench.faults.children import Child
 from bench.faults.ledger import Ledger, Level, Sender
 from bench.faults.oracle import Finding, Kind, judge_journal, judge_records, judge_world
 from bench.faults.waiting import happens
-from bench.faults.watcher import Watcher, judge_visits, watching
+from bench.faults.watcher import Watcher, judge_rate, judge_visits, watching
 from bench.faults.world import JOURNAL_MAX, Held, define, held
 from bench.faults.writer import Writer, writing
 
 LONG, SHORT = "long", "short"  # a topic whose whole journal is kept, and one that is trimmed
 SHORT_MESSAGES = 200
+SELDOM_S, LEEWAY_S = 1.0, 0.35  # the road and a busy machine have their part in what is seen
 CAUGHT_UP_S_MAX = 20.0
 RUN_S_MAX = 120.0
 CREW = [
@@ -89,6 +90,8 @@ class Voyage:
             Watcher(LONG, "conflation=50ms,oof"),
             Watcher(SHORT, "conflation=50ms,pace=key,oof"),
         ]
+        self._seldom = Watcher(LONG, f"conflation={SELDOM_S:g}s,oof")
+        self.watchers = [self._every, *self._newest, self._seldom]
 
     async def sail(self, runs: int, load_s_max: float, told: Callable[[], None]) -> Tally:
         """Make so many runs; a crash comes up to `load_s_max` after the load has begun."""
@@ -97,7 +100,7 @@ class Voyage:
         ) as http:
             await define(http, LONG, JOURNAL_MAX)
             await define(http, SHORT, SHORT_MESSAGES)
-            async with watching(self._address, [self._every, *self._newest]):
+            async with watching(self._address, self.watchers):
                 for number in range(runs):
                     async with asyncio.timeout(RUN_S_MAX):
                         await self._run(http, f"seed {self._seed} run {number}", load_s_max)
@@ -144,10 +147,14 @@ class Voyage:
             watcher.world() == worlds[watcher.topic] for watcher in self._newest
         )
 
+    def rate_findings(self) -> list[str]:
+        """Where a key came oftener than its interval."""
+        return list(judge_rate(self._seldom, SELDOM_S, LEEWAY_S))
+
     def _close(self) -> None:
         for ledger in self._ledgers.values():
             self.tally.sums.update(ledger.sums())
-        for watcher in (self._every, *self._newest):
+        for watcher in self.watchers:
             self.tally.sums["connections of watchers"] += len(watcher.visits)
             self.tally.sums["rows sent to watchers"] += sum(
                 len(visit.rows) for visit in watcher.visits

@@ -198,6 +198,21 @@ async def test_a_reset_cuts_both_ends_and_refuses_while_it_is_told_to() -> None:
             assert await another.ask(b"anew") == b"anew"
 
 
+async def test_it_leads_to_another_server() -> None:
+    async with (
+        echoing() as (echo, proxy),
+        echoing() as (other, behind),
+        calling(proxy) as caller,
+    ):
+        assert await caller.ask(b"one") == b"one"
+        proxy.lead_to("127.0.0.1", behind.port)
+        with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+            await caller.ask(b"after")
+        async with calling(proxy) as another:
+            assert await another.ask(b"two") == b"two"
+        assert (echo.heard, other.heard) == (b"one", b"two")
+
+
 async def test_where_there_is_no_server_a_caller_is_reset() -> None:
     async with echoing() as (_, proxy):
         pass

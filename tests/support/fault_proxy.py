@@ -87,6 +87,11 @@ class FaultProxy:
         self._changed.set()
         self._changed = asyncio.Event()
 
+    def lead_to(self, host: str, port: int) -> None:
+        """From now on connections go to another server; those that are open are reset."""
+        self._server = host, port
+        self.reset()
+
     def clear(self) -> None:
         """Carry everything as it comes, and let everybody in."""
         self._refuses = False
