@@ -86,6 +86,21 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged: debug, info, warning or error."
     )
+    log_format: Literal["text", "json"] = Field(
+        default="text",
+        description="How lines are logged: text, or json (one object a line, with the event's "
+        "name and figures as members).",
+    )
+    log_requests: FlagValue = Field(
+        default=False, description="Log a line for each request, without its query and body."
+    )
+    metrics_topics_max: CountValue = count_field(
+        100,
+        "Topics with a label of their own in `/metrics`, the first by name; the others are added "
+        "up under one.",
+        least=0,
+        most=10_000,
+    )
 
     # Topics and publishing
     auto_create_topics: FlagValue = Field(

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from app.connection import figures_of
 from app.gateway import gateway_of
-from app.metrics import CONTENT_TYPE, exposition
+from app.metrics.exposition import CONTENT_TYPE, exposition
 from app.problems import Problem
 
 router = APIRouter(tags=["operations"])
@@ -30,7 +30,6 @@ async def readyz(request: Request) -> dict[str, str]:
 
 @router.get("/metrics", summary="Prometheus metrics")
 async def metrics(request: Request) -> Response:
-    """Counters that reconcile: matched = delivered + conflated + dropped + waiting."""
-    gateway = gateway_of(request)
-    text = exposition(gateway.driver, gateway.mergers, figures_of(request.scope))
+    """Counters that reconcile; looking changes nothing of what is sent."""
+    text = await exposition(gateway_of(request), figures_of(request.scope))
     return Response(text, media_type=CONTENT_TYPE)

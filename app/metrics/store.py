@@ -1,0 +1,35 @@
+"""Figures of the store: those seen from outside, and those that it tells itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import Metric
+
+from app.figures import Figures
+from app.metrics.families import counter, gauge, histogram
+from app.stores.figures import MeasuredStore
+from app.stores.store import Store
+
+MS_PER_S = 1_000
+
+
+def store_families(store: Store, figures: Figures) -> Iterator[Metric]:
+    """Times and failures of any store; what it holds of one that tells."""
+    yield histogram("store_append_seconds", "The store's part of a publish.", figures.append)
+    yield counter(
+        "store_failures", "Publishes that the store could not keep.", figures.store_failures
+    )
+    if not isinstance(store, MeasuredStore):
+        return
+    own = store.figures()
+    yield counter("store_commits", "Steps in which the store wrote something.", own.commits)
+    yield gauge("store_queued", "Writes that wait for their commit.", own.queued)
+    if own.size_bytes is not None:
+        yield gauge("store_size_bytes", "What the store takes up.", own.size_bytes)
+    if own.checkpoint_ms is not None:
+        yield gauge(
+            "store_checkpoint_timestamp_seconds",
+            "When the topic was checkpointed whose checkpoint is furthest back.",
+            own.checkpoint_ms / MS_PER_S,
+        )

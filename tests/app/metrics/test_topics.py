@@ -1,0 +1,56 @@
+"""However many topics there are, a page of metrics stays small, and nothing is left out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from app.metrics.exposition import exposition
+from app.metrics.topics import OTHERS, TopicTable, topic_families, topic_table
+from app.topic_document import TopicDocument
+from tests.support.gateways import running_gateway
+from tests.support.samples import samples
+
+
+async def test_the_first_by_name_have_labels_and_the_others_are_one() -> None:
+    async with running_gateway(metrics_topics_max=2) as running:
+        for name in ("d", "b", "c", "a"):
+            await running.topic(name)
+            await running.publish({"k": 1}, topic=name)
+        found = await samples(running)
+        sums = {
+            name.split("{")[1][:-1]: value
+            for name, value in found.items()
+            if name.startswith("tidegate_topic_messages_in_total")
+        }
+        assert list(sums) == ["a", "b", OTHERS]
+        assert sums["a"] == sums["b"] == 1
+        assert sums[OTHERS] >= 2
+        assert found["tidegate_topics"] == 5
+
+
+async def test_ten_thousand_topics_make_a_small_page_and_hold_nobody_up() -> None:
+    async with running_gateway() as running:
+        plain = TopicDocument.parse(b"{}")
+        for n in range(10_000 - 1):
+            await running.gateway.catalog.put(f"t{n}", plain)
+        longest, before = 0.0, time.perf_counter()
+        scrape = asyncio.ensure_future(exposition(running.gateway))
+        while not scrape.done():
+            await asyncio.sleep(0)
+            longest, before = max(longest, time.perf_counter() - before), time.perf_counter()
+        assert len(scrape.result()) < 500_000
+        assert longest < 0.5
+
+
+async def test_a_topic_that_is_deleted_meanwhile_is_passed_over() -> None:
+    async with running_gateway() as running:
+        await running.topic("a")
+        running.gateway.driver.engine.drop_topic("a")
+        catalog, driver = running.gateway.catalog, running.gateway.driver
+        assert "a" not in (await topic_table(catalog, driver, 10)).rows
+
+
+def test_a_page_without_topics_has_the_families() -> None:
+    names = [family.name for family in topic_families(TopicTable())]
+    assert len(names) == len(set(names)) > 10
