@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import shutil
-import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from bench.faults.children import GatewayChild, RedisChild
-from bench.faults.report import Progress, Section, crash_rows, tell, write
+from bench.faults.catalogue import FAULTS, Fault, Outcome, play
+from bench.faults.redis_faults import redis_killed
+from bench.faults.report import Progress, Section, catalogue_rows, crash_rows, tell, write
+from bench.faults.stage import CannotRun, embedded, on_redis
 from bench.faults.voyage import Tally, Voyage, crash_of
 
 RUNS_PER_VOYAGE = 10
@@ -19,81 +20,95 @@ PARTS = {
     "everysec": "kill -9 of Redis, AOF everysec",
     "always": "kill -9 of Redis, AOF always",
 }
+RUNS = {"embedded": 200, "everysec": 50, "always": 50}
 
 
 def main(words: list[str]) -> int:
-    """Run what is asked for; 1 if anything was found wrong."""
+    """Run what is asked for; 1 if anything was found wrong, or could not be played."""
     given = _arguments(words)
+    play_all = _catalogue if given.catalogue else _crashes
+    return 1 if play_all(given) else 0
+
+
+def _crashes(given: argparse.Namespace) -> int:
+    """How much was found wrong."""
     broken = 0
     for part in given.only or PARTS:
-        runs = given.runs or (200 if part == "embedded" else 100)
+        runs = given.runs or RUNS[part]
         progress = Progress(PARTS[part], runs)
-        tally = asyncio.run(crashes(part, runs, given.seconds, given.seed, progress.step))
-        command = f"dev.py bench faults --only {part} --runs {runs} --seconds {given.seconds:g}"
-        section = Section(PARTS[part], f"python3 {command}", crash_rows(tally))
-        print(section.text(), flush=True)
+        try:
+            tally = asyncio.run(crashes(part, runs, given.seconds, given.seed, progress.step))
+        except CannotRun as reason:
+            print(f"{PARTS[part]}: not run, {reason}")
+            broken += 1
+            continue
+        words = f"--only {part} --runs {runs} --seconds {given.seconds:g} --seed {given.seed}"
+        _publish(given, Section(PARTS[part], _command(words), crash_rows(tally)))
         tell(tally.findings)
-        if given.write is not None:
-            write(given.write, section)
         broken += len(tally.findings)
-    return 1 if broken else 0
+    return broken
+
+
+def _catalogue(given: argparse.Namespace) -> int:
+    """How many faults were not passed, or not played."""
+    chosen = [fault for fault in FAULTS if fault.name.startswith(tuple(given.fault or "F"))]
+    progress = Progress("the catalogue", len(chosen))
+    outcomes: list[tuple[Fault, Outcome]] = []
+    for fault in chosen:
+        outcome = asyncio.run(play(fault, given.seed))
+        outcomes.append((fault, outcome))
+        progress.step()
+    words = " ".join(["--catalogue", *(f"--fault {name}" for name in given.fault or ())])
+    command = _command(f"{words} --seed {given.seed}")
+    _publish(given, Section("The catalogue of faults", command, catalogue_rows(outcomes)))
+    for fault, outcome in outcomes:
+        tell([f"{fault.name}: {finding}" for finding in outcome.findings])
+    return sum(bool(outcome.findings or outcome.not_run) for _, outcome in outcomes)
 
 
 async def crashes(
     part: str, runs: int, load_s_max: float, seed: int, told: Callable[[], None]
 ) -> Tally:
-    """So many crashes, on a new store after every few."""
+    """So many crashes, on a new store after every few.
+
+    Raises:
+        CannotRun: there is no Redis for a part that needs one.
+    """
+    stage_of = embedded if part == "embedded" else partial(on_redis, fsync=part)
     tally = Tally()
     while tally.runs < runs:
         length = min(RUNS_PER_VOYAGE, runs - tally.runs)
-        with tempfile.TemporaryDirectory(prefix="tidegate-faults-") as name:
-            sail = _embedded if part == "embedded" else _redis
-            tally.add(await sail(Path(name), part, length, load_s_max, seed, told))
+        async with stage_of(seed) as stage:
+            crash = crash_of(stage.gateway) if part == "embedded" else redis_killed(stage)
+            voyage = Voyage(stage.gateway.address, crash, seed)
+            tally.add(await voyage.sail(length, load_s_max, told))
+            tally.findings += stage.findings
         seed += 1
     return tally
 
 
-async def _embedded(
-    folder: Path, part: str, runs: int, load_s_max: float, seed: int, told: Callable[[], None]
-) -> Tally:
-    log = folder / "gateway.log"
-    async with GatewayChild("--data", str(folder / "store"), log=log) as gateway:
-        await gateway.start()
-        return await Voyage(gateway.address, crash_of(gateway), seed).sail(runs, load_s_max, told)
+def _publish(given: argparse.Namespace, section: Section) -> None:
+    print(section.text(), flush=True)
+    if given.write is not None:
+        write(given.write, section)
 
 
-async def _redis(
-    folder: Path, part: str, runs: int, load_s_max: float, seed: int, told: Callable[[], None]
-) -> Tally:
-    binary = redis_binary()
-    async with RedisChild(binary, folder, part) as redis:
-        await redis.start()
-        async with GatewayChild("--redis", redis.url, log=folder / "gateway.log") as gateway:
-            await gateway.start()
-            voyage = Voyage(gateway.address, crash_of(redis), seed)
-            return await voyage.sail(runs, load_s_max, told)
-
-
-def redis_binary() -> str:
-    """A Redis or Valkey on PATH.
-
-    Raises:
-        SystemExit: there is none.
-    """
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None:
-        raise SystemExit("No redis-server and no valkey-server on PATH.")
-    return found
+def _command(words: str) -> str:
+    return f"python3 dev.py bench faults {words}"
 
 
 def _arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev.py bench faults", description=__doc__)
-    parser.add_argument("--runs", type=int, metavar="N", help="crashes of each kind (200, 100)")
+    parser.add_argument("--runs", type=int, metavar="N", help="crashes of each kind (200, 50, 50)")
     parser.add_argument(
         "--seconds", type=float, default=0.5, help="of load before a crash, at most (0.5)"
     )
     parser.add_argument("--seed", type=int, default=1, help="of the first voyage (1)")
     parser.add_argument("--only", action="append", choices=[*PARTS], help="only these crashes")
+    parser.add_argument("--catalogue", action="store_true", help="play F1 to F14 instead")
+    parser.add_argument(
+        "--fault", action="append", metavar="F7", help="of the catalogue only what begins so"
+    )
     parser.add_argument(
         "--write", type=Path, metavar="PAGE.md", help="put the tables into a page as well"
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench.faults.catalogue import Fault, Outcome
 from bench.faults.oracle import Kind
 from bench.faults.voyage import Tally
 
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FINDINGS_SHOWN_MAX = 20
 EVERY_S = 15.0
 
-Row = tuple[str, str]
+Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +34,9 @@ class Section:
 
     def text(self) -> str:
         """As Markdown."""
-        width = max(len(name) for name, _ in self.rows)
-        lines = [f"| {name:{width}} | {value} |" for name, value in self.rows]
-        rule = f"|{'-' * (width + 2)}|---|"
+        widths = [max(map(len, column)) for column in zip(*self.rows, strict=True)]
+        lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in self.rows]
+        rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
         told = f"`{self.command}`, {_where()}."
         return "\n".join([f"## {self.title}", "", told, "", lines[0], rule, *lines[1:], ""])
 
@@ -77,6 +78,17 @@ def crash_rows(tally: Tally) -> list[Row]:
     ]
 
 
+def catalogue_rows(outcomes: Sequence[tuple[Fault, Outcome]]) -> list[Row]:
+    """A line for each fault."""
+    rows: list[Row] = [("", "fault", "has to hold", "result", "figures")]
+    for fault, outcome in outcomes:
+        wrong = f"**{len(outcome.findings)} wrong**" if outcome.findings else "passed"
+        result = f"not run: {outcome.not_run}" if outcome.not_run else wrong
+        told = "; ".join([*outcome.figures, *_acknowledged(outcome.tally)])
+        rows.append((fault.name, fault.what, fault.passes, result, told))
+    return rows
+
+
 def tell(findings: Sequence[str]) -> None:
     """The first of what was wrong."""
     for finding in findings[:FINDINGS_SHOWN_MAX]:
@@ -92,6 +104,11 @@ def write(path: Path, section: Section) -> None:
     text = section.text() + "\n"
     page = old.sub(lambda _: text, page) if old.search(page) else f"{page.rstrip()}\n\n{text}"
     path.write_text(page.rstrip() + "\n", "utf-8")
+
+
+def _acknowledged(tally: Tally) -> list[str]:
+    count = tally.sums["messages acknowledged as persisted"]
+    return [f"{count:,} messages acknowledged"] if count else []
 
 
 def _seconds(found: Sequence[float]) -> str:
