@@ -46,7 +46,9 @@ class Catalog:
     async def open(self) -> None:
         """Take over what the store has."""
         for record in await self._store.records():
-            self._admit(record)
+            kept = await self._store.kept(record.name)
+            self._admit(record).checkpointed = kept.through
+            self._driver.restore_topic(record.name, kept)
         for entry in self._entries.values():  # now that every source is there
             self._prepare_filler(entry.record.name, entry.document)
             self._fillers.start(entry)
@@ -65,6 +67,10 @@ class Catalog:
     def find(self, name: str) -> Entry | None:
         """The topic of this name, if there is one."""
         return self._entries.get(name)
+
+    def entries(self) -> list[Entry]:
+        """Every topic there is now, the gateway's own too."""
+        return list(self._entries.values())
 
     def has_ended(self, epoch: str) -> bool:
         """Whether the topic of this epoch was deleted, as far back as is remembered."""

@@ -18,6 +18,7 @@ from conflation.duration import Instant
 from conflation.engine import Engine
 from conflation.errors import SessionUnknown
 from conflation.frame import Frame
+from conflation.kept import Kept
 from conflation.outputs import (
     CloseReason,
     Output,
@@ -163,6 +164,11 @@ class Driver:
     def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
         """Make a topic known to the engine, or give it its new definition."""
         self.engine.define_topic(name, definition, epoch)
+        self.settle()
+
+    def restore_topic(self, name: str, kept: Kept) -> None:
+        """Give a topic that has just been made what was kept of it."""
+        self.engine.restore_topic(name, kept, self.now(), self.wall_ms())
         self.settle()
 
     def drop_topic(self, name: str) -> None:

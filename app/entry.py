@@ -17,13 +17,15 @@ from keys.extract import record_key
 class Entry:
     """A topic; `writing` keeps its messages in the store's order.
 
-    `key_of` takes a JSON text to its SOW key and `schema` checks it, where the topic has them.
+    Of messages up to `checkpointed` the store has the records. `key_of` takes a JSON text to its
+    SOW key and `schema` checks it, where the topic has them.
     """
 
     record: TopicRecord
     key_of: Callable[[bytes], str] | None = field(init=False)
     schema: Schema | None = field(init=False)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    checkpointed: int = 0
 
     def __post_init__(self) -> None:
         self.redefine(self.record)

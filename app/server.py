@@ -35,6 +35,7 @@ logger = logging.getLogger("tidegate.server")
 
 OnShutdown = Callable[[], Awaitable[None] | None]
 OnStarted = Callable[[str], None]
+Prepare = Callable[[], Awaitable[None]]
 
 
 class StartFailed(Exception):
@@ -171,8 +172,11 @@ def serve(
     *,
     on_shutdown: OnShutdown | None = None,
     on_started: OnStarted | None = None,
+    prepare: Prepare | None = None,
 ) -> int:
     """Run the gateway in this thread until a signal.
+
+    `prepare` is awaited before anything is served; what it raises is raised here.
 
     Returns:
         The exit status: 0 after SIGTERM, 130 after an interrupt.
@@ -186,6 +190,8 @@ def serve(
     ask_for_descriptors(settings.connections_max)
 
     async def run() -> Server:
+        if prepare is not None:
+            await prepare()
         server = Server(app, settings, on_shutdown=on_shutdown, on_started=on_started)
         await server.serve(sockets=[listener])
         return server

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tempfile
 from typing import TYPE_CHECKING
 
 from app.cli.arguments import Parser, port, seconds
@@ -47,17 +48,23 @@ def run(arguments: argparse.Namespace) -> int:
     reason = None if arguments.no_spark else missing_java()
     if reason is not None:
         raise ConfigurationInvalid(reason)
+    with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder:
+        return _show(arguments, folder)
+
+
+def _show(arguments: argparse.Namespace, folder: str) -> int:
+    """One run, with a store in this folder."""
     from app.demo.show import Show
     from app.listener import CannotListen, open_listener
 
-    settings = _settings(USUAL_PORT if arguments.port is None else arguments.port)
+    settings = _settings(USUAL_PORT if arguments.port is None else arguments.port, folder)
     try:
         listener = open_listener(settings)
     except CannotListen as error:
         if arguments.port is not None:
             raise ConfigurationInvalid(str(error)) from None
         say(f"{error} Taking another port.")
-        settings = _settings(0)
+        settings = _settings(0, folder)
         listener = open_listener(settings)
     with listener:
         show = Show(
@@ -71,9 +78,9 @@ def run(arguments: argparse.Namespace) -> int:
         return show.run()
 
 
-def _settings(port_number: int) -> Settings:
+def _settings(port_number: int, folder: str) -> Settings:
     """The usual settings on a loopback port, with nothing but problems in the log."""
-    settings = load(None, {"host": "127.0.0.1", "port": port_number, "data": ":memory:"})
+    settings = load(None, {"host": "127.0.0.1", "port": port_number, "data": folder})
     if "log_level" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"log_level": "warning"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from app.cli.terminal import say, tell
 if TYPE_CHECKING:
     from app.settings import Settings
 
-NOTHING_KEPT = "Nothing is kept yet: topics and messages live in memory until the gateway stops."
+NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
 
 
 def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
@@ -24,7 +25,7 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--data",
         metavar="DIR",
-        help="folder of the store; :memory:, which keeps nothing, is all there is yet",
+        help="folder of the store (./tidegate-data); :memory: keeps nothing",
     )
     parser.add_argument("--redis", metavar="URL", help="a Redis as the bus (not available yet)")
     parser.add_argument("--config", metavar="FILE.toml", type=Path, help="settings from a file")
@@ -51,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from app.main import create_app
     from app.server import StartFailed, serve
     from app.settings import SettingsInvalid
+    from app.stores.store import StoreUnusable
 
     try:
         app = create_app(settings)
@@ -58,9 +60,10 @@ def run(arguments: argparse.Namespace) -> int:
             app,
             settings,
             on_shutdown=app.state.gateway.say_goodbye,
-            on_started=_announce,
+            on_started=partial(_announce, settings),
+            prepare=app.state.gateway.open_store,
         )
-    except (CannotListen, SettingsInvalid, StartFailed) as error:
+    except (CannotListen, SettingsInvalid, StartFailed, StoreUnusable) as error:
         raise ConfigurationInvalid(str(error)) from None
 
 
@@ -87,25 +90,20 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 
 def load(config: Path | None, overrides: dict[str, object]) -> Settings:
-    """Settings whose store is the one that there is: memory.
+    """Settings from file, environment and flags.
 
     Raises:
-        ConfigurationInvalid: one line that names the setting at fault, a store folder included.
+        ConfigurationInvalid: one line that names the setting at fault.
     """
-    from app.settings import MEMORY_ONLY, SettingsInvalid, load_settings
+    from app.settings import SettingsInvalid, load_settings
 
     try:
-        settings = load_settings(config, overrides=overrides)
+        return load_settings(config, overrides=overrides)
     except SettingsInvalid as error:
         raise ConfigurationInvalid(str(error)) from None
-    if settings.store_dir != MEMORY_ONLY and "store_dir" in settings.model_fields_set:
-        raise ConfigurationInvalid(
-            f"data: a store in a folder ({settings.store_dir}) is not available yet; "
-            "leave it out, or say :memory:"
-        )
-    return settings.model_copy(update={"store_dir": MEMORY_ONLY})
 
 
-def _announce(address: str) -> None:
-    say(NOTHING_KEPT)
+def _announce(settings: Settings, address: str) -> None:
+    if settings.keeps_nothing:
+        say(NOTHING_KEPT)
     tell(f"Tidegate listens on {address}")

@@ -160,7 +160,8 @@ class SqliteStore:
         self._topics.clear()
 
     async def _do(self, work: Work[Answer]) -> Answer:
-        assert self._commits is not None, "a store is opened before it is asked"
+        if self._commits is None:
+            raise Problem("bus-unavailable", "The store is closed.")
         return await self._commits.do(work)
 
     def _topic(self, connection: sqlite3.Connection, name: str) -> StoredTopic:

@@ -45,6 +45,7 @@ class Feed:
         self._listening: dict[LaneId, Lane] = {}
         self._queued = False
         self._tombstones_max = TOMBSTONES_MAX
+        self._checkpointed: int | None = None
 
     def seed(self, frames: Iterable[Frame]) -> None:
         """Take over what is there already, oldest first; it does not count as accepted."""
@@ -60,6 +61,10 @@ class Feed:
         self.board.restore(rows, kept.horizon, kept.exempt_through)
         self.seed(frame for frame in kept.journal if frame.offset > kept.through)
         self.board.head = kept.head
+
+    def checkpointed(self, offset: int) -> None:
+        """The board is kept as of this offset; what has left since is not forgotten untold."""
+        self._checkpointed = offset
 
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
         """Put frames on the board; returns the lanes whose deadline this armed."""
@@ -205,7 +210,8 @@ class Feed:
 
     def _trim(self) -> None:
         """Let the board forget what nobody needs: who stands furthest back is waited for."""
-        places = (lane.needs_board_since() for lane in self.lanes.values())
+        places = [lane.needs_board_since() for lane in self.lanes.values()]
+        places.append(self._checkpointed)
         needed = min((place for place in places if place is not None), default=self.board.head)
         if self.board.tombstones > self._tombstones_max:
             self.board.trim_half(needed)

@@ -50,14 +50,14 @@ def run(*arguments: str, stdin: bytes = b"", cwd: str | None = None, **variables
 
 
 def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
-    """A running command, its output in pipes."""
+    """A running command, its output in pipes; a gateway keeps nothing unless it is told where."""
     return subprocess.Popen(
         command(*arguments),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**environment(), **variables},
+        env={**environment(), "TIDEGATE_DATA": ":memory:", **variables},
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import socket
@@ -11,7 +12,7 @@ import pytest
 
 from app.cli.serve import NOTHING_KEPT
 from clients.gateway import Gateway
-from tests.support.commands import ENDS_S_MAX, address_of, run, start
+from tests.support.commands import ENDS_S_MAX, address_of, run, serving, start
 
 
 @pytest.mark.slow
@@ -45,7 +46,7 @@ def test_an_address_that_is_taken_is_78() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--data", "store"), "not available yet"),
+        (("--data", "tidegate.txt"), "The store's folder tidegate.txt cannot be written"),
         (("--redis", "redis://127.0.0.1"), "--redis: not available yet"),
         (("--redis", "redis://127.0.0.1", "--workers", "2"), "--redis: not available yet"),
         (("--topics", "dir"), "--topics: not available yet"),
@@ -54,6 +55,7 @@ def test_an_address_that_is_taken_is_78() -> None:
     ],
 )
 def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    (tmp_path / "tidegate.txt").touch()
     ended = run("serve", "--port", "0", *arguments, cwd=str(tmp_path))
     assert (ended.code, ended.out) == (78, "")
     assert said in ended.err
@@ -61,12 +63,31 @@ def test_what_cannot_be_had_is_78(tmp_path: Path, arguments: tuple[str, ...], sa
 
 
 @pytest.mark.slow
-def test_a_store_from_file_or_environment_is_refused_as_well(tmp_path: Path) -> None:
-    assert run("serve", TIDEGATE_DATA="store").code == 78
-    (tmp_path / "tidegate.toml").write_text('data = "store"')
-    ended = run("serve", cwd=str(tmp_path))
-    assert ended.code == 78
-    assert "not available yet" in ended.err
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_was_published_is_there_after_another_start(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = str(tmp_path / "store")
+    for start_number in range(2):
+        process = start("serve", "--port", "0", TIDEGATE_DATA=folder)
+        with Gateway(address_of(process)) as gateway:
+            if start_number == 0:
+                gateway.put_topic("t", {"key": ["/k"]})
+                gateway.publish("t", [b'{"k":1,"v":1}', b'{"k":1,"v":2}'])
+            assert [json.loads(row) for row in gateway.sow("t")] == [{"k": 1, "v": 2}]
+        process.send_signal(number)
+        _, err = process.communicate(timeout=ENDS_S_MAX)
+        assert NOTHING_KEPT not in err
+
+
+@pytest.mark.slow
+def test_a_second_gateway_on_the_same_folder_is_refused(tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    with serving("--data", folder):
+        ended = run("serve", "--port", "0", "--data", folder)
+    assert (ended.code, ended.out) == (78, "")
+    assert "is in use by another gateway" in ended.err
+    assert ended.err.count("\n") == 1
 
 
 @pytest.mark.slow

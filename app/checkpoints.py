@@ -1,0 +1,85 @@
+"""Checkpoints: what has changed on the topics' boards is written to the store in the background.
+
+A start then takes records as of the last checkpoint, and the journal behind it. What is written
+is no more than what was published since, so that the loop is not held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+
+from app.catalog import Catalog
+from app.driver import Driver
+from app.entry import Entry
+from app.problems import Problem
+from app.stores.store import Checkpoint, Store
+from conflation.topics.topic import Topic
+
+LOOK_S = 1.0
+LOOKS_PER_ROUND = 30
+MESSAGES_MAX = 50_000
+"""A topic with so many messages is due at the next look, any other at the next round."""
+
+logger = logging.getLogger("tidegate.checkpoints")
+
+
+class Checkpoints:
+    """Writes them now and then, and once more at the end."""
+
+    def __init__(self, store: Store, catalog: Catalog, driver: Driver) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._driver = driver
+
+    async def run(self) -> None:
+        """Look at the topics until cancelled; while the store is out, that goes on."""
+        if not self._store.checkpoints:
+            return
+        for entry in self._catalog.entries():
+            self._driver.engine.checkpointed(entry.record.name, entry.checkpointed)
+        for number in itertools.count(1):
+            await asyncio.sleep(LOOK_S)
+            is_round = number % LOOKS_PER_ROUND == 0
+            await self.write(1 if is_round else MESSAGES_MAX)
+
+    async def write(self, messages_min: int = 1) -> None:
+        """Write those of all topics that have so many messages since their last."""
+        if not self._store.checkpoints:
+            return
+        try:
+            for entry in self._catalog.entries():
+                if self._messages_since(entry) >= messages_min:
+                    await self._write(entry)
+        except Problem as problem:
+            logger.warning("checkpoints wait: %s", problem.detail)
+
+    def _messages_since(self, entry: Entry) -> int:
+        if self._catalog.find(entry.record.name) is not entry:
+            return 0  # it was deleted, or made anew, while another one was written
+        return self._driver.engine.topic(entry.record.name).head - entry.checkpointed
+
+    async def _write(self, entry: Entry) -> None:
+        name = entry.record.name
+        made = checkpoint_of(self._driver.engine.topic(name), entry.checkpointed)
+        await self._store.checkpoint(name, made)
+        entry.checkpointed = made.through
+        if self._catalog.find(name) is entry:
+            self._driver.engine.checkpointed(name, made.through)
+
+
+def checkpoint_of(topic: Topic, since: int) -> Checkpoint:
+    """What has changed on a topic's board; of one without records only the journal's begin."""
+    journal_through = topic.journal.dropped_through
+    if topic.sow is None:
+        return Checkpoint(topic.epoch, (), topic.head, journal_through, 0)
+    board = topic.sow.board
+    return Checkpoint(
+        topic.epoch,
+        board.newest(since),
+        topic.head,
+        journal_through,
+        board.horizon,
+        board.exempt_last,
+    )
