@@ -11,6 +11,8 @@ import os
 import socket
 from typing import Any, Final
 
+from app.logs import event
+
 # Then the loop has other things to do: a storm of connections does not hold up who is inside.
 ACCEPTED_IN_A_ROW_MAX: Final = 32
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
@@ -57,7 +59,10 @@ class Acceptor(socket.socket):
 
     def _turn_one_away(self) -> None:
         if not self._is_out:
-            logger.warning("file descriptors have run out: connections are turned away")
+            logger.warning(
+                "file descriptors have run out: connections are turned away",
+                extra=event("descriptors-out"),
+            )
             self._is_out = True
         if self._spare is not None:
             os.close(self._spare)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 from app.figures import Figures
 from app.late import Moment
+from app.logs import event as log_event
+from app.logs import shown_id
 from app.slices import slices
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
@@ -27,6 +29,7 @@ from conflation.outputs import (
     SessionClosed,
     SessionReady,
 )
+from conflation.sessions.roster import GONE
 from conflation.sessions.session import QueueLimits, SeatId
 from conflation.subscription import Subscription
 
@@ -340,14 +343,14 @@ class Driver:
     def _note_closed(self, event: SessionClosed) -> None:
         if event.reason is None:
             self.figures.left += 1
-            logger.info("session %s left", event.session)
+            _tell_closed(event.session, GONE)
             return
         if event.session not in self._consumers:
             return  # the peer left after its reason was noted
         if self.on_closed is not None:
             self.on_closed(event)
         self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
-        logger.info("session %s closed: %s", event.session, event.reason)
+        _tell_closed(event.session, event.reason)
 
     def _relieve_later(self) -> None:
         """Have long queues conflated in idle time, a bounded part of one at a time."""
@@ -390,3 +393,9 @@ class Driver:
         """The clock, never running back."""
         self._latest = max(self._latest, self._clock())
         return self._latest
+
+
+def _tell_closed(session: str, reason: str) -> None:
+    shown = shown_id(session)
+    figures = log_event("session-closed", session=shown, reason=reason)
+    logger.info("session %s closed: %s", shown, reason, extra=figures)

@@ -2,6 +2,7 @@
 
 from fastapi import FastAPI
 
+from app.access_log import AccessLog
 from app.headers import RequestChecks, SecurityHeaders, host_rule
 from app.methods import HeadAsGet
 from app.problems import install
@@ -13,13 +14,16 @@ WILDCARDS = frozenset({"0.0.0.0", "::"})
 def fit(app: FastAPI, settings: Settings) -> None:
     """Call it last of all, after every route and other middleware.
 
-    From the outside in: security headers on every answer, problems for whatever is raised,
-    checks of Host and path, HEAD as GET, then what the application brought.
+    From the outside in: a line for each request if it is asked for, security headers on every
+    answer, problems for whatever is raised, checks of Host and path, HEAD as GET, then what the
+    application brought.
     """
     app.add_middleware(HeadAsGet)
     app.add_middleware(RequestChecks, is_host_allowed=host_rule(_host_names(settings)))
     install(app)
     app.add_middleware(SecurityHeaders)
+    if settings.log_requests:
+        app.add_middleware(AccessLog)
 
 
 def _host_names(settings: Settings) -> tuple[str, ...]:

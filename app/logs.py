@@ -1,7 +1,17 @@
-"""Logging set up once per process: standard error, one line per event."""
+"""Logging set up once per process: standard error, one line per event.
 
+An event that somebody may want to count or to be woken by has a name that stays, and figures:
+`logger.info("…", extra=event("session-closed", reason=…))`. docs/operations.md lists them. No
+line has a payload, a query, a token, or a session's whole id.
+"""
+
+import json
 import logging
 import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
 
 # Chatty at their own levels, or repeating what we log; the second column is the least level.
 LIBRARY_LEVELS = {
@@ -11,6 +21,23 @@ LIBRARY_LEVELS = {
     "httpx2": logging.WARNING,
     "httpcore2": logging.WARNING,
 }
+
+EVENT = "tidegate_event"
+FIGURES = "tidegate_figures"
+UNNAMED = "message"
+"""The name of an event that has none of its own."""
+
+ID_CHARACTERS_HIDDEN = 8
+
+
+def event(name: str, **figures: object) -> dict[str, Any]:
+    """What a log call's `extra` is for an event of this name."""
+    return {EVENT: name, FIGURES: figures}
+
+
+def shown_id(session_id: str) -> str:
+    """Enough of a session's id to tell it from others, too little to read its stream."""
+    return session_id[:-ID_CHARACTERS_HIDDEN] + "…"
 
 
 class OneLineFormatter(logging.Formatter):
@@ -25,14 +52,38 @@ class OneLineFormatter(logging.Formatter):
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def configure_logging(level: str) -> None:
+class JsonFormatter(logging.Formatter):
+    """Writes an event as one JSON object: `at level logger event message`, then its figures."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; of a traceback it has the text."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        document: dict[str, object] = {
+            "at": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": getattr(record, EVENT, UNNAMED),
+            "message": record.getMessage().encode("utf-8", "backslashreplace").decode(),
+            **getattr(record, FIGURES, {}),
+        }
+        if record.exc_info:
+            document["traceback"] = self.formatException(record.exc_info)
+        text = msgspec.json.encode(document, enc_hook=str).decode()
+        return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+
+
+FORMATTERS = {"text": OneLineFormatter, "json": JsonFormatter}
+
+
+def configure_logging(level: str, form: str = "text") -> None:
     """Send every logger's events from `level` up to standard error.
 
     Args:
         level: debug, info, warning or error.
+        form: text or json.
     """
     output = logging.StreamHandler(sys.stderr)
-    output.setFormatter(OneLineFormatter())
+    output.setFormatter(FORMATTERS[form]())
     root = logging.getLogger()
     root.handlers[:] = [output]
     root.setLevel(level.upper())

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp
 from app.connection import ConnectionFigures
 from app.descriptors import ask_for_descriptors, connections_that_fit
 from app.listener import base_url, open_listener
-from app.logs import configure_logging
+from app.logs import configure_logging, event
 from app.loop_lag import LoopLag
 from app.memory import FreedMemory
 from app.protocol import protocol_factory
@@ -103,6 +104,8 @@ class Server(uvicorn.Server):
             raise StartFailed("The application did not start; its log says why.") from None
         for listener in sockets or []:
             self.address = base_url(listener, self.settings.host)
+        figures = event("started", address=self.address, pid=os.getpid())
+        logger.info("serving at %s", self.address, extra=figures)
         if self._on_started is not None:
             self._on_started(self.address)
 
@@ -122,7 +125,9 @@ class Server(uvicorn.Server):
         """Say goodbye, wait a moment, cut what is left."""
         for server in self.servers:
             server.close()
-        logger.info("stopping with %d connections", len(self.server_state.connections))
+        connections = len(self.server_state.connections)
+        figures = event("stopping", connections=connections)
+        logger.info("stopping with %d connections", connections, extra=figures)
         grace_ends_at = asyncio.get_running_loop().time() + self.settings.shutdown_grace.seconds
         await self._say_goodbye()
         for connection in list(self.server_state.connections):
@@ -130,9 +135,12 @@ class Server(uvicorn.Server):
         await self._connections_end(grace_ends_at)
         aborted = self.abort_connections()
         if aborted:
-            logger.warning("%d connections did not end in time and were cut", aborted)
+            figures = event("connections-cut", connections=aborted)
+            logger.warning(
+                "%d connections did not end in time and were cut", aborted, extra=figures
+            )
         await super().shutdown(sockets=sockets)
-        logger.info("stopped")
+        logger.info("stopped", extra=event("stopped"))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -186,7 +194,7 @@ def serve(
         StartFailed: the application refused to start.
     """
     listener = open_listener(settings)
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
     ask_for_descriptors(settings.connections_max)
 
     async def run() -> Server:

@@ -9,6 +9,7 @@ import msgspec
 
 from app.driver import Driver
 from app.entry import Entry
+from app.problems import Problem
 from app.steadfast import finished
 from app.stores.packing import frames_of
 from app.stores.store import (
@@ -102,6 +103,17 @@ class Writer:
         """
         return await self._store.staged(self._alive(entry), stages, self._driver.wall_ms())
 
+    async def _append(self, name: str, publication: Publication) -> Appended:
+        """Have the store do its part, and note how long that took, or that it could not."""
+        figures, began = self._driver.figures, self._driver.now()
+        try:
+            return await self._store.append(name, publication)
+        except Problem as problem:
+            figures.store_failures += problem.code == "bus-unavailable"
+            raise
+        finally:
+            figures.append.note_ns(self._driver.now() - began)
+
     async def remove(self, entry: Entry, records: Sequence[Frame], reason: Gone) -> int:
         """Remove records that are still as they are given; returns how many there were.
 
@@ -128,10 +140,12 @@ class Writer:
         return removed
 
     async def _published(self, name: str, publication: Publication) -> Appended:
-        appended = await self._store.append(name, publication)
+        began = self._driver.now()
+        appended = await self._append(name, publication)
         if not appended.duplicate:
             items, now_ms = publication.items, publication.timestamp_ms
             await self._driver.publish(name, await _framed(items, appended.first, now_ms))
+            self._driver.figures.publish.note_ns(self._driver.now() - began)
         return appended
 
     def _alive(self, entry: Entry) -> str:

@@ -109,7 +109,7 @@ class Show:
         from app.main import create_app
         from app.server import Server
 
-        configure_logging(self._settings.log_level)
+        configure_logging(self._settings.log_level, self._settings.log_format)
         app = create_app(self._settings)
         server = Server(
             app,

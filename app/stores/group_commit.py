@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
+from app.logs import event
 from app.problems import Problem
 from app.stores.store import HeadMoved
 
@@ -113,13 +114,13 @@ class GroupCommit:
 
     def _out(self, error: sqlite3.Error) -> Problem:
         if not self._is_out:
-            logger.error("the store is out: %s", error)
+            logger.error("the store is out: %s", error, extra=event("store-out"))
         self._is_out = True
         return Problem("bus-unavailable", f"The store cannot be written: {error}.")
 
     def _back(self) -> None:
         if self._is_out:
-            logger.warning("the store is back")
+            logger.warning("the store is back", extra=event("store-back"))
         self._is_out = False
 
 

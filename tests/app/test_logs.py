@@ -1,11 +1,20 @@
 """Log lines."""
 
+import json
 import logging
 import sys
+from datetime import datetime
 
 import pytest
 
-from app.logs import LIBRARY_LEVELS, OneLineFormatter, configure_logging
+from app.logs import (
+    LIBRARY_LEVELS,
+    JsonFormatter,
+    OneLineFormatter,
+    configure_logging,
+    event,
+    shown_id,
+)
 
 
 def line_of(message: str, **extra: object) -> str:
@@ -45,3 +54,39 @@ def test_libraries_speak_when_something_is_wrong(
             logging.getLogger(name).setLevel(level)
     logged = capsys.readouterr().err.splitlines()
     assert [line.split(": ", 1)[1] for line in logged] == ["ours", "trouble"]
+
+
+def test_json_has_an_object_a_line_with_the_events_name_and_figures() -> None:
+    extra = event("session-closed", session="abc…", reason="SHUTDOWN")
+    told = json.loads(json_line("session closed\nforged", **extra))
+    assert datetime.fromisoformat(told.pop("at")).tzinfo is not None
+    assert told == {
+        "level": "error",
+        "logger": "tidegate.x",
+        "event": "session-closed",
+        "message": "session closed\nforged",
+        "session": "abc…",
+        "reason": "SHUTDOWN",
+    }
+
+
+def test_json_stays_on_its_line_whatever_is_told() -> None:
+    try:
+        raise ValueError("broken\nin two")
+    except ValueError:
+        line = json_line("it\u2028 failed \ud800", exc_info=sys.exc_info())
+    assert len(line.splitlines()) == 1
+    told = json.loads(line)
+    assert told["message"] == "it\u2028 failed \\ud800"
+    assert told["event"] == "message"
+    assert told["traceback"].endswith("broken\nin two")
+
+
+def test_a_sessions_id_is_told_apart_and_not_given_away() -> None:
+    assert shown_id("0123456789abcdef") == "01234567…"
+
+
+def json_line(message: str, **extra: object) -> str:
+    record = logging.LogRecord("tidegate.x", logging.ERROR, "f.py", 1, message, (), None)
+    record.__dict__.update(extra)
+    return JsonFormatter().format(record)
