@@ -7,13 +7,17 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
+import httpx2
+
 from bench.faults import gateway_faults, redis_faults
+from bench.faults.children import DidNotStart
 from bench.faults.stage import CannotRun, Stage, embedded, on_redis
 from bench.faults.starts import UNFIT, start_on
 from bench.faults.voyage import Crash, Tally, Voyage
+from bench.faults.writer import Refused
 from tests.support.fault_proxy import Line
 
-LOAD_S_MAX = 0.5
+LOAD_S = 0.5
 KEPT = "nothing acknowledged is lost, doubled or reordered"
 TOLD = "every loss is told by a new epoch before anything follows"
 SLOW = Line(latency_s=0.2, jitter_s=0.15)
@@ -51,6 +55,8 @@ async def play(fault: Fault, seed: int, *, short: bool = False) -> Outcome:
         return await fault.play(seed, short)
     except CannotRun as reason:
         return Outcome(not_run=str(reason))
+    except (httpx2.HTTPError, Refused, DidNotStart, TimeoutError) as error:
+        return Outcome([f"it broke off: {type(error).__name__} {error}"])
 
 
 def voyage(
@@ -58,6 +64,7 @@ def voyage(
     crash_of: Callable[[Stage, bool], Crash],
     *,
     keeps: bool = True,
+    load_s: float = LOAD_S,
     judge: Callable[[Voyage, Stage], None] | None = None,
 ) -> Callable[[int, bool], Awaitable[Outcome]]:
     """A fault in the midst of writers and watchers, with everything held against the ledgers."""
@@ -65,7 +72,7 @@ def voyage(
     async def play_it(seed: int, short: bool) -> Outcome:
         async with stage_of(seed) as stage:
             sailing = Voyage(stage.gateway.address, crash_of(stage, short), seed, keeps=keeps)
-            tally = await sailing.sail(1, LOAD_S_MAX, lambda: None)
+            tally = await sailing.sail(1, (load_s, load_s), lambda: None)
             if judge is not None:
                 judge(sailing, stage)
             back_s = max(tally.ready_s)
@@ -138,7 +145,7 @@ FAULTS = [
     Fault("F5a", "loss of power, embedded store, durability=power", KEPT,
           voyage(POWER, _plain(gateway.power_lost))),
     Fault("F5b", "loss of power, embedded store, durability=process", TOLD,
-          voyage(NO_POWER, _plain(gateway.power_lost), keeps=False)),
+          voyage(NO_POWER, _plain(gateway.power_lost), keeps=False, load_s=8.0)),
     Fault("F6a", "SIGSTOP of Redis for 1 s", KEPT, voyage(on_redis, _redis_stopped(1.0))),
     Fault(
         "F6b", "SIGSTOP of Redis for 12 s", f"{KEPT}; 503, not ready, streams are told",

@@ -81,7 +81,7 @@ async def crashes(
         async with stage_of(seed) as stage:
             crash = crash_of(stage.gateway) if part == "embedded" else redis_killed(stage)
             voyage = Voyage(stage.gateway.address, crash, seed)
-            tally.add(await voyage.sail(length, load_s_max, told))
+            tally.add(await voyage.sail(length, (0.01, load_s_max), told))
             tally.findings += stage.findings
         seed += 1
     return tally

@@ -93,8 +93,8 @@ class Voyage:
         self._seldom = Watcher(LONG, f"conflation={SELDOM_S:g}s,oof")
         self.watchers = [self._every, *self._newest, self._seldom]
 
-    async def sail(self, runs: int, load_s_max: float, told: Callable[[], None]) -> Tally:
-        """Make so many runs; a crash comes up to `load_s_max` after the load has begun."""
+    async def sail(self, runs: int, load_s: tuple[float, float], told: Callable[[], None]) -> Tally:
+        """Make so many runs; each time the load lasts within these bounds before the crash."""
         async with httpx2.AsyncClient(
             base_url=self._address, timeout=RUN_S_MAX, trust_env=False
         ) as http:
@@ -103,7 +103,7 @@ class Voyage:
             async with watching(self._address, self.watchers):
                 for number in range(runs):
                     async with asyncio.timeout(RUN_S_MAX):
-                        await self._run(http, f"seed {self._seed} run {number}", load_s_max)
+                        await self._run(http, f"seed {self._seed} run {number}", load_s)
                     self.tally.runs += 1
                     told()
             long = await held(http, LONG)
@@ -112,9 +112,9 @@ class Voyage:
         self._close()
         return self.tally
 
-    async def _run(self, http: httpx2.AsyncClient, where: str, load_s_max: float) -> None:
+    async def _run(self, http: httpx2.AsyncClient, where: str, load_s: tuple[float, float]) -> None:
         async with writing(self._address, self._writers):
-            await asyncio.sleep(self._chance.uniform(0.01, load_s_max))
+            await asyncio.sleep(self._chance.uniform(*load_s))
             self.tally.ready_s.append(await self._crash(self._chance))
         ready_at = time.monotonic()
         long, short = await held(http, LONG), await held(http, SHORT)
