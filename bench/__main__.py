@@ -1,4 +1,4 @@
-"""`python -m bench [engine] [road]`: figures, a line each, with machine and versions.
+"""`python -m bench [engine] [road] [store]`: figures, a line each, with machine and versions.
 
 `python -m bench faults` is another matter: it says whether anything is lost (bench/faults).
 """
@@ -10,10 +10,10 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, road
+from bench import engine, road, store
 from bench.faults import command as faults
 
-SUITES = {"engine": engine.figures, "road": road.figures}
+SUITES = {"engine": engine.figures, "road": road.figures, "store": store.figures}
 
 
 def main(names: list[str]) -> int:
