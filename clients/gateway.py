@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
@@ -13,6 +12,7 @@ from clients.administration import Administration
 from clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
 from clients.errors import AnswerInvalid, GatewayUnreachable
 from clients.outage import Trouble
+from clients.publishing import NDJSON, PATIENCE_S, Patience, Post, Published, new_key
 from clients.session import Session
 from clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT, Subscription
 
@@ -21,45 +21,37 @@ ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
 EVENT_STREAM = "text/event-stream"
 JSON = "application/json"
-NDJSON = "application/x-ndjson"
 TOPICS_PER_PAGE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What a publish request did: how many messages, the bookmarks of the first and the last.
-
-    With `duplicate` the numbered producer had sent it before, and nothing was published.
-    """
-
-    topic: str
-    messages: int
-    first: str | None
-    last: str | None
-    duplicate: bool
 
 
 class Gateway:
     """One gateway. Safe to share between threads; close it, or use it as a context manager.
 
     Every method raises GatewayProblem when the gateway says no and GatewayUnreachable when it
-    cannot be reached, AnswerInvalid when what answers is no gateway. Requests are sent once: only
-    subscriptions come back by themselves.
+    cannot be reached, AnswerInvalid when what answers is no gateway. Subscriptions come back by
+    themselves, and what is published, staged or committed is sent again when the answer was lost or
+    the gateway is out for a while, without doubling anything. Other requests are sent once.
 
     Args:
         base_url: such as `http://127.0.0.1:8080`.
         answer_seconds_max: how long to wait for an answer, or for its next piece.
+        patience_s: how long a publish is sent again after it has failed; 0 for not at all.
 
     Raises:
         ValueError: `base_url` is no http address.
     """
 
     def __init__(
-        self, base_url: str = DEFAULT_ADDRESS, answer_seconds_max: float = ANSWER_SECONDS_MAX
+        self,
+        base_url: str = DEFAULT_ADDRESS,
+        answer_seconds_max: float = ANSWER_SECONDS_MAX,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.base_url = _checked_address(base_url)
         limits = httpx2.Timeout(answer_seconds_max, connect=CONNECT_SECONDS_MAX)
         self._http = httpx2.Client(base_url=self.base_url, timeout=limits, trust_env=False)
+        self._patience = Patience(patience_s)
+        self._was_reached = False
 
     def __enter__(self) -> Self:
         return self
@@ -113,8 +105,11 @@ class Gateway:
         lines: Iterable[bytes],
         producer: str | None = None,
         sequence: int | None = None,
+        *,
+        idempotency_key: str | None = None,
+        trouble: Trouble | None = None,
     ) -> Published:
-        """Publish messages in one request, all or nothing.
+        """Publish messages in one request, all or nothing, and once.
 
         Args:
             topic: to publish to.
@@ -122,19 +117,44 @@ class Gateway:
             producer: name of a numbered producer, with `sequence` the number of this batch: a
                 batch that was sent before is not published again.
             sequence: see `producer`.
+            idempotency_key: names the request for a day, over the end of this process too; without
+                one and without a producer it gets one of its own.
+            trouble: told in a sentence when it has to be sent again.
         """
-        headers = {"Content-Type": NDJSON}
-        if producer is not None:
-            headers |= {"Tidegate-Producer": producer, "Tidegate-Sequence": str(sequence)}
-        path = f"{_topic_path(topic)}/messages"
-        answer = fields_of(self._ask("POST", path, content=b"\n".join(lines), headers=headers))
-        return Published(
-            topic=answer["topic"],
-            messages=answer["messages"],
-            first=answer.get("first"),
-            last=answer.get("last"),
-            duplicate=bool(answer.get("duplicate")),
-        )
+        if idempotency_key is None and producer is None and self._patience.seconds_max > 0:
+            idempotency_key = new_key()
+        post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
+        return Published.of(self._post(topic, post, trouble))
+
+    def stage(
+        self, topic: str, lines: Iterable[bytes], stage: str, producer: str | None = None
+    ) -> int:
+        """Keep messages aside until a commit names their stage; returns how many.
+
+        Args:
+            topic: to publish to in the end.
+            lines: one JSON text each, without line breaks.
+            stage: name of the stage; what it held is forgotten.
+            producer: who stages, where a topic is filled by the pipeline.
+        """
+        post = Post.of(lines, producer=producer, stage=stage)
+        return int(self._post(topic, post, None)["messages"])
+
+    def commit(
+        self, topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
+    ) -> Published:
+        """Publish stages in one step, in the order of their names, and once.
+
+        Args:
+            topic: that they were staged for.
+            producer: whose `sequence` it is; one not above its highest publishes nothing.
+            run: which life of the producer; the commits of older ones are refused.
+            sequence: rises from commit to commit, also over runs.
+            stages: the names.
+        """
+        document = {"producer": producer, "run": run, "sequence": sequence, "stages": list(stages)}
+        path = f"{_topic_path(topic)}/commits"
+        return Published.of(self._ask_again("POST", path, None, json=document))
 
     def sow(self, topic: str, **query: str | int | None) -> Iterator[bytes]:
         """The state of the world as JSON texts, one a record.
@@ -250,6 +270,16 @@ class Gateway:
             raise self._unreachable(error) from None
         return answer
 
+    def _post(self, topic: str, post: Post, trouble: Trouble | None) -> Fields:
+        path = f"{_topic_path(topic)}/messages"
+        return self._ask_again("POST", path, trouble, content=post.body, headers=post.headers)
+
+    def _ask_again(self, method: str, path: str, trouble: Trouble | None, **given: Any) -> Fields:
+        """The fields of an answer to what may be sent again."""
+        return self._patience.until_answered(
+            lambda: fields_of(self._ask(method, path, **given)), lambda: self._was_reached, trouble
+        )
+
     def _lines(self, path: str, query: dict[str, str | int | None]) -> Iterator[bytes]:
         params = {name: value for name, value in query.items() if value is not None}
         answer = self._send(self._http.build_request("GET", path, params=params))
@@ -281,6 +311,7 @@ class Gateway:
         """The open answer; one that is no success is read, closed and raised."""
         try:
             answer = self._http.send(request, stream=True)
+            self._was_reached = True
             if answer.is_success:
                 return answer
             answer.read()
@@ -289,6 +320,8 @@ class Gateway:
         raise problem_of(answer)
 
     def _unreachable(self, error: httpx2.HTTPError) -> GatewayUnreachable:
+        if not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
+            self._was_reached = True  # it may have taken the request
         reason = str(error) or type(error).__name__
         return GatewayUnreachable(f"Cannot reach a gateway at {self.base_url}: {reason}")
 

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from app.cli.arguments import Parser, add_gateway, add_topic
 from app.cli.connection import gateway_at
 from app.cli.errors import DONE
-from app.cli.terminal import progress, say, tell
+from app.cli.terminal import complain, progress, say, tell
 
 if TYPE_CHECKING:
     from app.cli.lines import Line
     from clients.errors import GatewayProblem
-    from clients.gateway import Gateway, Published
+    from clients.gateway import Gateway
+    from clients.publishing import Published
+
+PATIENCE_S = 60.0
 
 
 def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
@@ -45,13 +48,19 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Publish in requests of 1,000 lines; print count, rate and the last bookmark."""
+    """Publish in requests of 1,000 lines; print count, rate and the last bookmark.
+
+    A request that gets no answer is sent again for a minute, and nothing is doubled by it.
+    """
     from app.cli.lines import read_lines
     from app.cli.pace import batches, parse_rate
 
     schedule = parse_rate(arguments.rate, arguments.time_field)
     messages, last = 0, None
-    with gateway_at(arguments) as gateway, progress("publishing", "messages") as advance:
+    with (
+        gateway_at(arguments, PATIENCE_S) as gateway,
+        progress("publishing", "messages") as advance,
+    ):
         started_at = time.monotonic()
         try:
             for batch in batches(read_lines(arguments.file), schedule):
@@ -71,7 +80,7 @@ def _publish(gateway: Gateway, topic: str, batch: list[Line]) -> Published:
     from clients.errors import GatewayProblem
 
     try:
-        return gateway.publish(topic, [line.text for line in batch])
+        return gateway.publish(topic, [line.text for line in batch], trouble=complain)
     except GatewayProblem as problem:
         if problem.line is not None and 0 < problem.line <= len(batch):
             raise _located(problem, batch[problem.line - 1].number) from None

@@ -55,7 +55,8 @@ class Feed:
 
     def _run(self) -> None:
         encode = msgspec.json.Encoder().encode
-        with Gateway(self._address, answer_seconds_max=5.0) as gateway:
+        # What could not be published is old by the next beat: nothing is sent again.
+        with Gateway(self._address, answer_seconds_max=5.0, patience_s=0.0) as gateway:
             for _ in beats(self._every_s, self._stopping):
                 lines = [encode(message) for message in self._source()]
                 try:

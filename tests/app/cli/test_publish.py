@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from clients.gateway import Gateway
 from tests.support.commands import ENDS_S_MAX, command, environment, run
+from tests.support.fault_proxy import fault_proxy
+from tests.support.gateways import running_gateway
 from tests.support.outside import require_ticks
 
 pytestmark = pytest.mark.slow
@@ -117,3 +121,24 @@ def test_bad_files_and_empty_ones(
         assert ended.err.count("\n") == 1
     else:
         assert ended.out.startswith("Published 0 messages to t in ")
+
+
+async def test_a_line_that_breaks_doubles_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "many.ndjson"
+    file.write_bytes(b"".join(b"%d\n" % number for number in range(4_500)))
+    async with running_gateway() as running:
+        await running.topic("log", key=(), type="series")
+        async with fault_proxy("127.0.0.1", urlsplit(running.address).port or 0) as proxy:
+            proxy.drop_reply(3)
+            address = f"http://127.0.0.1:{proxy.port}"
+            ended = await asyncio.to_thread(run, "publish", "log", str(file), "--gateway", address)
+            assert proxy.lost_replies == 1
+        assert ended.code == 0
+        assert ended.err.startswith("tidegate: Cannot reach a gateway at ")
+        assert ended.err.endswith("; trying again\n")
+        journal = await running.http.get("/v1/topics/log/messages?limit=10000")
+        envelopes = [json.loads(line) for line in journal.text.splitlines()]
+        assert [envelope["value"] for envelope in envelopes] == list(range(4_500))
+        found = SUMMARY.fullmatch(ended.out)
+        assert found
+        assert found.group(1, 3) == ("4,500", envelopes[-1]["bookmark"])

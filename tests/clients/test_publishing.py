@@ -1,0 +1,186 @@
+"""What is published is sent again until it is answered, and is there once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+
+from clients.answers import Fields
+from clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
+from clients.gateway import Gateway
+from clients.publishing import Patience, Post, Published, may_pass, new_key
+from tests.clients.support.streams import plain, scripted
+from tests.support.fault_proxy import fault_proxy
+from tests.support.gateways import Running, running_gateway
+
+LOST = GatewayUnreachable("lost")
+OUT = GatewayProblem(503, "not-ready", "Not ready")
+
+
+class Attempts:
+    """Fails as it is told, then answers; its clock moves with each wait."""
+
+    def __init__(self, *failures: GatewayError) -> None:
+        self.failures = list(failures)
+        self.waits_s: list[float] = []
+        self.told: list[str] = []
+
+    def ask(self) -> Fields:
+        if self.failures:
+            raise self.failures.pop(0)
+        return {"topic": "t"}
+
+    def patience(self, seconds_max: float) -> Patience:
+        return Patience(seconds_max, lambda: sum(self.waits_s), self.waits_s.append)
+
+    def run(self, seconds_max: float = 60.0, *, reached: bool = True) -> Fields:
+        return self.patience(seconds_max).until_answered(
+            self.ask, lambda: reached, self.told.append
+        )
+
+
+def test_a_lost_answer_is_asked_for_again_and_told_once() -> None:
+    attempts = Attempts(LOST, OUT, LOST)
+    assert attempts.run() == {"topic": "t"}
+    assert len(attempts.waits_s) == 3
+    assert attempts.told == ["lost; trying again"]
+
+
+def test_patience_ends_with_the_last_failure() -> None:
+    attempts = Attempts(*[LOST] * 500)
+    with pytest.raises(GatewayUnreachable):
+        attempts.run(5.0)
+    assert 0 < sum(attempts.waits_s) < 5.0
+
+
+@pytest.mark.parametrize(
+    ("failure", "seconds_max", "reached"),
+    [
+        (LOST, 60.0, False),
+        (LOST, 0.0, True),
+        (GatewayProblem(429, "limit-reached", "A limit is reached"), 60.0, True),
+        (GatewayProblem(409, "idempotency-conflict", "Used"), 60.0, True),
+        (GatewayProblem(500, "internal", "An error"), 60.0, True),
+    ],
+)
+def test_what_does_not_pass_is_raised_at_once(
+    failure: GatewayError, seconds_max: float, reached: bool
+) -> None:
+    attempts = Attempts(failure)
+    with pytest.raises(type(failure)):
+        attempts.run(seconds_max, reached=reached)
+    assert (attempts.waits_s, attempts.told) == ([], [])
+
+
+def test_a_gateway_behind_a_proxy_that_is_out_may_come_back() -> None:
+    assert [status for status in range(400, 600) if may_pass(_problem(status))] == [502, 503, 504]
+
+
+def _problem(status: int) -> GatewayProblem:
+    return GatewayProblem(status, f"http-{status}", "")
+
+
+def test_a_request_names_what_it_is_given() -> None:
+    post = Post.of([b"1", b"2"], producer="p", sequence=0)
+    assert (post.body, dict(post.headers)) == (
+        b"1\n2",
+        {
+            "Content-Type": "application/x-ndjson",
+            "Tidegate-Producer": "p",
+            "Tidegate-Sequence": "0",
+        },
+    )
+
+
+def test_keys_differ_and_fit_a_header() -> None:
+    keys = {new_key() for _ in range(100)}
+    assert len(keys) == 100
+    assert all(len(one) <= 255 and one.isascii() and " " not in one for one in keys)
+
+
+def place(running: Running) -> tuple[str, int]:
+    parts = urlsplit(running.address)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    return parts.hostname, parts.port
+
+
+async def journal(running: Running, topic: str) -> list[object]:
+    answer = await running.http.get(f"/v1/topics/{topic}/messages")
+    return [json.loads(line)["value"] for line in answer.text.splitlines()]
+
+
+@pytest.mark.parametrize("numbered", [False, True], ids=["key", "number"])
+async def test_what_was_published_before_the_line_broke_is_there_once(numbered: bool) -> None:
+    async with running_gateway() as running, fault_proxy(*place(running)) as proxy:
+        await running.topic("log", key=(), type="series")
+
+        def publish() -> Published:
+            with Gateway(f"http://127.0.0.1:{proxy.port}") as gateway:
+                if numbered:
+                    return gateway.publish("log", [b"1", b"2"], "p", 1)
+                return gateway.publish("log", [b"1", b"2"])
+
+        proxy.drop_reply()
+        published = await asyncio.to_thread(publish)
+        assert proxy.lost_replies == 1
+        assert published.duplicate
+        assert await journal(running, "log") == [1, 2]
+        assert published.messages == (0 if numbered else 2)
+        assert (published.last is None) is numbered
+
+
+async def test_stages_and_commits_survive_lost_answers() -> None:
+    async with running_gateway() as running, fault_proxy(*place(running)) as proxy:
+        await running.topic("log", key=(), type="series")
+
+        def each_answer_lost(ask: Callable[[], object]) -> object:
+            proxy.drop_reply()
+            return ask()
+
+        def publish() -> list[object]:
+            with Gateway(f"http://127.0.0.1:{proxy.port}") as gateway:
+                return [
+                    each_answer_lost(lambda: gateway.stage("log", [b"1", b"2"], "b", "p")),
+                    each_answer_lost(lambda: gateway.stage("log", [b"0"], "a")),
+                    each_answer_lost(lambda: gateway.commit("log", "p", 1, 1, ["a", "b"])),
+                    gateway.commit("log", "p", 1, 1, ["a", "b"]),
+                ]
+
+        answers = await asyncio.to_thread(publish)
+        nothing = Published("log", 0, None, None, duplicate=True)
+        assert answers == [2, 1, nothing, nothing]
+        assert proxy.lost_replies == 3
+        assert await journal(running, "log") == [0, 1, 2]
+
+
+def test_a_request_is_sent_again_under_the_same_key() -> None:
+    answer = b'{"topic":"t","messages":1,"first":"e-1","last":"e-1","duplicate":true}'
+    with scripted(plain(503), plain(200, answer, "application/json")) as fake:
+        with Gateway(fake.address) as gateway:
+            assert gateway.publish("t", [b"1"]).last == "e-1"
+            gateway.publish("t", [b"1"], idempotency_key="mine")
+            gateway.publish("t", [b"1"], "p", 1)
+        keys = [headers.get("idempotency-key") for headers in fake.headers]
+        assert keys[0] == keys[1] is not None
+        assert keys[2:] == ["mine", None]
+
+
+def test_without_patience_a_request_is_sent_once_and_has_no_key() -> None:
+    with scripted(plain(503)) as fake, Gateway(fake.address, patience_s=0.0) as gateway:
+        with pytest.raises(GatewayProblem):
+            gateway.publish("t", [b"1"])
+        assert "idempotency-key" not in fake.headers[0]
+        assert len(fake.requests) == 1
+
+
+def test_nobody_there_is_told_at_once() -> None:
+    with (
+        Gateway("http://127.0.0.1:1", patience_s=3600.0) as gateway,
+        pytest.raises(GatewayUnreachable),
+    ):
+        gateway.publish("t", [b"1"])
