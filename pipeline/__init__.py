@@ -7,7 +7,7 @@
     source      `spark.readStream.format("tidegate")`
     files       NDJSON files as a stream, with the order of their lines
     conflate    the newest of each key of a micro-batch, combined on the executors
-    sink        one numbered producer per stream writes the winners to a topic
+    sink        tasks stage the winners, the driver commits them to a topic in one step
     checkpoint  what keeps a restart from continuing somebody else's work
     stream      one definition put together as a running query
     run         starts the streams of a file, reports, stops

@@ -2,6 +2,7 @@
 
 <checkpoint>/spark            Spark's offsets and commits
 <checkpoint>/definition.json  what the stream was when it began
+<checkpoint>/run              the number of the last run
 <checkpoint>/lock             held while a process runs the stream
 <checkpoint>/dead             dead letters, unless the definition says otherwise
 """
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,16 +23,32 @@ from pipeline.definition import FilesSource, StreamDefinition
 from pipeline.errors import CheckpointMismatch
 
 
+def wall_ms() -> int:
+    """Wall time in milliseconds of the epoch."""
+    return time.time_ns() // 1_000_000
+
+
 class Checkpoint:
     """The checkpoint of one stream, held by this process from `with` to its end.
+
+    Args:
+        definition: of the stream.
+        wall_ms: wall time in ms of the epoch; for tests.
+
+    Attributes:
+        run: which run of the stream this is; from `with` on. It rises with each: it is the time,
+            so that a folder that was put back from a copy goes on above the runs that it does not
+            know, and above the last one where the clock was set back.
 
     Raises:
         CheckpointMismatch: on entry, if another process holds it or another stream made it.
     """
 
-    def __init__(self, definition: StreamDefinition) -> None:
+    def __init__(self, definition: StreamDefinition, wall_ms: Callable[[], int] = wall_ms) -> None:
+        self.run = 0
         self._definition = definition
         self._folder = definition.checkpoint
+        self._wall_ms = wall_ms
         self._lock: int | None = None
 
     @property
@@ -43,6 +62,7 @@ class Checkpoint:
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._require_own()
+            self.run = self._next_run()
         except BlockingIOError:
             self._release()
             raise CheckpointMismatch(
@@ -71,9 +91,7 @@ class Checkpoint:
         path = self._folder / "definition.json"
         mine = identity(self._definition)
         if not path.exists():
-            unfinished = path.with_suffix(".unfinished")
-            unfinished.write_bytes(msgspec.json.encode(mine))
-            unfinished.replace(path)
+            _write(path, msgspec.json.encode(mine))
             return
         try:
             made = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -86,6 +104,24 @@ class Checkpoint:
                     f"{made.get(field)!r}, the definition says {setting!r}: "
                     "choose another checkpoint, or remove it to begin again"
                 )
+
+    def _next_run(self) -> int:
+        path = self._folder / "run"
+        text = path.read_bytes().strip() if path.exists() else b""
+        last = int(text) if text.isdigit() else 0
+        run = max(last + 1, self._wall_ms())
+        _write(path, b"%d\n" % run)
+        return run
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file as a whole: there is the old one or the new one."""
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
 
 
 def identity(definition: StreamDefinition) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import quote
@@ -37,7 +38,7 @@ class Gateway:
     """One gateway address and its connections, which end with the `with` block.
 
     Connection errors, 429 and 5xx are tried again with back-off for `patience_s` seconds:
-    everything asked here may be asked twice, numbered publishing included.
+    everything asked here may be asked twice, staging and commits included.
     """
 
     def __init__(self, address: str, patience_s: float = PATIENCE_S) -> None:
@@ -90,15 +91,25 @@ class Gateway:
         answer = self._ask("GET", path, params={"from": after, "limit": messages_max})
         return answer.content
 
-    def publish(self, topic: str, body: bytes, producer: str, sequence: int) -> bool:
-        """Publish NDJSON as a numbered producer; False if that number had been published."""
+    def stage(self, topic: str, body: bytes, producer: str, stage: str) -> None:
+        """Keep NDJSON aside under a name that a commit may give; what it held is forgotten."""
         headers = {
             "Content-Type": "application/x-ndjson",
             "Tidegate-Producer": producer,
-            "Tidegate-Sequence": str(sequence),
+            "Tidegate-Stage": stage,
         }
-        path = f"{_topic_path(topic)}/messages"
-        answer = _json_object(self._ask("POST", path, content=body, headers=headers))
+        self._ask("POST", f"{_topic_path(topic)}/messages", content=body, headers=headers)
+
+    def commit(
+        self, topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
+    ) -> bool:
+        """Publish stages in one step; False if that number of the producer had been published.
+
+        Raises:
+            GatewayRefused: a newer run has committed, or a stage is not there.
+        """
+        document = {"producer": producer, "run": run, "sequence": sequence, "stages": list(stages)}
+        answer = _json_object(self._ask("POST", f"{_topic_path(topic)}/commits", json=document))
         return not answer.get("duplicate", False)
 
     def _ask(

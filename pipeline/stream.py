@@ -39,7 +39,8 @@ class Stream:
         self.definition = definition
         self.query: StreamingQuery | None = None
         self._totals = Totals()
-        self._sent_at_ms = 0
+        self._sent_at_s = 0.0
+        self._run = 0
         self._paced = True
         self._lock = threading.Lock()
 
@@ -59,6 +60,7 @@ class Stream:
         with Gateway(definition.gateway) as gateway:
             require_sink(gateway, definition.sink_topic, sink_definition(definition))
         self._paced = not available_now
+        self._run = checkpoint.run
         writer = (
             _lines(spark, definition)
             .writeStream.queryName(definition.name)
@@ -75,17 +77,23 @@ class Stream:
         definition = self.definition
         from_files = isinstance(definition.source, FilesSource)
         # The query's id lives in the checkpoint. Without it in the name, a stream begun anew
-        # would count from 1 again and have every batch taken for one sent before.
+        # would count from 0 again and have every batch taken for one sent before.
         query_id = lines.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
         writer = TopicWriter(
             gateway=definition.gateway,
             topic=definition.sink_topic,
             producer=f"{PRODUCER_PREFIX}{definition.name}.{query_id[:8]}",
+            run=self._run,
             dead_letters=str(definition.dead_letters),
         )
         rows = conflated(lines, definition.key, from_files=from_files)
-        not_before_ms = self._sent_at_ms + definition.interval_ms if self._paced else 0
-        self._count(writer.write(rows, batch_id, not_before_ms))
+        self._count(writer.write(rows, batch_id, self._not_before_s()))
+
+    def _not_before_s(self) -> float:
+        """When the interval since the last commit is over (monotonic)."""
+        if not self._paced or not self._sent_at_s:
+            return 0.0
+        return self._sent_at_s + self.definition.interval_ms / 1000
 
     def _count(self, receipt: Receipt) -> None:
         with self._lock:
@@ -97,7 +105,7 @@ class Stream:
                 repeated=seen.repeated + receipt.repeated,
                 refused=seen.refused + receipt.refused,
             )
-        self._sent_at_ms = receipt.sent_at_ms or self._sent_at_ms
+        self._sent_at_s = receipt.sent_at_s or self._sent_at_s
 
 
 def sink_definition(definition: StreamDefinition) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A real HTTP server with the journal side of a gateway, in memory, that tests can look into.
 
-It speaks what a stream needs, as the contract has it: topics, the journal, numbered producers.
+It speaks what a stream needs, as the contract has it: topics, the journal, stages and commits.
 Unlike a gateway it can be told to fail, to hold an answer back, and to trim a journal.
 """
 
@@ -23,10 +23,12 @@ from starlette.routing import Route
 
 @dataclass
 class Publication:
-    """One accepted request."""
+    """One accepted commit."""
 
-    producer: str | None
-    sequence: int | None
+    producer: str
+    run: int
+    sequence: int
+    stages: list[str]
     values: list[bytes]
 
 
@@ -38,7 +40,9 @@ class Topic:
     epoch: str = "e-1"
     values: list[bytes] = field(default_factory=list)
     trimmed: int = 0
+    runs: dict[str, int] = field(default_factory=dict)
     highest: dict[str, int] = field(default_factory=dict)
+    stages: dict[str, list[bytes]] = field(default_factory=dict)
     publications: list[Publication] = field(default_factory=list)
     repeats: int = 0
 
@@ -101,33 +105,54 @@ class Journals:
         ]
         return Response(b"".join(lines), media_type="application/x-ndjson")
 
-    async def publish(self, request: Request) -> Response:
+    async def stage(self, request: Request) -> Response:
         if self.refusals:
             return problem(self.refusals.pop(0), "made-up")
-        name = request.path_params["topic"]
-        topic = self.topics.get(name)
+        topic = self.topics.get(request.path_params["topic"])
         if topic is None:
             return problem(404, "topic-unknown")
         values = [line for line in (await request.body()).split(b"\n") if line.strip()]
         for value in values:
             json.loads(value)
-        producer = request.headers.get("tidegate-producer")
-        if topic.definition["source"] and not (producer or "").startswith("tidegate.pipeline."):
+        if topic.definition["source"] and not _is_pipeline(request.headers["tidegate-producer"]):
             return problem(403, "topic-read-only")
-        duplicate = False
-        if producer:
-            sequence = int(request.headers["tidegate-sequence"])
-            duplicate = sequence <= topic.highest.get(producer, 0)
-            topic.highest[producer] = max(sequence, topic.highest.get(producer, 0))
-        if duplicate:
+        topic.stages[request.headers["tidegate-stage"]] = values
+        return JSONResponse({"messages": len(values)}, 201)
+
+    async def commit(self, request: Request) -> Response:
+        if self.refusals:
+            return problem(self.refusals.pop(0), "made-up")
+        topic = self.topics[request.path_params["topic"]]
+        asked = await request.json()
+        producer, run, sequence = asked["producer"], asked["run"], asked["sequence"]
+        if topic.definition["source"] and not _is_pipeline(producer):
+            return problem(403, "topic-read-only")
+        if run < topic.runs.get(producer, 0):
+            return problem(409, "producer-fenced")
+        topic.runs[producer] = run
+        if sequence <= topic.highest.get(producer, -1):
             topic.repeats += 1
-        else:
-            topic.values += values
-            topic.publications.append(Publication(producer, sequence, values))
-            if self.hold_after is not None and len(topic.publications) == self.hold_after:
-                self.held.set()
-                await asyncio.sleep(3600)
-        return JSONResponse({"topic": name, "messages": len(values), "duplicate": duplicate})
+            self._forget(topic, asked["stages"])
+            return JSONResponse({"duplicate": True})
+        if not all(name in topic.stages for name in asked["stages"]):
+            return problem(412, "precondition-failed")
+        values = [value for name in asked["stages"] for value in topic.stages[name]]
+        self._forget(topic, asked["stages"])
+        topic.highest[producer] = sequence
+        topic.values += values
+        topic.publications.append(Publication(**asked, values=values))
+        if self.hold_after is not None and len(topic.publications) == self.hold_after:
+            self.held.set()
+            await asyncio.sleep(3600)
+        return JSONResponse({"duplicate": False})
+
+    def _forget(self, topic: Topic, stages: list[str]) -> None:
+        for name in stages:
+            topic.stages.pop(name, None)
+
+
+def _is_pipeline(producer: str) -> bool:
+    return producer.startswith("tidegate.pipeline.")
 
 
 def problem(status: int, code: str) -> Response:
@@ -145,7 +170,8 @@ def serving() -> Iterator[Journals]:
             Route(path, journals.put, methods=["PUT"]),
             Route(path, journals.describe),
             Route(path + "/messages", journals.read),
-            Route(path + "/messages", journals.publish, methods=["POST"]),
+            Route(path + "/messages", journals.stage, methods=["POST"]),
+            Route(path + "/commits", journals.commit, methods=["POST"]),
         ]
     )
     config = uvicorn.Config(app, port=0, log_level="error", lifespan="off")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -72,3 +73,33 @@ def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
         Checkpoint(defined(tmp_path)),
     ):
         pass
+
+
+def test_each_run_has_a_number_above_all_before_it(tmp_path: Path) -> None:
+    runs: list[int] = []
+    for now_ms in (1_000, 5_000, 5_000, 4_000, 9_000):  # the clock stands, and is set back
+        with Checkpoint(defined(tmp_path), partial(int, now_ms)) as checkpoint:
+            runs.append(checkpoint.run)
+    assert runs == [1_000, 5_000, 5_001, 5_002, 9_000]
+
+
+def test_a_folder_put_back_from_a_copy_goes_on_above_the_runs_it_does_not_know(
+    tmp_path: Path,
+) -> None:
+    with Checkpoint(defined(tmp_path), lambda: 1_000):
+        pass
+    copy = (tmp_path / "checkpoints/s/run").read_bytes()
+    with Checkpoint(defined(tmp_path), lambda: 2_000) as lost:
+        pass
+    (tmp_path / "checkpoints/s/run").write_bytes(copy)
+    with Checkpoint(defined(tmp_path), lambda: 3_000) as later:
+        assert later.run > lost.run
+
+
+def test_a_number_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    for text in ("", "nonsense"):
+        with Checkpoint(defined(tmp_path)):
+            pass
+        (tmp_path / "checkpoints/s/run").write_text(text)
+        with Checkpoint(defined(tmp_path), lambda: 7) as checkpoint:
+            assert checkpoint.run == 7

@@ -20,16 +20,20 @@ def test_a_number_published_before_is_told_and_publishes_nothing(
     journals: Journals, gateway: Gateway
 ) -> None:
     topic = journals.topic("t")
-    assert gateway.publish("t", b"1\n2\n", "p", 7)
-    assert not gateway.publish("t", b"1\n2\n", "p", 7)
-    assert gateway.publish("t", b"3\n", "p", 8)
-    assert topic.values == [b"1", b"2", b"3"]
+    gateway.stage("t", b"1\n2\n", "p", "a")
+    gateway.stage("t", b"0\n", "p", "b")
+    assert topic.values == []
+    assert gateway.commit("t", "p", 1, 7, ["b", "a"])
+    assert not gateway.commit("t", "p", 1, 7, ["b", "a"])
+    assert topic.values == [b"0", b"1", b"2"]
 
 
 def test_a_gateway_in_trouble_is_asked_again(journals: Journals, gateway: Gateway) -> None:
-    journals.refusals = [503, 429, 500]
     topic = journals.topic("t")
-    assert gateway.publish("t", b"1\n", "p", 1)
+    journals.refusals = [503, 429, 500]
+    gateway.stage("t", b"1\n", "p", "a")
+    journals.refusals = [502]
+    assert gateway.commit("t", "p", 1, 1, ["a"])
     assert topic.values == [b"1"]
     assert journals.refusals == []
 
@@ -38,8 +42,18 @@ def test_a_refusal_is_not_repeated_and_says_why(journals: Journals, gateway: Gat
     journals.refusals = [422, 422]
     journals.topic("t")
     with pytest.raises(GatewayRefused, match=r"said no: No \[made-up\]"):
-        gateway.publish("t", b"1\n", "p", 1)
+        gateway.stage("t", b"1\n", "p", "a")
     assert journals.refusals == [422]
+
+
+def test_an_older_run_is_told_that_it_is_one(journals: Journals, gateway: Gateway) -> None:
+    topic = journals.topic("t")
+    for name in ("a", "b"):
+        gateway.stage("t", b"1\n", "p", name)
+    assert gateway.commit("t", "p", 2, 1, ["a"])
+    with pytest.raises(GatewayRefused, match="producer-fenced"):
+        gateway.commit("t", "p", 1, 2, ["b"])
+    assert topic.values == [b"1"]
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, GatewayUnreachable), (429, GatewayRefused)])
@@ -49,7 +63,7 @@ def test_trouble_that_lasts_is_told_for_what_it_is(
     journals.refusals = [status] * 50
     journals.topic("t")
     with Gateway(journals.address, patience_s=0.2) as gateway, pytest.raises(kind, match="made-up"):
-        gateway.publish("t", b"1\n", "p", 1)
+        gateway.stage("t", b"1\n", "p", "a")
 
 
 def test_patience_ends() -> None:

@@ -3,16 +3,20 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from pipeline import sink
-from pipeline.conflate import ARROW_ROWS
+from pipeline.conflate import ARROW_ROWS, ROWS
 from pipeline.errors import GatewayRefused
 from pipeline.gateway import Gateway
-from pipeline.sink import BatchWriting, TopicWriter, require_sink
+from pipeline.sink import Receipt, Report, Staging, TopicWriter, require_sink
 from tests.pipeline.journals import Journals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PRODUCER = "tidegate.pipeline.s.0a"
 
@@ -27,59 +31,98 @@ def winners(count: int, refused: int = 0) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=ARROW_ROWS)
 
 
-def write(
-    journals: Journals, folder: Path, batch_id: int, rows: pa.RecordBatch, not_before_ms: int = 0
-) -> dict[str, int]:
-    writer = TopicWriter(journals.address, "newest", PRODUCER, str(folder / "dead"))
-    with Gateway(journals.address) as gateway:
-        writing = BatchWriting(writer, gateway, batch_id, not_before_ms)
-        writing.take(rows)
-        writing.end()
-    [receipt] = writing.receipt_batch().to_pylist()
-    return dict(receipt)
+def writer_to(journals: Journals, folder: Path, run: int = 1) -> TopicWriter:
+    return TopicWriter(journals.address, "newest", PRODUCER, run, str(folder / "dead"))
 
 
-def test_a_batch_is_published_in_numbered_chunks(
+def staged(writer: TopicWriter, batch_id: int, rows: pa.RecordBatch, attempt: int = 0) -> Report:
+    """What one attempt of a task reports."""
+    with Gateway(writer.gateway) as gateway:
+        staging = Staging(writer, gateway, batch_id, attempt)
+        staging.take(rows)
+        staging.end()
+    return staging.report()
+
+
+def write(writer: TopicWriter, batch_id: int, rows: pa.RecordBatch, attempt: int = 0) -> Receipt:
+    return writer.commit([staged(writer, batch_id, rows, attempt)], batch_id)
+
+
+def test_a_batch_is_staged_in_pieces_and_published_in_one_step(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "CHUNK_MESSAGES_MAX", 4)
+    monkeypatch.setattr(sink, "STAGE_MESSAGES_MAX", 4)
     topic = journals.topic("newest")
-    receipt = write(journals, tmp_path, 3, winners(10))
+    writer = writer_to(journals, tmp_path)
+    report = staged(writer, 3, winners(10))
+    assert (topic.values, len(topic.stages)) == ([], 3)
+    receipt = writer.commit([report], 3)
     assert topic.values == [b"%d" % at for at in range(10)]
-    numbers = [publication.sequence for publication in topic.publications]
-    assert numbers == [3 * 2**20 + 1, 3 * 2**20 + 2, 3 * 2**20 + 3]
-    assert {publication.producer for publication in topic.publications} == {PRODUCER}
-    assert (receipt["messages"], receipt["published"], receipt["repeated"]) == (20, 10, 0)
+    [publication] = topic.publications
+    assert (publication.producer, publication.run, publication.sequence) == (PRODUCER, 1, 3)
+    assert (receipt.messages, receipt.published, receipt.repeated) == (20, 10, 0)
+    assert topic.stages == {}
 
 
-def test_a_chunk_is_bounded_in_bytes(
+def test_a_stage_is_bounded_in_bytes(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "CHUNK_BYTES_MAX", 5)
+    monkeypatch.setattr(sink, "STAGE_BYTES_MAX", 5)
     topic = journals.topic("newest")
-    write(journals, tmp_path, 0, winners(5))
-    assert [len(publication.values) for publication in topic.publications] == [2, 2, 1]
+    staged(writer_to(journals, tmp_path), 0, winners(5))
+    assert [len(lines) for lines in topic.stages.values()] == [2, 2, 1]
 
 
-def test_a_replayed_batch_publishes_only_what_was_not_sent(
-    journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_batch_that_comes_again_is_published_once(journals: Journals, tmp_path: Path) -> None:
+    topic = journals.topic("newest")
+    writer = writer_to(journals, tmp_path)
+    assert write(writer, 0, winners(6)).published == 6
+    # Cut into tasks differently, by another run: the number is the batch's all the same.
+    again = writer_to(journals, tmp_path, run=2)
+    reports = [staged(again, 0, winners(3), attempt) for attempt in (0, 1)]
+    receipt = again.commit(reports, 0)
+    assert (receipt.published, receipt.repeated) == (0, 6)
+    assert len(topic.values) == 6
+    assert topic.stages == {}
+
+
+def test_an_attempt_that_spark_did_not_take_publishes_nothing(
+    journals: Journals, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sink, "CHUNK_MESSAGES_MAX", 4)
     topic = journals.topic("newest")
-    with Gateway(journals.address) as gateway:
-        gateway.publish("newest", b"0\n1\n2\n3\n", PRODUCER, 1)
-    receipt = write(journals, tmp_path, 0, winners(6))
-    assert topic.values == [b"%d" % at for at in range(6)]
-    assert (receipt["published"], receipt["repeated"]) == (2, 4)
+    writer = writer_to(journals, tmp_path)
+    reports = [staged(writer, 0, winners(4), attempt) for attempt in (7, 8)]
+    assert len(topic.stages) == 2
+    assert writer.commit(reports[1:], 0).published == 4
+    assert topic.values == [b"%d" % at for at in range(4)]
+    assert list(topic.stages) == reports[0].stages
+
+
+def test_a_driver_that_was_killed_before_its_commit_leaves_nothing_behind(
+    journals: Journals, tmp_path: Path
+) -> None:
+    topic = journals.topic("newest")
+    staged(writer_to(journals, tmp_path), 0, winners(4))
+    assert write(writer_to(journals, tmp_path, run=2), 0, winners(4)).published == 4
+    assert topic.values == [b"%d" % at for at in range(4)]
+
+
+def test_a_driver_that_was_given_up_is_fenced(journals: Journals, tmp_path: Path) -> None:
+    topic = journals.topic("newest")
+    old, new = writer_to(journals, tmp_path), writer_to(journals, tmp_path, run=2)
+    write(new, 0, winners(1))
+    with pytest.raises(GatewayRefused, match="producer-fenced"):
+        write(old, 1, winners(1))
+    assert topic.values == [b"0"]
 
 
 def test_lines_that_are_no_records_are_written_down_once(
     journals: Journals, tmp_path: Path
 ) -> None:
     topic = journals.topic("newest")
-    for _ in range(2):
-        receipt = write(journals, tmp_path, 7, winners(1, refused=2))
-    assert receipt["refused"] == 2
+    for attempt in range(2):
+        receipt = write(writer_to(journals, tmp_path), 7, winners(1, refused=2), attempt)
+    assert receipt.refused == 2
     [letters] = (tmp_path / "dead").iterdir()
     assert letters.name == "batch-000000007.ndjson"
     assert [json.loads(line) for line in letters.read_bytes().splitlines()] == [
@@ -90,16 +133,26 @@ def test_lines_that_are_no_records_are_written_down_once(
     assert topic.values == [b"0"]
 
 
-def test_nothing_is_sent_before_its_time(journals: Journals, tmp_path: Path) -> None:
-    journals.topic("newest")
-    not_before_ms = time.time_ns() // 1_000_000 + 150
-    assert write(journals, tmp_path, 0, winners(1), not_before_ms)["sent_at_ms"] >= not_before_ms
-
-
 def test_a_batch_without_rows_sends_nothing(journals: Journals, tmp_path: Path) -> None:
     topic = journals.topic("newest")
-    assert write(journals, tmp_path, 0, winners(0))["sent_at_ms"] == 0
-    assert topic.publications == []
+    assert write(writer_to(journals, tmp_path), 0, winners(0)).sent_at_s == 0
+    assert (topic.stages, topic.publications) == ({}, [])
+
+
+@pytest.mark.spark
+def test_the_tasks_of_spark_stage_and_the_driver_commits_when_it_is_time(
+    spark: SparkSession, journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = journals.topic("newest")
+    rows = spark.createDataFrame(winners(40).to_pylist(), ROWS).repartition(5)
+    writer = writer_to(journals, tmp_path)
+    not_before_s = time.monotonic() + 0.5
+    receipt = writer.write(rows, 0, not_before_s)
+    assert receipt.sent_at_s >= not_before_s
+    assert (receipt.messages, receipt.published) == (80, 40)
+    assert topic.values == [b"%d" % at for at in range(40)]
+    assert writer.write(rows.repartition(2), 0).repeated == 40
+    assert len(topic.values) == 40
 
 
 def test_a_sink_topic_is_created_once_and_kept_if_its_key_is_the_streams(
