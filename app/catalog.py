@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from app.driver import Driver
 from app.entry import Entry
@@ -15,15 +16,22 @@ from app.filler import Fillers, wanted
 from app.problems import Problem
 from app.query import OWN_PREFIX
 from app.settings import Settings
-from app.stores.store import Store, TopicRecord
+from app.stores.shared import DefinitionsMoved
+from app.stores.store import Kept, Store, TopicRecord
 from app.topic_document import TopicDocument
 from app.topic_graph import check_identity, is_source, resolved
 
 ENDED_EPOCHS_MAX = 1_000
 
+Decision = TypeVar("Decision")
+
 
 class Catalog:
-    """Topics by name. Changes are made one at a time and are whole or not at all."""
+    """Topics by name. Changes are made one at a time and are whole or not at all.
+
+    `changing` is held meanwhile. Where gateways share the store, `catch_up` takes over what others
+    have written, and what was decided beside that is decided anew.
+    """
 
     def __init__(self, store: Store, driver: Driver, fillers: Fillers, settings: Settings) -> None:
         self._store = store
@@ -32,8 +40,9 @@ class Catalog:
         self._settings = settings
         self._entries: dict[str, Entry] = {}
         self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
-        self._changing = asyncio.Lock()
         self._listeners: dict[Callable[[str], None], None] = {}
+        self.changing = asyncio.Lock()
+        self.catch_up: Callable[[], Awaitable[None]] | None = None
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """Call it with the name of each topic that is made from now on."""
@@ -46,9 +55,7 @@ class Catalog:
     async def open(self) -> None:
         """Take over what the store has."""
         for record in await self._store.records():
-            kept = await self._store.kept(record.name)
-            self._admit(record).checkpointed = kept.through
-            self._driver.restore_topic(record.name, kept)
+            self._restore(record, await self._store.kept(record.name))
         for entry in self._entries.values():  # now that every source is there
             self._prepare_filler(entry.record.name, entry.document)
             self._fillers.start(entry)
@@ -103,16 +110,19 @@ class Catalog:
                 topic-unknown for a source that is not there, limit-reached,
                 precondition-failed.
         """
-        async with self._changing:
+
+        async def decide() -> tuple[Entry, bool]:
             known = self._entries.get(name)
             if expected is not None:
                 expected.check(known)
-            document = resolved(name, document, self._document)
+            wanted = resolved(name, document, self._document)
             if known is None:
-                return await self._create(name, document), True
-            if document != known.document:
-                known = await self._replace(known, document)
+                return await self._create(name, wanted), True
+            if wanted != known.document:
+                known = await self._replace(known, wanted)
             return known, False
+
+        return await self._decided(decide)
 
     async def patch(
         self,
@@ -125,11 +135,14 @@ class Catalog:
         Raises:
             Problem: topic-unknown, as `put`, or what `change` raises.
         """
-        async with self._changing:
+
+        async def decide() -> Entry:
             known = self.get(name)
             expected.check(known)
             document = resolved(name, change(known.document), self._document)
             return known if document == known.document else await self._replace(known, document)
+
+        return await self._decided(decide)
 
     async def get_or_create(self, name: str) -> Entry:
         """The topic of this name; a plain one is made where settings allow.
@@ -142,8 +155,11 @@ class Catalog:
             return found
         if not self._settings.auto_create_topics:
             raise Problem("topic-unknown", "There is no topic of this name.")
-        async with self._changing:  # it may be there by now, with a definition of its own
+
+        async def decide() -> Entry:  # it may be there by now, with a definition of its own
             return self._entries.get(name) or await self._create(name, TopicDocument())
+
+        return await self._decided(decide)
 
     async def delete(self, name: str, expected: Precondition | None = None) -> None:
         """Delete a topic; its subscriptions end with REMOVED.
@@ -151,7 +167,8 @@ class Catalog:
         Raises:
             Problem: topic-unknown, topic-in-use, precondition-failed.
         """
-        async with self._changing:
+
+        async def decide() -> None:
             entry = self.get(name)
             if expected is not None:
                 expected.check(entry)
@@ -159,9 +176,47 @@ class Catalog:
                 raise Problem("topic-in-use", "Another topic is filled from this one.")
             async with self._unfilled(entry), entry.writing:
                 await self._store.delete_topic(name)
-                del self._entries[name]
-                self._ended.append(entry.record.epoch)
-                self._driver.drop_topic(name)
+                self._drop(entry)
+
+        await self._decided(decide)
+
+    # What another gateway has written; the caller holds `changing`
+
+    async def adopt(self, record: TopicRecord, kept: Kept) -> None:
+        """A topic is there that was made elsewhere, with what is kept of it."""
+        entry = self._restore(record, kept)
+        self._prepare_filler(record.name, record.document)
+        self._fillers.start(entry)
+
+    async def redefine(self, known: Entry, document: TopicDocument) -> None:
+        """A topic has got another document of the same identity elsewhere."""
+        async with self._refilled(known, document), known.writing:
+            self._define(known, TopicRecord(known.record.name, document, known.record.epoch))
+
+    async def forget(self, known: Entry) -> None:
+        """A topic was deleted elsewhere; its subscriptions end with REMOVED here too."""
+        async with self._unfilled(known), known.writing:
+            self._drop(known)
+
+    def renew(self, record: TopicRecord, kept: Kept) -> None:
+        """A topic begins again in this epoch; whoever subscribes stays. No lock is needed."""
+        entry = self._entries.get(record.name)
+        if entry is not None:
+            entry.redefine(record)
+            driver = self._driver
+            now, now_ms = driver.now(), driver.wall_ms()
+            driver.engine.renew_topic(record.name, record.epoch, kept, now, now_ms)
+            driver.settle()
+
+    async def _decided(self, decide: Callable[[], Awaitable[Decision]]) -> Decision:
+        """What was decided while nobody else changed a topic, here or elsewhere."""
+        while True:
+            try:
+                async with self.changing:
+                    return await decide()
+            except DefinitionsMoved:
+                assert self.catch_up is not None, "only a shared store says so"
+                await self.catch_up()
 
     async def _create(self, name: str, document: TopicDocument) -> Entry:
         if not name.startswith(OWN_PREFIX) and len(self._entries) >= self._topics_max():
@@ -189,9 +244,18 @@ class Catalog:
         async with self._refilled(known, document), known.writing:
             record = TopicRecord(name, document, known.record.epoch)
             await self._store.put_topic(record)
-            known.redefine(record)
-            self._driver.define_topic(name, document.definition(self._settings), record.epoch)
+            self._define(known, record)
         return known
+
+    def _define(self, known: Entry, record: TopicRecord) -> None:
+        known.redefine(record)
+        definition = record.document.definition(self._settings)
+        self._driver.define_topic(record.name, definition, record.epoch)
+
+    def _drop(self, entry: Entry) -> None:
+        del self._entries[entry.record.name]
+        self._ended.append(entry.record.epoch)
+        self._driver.drop_topic(entry.record.name)
 
     async def _make_anew(self, known: Entry, document: TopicDocument) -> Entry:
         """Another topic of that name, in a new epoch; it held no messages."""
@@ -264,6 +328,12 @@ class Catalog:
         self._entries[record.name] = entry
         for listener in list(self._listeners):
             listener(record.name)
+        return entry
+
+    def _restore(self, record: TopicRecord, kept: Kept) -> Entry:
+        entry = self._admit(record)
+        entry.checkpointed = kept.through
+        self._driver.restore_topic(record.name, kept)
         return entry
 
     def _document(self, name: str) -> TopicDocument | None:

@@ -106,10 +106,18 @@ class Ingest:
                 of deltas also what their records are refused for.
         """
         check_filler(entry, None if producer is None else producer.name)
-        async with entry.writing:
+
+        async def decide() -> Sequence[Message]:
             await self._check_room(entry, messages)
-            records = await self._records(entry, messages)
-            return await self._writer.write(entry, records, producer, retry=retry)
+            return await self._records(entry, messages)
+
+        async with entry.writing:
+            if not any(isinstance(message, Delta) for message in messages):
+                await self._check_room(entry, messages)
+                return await self._writer.write(entry, messages, producer, retry=retry)
+            appended = await self._writer.write_decided(entry, decide, producer, retry=retry)
+            assert appended is not None, "a request has messages"
+            return appended
 
     async def stage(
         self, entry: Entry, messages: Sequence[Message], stage: str, producer: str | None

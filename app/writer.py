@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
+from app.arrivals import Arrivals
 from app.driver import Driver
 from app.entry import Entry
 from app.problems import Problem
@@ -35,9 +36,11 @@ NO_HEAD = -1
 class Writer:
     """Has the store number what is written, then hands it to the engine in that order."""
 
-    def __init__(self, store: Store, driver: Driver) -> None:
+    def __init__(self, store: Store, driver: Driver, arrivals: Arrivals | None = None) -> None:
+        """`arrivals` where gateways share the store: what is written comes back from there."""
         self._store = store
         self._driver = driver
+        self._arrivals = arrivals
 
     async def write(
         self,
@@ -47,20 +50,56 @@ class Writer:
         *,
         retry: Retry | None = None,
         stages: Sequence[str] = (),
+        expected_head: int | None = None,
+        fence: int | None = None,
     ) -> Appended:
         """Store and deliver items, all or none. The caller holds `entry.writing`.
 
         What has begun is finished, also where the caller is cancelled: the store never has what
-        the engine has not.
+        the engine has not. The last two are as of `Publication`.
 
         Raises:
             TopicUnknown: the topic was deleted meanwhile.
+            HeadMoved: there is more than the expected head.
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name = self._alive(entry)
         items = valued(items, self._driver.engine.topic(name).sow)
-        publication = Publication(items, self._driver.wall_ms(), producer, retry, stages)
-        return await finished(self._published(name, publication))
+        publication = Publication(
+            items, self._driver.wall_ms(), producer, retry, stages, expected_head, fence
+        )
+        return await finished(self._published(name, entry.record.epoch, publication))
+
+    async def write_decided(
+        self,
+        entry: Entry,
+        decide: Callable[[], Awaitable[Sequence[Item]]],
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
+        fence: int | None = None,
+    ) -> Appended | None:
+        """Store and deliver what is decided by a look at the board; None if that is nothing.
+
+        Where other gateways write too it is decided anew until nothing came in between.
+
+        Raises:
+            TopicUnknown, Problem: as `write`, and what `decide` raises.
+        """
+        while True:
+            name = self._alive(entry)
+            head = self._driver.engine.topic(name).head
+            items = await decide()
+            if not items:
+                return None
+            if self._arrivals is None:
+                return await self.write(entry, items, producer, retry=retry, fence=fence)
+            try:
+                return await self.write(
+                    entry, items, producer, retry=retry, expected_head=head, fence=fence
+                )
+            except HeadMoved:
+                await self._arrivals.reached(name, entry.record.epoch, head + 1)
 
     async def earlier(
         self,
@@ -81,9 +120,11 @@ class Writer:
         name, now_ms = self._alive(entry), self._driver.wall_ms()
         asked = Publication((), now_ms, producer, retry, stages, expected_head=NO_HEAD)
         try:
-            return await self._store.append(name, asked)
+            earlier = await self._store.append(name, asked)
         except HeadMoved:
             return None
+        await self._delivered(name, entry.record.epoch, asked, earlier)
+        return earlier
 
     async def stage(self, entry: Entry, stage: str, items: Sequence[Item]) -> None:
         """Keep items aside for an hour. The caller holds `entry.writing`.
@@ -114,7 +155,9 @@ class Writer:
         finally:
             figures.append.note_ns(self._driver.now() - began)
 
-    async def remove(self, entry: Entry, records: Sequence[Frame], reason: Gone) -> int:
+    async def remove(
+        self, entry: Entry, records: Sequence[Frame], reason: Gone, fence: int | None = None
+    ) -> int:
         """Remove records that are still as they are given; returns how many there were.
 
         In slices, between which publishers have their turn; what they publish meanwhile stays.
@@ -124,29 +167,42 @@ class Writer:
         """
         removed = 0
         for start in range(0, len(records), REMOVED_AT_ONCE):
+            piece = records[start : start + REMOVED_AT_ONCE]
+
+            async def decide(piece: Sequence[Frame] = piece) -> Sequence[Item]:
+                return self._still(entry, piece, reason)
+
             async with entry.writing:
-                sow = self._driver.engine.topic(entry.record.name).sow
-                if sow is None:
-                    break
-                still = [
-                    Removal(record.key, reason)
-                    for record in records[start : start + REMOVED_AT_ONCE]
-                    if sow.board.get(record.key or THE_RECORD) is record
-                ]
-                if still:
-                    await self.write(entry, still)
-            removed += len(still)
+                gone = await self.write_decided(entry, decide, fence=fence)
+            removed += 0 if gone is None else gone.last - gone.first + 1
             await asyncio.sleep(0)
         return removed
 
-    async def _published(self, name: str, publication: Publication) -> Appended:
+    def _still(self, entry: Entry, records: Sequence[Frame], reason: Gone) -> Sequence[Item]:
+        """Removals of those records that are as they are given."""
+        sow = self._driver.engine.topic(entry.record.name).sow
+        if sow is None:
+            return ()
+        board = sow.board
+        return [Removal(it.key, reason) for it in records if board.get(it.key or THE_RECORD) is it]
+
+    async def _published(self, name: str, epoch: str, publication: Publication) -> Appended:
         began = self._driver.now()
         appended = await self._append(name, publication)
+        await self._delivered(name, epoch, publication, appended)
         if not appended.duplicate:
-            items, now_ms = publication.items, publication.timestamp_ms
-            await self._driver.publish(name, await _framed(items, appended.first, now_ms))
             self._driver.figures.publish.note_ns(self._driver.now() - began)
         return appended
+
+    async def _delivered(
+        self, name: str, epoch: str, publication: Publication, appended: Appended
+    ) -> None:
+        """Until the engine has what was stored, be it that it comes back from the bus."""
+        if self._arrivals is not None:
+            await self._arrivals.reached(name, epoch, appended.last)
+        elif not appended.duplicate:
+            items, now_ms = publication.items, publication.timestamp_ms
+            await self._driver.publish(name, await _framed(items, appended.first, now_ms))
 
     def _alive(self, entry: Entry) -> str:
         """The name of a topic that is still what the entry says."""

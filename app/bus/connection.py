@@ -65,6 +65,11 @@ class BusConnection:
         client: Any = self.writer  # its own types leave out what RESP2 settles
         return await client.execute_command(*words)
 
+    async def read(self, *words: object) -> Any:
+        """The same from a connection on which one may wait: use `patiently` around it."""
+        client: Any = self.reader
+        return await client.execute_command(*words)
+
     async def entries(self, stream: str, after: int, count: int) -> list[Entry]:
         """Entries of a stream behind one whose id is `<after>-0`, at most so many."""
         found = await self.ask("XRANGE", stream, f"({after}-0", "+", "COUNT", count)

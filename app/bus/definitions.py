@@ -70,6 +70,11 @@ class Definitions:
             and int(life.get(b"version", 0)) >= self.version
         )
 
+    async def is_behind(self) -> bool:
+        """Whether something was written that is not known here yet."""
+        version = await self._connection.ask("HGET", self._keys[2], "version")
+        return int(version or 0) > self.version
+
     async def changes(self) -> Sequence[Change]:
         """What was written since the last look; all of it anew where that is too long ago."""
         changes: list[Change] = []
@@ -106,7 +111,7 @@ class Definitions:
         version = await self._connection.run(DEFINE, self._keys, words)
         if not version:
             raise DefinitionsMoved
-        self.version = version
+        self.version = max(self.version, version)
 
     async def _missed(self) -> list[Change]:
         """Every definition there is; the stream reaches no further back."""

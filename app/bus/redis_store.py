@@ -7,7 +7,7 @@ gateway's engine through the follower, the writer's own included.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -79,11 +79,21 @@ class RedisStore:
         except (RedisError, OSError) as error:
             raise StoreUnusable(f"the bus does not answer: {error}") from None
 
+    async def reopen(self) -> None:
+        """Take a bus that has lost something as it is now.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        with reaching():
+            await self.definitions.open()
+
     async def records(self) -> Sequence[TopicRecord]:
         """Every topic there is; what follows is told by `changes`."""
         with reaching():
             records = await self.definitions.read()
-        self._logs = {record.name: self._log(record) for record in records}
+        for record in records:
+            self._note(record.name, record)
         return records
 
     async def changes(self) -> Sequence[Change]:
@@ -171,6 +181,37 @@ class RedisStore:
         with reaching():
             epoch: bytes = await self._run(scripts.RENEW, log.keys, words)
         return epoch.decode()
+
+    async def put_epoch(self, record: TopicRecord) -> None:
+        """Tell all gateways of a topic's other epoch.
+
+        Raises:
+            DefinitionsMoved: another gateway may have done so.
+            Problem: bus-unavailable.
+        """
+        with reaching():
+            await self.definitions.put(record)
+        self._note(record.name, record)
+
+    async def doubtful(self, names: Iterable[str], seen: Callable[[str], int]) -> list[str]:
+        """Topics of which the bus does not have what was seen, or not from this life of it."""
+        logs = [self._logs[name] for name in names]
+        with reaching():
+            run = b"" if self._syncs else (await self._run_id()).encode()
+            async with self._connection.writer.pipeline(transaction=False) as step:
+                for log in logs:
+                    step.hmget(log.keys[0], ["epoch", "head", "run"])
+                states = await step.execute()
+        return [
+            log.record.name
+            for log, (epoch, head, begun) in zip(logs, states, strict=True)
+            if (epoch or b"").decode() != log.record.epoch
+            or int(head or 0) < seen(log.record.name)
+            or begun != run
+        ]
+
+    async def _run_id(self) -> str:
+        return str((await self._connection.ask("INFO", "server"))["run_id"])
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
         """Keep items aside for an hour; those of an earlier stage of that name are forgotten."""
