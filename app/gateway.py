@@ -25,6 +25,8 @@ from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from app.stores.store import Store
 from app.sweeper import Sweeper
+from app.topic_files import TopicFilesInvalid, read_topic_files
+from app.topic_plan import Step, carry_out, plan_beside
 from app.writer import Writer
 from conflation.duration import Instant
 from conflation.engine import Engine
@@ -40,6 +42,7 @@ class Gateway:
     """What the routes work with; `stopping` turns new streams away.
 
     `id`: among gateways that share a bus; `neighbours` are the others there, if there is a bus.
+    `declared`: what the folder of definitions changes at start, once the store is open.
     """
 
     settings: Settings
@@ -56,6 +59,7 @@ class Gateway:
     neighbours: Neighbours | None = None
     sessions: Sessions = field(init=False)
     checkpoints: Checkpoints = field(init=False)
+    declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
     _checkpointing: asyncio.Task[None] | None = None
     _sweeping: asyncio.Task[None] | None = None
@@ -99,26 +103,35 @@ class Gateway:
         )  # fmt: skip
 
     async def open_store(self) -> None:
-        """Reach the store, before anything else; a second call does nothing.
+        """Reach the store, before anything else, and see what is declared beside what it has.
+
+        A second call does nothing.
 
         Raises:
-            StoreUnusable: with one sentence for the operator.
+            StoreUnusable, TopicFilesInvalid: with one sentence for the operator.
         """
-        if not self._is_store_open:
-            await self.store.open()
-            self._is_store_open = True
+        if self._is_store_open:
+            return
+        await self.store.open()
+        try:
+            self.declared = await self._declared()
+        except TopicFilesInvalid:
+            await self.store.aclose()
+            raise
+        self._is_store_open = True
 
     async def open(self) -> None:
         """Take over what the store has; from then on requests are served.
 
         Raises:
-            StoreUnusable: with one sentence for the operator.
+            StoreUnusable, TopicFilesInvalid: with one sentence for the operator.
         """
         sweeper = Sweeper(self.catalog, self.driver, self.writer)
         self.driver.on_expired = sweeper.note
         self._sweeping = asyncio.create_task(sweeper.run(), name="sweep")
         await self.open_store()
         await self.catalog.open()
+        await carry_out(self.declared, self.catalog)
         self._checkpointing = asyncio.create_task(self.checkpoints.run(), name="checkpoints")
         await self.sessions.topic.open()
         self._telling = asyncio.create_task(self.sessions.topic.run(), name="tell of sessions")
@@ -139,6 +152,13 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.checkpoints.write()
         await self.store.aclose()
+
+    async def _declared(self) -> list[Step]:
+        folder = self.settings.topics_dir
+        if folder is None:
+            return []
+        declared = read_topic_files(Path(folder), self.mergers)
+        return await plan_beside(self.store, declared, self.settings.topics_max)
 
     def say_goodbye(self) -> None:
         """A shutdown begins: every stream is told, new ones are turned away."""

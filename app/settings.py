@@ -37,7 +37,7 @@ CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configu
 
 # Read by other parts of the product, so they are no misspelt settings.
 OTHER_VARIABLES = frozenset({"TIDEGATE_REQUIRE_ALL"})
-NOT_YET = frozenset({"redis", "workers", "topics"})
+NOT_YET = frozenset({"redis", "workers"})
 
 logger = logging.getLogger("tidegate.settings")
 
@@ -50,7 +50,7 @@ class Settings(BaseSettings):
     """The gateway's configuration, checked and frozen.
 
     Building one directly takes defaults and arguments alone; `load_settings` reads the file and
-    the environment too. The attribute `store_dir` is called `data` outside.
+    the environment too. Outside, `store_dir` is called `data`, and `topics_dir` `topics`.
     """
 
     model_config = SettingsConfigDict(
@@ -82,6 +82,11 @@ class Settings(BaseSettings):
         default="process",
         description="What is acknowledged as persisted survives the death of the process, or the "
         "loss of power: process or power.",
+    )
+    topics_dir: TextValue | None = Field(
+        default=None,
+        alias="topics",
+        description="Folder of `.toml` files with definitions of topics, applied at start.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged: debug, info, warning or error."

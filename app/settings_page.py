@@ -50,7 +50,8 @@ def _rows() -> Iterator[str]:
     for name, attribute in setting_names().items():
         field = Settings.model_fields[attribute]
         bounds = [bound(name, "ge"), bound(name, "le")]
-        cells = [f"`{name}`", f"`{PREFIX}{name.upper()}`", f"`{_shown(name, field.default)}`"]
+        default = "" if field.default is None else f"`{_shown(name, field.default)}`"
+        cells = [f"`{name}`", f"`{PREFIX}{name.upper()}`", default]
         meaning = (field.description or "").replace("|", "\\|")
         yield (
             "| "

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.cli.arguments import Parser, count, port
+from app.cli.dry_run import dry_run
 from app.cli.errors import ConfigurationInvalid, UsageInvalid
 from app.cli.terminal import say, tell
 
@@ -29,8 +30,10 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument("--redis", metavar="URL", help="a Redis as the bus (not available yet)")
     parser.add_argument("--config", metavar="FILE.toml", type=Path, help="settings from a file")
-    parser.add_argument("--topics", metavar="DIR", help="definitions (not available yet)")
-    parser.add_argument("--dry-run", action="store_true", help="with --topics: change nothing")
+    parser.add_argument("--topics", metavar="DIR", help="folder of definitions of topics")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --topics: say what would change, and end"
+    )
     parser.add_argument("--workers", metavar="N", type=count, help="above 1 only with --redis")
     parser.add_argument(
         "--insecure",
@@ -48,11 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
         CommandError: the settings do not allow it, or the address cannot be had.
     """
     settings = settings_of(arguments)
+    if arguments.dry_run:
+        return dry_run(settings)
     from app.listener import CannotListen
     from app.main import create_app
     from app.server import StartFailed, serve
     from app.settings import SettingsInvalid
     from app.stores.store import StoreUnusable
+    from app.topic_files import TopicFilesInvalid
 
     try:
         app = create_app(settings)
@@ -63,7 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
             on_started=partial(_announce, settings),
             prepare=app.state.gateway.open_store,
         )
-    except (CannotListen, SettingsInvalid, StartFailed, StoreUnusable) as error:
+    except (
+        CannotListen, SettingsInvalid, StartFailed, StoreUnusable, TopicFilesInvalid,
+    ) as error:  # fmt: skip
         raise ConfigurationInvalid(str(error)) from None
 
 
@@ -76,8 +84,6 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
     """
     if arguments.workers is not None and arguments.workers > 1 and arguments.redis is None:
         raise UsageInvalid("--workers above 1 needs --redis")
-    if arguments.dry_run:
-        raise UsageInvalid("--dry-run goes with --topics, which is not available yet")
     overrides = {
         "host": arguments.host,
         "port": arguments.port,

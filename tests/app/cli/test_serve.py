@@ -49,7 +49,7 @@ def test_an_address_that_is_taken_is_78() -> None:
         (("--data", "tidegate.txt"), "The store's folder tidegate.txt cannot be written"),
         (("--redis", "redis://127.0.0.1"), "--redis: not available yet"),
         (("--redis", "redis://127.0.0.1", "--workers", "2"), "--redis: not available yet"),
-        (("--topics", "dir"), "--topics: not available yet"),
+        (("--topics", "dir"), "dir: cannot be read: No such file or directory"),
         (("--host", "0.0.0.0"), "--insecure"),
         (("--config", "none.toml"), "none.toml"),
     ],
