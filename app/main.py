@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
@@ -12,6 +14,7 @@ from starlette.responses import FileResponse
 
 from app.edge import fit
 from app.gateway import Gateway
+from app.inner_call import perform
 from app.problems import Problem
 from app.routes import (
     auto,
@@ -31,6 +34,9 @@ from app.settings import Settings
 from conflation.errors import EngineError
 from keys.errors import KeysError
 
+if TYPE_CHECKING:
+    from app.bus.connection import BusConnection
+
 STATIC = Path(__file__).parent / "static"
 ROUTES = (
     topics, messages, commits, sow, subscribe, sessions, subscriptions, auto, trace, explain, lanes,
@@ -39,8 +45,10 @@ ROUTES = (
 VERSION = "0.1.0"
 
 
-def create_app(settings: Settings) -> FastAPI:
+def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastAPI:
     """The gateway as an ASGI application; `app.state.gateway` is its heart.
+
+    `bus`: through which it shares sessions with other gateways; who made it closes it.
 
     Whoever serves it calls `app.state.gateway.say_goodbye()` when a shutdown begins: ASGI's own
     shutdown comes only after the streams have ended.
@@ -73,6 +81,8 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_api_route("/", console, include_in_schema=False)
         app.add_api_route("/docs", reference, include_in_schema=False)
         app.mount("/static", StaticFiles(directory=STATIC))
+    if bus is not None:
+        _share(app, gateway, bus)
     fit(app, settings)
     return app
 
@@ -85,6 +95,17 @@ async def console() -> Response:
 async def reference() -> Response:
     """The HTTP API, read from /openapi.json."""
     return FileResponse(STATIC / "reference.html")
+
+
+def _share(app: FastAPI, gateway: Gateway, bus: BusConnection) -> None:
+    """Requests about sessions of other gateways are answered there, and theirs here."""
+    from app.bus.elsewhere import Elsewhere
+    from app.bus.neighbours import Neighbours
+
+    answered = partial(perform, app)
+    neighbours = Neighbours(bus, gateway.id, gateway.sessions, answered, gateway.settings)
+    gateway.neighbours = neighbours
+    app.add_middleware(Elsewhere, neighbours=neighbours)
 
 
 async def _answer(request: Request, error: Exception) -> Response:

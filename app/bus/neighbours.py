@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection
 from app.bus.places import HELD_AGAIN_MS, Places
 from app.bus.post import Post
@@ -98,12 +99,12 @@ class Neighbours:
                 await self._park_all()
         except TimeoutError:
             logger.warning("some sessions could not be left to other gateways in time")
-        await self.roll.leave()
         running = [*self._running, *self._leaving.values()]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         await self._post.aclose()
+        await self.roll.leave()
 
     async def bring(self, session: str, number: int | None) -> bool:
         """Have a session here, if there is any way to, for a reader that has seen this number.
@@ -196,14 +197,14 @@ class Neighbours:
             return
         try:
             self._sessions.adopt(luggage)
-        except ValueError as error:
-            logger.warning("session %s: %s", session, error)
-            return
         except LimitReached as error:
             await self._places.park(session, luggage, self._kept_ms)  # for another to take
             raise Problem(
                 "limit-reached", f"{error.detail}.", headers={"Retry-After": "60"}
             ) from error
+        except ValueError as error:
+            logger.warning("session %s: %s", session, error)
+            return
         with contextlib.suppress(Problem):  # it is said again in time
             await self._places.hold(session)
 
@@ -227,6 +228,7 @@ class Neighbours:
                 if _first_guess(session.id) != self.gateway and session.id not in self._leaving:
                     with contextlib.suppress(Problem):
                         await self._places.hold(session.id)
+                    heed_cancellation()
 
     # What others ask
 
@@ -260,6 +262,7 @@ class Neighbours:
     async def _park(self, session: Session, luggage: bytes) -> None:
         """Until the bus has it for certain, nobody may go on with it, here or there."""
         while True:
+            heed_cancellation()
             try:
                 await self._places.park(session.id, luggage, self._kept_ms)
             except Problem:

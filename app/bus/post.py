@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from redis.exceptions import RedisError
 
+from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection, patiently, reaching
 from app.bus.roll import Roll
 from app.problems import Problem
@@ -100,6 +101,7 @@ class Post:
     async def run(self) -> None:
         """Open what comes in until cancelled."""
         while True:
+            heed_cancellation()
             try:
                 letters = await self._fetch()
             except (RedisError, OSError) as error:  # a wait that was too long among them

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 
+from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection, reaching
 from app.problems import Problem
 
@@ -82,6 +83,7 @@ class Roll:
                 await self.beat()
             except Problem as problem:
                 logger.warning("the roll of gateways is not renewed: %s", problem.detail)
+            heed_cancellation()
             await asyncio.sleep(BEAT_S)
 
     async def leave(self) -> None:

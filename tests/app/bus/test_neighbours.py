@@ -1,0 +1,224 @@
+"""Neighbours: sessions that are asked for from elsewhere, taken along, and left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from app.bus import neighbours as module
+from app.bus.connection import BusConnection
+from app.bus.neighbours import Neighbours
+from app.gateway import Gateway
+from app.inner_call import Call, Reply
+from app.main import create_app
+from app.problems import Problem
+from app.sessions.session import Session, State
+from tests.support.rooms import Room
+from tests.support.servers import edge_settings
+
+pytestmark = pytest.mark.redis
+runs = itertools.count()
+
+
+class House(Room):
+    """A gateway on the bus, without a socket."""
+
+    def __init__(self, gateway: Gateway, bus: BusConnection) -> None:
+        super().__init__(gateway)
+        self.bus = bus
+
+    @property
+    def neighbours(self) -> Neighbours:
+        assert self.gateway.neighbours is not None
+        return self.gateway.neighbours
+
+    async def asks(self, session: str, method: str = "GET", body: object = None) -> Reply | None:
+        """What is answered about a session of somebody else."""
+        headers = [(b"content-type", b"application/json")]
+        text = b"" if body is None else json.dumps(body).encode()
+        path = f"/v1/sessions/{session}".encode()
+        return await self.neighbours.reply(session, Call(method, path, b"", headers, text))
+
+
+@contextlib.asynccontextmanager
+async def houses(redis_url: str, count: int = 2, **given: Any) -> AsyncIterator[list[House]]:
+    """Gateways that share a bus and no messages."""
+    prefix = f"neighbours-test-{next(runs)}"
+    async with contextlib.AsyncExitStack() as stack:
+        made = [
+            await stack.enter_async_context(house(redis_url, prefix, **given)) for _ in range(count)
+        ]
+        for each in made:
+            await each.neighbours.roll.beat()
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def house(redis_url: str, prefix: str, **given: Any) -> AsyncIterator[House]:
+    bus = BusConnection(redis_url, prefix)
+    gateway: Gateway = create_app(edge_settings(**given), bus=bus).state.gateway
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(bus.aclose)
+        stack.push_async_callback(gateway.aclose)
+        await gateway.open()
+        yield House(gateway, bus)
+
+
+async def brought(house: House, session: Session, number: int | None = None) -> bool:
+    return await house.neighbours.bring(session.id, number)
+
+
+async def test_a_session_s_id_begins_with_its_gateway_s(redis_url: str) -> None:
+    async with houses(redis_url, 1) as [one]:
+        session = one.kept()
+        assert session.id.startswith(f"{one.gateway.id}.s")
+        assert len(f"{session.id}-{10**17}") < 128
+
+
+async def test_a_request_is_answered_where_the_session_is(redis_url: str) -> None:
+    async with houses(redis_url) as (one, two):
+        session = one.kept()
+        reply = await two.asks(session.id, "PATCH", {"conflated": False})
+        assert reply is not None
+        assert (reply.status, json.loads(reply.body)["conflated"]) == (200, False)
+        assert not session.conflated
+        refused = await two.asks(session.id, "PATCH", {"limits": 5})
+        assert refused is not None
+        problem = json.loads(refused.body)
+        assert (refused.status, problem["pointer"]) == (400, "/limits")
+        assert (b"content-type", b"application/problem+json") in refused.headers
+
+
+@pytest.mark.parametrize("name", ["s1", "gone.s1", "{own}.s1", "{other}.s1"])
+async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> None:
+    async with houses(redis_url) as (one, two):
+        session = name.format(own=one.gateway.id, other=two.gateway.id)
+        assert await one.asks(session) is None
+        assert await one.neighbours.bring(session, None)
+        assert session not in one.gateway.sessions
+        assert not await one.neighbours.is_elsewhere("s1")
+
+
+async def test_a_session_goes_where_its_reader_is(redis_url: str) -> None:
+    async with houses(redis_url, 3) as (one, two, three):
+        session = one.kept(limits=None)
+        reader, _ = one.read(session)
+        assert await brought(two, session)
+        assert one.told(reader) == ["goodbye REPLACED"]
+        assert session.id not in one.gateway.sessions
+        assert two.gateway.sessions.get(session.id).state is State.AWAY
+        assert two.neighbours.has(session.id)
+        for other in (one, three):
+            assert await other.neighbours.is_elsewhere(session.id)
+            reply = await other.asks(session.id)
+            assert reply is not None
+            assert reply.status == 200
+        assert await brought(three, session)
+        assert await brought(one, session)
+        homes = [each for each in (one, two, three) if session.id in each.gateway.sessions]
+        assert homes == [one]
+
+
+async def test_who_was_replaced_does_not_take_it_back(redis_url: str) -> None:
+    async with houses(redis_url) as (one, two):
+        session = one.kept()
+        one.read(session)
+        one.read(session)
+        [number] = session.replaced
+        assert not await brought(two, session, number)
+        assert session.id in one.gateway.sessions
+
+
+async def test_one_that_ends_with_its_stream_stays(redis_url: str) -> None:
+    async with houses(redis_url) as (one, two):
+        session = one.gateway.sessions.open()
+        assert await brought(two, session)
+        assert session.id not in two.gateway.sessions
+        reply = await two.asks(session.id, "DELETE")
+        assert reply is not None
+        assert (reply.status, session.has_ended) == (204, True)
+
+
+async def test_many_that_look_at_once_find_one(redis_url: str) -> None:
+    async with houses(redis_url, 3) as (one, two, three):
+        session = one.kept()
+        looking = [brought(each, session) for each in (two, three) * 5]
+        asking = [each.asks(session.id) for each in (one, two, three) * 5]
+        told = await asyncio.gather(*looking, *asking, return_exceptions=True)
+        problems = [each for each in told if isinstance(each, BaseException)]
+        assert all(isinstance(each, Problem) for each in problems), problems
+        homes = [each for each in (one, two, three) if session.id in each.gateway.sessions]
+        assert len(homes) == 1
+        reply = await one.asks(session.id)
+        assert homes == [one] if reply is None else reply.status == 200
+
+
+async def test_who_leaves_leaves_its_sessions(redis_url: str) -> None:
+    async with houses(redis_url) as (one, two):
+        left, ended = one.kept(), one.kept()
+        one.gateway.sessions.close(ended)
+        await one.neighbours.aclose()
+        assert not one.gateway.sessions.kept()
+        assert await two.asks(left.id) is None, "it is here by now"
+        assert two.gateway.sessions.get(left.id).state is State.AWAY
+        assert await brought(two, ended)
+        assert two.gateway.sessions.get(ended.id).has_ended
+        await two.neighbours.roll.beat()
+        assert two.neighbours.roll.others == []
+
+
+async def test_who_is_full_leaves_it_to_others(redis_url: str) -> None:
+    async with houses(redis_url, 3, sessions_max=1) as (one, two, three):
+        session = one.kept()
+        two.kept()
+        with pytest.raises(Problem, match="limit-reached"):
+            await brought(two, session)
+        assert await brought(three, session)
+        assert session.id in three.gateway.sessions
+
+
+async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PARK_S_MAX", 0.05)
+    async with houses(redis_url) as (one, two):
+        session = one.kept()
+        held = asyncio.Event()
+        park = one.neighbours._places.park
+
+        async def late(*given: Any) -> None:
+            await held.wait()
+            await park(*given)
+
+        monkeypatch.setattr(one.neighbours._places, "park", late)
+        moving = asyncio.create_task(brought(two, session))
+        while one.neighbours.has(session.id):
+            await asyncio.sleep(0)
+        with pytest.raises(Problem, match="on its way"):
+            await one.asks(session.id)
+        held.set()
+        assert await moving
+        reply = await one.asks(session.id)
+        assert reply is not None
+        assert reply.status == 200
+
+
+async def test_lists_are_of_all_and_who_is_silent_is_named(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LIST_PATIENCE_S", 0.1)
+    async with houses(redis_url, 3) as (one, two, three):
+        ids = [each.kept().id for each in (one, two, three)]
+        await three.neighbours._post.aclose()
+        for task in three.neighbours._running:
+            task.cancel()
+        replies = await one.neighbours.replies(Call("GET", b"/v1/sessions", b"", []))
+        assert replies.keys() == {two.gateway.id, three.gateway.id}
+        assert replies[three.gateway.id] is None
+        answered = replies[two.gateway.id]
+        assert answered is not None
+        assert [each["session"] for each in json.loads(answered.body)["sessions"]] == [ids[1]]
