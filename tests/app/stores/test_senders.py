@@ -1,0 +1,65 @@
+"""What is known of senders does not grow for ever."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.stores import senders
+from app.stores.memory import RETRY_MS, STAGE_MS
+from app.stores.schema import open_database
+from app.stores.store import Appended, Message, Producer, Publication, Retry
+
+NOW_MS = 1_700_000_000_000
+TOPIC = 1
+
+
+@pytest.fixture
+def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    opened = open_database(tmp_path / "x.db", survives_power=False)
+    yield opened
+    opened.close()
+
+
+def asked(retry: str, at_ms: int) -> Publication:
+    return Publication([Message(b"1")], at_ms, retry=Retry(retry, b"digest"))
+
+
+def names(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [name for (name,) in connection.execute(f"SELECT name FROM {table} ORDER BY name")]
+
+
+def test_retries_of_yesterday_are_forgotten(connection: sqlite3.Connection) -> None:
+    for number, at_ms in enumerate((NOW_MS, NOW_MS + 1, NOW_MS + RETRY_MS)):
+        request = asked(f"r{number}", at_ms)
+        assert senders.known(connection, TOPIC, request) is None
+        senders.note(connection, TOPIC, request, Appended(1, 1))
+    assert names(connection, "retries") == ["r1", "r2"]
+
+
+def test_stages_of_an_hour_ago_are_forgotten(connection: sqlite3.Connection) -> None:
+    for number, at_ms in enumerate((NOW_MS, NOW_MS + 1, NOW_MS + STAGE_MS)):
+        senders.stage(connection, TOPIC, f"s{number}", [Message(b"1")], at_ms)
+    assert names(connection, "stages") == ["s1", "s2"]
+
+
+def test_a_known_number_forgets_its_stages_and_notes_the_run(
+    connection: sqlite3.Connection,
+) -> None:
+    first = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=1))
+    senders.note(connection, TOPIC, first, Appended(1, 1))
+    senders.stage(connection, TOPIC, "s", [Message(b"1")], NOW_MS)
+    again = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=2), stages=["s"])
+    assert senders.known(connection, TOPIC, again) == Appended(0, 0, duplicate=True)
+    assert names(connection, "stages") == []
+    assert connection.execute("SELECT run, sequence FROM producers").fetchall() == [(2, 3)]
+
+
+def test_of_a_new_request_nothing_is_written_yet(connection: sqlite3.Connection) -> None:
+    changes = connection.total_changes
+    request = Publication([Message(b"1")], NOW_MS, Producer("p", 3), Retry("r", b"digest"))
+    assert senders.known(connection, TOPIC, request) is None
+    assert connection.total_changes == changes

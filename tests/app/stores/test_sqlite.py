@@ -1,0 +1,144 @@
+"""The embedded store: who may have it, what it refuses, and how it goes on when it was out."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.mergers import Mergers
+from app.problems import Problem
+from app.stores.folder import DATABASE
+from app.stores.sqlite import SqliteStore
+from app.stores.store import Appended, Message, Publication, StoreUnusable, TopicRecord
+from app.topic_document import TopicDocument
+from tests.app.stores.test_store import NOW_MS, PLAIN, append
+
+ENOUGH_PAGES = 1 << 20
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    made = SqliteStore(tmp_path)
+    await made.open()
+    await made.put_topic(TopicRecord("a", PLAIN, "e1"))
+    yield made
+    await made.aclose()
+
+
+async def pages_at_most(store: SqliteStore, pages: int | None) -> None:
+    """Let the file grow no further, as on a disk that is full; None: as far as it likes."""
+    if pages is None:
+        found = await store._do(lambda it: it.execute("PRAGMA page_count").fetchone())
+        pages = found[0]
+    await store._do(lambda it: it.execute(f"PRAGMA max_page_count = {pages}"))
+
+
+async def test_while_a_gateway_has_it_no_other_gets_it(store: SqliteStore, tmp_path: Path) -> None:
+    other = SqliteStore(tmp_path)
+    with pytest.raises(StoreUnusable, match="in use by another gateway"):
+        await other.open()
+    await other.aclose()
+    assert await append(store, "a", [Message(b"1")]) == Appended(1, 1)
+    await store.aclose()
+    await other.open()
+    assert await append(other, "a", [Message(b"2")]) == Appended(2, 2)
+    await other.aclose()
+
+
+async def test_what_cannot_be_opened_lets_the_folder_go(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_bytes(b"no database, but long enough to look at" * 40)
+    for _ in range(2):
+        with pytest.raises(StoreUnusable, match="is not a database"):
+            await SqliteStore(tmp_path).open()
+    (tmp_path / DATABASE).unlink()
+    store = SqliteStore(tmp_path)
+    await store.open()
+    await store.aclose()
+
+
+async def test_a_file_that_is_damaged_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    await store.open()
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await store.aclose()
+    path = tmp_path / DATABASE
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(StoreUnusable, match=r"malformed|cannot be") as refused:
+        await SqliteStore(tmp_path).open()
+    assert "\n" not in str(refused.value)
+
+
+async def test_a_merger_that_settings_no_longer_name_is_told_at_the_start(tmp_path: Path) -> None:
+    mergers = Mergers({"m:f": lambda current, new: new})
+    document = TopicDocument.parse(b'{"key":["/k"],"merge":"m:f"}', mergers)
+    store = SqliteStore(tmp_path, mergers=mergers)
+    await store.open()
+    await store.put_topic(TopicRecord("px", document, "e1"))
+    assert [str(record.document.merge) for record in await store.records()] == ["m:f"]
+    await store.aclose()
+    with pytest.raises(StoreUnusable, match="definition of topic px cannot be used"):
+        await SqliteStore(tmp_path).open()
+
+
+async def test_a_full_disk_is_told_and_when_there_is_room_it_goes_on(store: SqliteStore) -> None:
+    await append(store, "a", [Message(b"1")])
+    await pages_at_most(store, None)
+    for _ in range(2):
+        with pytest.raises(Problem, match="bus-unavailable") as out:
+            await append(store, "a", [Message(b"x" * 1_000_000)])
+        assert "full" in out.value.detail
+    await pages_at_most(store, ENOUGH_PAGES)
+    assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
+    assert [it.payload for it in (await store.kept("a")).journal] == [b"1", b"2"]
+
+
+async def test_numbers_have_no_holes_where_others_had_no_room(store: SqliteStore) -> None:
+    await store.put_topic(TopicRecord("b", PLAIN, "e1"))
+    await pages_at_most(store, None)
+    answers = await asyncio.gather(
+        append(store, "a", [Message(b"small")]),
+        append(store, "b", [Message(b"x" * 1_000_000)]),
+        return_exceptions=True,
+    )
+    assert answers[0] == Appended(1, 1)
+    assert isinstance(answers[1], Problem)
+    await pages_at_most(store, ENOUGH_PAGES)
+    assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
+    assert await append(store, "b", [Message(b"1")]) == Appended(1, 1)
+
+
+async def test_another_program_may_read_it_meanwhile(store: SqliteStore, tmp_path: Path) -> None:
+    await append(store, "a", [Message(b"1")])
+    copy = tmp_path / "backup"
+    copy.mkdir()
+    with (
+        closing(sqlite3.connect(tmp_path / DATABASE)) as source,
+        closing(sqlite3.connect(copy / DATABASE)) as target,
+    ):
+        source.backup(target)
+    restored = SqliteStore(copy)
+    await restored.open()
+    assert (await restored.kept("a")).head == 1
+    await restored.aclose()
+
+
+async def test_the_gateways_own_topics_are_forgotten_at_a_start(tmp_path: Path) -> None:
+    for _ in range(2):
+        store = SqliteStore(tmp_path)
+        await store.open()
+        assert list(await store.records()) == []
+        await store.put_topic(TopicRecord("tidegate.sessions", PLAIN, "e1"))
+        await append(store, "tidegate.sessions", [Message(b"1")])
+        await store.aclose()
+
+
+async def test_a_store_that_is_closed_says_so(store: SqliteStore) -> None:
+    await store.aclose()
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await store.append("a", Publication([Message(b"1")], NOW_MS))
