@@ -12,5 +12,12 @@
     stream      one definition put together as a running query
     run         starts the streams of a file, reports, stops
 
+    intervals   which messages become one delivery, over columns
+    reading     keys and times of many lines at once
+    history     NDJSON, gzip, folders, Parquet: lines in order of publication
+    blocks      many messages as one row of a shuffle
+    planning    what choices would have cost, in one pass; tally, choices, chart say the answer
+    plan        the command `tidegate pipeline plan`
+
 Nothing here imports pyspark before Spark is needed, so that the command line stays quick.
 """

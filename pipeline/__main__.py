@@ -1,4 +1,4 @@
-"""`python -m pipeline run FILE.toml`: the pipeline without the rest of the command line."""
+"""`python -m pipeline run FILE.toml`, `plan PATH`: the pipeline without the command line's rest."""
 
 from __future__ import annotations
 
@@ -15,10 +15,39 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run", help="run the streams of a definition file")
     running.add_argument("file", type=Path, metavar="FILE.toml")
-    running.add_argument("--master", default=DEFAULT_MASTER, help="Spark master (%(default)s)")
     running.add_argument("--available-now", action="store_true", help="end when all is read")
-    given = parser.parse_args()
-    return run(given.file, master=given.master, available_now=given.available_now)
+    planning = commands.add_parser("plan", help="what intervals would have cost and saved")
+    planning.add_argument("path", type=Path, metavar="PATH")
+    planning.add_argument("--key", action="append", required=True)
+    planning.add_argument("--interval", action="append", required=True)
+    planning.add_argument("--pace", action="append")
+    planning.add_argument("--time-field")
+    planning.add_argument("--time-unit", default="auto")
+    planning.add_argument("--json", action="store_true")
+    planning.add_argument("--chart", type=Path, action="append", default=[])
+    for command in (running, planning):
+        command.add_argument("--master", default=DEFAULT_MASTER, help="Spark master (%(default)s)")
+    return _done(parser.parse_args())
+
+
+def _done(given: argparse.Namespace) -> int:
+    if given.command == "run":
+        return run(given.file, master=given.master, available_now=given.available_now)
+    from pipeline.plan import Wish, plan
+
+    return plan(
+        Wish(
+            path=given.path,
+            keys=given.key,
+            intervals=given.interval,
+            paces=given.pace or ["batch"],
+            time_field=given.time_field,
+            time_unit=given.time_unit,
+            as_json=given.json,
+            charts=given.chart,
+            master=given.master,
+        )
+    )
 
 
 if __name__ == "__main__":

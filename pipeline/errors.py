@@ -2,6 +2,9 @@
 
 PipelineError
 |- DefinitionInvalid    the TOML file cannot be understood
+|- UsageInvalid         the command was asked for something that makes no sense
+|- HistoryUnreadable    no such file, or nothing that can be read
+|- HistoryInvalid       a line of a history is no message, or has no time
 |- SparkUnavailable     no Java 17, no PySpark, a session that does not start
 |- CheckpointMismatch   the checkpoint belongs to another stream, or is in use
 |- SourceLost           messages that the stream still needed are gone
@@ -28,6 +31,22 @@ class DefinitionInvalid(PipelineError):
     """The definition file is wrong; the text names the file and the place in it."""
 
     exit_code = 78
+
+
+class UsageInvalid(PipelineError):
+    """An argument of the command is wrong; the text says what it should be."""
+
+    exit_code = 2
+
+
+class HistoryUnreadable(PipelineError):
+    """A recorded history is not there, or is not what its name says."""
+
+    exit_code = 2
+
+
+class HistoryInvalid(PipelineError):
+    """A line of a history is no message; the text names the file and the line."""
 
 
 class SparkUnavailable(PipelineError):
@@ -64,7 +83,14 @@ _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
 _KINDS = {
     kind.__name__: kind
-    for kind in (CheckpointMismatch, SourceLost, GatewayRefused, GatewayUnreachable, StreamFailed)
+    for kind in (
+        CheckpointMismatch,
+        SourceLost,
+        GatewayRefused,
+        GatewayUnreachable,
+        HistoryInvalid,
+        StreamFailed,
+    )
 }
 
 

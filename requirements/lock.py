@@ -19,7 +19,7 @@ import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SPARK = {"pyspark", "pyarrow", "pandas"}
+SPARK = {"numpy", "pandas", "pillow", "pyarrow", "pyspark"}  # and what the pipeline draws with
 BUILD = ["editables>=0.5"]
 
 

@@ -1,4 +1,4 @@
-"""`tidegate pipeline run FILE.toml`: the Spark side, in a process that is all its own."""
+"""`tidegate pipeline run` and `plan`: the Spark side, in a process that is all its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from app.cli.later import add_refused
 NOT_YET = {
     "journal": "archive a topic to Parquet",
     "replay": "publish an archive again",
-    "plan": "what other intervals would cost and save",
 }
 
 
@@ -30,8 +29,44 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
         "--available-now", action="store_true", help="end when all that is there was read"
     )
     running.set_defaults(run=run)
+    _add_plan(actions)
     for name, does in NOT_YET.items():
         add_refused(actions, name, f"{does} (not available yet)", f"pipeline {name}")
+
+
+def _add_plan(actions: argparse._SubParsersAction[Parser]) -> None:
+    planning = actions.add_parser(
+        "plan", help="what other intervals would cost and save", allow_abbrev=False
+    )
+    planning.add_argument("path", metavar="PATH", help="NDJSON, .gz, Parquet, or a folder of them")
+    planning.add_argument(
+        "--key", action="append", required=True, metavar="/A,/B", help="may be repeated"
+    )
+    planning.add_argument(
+        "--interval", action="append", required=True, metavar="100ms,1s,5s", help="one or more"
+    )
+    planning.add_argument("--pace", action="append", metavar="key,batch", help="(batch)")
+    planning.add_argument("--time-field", metavar="/ts", help="milliseconds, seconds or ISO 8601")
+    planning.add_argument("--time-unit", metavar="UNIT", help="of numbers: auto, ms or s (auto)")
+    planning.add_argument("--json", action="store_true", help="the answer as JSON")
+    planning.add_argument(
+        "--chart", action="append", metavar="FILE", help="draw it as .svg or .png; may be repeated"
+    )
+    planning.add_argument("--master", help="Spark master (local[*])")
+    planning.set_defaults(run=plan)
+
+
+def plan(arguments: argparse.Namespace) -> int:
+    """Become the planner's process."""
+    command = [*_pipeline("plan"), "--json"] if arguments.json else _pipeline("plan")
+    for option in ("key", "interval", "pace", "time_field", "time_unit", "chart", "master"):
+        given = getattr(arguments, option)
+        for text in given if isinstance(given, list) else [given]:
+            if text is not None:
+                command.append(f"--{option.replace('_', '-')}={text}")
+    command += ["--", arguments.path]
+    sys.stdout.flush()
+    os.execve(command[0], command, pipeline_environment())
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -47,7 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 def pipeline_command(file: str) -> list[str]:
     """The command that runs a definition file; `-P` keeps the working folder out of the way."""
-    return [sys.executable, "-P", "-m", "pipeline", "run", file]
+    return [*_pipeline("run"), file]
+
+
+def _pipeline(verb: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "pipeline", verb]
 
 
 def pipeline_environment() -> dict[str, str]:

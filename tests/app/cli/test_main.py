@@ -46,7 +46,7 @@ def one_line(text: str) -> str:
         (("serve", "--workers", "2"), "needs --redis"),
         (("serve", "--dry-run"), "not available yet"),
         (("top",), "top is not available yet"),
-        (("pipeline", "plan", "x"), "pipeline plan is not available yet"),
+        (("pipeline", "replay", "x"), "pipeline replay is not available yet"),
     ],
 )
 def test_wrong_usage_is_2(

@@ -1,0 +1,120 @@
+"""A recorded history as lines in order of publication: NDJSON, gzipped, a folder, or Parquet.
+
+Files count in the order of their names, lines in the order of the file. Spark may cut a file in
+blocks; `file` and `block` say where a line stands, and a task reads each block from beginning to
+end. A row of Parquet is a message: its column `value`, if there is one of texts, else the row as
+a JSON object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import HistoryUnreadable
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+SCHEMA = "file string, block long, line binary, time_ms long"
+SPACE = " \t\r\n"
+
+
+def require_history(path: Path) -> bool:
+    """Whether the history is Parquet; looked at before Spark is started.
+
+    Raises:
+        HistoryUnreadable: nothing there, or nothing in it.
+    """
+    if not path.exists():
+        raise HistoryUnreadable(f"{path}: there is no such file or folder")
+    if path.is_file():
+        return path.suffix == ".parquet"
+    inside = path.rglob("*")
+    names = [each.name for each in inside if each.is_file() and each.name[0] not in "._"]
+    if not names:
+        raise HistoryUnreadable(f"{path}: there is no file in this folder")
+    parquet = [name.endswith(".parquet") for name in names]
+    if any(parquet) and not all(parquet):
+        raise HistoryUnreadable(f"{path}: holds Parquet and other files; plan them apart")
+    return all(parquet)
+
+
+def read_history(spark: SparkSession, path: Path) -> DataFrame:
+    """The lines of a history, columns as in `SCHEMA`; `time_ms` only from a journal's archive.
+
+    Raises:
+        HistoryUnreadable: as `require_history`, or Spark cannot make sense of it.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    place: list[Column | str] = [
+        F.col("_metadata.file_path").alias("file"),
+        F.col("_metadata.file_block_start").alias("block"),
+    ]
+    if not require_history(path):
+        reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", True)
+        lines = reader.format("text").load(path.absolute().as_uri())
+        return lines.select(*place, F.col("value").cast("binary").alias("line"), _no_time())
+    try:
+        rows = spark.read.option("recursiveFileLookup", True).parquet(path.absolute().as_uri())
+    except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
+        raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
+    kinds = dict(rows.dtypes)
+    if kinds.get("value") in {"string", "binary"}:
+        line = F.col("value").cast("binary")
+        time = F.col("timestamp_ms").cast("long") if "timestamp_ms" in kinds else _no_time()
+    else:
+        line = F.to_json(F.struct(*(F.col(f"`{name}`") for name in rows.columns))).cast("binary")
+        time = _no_time()
+    return rows.select(*place, line.alias("line"), time.alias("time_ms"))
+
+
+def lines_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """A task's lines in pieces that stand in one block, with the number of the piece's first line.
+
+    Lines count from 0 in each block.
+    """
+    before, row = None, 0
+    for batch in batches:
+        for start, length in _stretches(batch):
+            piece = batch.slice(start, length)
+            here = (piece.column("file")[0].as_py(), piece.column("block")[0].as_py())
+            row = row if here == before else 0
+            before = here
+            yield f"{here[0]}\0{here[1]:019}", row, piece
+            row += length
+
+
+def stripped(lines: pa.Array) -> pa.Array:
+    """Lines without the white space around them, and without line breaks inside.
+
+    Raises:
+        pyarrow.ArrowInvalid: one is no UTF-8.
+    """
+    texts = pc.ascii_trim(lines.cast(pa.string()), characters=SPACE)
+    if pc.any(pc.match_substring(texts, "\n")).as_py():
+        texts = pc.replace_substring(texts, "\n", " ")
+    return texts.cast(pa.binary())
+
+
+def _no_time() -> Column:
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    return F.lit(None).cast("long").alias("time_ms")
+
+
+def _stretches(batch: pa.RecordBatch) -> list[tuple[int, int]]:
+    """Where rows of one block stand: first row and length of each stretch."""
+    rows = batch.num_rows
+    if rows == 0:
+        return []
+    columns = [batch.column(name) for name in ("file", "block")]
+    changed = pc.or_(*(pc.not_equal(column[1:], column[:-1]) for column in columns))
+    cuts = [0, *(at + 1 for at in pc.indices_nonzero(changed).to_pylist()), rows]
+    return [(low, high - low) for low, high in pairwise(cuts)]

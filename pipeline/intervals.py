@@ -1,0 +1,94 @@
+"""Which messages become one delivery, for many messages at once.
+
+The engine's rules for a lane (docs/semantics.md, rules 14 to 16) told over columns: no loop runs
+over messages, one short one over openings. Times are the recorded clock's, in nanoseconds, in
+order of publication, and never run back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MILLISECOND_NS = 1_000_000
+TICK_NS_MAX = 50 * MILLISECOND_NS
+TICKS_PER_INTERVAL = 20
+
+Column = NDArray[Any]
+
+
+class Pace(StrEnum):
+    """Whether all keys share an interval, or each has its own (AMPS)."""
+
+    BATCH = "batch"
+    KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An interval of `interval_ns` and how it opens."""
+
+    interval_ns: int
+    pace: Pace
+
+    def due_ns(self, opened_ns: Column) -> Column:
+        """When what opened at these times goes out: with `pace=key` at the end of a tick."""
+        due: Column = opened_ns + self.interval_ns
+        if self.pace is Pace.KEY:
+            tick_ns = max(1, min(self.interval_ns // TICKS_PER_INTERVAL, TICK_NS_MAX))
+            due = -(-due // tick_ns) * tick_ns
+        return due
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Messages by key: `order` are their places, a run of them from `starts` to `ends` is one.
+
+    `ends` are exclusive; `due_ns` says when each run goes out.
+    """
+
+    order: Column
+    starts: Column
+    ends: Column
+    due_ns: Column
+
+
+def runs_of(interval: Interval, codes: Column, times_ns: Column) -> Runs:
+    """The deliveries of messages in order of publication; `codes` number their keys from 0."""
+    count = len(times_ns)
+    order = np.argsort(codes, kind="stable")
+    due_ns = interval.due_ns(times_ns)
+    # The place of the first message at or after the end of an interval that a message opens.
+    reach = np.searchsorted(times_ns, due_ns)
+    if interval.pace is Pace.KEY:
+        bases = codes[order].astype(np.int64) * (count + 1)
+        starts = _chase(np.searchsorted(bases + order, bases + reach[order]))
+        opened = order[starts]
+    else:
+        openings = _chase(reach)
+        interval_of = np.repeat(np.arange(len(openings)), np.diff(openings, append=count))[order]
+        by_key = codes[order]
+        starts = np.flatnonzero(_changes(by_key) | _changes(interval_of))
+        opened = openings[interval_of[starts]]
+    return Runs(order, starts, np.append(starts, count)[1:], due_ns[opened])
+
+
+def _chase(following: Column) -> Column:
+    """The places that are reached from the first one by going on to `following[place]`."""
+    follow, end = following.tolist(), len(following)
+    places, place = [], 0
+    while place < end:
+        places.append(place)
+        place = follow[place]
+    return np.array(places, np.int64)
+
+
+def _changes(column: Column) -> Column:
+    """Whether each value differs from the one before it; the first does."""
+    changed = np.ones(len(column), np.bool_)
+    np.not_equal(column[1:], column[:-1], out=changed[1:])
+    return changed
