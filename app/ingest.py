@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,10 @@ class Form:
     lined: bool = False
     delta: bool = False
     exempt: bool = False
+
+
+class Redefined(Exception):
+    """The topic's schema is another one than that by which messages were checked."""
 
 
 class Ingest:
@@ -80,8 +85,11 @@ class Ingest:
             TopicUnknown, Problem: as `check` and `publish`.
         """
         try:
-            messages = await self.check(entry, body, form)
-            return await self.publish(entry, messages, producer, retry)
+            while True:
+                record = entry.record
+                messages = await self.check(entry, body, form)
+                with contextlib.suppress(Redefined):
+                    return await self.publish(entry, messages, producer, retry, record)
         except (Problem, KeysError):
             if retry is None:
                 raise
@@ -97,10 +105,14 @@ class Ingest:
         messages: Sequence[Message],
         producer: Producer | None,
         retry: Retry | None = None,
+        record: TopicRecord | None = None,
     ) -> Appended:
         """Store and deliver checked messages in one order for store and engine.
 
+        `record`: the definition by which they were checked, if it may have changed since.
+
         Raises:
+            Redefined: it has, and they are to be checked anew.
             TopicUnknown: it was deleted meanwhile.
             Problem: topic-read-only, limit-reached, producer-fenced, idempotency-conflict;
                 of deltas also what their records are refused for.
@@ -112,6 +124,8 @@ class Ingest:
             return await self._records(entry, messages)
 
         async with entry.writing:
+            if record is not None and record.document.schema is not entry.schema:
+                raise Redefined
             if not any(isinstance(message, Delta) for message in messages):
                 await self._check_room(entry, messages)
                 return await self._writer.write(entry, messages, producer, retry=retry)

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from app.stores.store import TopicRecord
+from app.entry import Entry
+from app.ingest import Form, Ingest
+from app.stores.store import Message, TopicRecord
 from tests.support.gateways import Running, running_gateway
 from tests.support.linearizable import Operation, State, linearizable
 
@@ -147,6 +149,40 @@ async def test_a_history_of_definitions_and_messages_is_linearizable(seed: int) 
     assert all(len(etags) == 1 for etags in history.etags.values()), "one definition, one tag"
     assert len(set.union(*history.etags.values())) == len(history.etags)
     assert linearizable(history.operations, (0, 0))
+
+
+class SlowCheck:
+    """Lets others run in the midst of a check, as a large request does."""
+
+    def __init__(self, ingest: Ingest, change: Callable[[], Awaitable[object]]) -> None:
+        self._check = ingest.check
+        self._change = change
+        self.checks = 0
+
+    async def check(self, entry: Entry, body: bytes, form: Form) -> list[Message]:
+        self.checks += 1
+        messages = await self._check(entry, body, form)
+        if self.checks == 1:
+            await self._change()
+        return messages
+
+
+@pytest.mark.parametrize(("changed", "status"), [("schema", 422), ("description", 200)])
+async def test_messages_fit_the_schema_that_holds_when_they_are_published(
+    changed: str, status: int
+) -> None:
+    """Rule 451."""
+    async with running_gateway() as running:
+        await running.topic("px", **definition(0))
+        slow = SlowCheck(
+            running.gateway.ingest,
+            lambda: running.http.patch("/v1/topics/px", json={changed: definition(1)[changed]}),
+        )
+        running.gateway.ingest.check = slow.check  # type: ignore[method-assign]  # a slower one
+        answer = await running.http.post("/v1/topics/px/messages", json={"k": 1, "odd": False})
+        assert answer.status_code == status
+        assert slow.checks == 2, "what was checked before the change is checked after it"
+        assert len(await running.sow()) == (status == 200)
 
 
 def test_a_stale_answer_is_found_out() -> None:
