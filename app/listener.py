@@ -8,6 +8,7 @@ import contextlib
 import os
 import socket
 import sys
+from collections.abc import Iterator
 
 from app.acceptor import Acceptor
 from app.settings import Settings
@@ -24,25 +25,62 @@ class CannotListen(Exception):
     """The address cannot be had; `str()` is one readable sentence."""
 
 
-def open_listener(settings: Settings) -> socket.socket:
+def open_listener(settings: Settings, *, shared: bool = False) -> socket.socket:
     """A bound, listening, non-blocking TCP socket for `settings.host` and `settings.port`.
+
+    `shared`: other processes of the same user may listen there too, and the kernel spreads
+    connections over them.
 
     Raises:
         CannotListen: the address is taken, not ours, or no address.
     """
     family, address = _resolve(settings.host, settings.port)
     listener = Acceptor(family)
-    try:
+    with _closed_unless_bound(listener, settings):
         _set_options(listener, settings)
+        if shared:
+            _share_port(listener)
         listener.bind(address)
         listener.listen(settings.backlog)
         listener.setblocking(False)
+    return listener
+
+
+def hold_address(settings: Settings) -> socket.socket:
+    """A socket that has the address and does not listen, for processes that share it.
+
+    Raises:
+        CannotListen: as `open_listener`; or somebody listens there already, be it to share it.
+    """
+    family, address = _resolve(settings.host, settings.port)
+    with socket.socket(family) as alone, _closed_unless_bound(alone, settings):
+        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        alone.bind(address)
+    holder = socket.socket(family)
+    with _closed_unless_bound(holder, settings):
+        if family == socket.AF_INET6:
+            holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        _share_port(holder)
+        holder.bind(address)
+    return holder
+
+
+@contextlib.contextmanager
+def _closed_unless_bound(bound: socket.socket, settings: Settings) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        listener.close()
+        bound.close()
         reason = os.strerror(error.errno) if error.errno else str(error)
         where = f"{settings.host} port {settings.port}"
         raise CannotListen(f"Cannot listen on {where}: {reason.lower()}.") from None
-    return listener
+
+
+def _share_port(bound: socket.socket) -> None:
+    option: int | None = getattr(socket, "SO_REUSEPORT", None)
+    if option is None:
+        raise CannotListen("Cannot listen with several workers: this system has no shared ports.")
+    bound.setsockopt(socket.SOL_SOCKET, option, 1)
 
 
 def base_url(listener: socket.socket, host: str) -> str:

@@ -181,10 +181,14 @@ def serve(
     on_shutdown: OnShutdown | None = None,
     on_started: OnStarted | None = None,
     prepare: Prepare | None = None,
+    listener: socket.socket | None = None,
+    until: int | None = None,
 ) -> int:
     """Run the gateway in this thread until a signal.
 
-    `prepare` is awaited before anything is served; what it raises is raised here.
+    `prepare` is awaited before anything is served; what it raises is raised here. `listener` is
+    in place of one of its own, and closed in the end. `until` is a file descriptor: it stops as
+    well once that one is at its end.
 
     Returns:
         The exit status: 0 after SIGTERM, 130 after an interrupt.
@@ -193,7 +197,7 @@ def serve(
         CannotListen: the address cannot be had.
         StartFailed: the application refused to start.
     """
-    listener = open_listener(settings)
+    listener = listener or open_listener(settings)
     configure_logging(settings.log_level, settings.log_format)
     ask_for_descriptors(settings.connections_max)
 
@@ -201,12 +205,20 @@ def serve(
         if prepare is not None:
             await prepare()
         server = Server(app, settings, on_shutdown=on_shutdown, on_started=on_started)
+        loop = asyncio.get_running_loop()
+        if until is not None:
+            loop.add_reader(until, _end, loop, until, server)
         await server.serve(sockets=[listener])
         return server
 
     with listener:
         server = asyncio.run(run())
     return INTERRUPTED_STATUS if server.stopped_by is signal.SIGINT else 0
+
+
+def _end(loop: asyncio.AbstractEventLoop, until: int, server: Server) -> None:
+    loop.remove_reader(until)
+    server.stop()
 
 
 def _config(app: ASGIApp, settings: Settings, figures: ConnectionFigures) -> uvicorn.Config:

@@ -5,7 +5,13 @@ from contextlib import closing
 
 import pytest
 
-from app.listener import TCP_NOTSENT_LOWAT, CannotListen, base_url, open_listener
+from app.listener import (
+    TCP_NOTSENT_LOWAT,
+    CannotListen,
+    base_url,
+    hold_address,
+    open_listener,
+)
 from tests.support.servers import edge_settings
 
 
@@ -61,3 +67,26 @@ def test_a_taken_port_is_one_sentence() -> None:
         with pytest.raises(CannotListen) as raised:
             open_listener(edge_settings(port=port))
     assert str(raised.value) == (f"Cannot listen on 127.0.0.1 port {port}: address already in use.")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_an_address_that_is_held_is_shared_by_all_that_ask_for_it(host: str) -> None:
+    with closing(hold_address(edge_settings(host=host))) as holder:
+        settings = edge_settings(host=host, port=holder.getsockname()[1])
+        with (
+            closing(open_listener(settings, shared=True)) as one,
+            closing(open_listener(settings, shared=True)) as two,
+        ):
+            assert one.getsockname() == two.getsockname() == holder.getsockname()
+            for _ in range(20):
+                socket.create_connection(one.getsockname()[:2], timeout=5).close()
+        with pytest.raises(CannotListen, match="already in use"):
+            open_listener(settings)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_an_address_where_somebody_listens_is_not_held(shared: bool) -> None:
+    with closing(open_listener(edge_settings(), shared=shared)) as first:
+        taken = edge_settings(port=first.getsockname()[1])
+        with pytest.raises(CannotListen, match="already in use"):
+            hold_address(taken)
