@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from app.stores import lives
 from app.stores.store import StoreUnusable
 
 FORMAT = 1
@@ -94,6 +95,7 @@ def open_database(path: Path, *, survives_power: bool) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
         _write_format(connection, _TABLES if is_new else "")
+        lives.begin(connection, survives_power=survives_power)
     except sqlite3.Error as error:
         connection.close()
         raise _unusable(path, error) from None

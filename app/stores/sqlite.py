@@ -6,13 +6,14 @@ then, by `checkpoint`: a start takes what was written then, and the journal behi
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
 from app.mergers import Mergers
 from app.problems import Problem
-from app.stores import rows, senders
+from app.stores import lives, rows, senders
 from app.stores.folder import Folder
 from app.stores.group_commit import Answer, GroupCommit, Work
 from app.stores.rows import StoredTopic
@@ -153,6 +154,8 @@ class SqliteStore:
         if self._commits is not None:
             await self._commits.aclose()
         if self._connection is not None:
+            with contextlib.suppress(sqlite3.Error):  # then the next start is in doubt
+                lives.end(self._connection)
             self._connection.close()
         if self._folder is not None:
             self._folder.release()
