@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -120,12 +121,15 @@ def takes_turns(running: Running) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-async def test_a_history_of_definitions_and_messages_is_linearizable(seed: int) -> None:
+async def test_a_history_of_definitions_and_messages_is_linearizable(
+    seed: int, keeps: bool, tmp_path: Path
+) -> None:
     """Rule 451."""
     chance = random.Random(seed)
     numbers = itertools.count(1)
-    async with running_gateway() as running:
+    async with running_gateway(data=str(tmp_path) if keeps else ":memory:") as running:
         history = History(running)
         await running.topic("px", **definition(0))
         await running.publish({"k": 1, "v": 0, "odd": False})
