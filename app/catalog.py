@@ -56,9 +56,7 @@ class Catalog:
         """Take over what the store has."""
         for record in await self._store.records():
             self._restore(record, await self._store.kept(record.name))
-        for entry in self._entries.values():  # now that every source is there
-            self._prepare_filler(entry.record.name, entry.document)
-            self._fillers.start(entry)
+        await self.begin_filling()  # now that every source is there
 
     def get(self, name: str) -> Entry:
         """The topic of this name.
@@ -181,6 +179,18 @@ class Catalog:
         await self._decided(decide)
 
     # What another gateway has written; the caller holds `changing`
+
+    async def begin_filling(self) -> None:
+        """It is this gateway's turn to fill topics."""
+        async with self.changing:
+            for entry in self._entries.values():
+                self._prepare_filler(entry.record.name, entry.document)
+                self._fillers.start(entry)
+
+    async def end_filling(self) -> None:
+        """It is another's."""
+        async with self.changing:
+            await self._fillers.aclose()
 
     async def adopt(self, record: TopicRecord, kept: Kept) -> None:
         """A topic is there that was made elsewhere, with what is kept of it."""

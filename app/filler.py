@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 
 from app.driver import Consumer, Driver
+from app.duty import Duty
 from app.entry import Entry
 from app.stores.store import Item, Message, Removal
 from app.topic_source import Source
@@ -41,9 +42,10 @@ class Filler:
     what the source no longer has is removed. So it can begin anew at any time.
     """
 
-    def __init__(self, driver: Driver, writer: Writer, session: str) -> None:
+    def __init__(self, driver: Driver, writer: Writer, duty: Duty, session: str) -> None:
         self._driver = driver
         self._writer = writer
+        self._duty = duty
         self._session = session
         self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -99,7 +101,7 @@ class Filler:
         while not self._stopped:
             try:
                 async with entry.writing:
-                    await self._writer.write(entry, items)
+                    await self._writer.write(entry, items, fence=self._duty.fence)
             except TopicUnknown:
                 return False
             except Exception:
@@ -142,11 +144,15 @@ class Filler:
 
 
 class Fillers:
-    """The fillers there are, by the name of the topic that they fill."""
+    """The fillers there are, by the name of the topic that they fill.
 
-    def __init__(self, driver: Driver, writer: Writer) -> None:
+    Where gateways share a store it is the duty of one of them; the others only check what is asked.
+    """
+
+    def __init__(self, driver: Driver, writer: Writer, duty: Duty) -> None:
         self._driver = driver
         self._writer = writer
+        self._duty = duty
         self._fillers: dict[str, Filler] = {}
         self._numbers = itertools.count(1)
 
@@ -154,9 +160,13 @@ class Fillers:
         """Subscribe for a topic that may not be there yet.
 
         Raises:
-            EngineError: there are too many sessions.
+            EngineError: there are too many sessions, or the source cannot be asked this.
         """
-        filler = Filler(self._driver, self._writer, f"filler-{next(self._numbers)}")
+        if not self._duty.is_held:
+            wanted(self._driver, source, key_spec)
+            return
+        session = f"filler-{next(self._numbers)}"
+        filler = Filler(self._driver, self._writer, self._duty, session)
         filler.subscribe(source, key_spec)
         self._fillers[name] = filler
 
@@ -168,7 +178,8 @@ class Fillers:
 
     def change(self, name: str, source: Source, key_spec: KeySpec) -> None:
         """Another interval, filter or projection of the same source."""
-        self._fillers[name].change(source, key_spec)
+        if name in self._fillers:
+            self._fillers[name].change(source, key_spec)
 
     async def stop(self, name: str) -> None:
         """Fill this topic no more, if it was filled; returns once nothing is being written."""

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
+from app.arrivals import Arrivals
 from app.catalog import Catalog
 from app.checkpoints import Checkpoints
 from app.driver import Driver, wall_ms
+from app.duty import Duty
 from app.filler import Fillers
 from app.ingest import Ingest
 from app.mergers import Mergers
+from app.outage import Outage
 from app.sessions.registry import Sessions
 from app.sessions.session import SUBSCRIPTIONS_MAX
 from app.settings import Settings
@@ -34,6 +37,7 @@ from conflation.outputs import CloseReason
 from conflation.sessions.session import QueueLimits
 
 if TYPE_CHECKING:
+    from app.bus.bus import Bus
     from app.bus.neighbours import Neighbours
 
 
@@ -53,11 +57,15 @@ class Gateway:
     writer: Writer
     fillers: Fillers
     mergers: Mergers
+    arrivals: Arrivals
+    duty: Duty
+    bus: Bus | None = None
     ready: bool = False
     stopping: bool = False
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     neighbours: Neighbours | None = None
     sessions: Sessions = field(init=False)
+    outage: Outage = field(init=False)
     checkpoints: Checkpoints = field(init=False)
     declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
@@ -68,6 +76,11 @@ class Gateway:
     def __post_init__(self) -> None:
         self.sessions = Sessions(self)
         self.checkpoints = Checkpoints(self.store, self.catalog, self.driver)
+        self.outage = Outage("bus", self.driver.wall_ms, self.sessions.tell)
+        if self.bus is not None:
+            self.bus.attach(
+                self.id, self.catalog, self.driver, self.arrivals, self.duty, self.outage
+            )
 
     @classmethod
     def build(
@@ -90,16 +103,18 @@ class Gateway:
             SettingsInvalid: a merger that cannot be imported.
         """
         mergers = Mergers.load(settings.mergers)
-        store = store or _store(settings, mergers)
+        bus = _bus(settings, mergers) if store is None else None
+        store = store or (_store(settings, mergers) if bus is None else bus.store)
         engine = Engine(sessions_max=settings.sessions_max, subscriptions_max=SUBSCRIPTIONS_MAX)
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
         driver = Driver(engine, limits, clock, wall_ms)
-        writer = Writer(store, driver)
-        fillers = Fillers(driver, writer)
+        arrivals, duty = Arrivals(driver), Duty(held=bus is None)
+        writer = Writer(store, driver, None if bus is None else arrivals)
+        fillers = Fillers(driver, writer, duty)
         catalog = Catalog(store, driver, fillers, settings)
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer, fillers,
-            mergers=mergers,
+            mergers=mergers, arrivals=arrivals, duty=duty, bus=bus,
         )  # fmt: skip
 
     async def open_store(self) -> None:
@@ -126,11 +141,13 @@ class Gateway:
         Raises:
             StoreUnusable, TopicFilesInvalid: with one sentence for the operator.
         """
-        sweeper = Sweeper(self.catalog, self.driver, self.writer)
+        sweeper = Sweeper(self.catalog, self.driver, self.writer, self.duty)
         self.driver.on_expired = sweeper.note
         self._sweeping = asyncio.create_task(sweeper.run(), name="sweep")
         await self.open_store()
         await self.catalog.open()
+        if self.bus is not None:
+            await self.bus.open()
         await carry_out(self.declared, self.catalog)
         self._checkpointing = asyncio.create_task(self.checkpoints.run(), name="checkpoints")
         await self.sessions.topic.open()
@@ -146,6 +163,8 @@ class Gateway:
             await self.neighbours.aclose()
         self.sessions.aclose()
         await self.fillers.aclose()
+        if self.bus is not None:
+            await self.bus.aclose()
         tasks = [it for it in (self._sweeping, self._telling, self._checkpointing) if it]
         for task in tasks:
             task.cancel()
@@ -181,6 +200,15 @@ class Gateway:
         if self.neighbours is None or self.neighbours.has(session_id):
             return True
         return await self.neighbours.bring(session_id, number)
+
+
+def _bus(settings: Settings, mergers: Mergers) -> Bus | None:
+    """The bus that settings name; without one nothing of it is loaded."""
+    if settings.redis is None:
+        return None
+    from app.bus.bus import Bus
+
+    return Bus(settings.redis, settings, mergers)
 
 
 def _store(settings: Settings, mergers: Mergers) -> Store:

@@ -48,7 +48,8 @@ VERSION = "0.1.0"
 def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastAPI:
     """The gateway as an ASGI application; `app.state.gateway` is its heart.
 
-    `bus`: through which it shares sessions with other gateways; who made it closes it.
+    `bus`: through which it shares sessions with other gateways, if not that of its settings; who
+    made it closes it.
 
     Whoever serves it calls `app.state.gateway.say_goodbye()` when a shutdown begins: ASGI's own
     shutdown comes only after the streams have ended.
@@ -81,8 +82,9 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         app.add_api_route("/", console, include_in_schema=False)
         app.add_api_route("/docs", reference, include_in_schema=False)
         app.mount("/static", StaticFiles(directory=STATIC))
-    if bus is not None:
-        _share(app, gateway, bus)
+    shared = bus or (None if gateway.bus is None else gateway.bus.connection)
+    if shared is not None:
+        _share(app, gateway, shared)
     fit(app, settings)
     return app
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from app.catalog import Catalog
 from app.driver import Driver
+from app.outage import Outage
 from app.settings import Settings
 from app.writer import Writer
 
@@ -17,6 +18,7 @@ class Premises(Protocol):
     driver: Driver
     catalog: Catalog
     writer: Writer
+    outage: Outage
 
     def new_session_id(self) -> str:
         """Unguessable, and safe in a path and an event id."""

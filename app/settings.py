@@ -37,7 +37,7 @@ CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configu
 
 # Read by other parts of the product, so they are no misspelt settings.
 OTHER_VARIABLES = frozenset({"TIDEGATE_REQUIRE_ALL"})
-NOT_YET = frozenset({"redis", "workers"})
+NOT_YET = frozenset({"workers"})
 
 logger = logging.getLogger("tidegate.settings")
 
@@ -82,6 +82,14 @@ class Settings(BaseSettings):
         default="process",
         description="What is acknowledged as persisted survives the death of the process, or the "
         "loss of power: process or power.",
+    )
+    redis: TextValue | None = Field(
+        default=None,
+        description="Address of the Redis or Valkey that gateways share: `redis://`, `rediss://` or "
+        "`unix://`. Topics and messages are kept there, in append-only files, and not in `data`.",
+    )
+    redis_prefix: TextValue = Field(
+        default="tidegate", description="What the names of all keys in that Redis begin with."
     )
     topics_dir: TextValue | None = Field(
         default=None,
@@ -219,7 +227,7 @@ class Settings(BaseSettings):
     @property
     def keeps_nothing(self) -> bool:
         """True when nothing is to survive the process."""
-        return self.store_dir == MEMORY_ONLY
+        return self.store_dir == MEMORY_ONLY and self.redis is None
 
 
 def is_loopback(host: str) -> bool:

@@ -8,6 +8,7 @@ import logging
 
 from app.catalog import Catalog
 from app.driver import Driver
+from app.duty import Duty
 from app.writer import Writer
 from conflation.errors import TopicUnknown
 from conflation.frame import Gone
@@ -22,13 +23,15 @@ logger = logging.getLogger("tidegate.sweeper")
 class Sweeper:
     """Turns what the engine says has expired into removals, topic by topic.
 
-    Nothing is polled: the engine's own deadlines wake it.
+    Nothing is polled: the engine's own deadlines wake it. Where gateways share a store one of them
+    sweeps; what is due is noted by all.
     """
 
-    def __init__(self, catalog: Catalog, driver: Driver, writer: Writer) -> None:
+    def __init__(self, catalog: Catalog, driver: Driver, writer: Writer, duty: Duty) -> None:
         self._catalog = catalog
         self._driver = driver
         self._writer = writer
+        self._duty = duty
         self._due: dict[str, RecordsExpired] = {}
         self._woken = asyncio.Event()
 
@@ -41,6 +44,7 @@ class Sweeper:
         """Sweep whenever there is something to sweep, until cancelled."""
         while True:
             await self._woken.wait()
+            await self._duty.begins()
             self._woken.clear()
             due, self._due = self._due, {}
             for expired in due.values():
@@ -70,4 +74,4 @@ class Sweeper:
             if not records:
                 return
             with contextlib.suppress(TopicUnknown):  # it was deleted while it waited its turn
-                await self._writer.remove(entry, records, Gone.EXPIRED)
+                await self._writer.remove(entry, records, Gone.EXPIRED, self._duty.fence)

@@ -45,8 +45,10 @@ class BusConnection:
             prefix: what the names of all keys begin with.
 
         Raises:
-            ValueError: not such an address.
+            ValueError: not such an address, or not such a prefix.
         """
+        if "{" in prefix or "}" in prefix:
+            raise ValueError("a prefix has no braces, which tell slots apart")
         self.prefix = prefix
         self.writer = _client(url, WRITERS_MAX, answer_s_max=ANSWER_S_MAX)
         self.reader = _client(url, READERS_MAX, answer_s_max=None)

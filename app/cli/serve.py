@@ -28,7 +28,9 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
         metavar="DIR",
         help="folder of the store (./tidegate-data); :memory: keeps nothing",
     )
-    parser.add_argument("--redis", metavar="URL", help="a Redis as the bus (not available yet)")
+    parser.add_argument(
+        "--redis", metavar="URL", help="a Redis or Valkey that gateways share, in place of --data"
+    )
     parser.add_argument("--config", metavar="FILE.toml", type=Path, help="settings from a file")
     parser.add_argument("--topics", metavar="DIR", help="folder of definitions of topics")
     parser.add_argument(

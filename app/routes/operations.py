@@ -20,11 +20,13 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", summary="Ready")
 async def readyz(request: Request) -> dict[str, str]:
-    """200 once the store has answered; 503 before, and during a shutdown."""
+    """200 once the store has answered; 503 before, while the bus is out, and during a shutdown."""
     gateway = gateway_of(request)
     if not gateway.ready:
         reason = "it is shutting down" if gateway.stopping else "the store has not answered yet"
         raise Problem("not-ready", f"The gateway is not ready: {reason}.")
+    if gateway.outage.is_on:
+        raise Problem("not-ready", f"The gateway is not ready: the {gateway.outage.source} is out.")
     return {"status": "ready"}
 
 

@@ -43,6 +43,8 @@ class Reader:
         self._left: list[SeatId] = []
         self._told = 0
         self._waiting_bytes = 0
+        if session.gateway.outage.is_on:
+            self.consumer.tell(session.gateway.outage.notice())
 
     @property
     def unsent_bytes(self) -> int:

@@ -121,6 +121,12 @@ class Sessions:
         """How many there are in each state."""
         return Counter(session.state for session in self._sessions.values())
 
+    def tell(self, notice: bytes) -> None:
+        """Have an event written on every stream that is open."""
+        for session in self._sessions.values():
+            if session.reader is not None:
+                session.reader.consumer.tell(notice)
+
     def unsent_bytes(self) -> int:
         """What the sockets of all of them hold that their peers have not acknowledged."""
         readers = (session.reader for session in self._sessions.values())

@@ -24,7 +24,7 @@ class Swept(Place):
     def __init__(self) -> None:
         self.clock = Clock()
         super().__init__(clock=self.clock)
-        self.sweeper = Sweeper(self.catalog, self.driver, self.writer)
+        self.sweeper = Sweeper(self.catalog, self.driver, self.writer, self.duty)
         self.driver.on_expired = self.sweeper.note
 
     async def pass_time(self, seconds: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from app.catalog import Catalog, Precondition
 from app.driver import Driver
+from app.duty import Duty
 from app.entry import Entry
 from app.filler import Fillers
 from app.ingest import Form, Ingest
@@ -41,7 +42,8 @@ class Place:
         limits = QueueLimits(self.settings.queue_messages_max, self.settings.queue_bytes_max)
         self.driver = Driver(engine, limits, clock)
         self.writer = Writer(self.store, self.driver)
-        self.fillers = Fillers(self.driver, self.writer)
+        self.duty = Duty(held=True)
+        self.fillers = Fillers(self.driver, self.writer, self.duty)
         self.catalog = Catalog(self.store, self.driver, self.fillers, self.settings)
         self.ingest = Ingest(self.writer, self.driver, self.settings)
 

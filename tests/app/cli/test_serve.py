@@ -47,8 +47,8 @@ def test_an_address_that_is_taken_is_78() -> None:
     ("arguments", "said"),
     [
         (("--data", "tidegate.txt"), "The store's folder tidegate.txt cannot be written"),
-        (("--redis", "redis://127.0.0.1"), "--redis: not available yet"),
-        (("--redis", "redis://127.0.0.1", "--workers", "2"), "--redis: not available yet"),
+        (("--redis", "unix:///none/redis.sock"), "the bus does not answer"),
+        (("--redis", "http://127.0.0.1"), "redis: Redis URL must specify one of the following"),
         (("--topics", "dir"), "dir: cannot be read: No such file or directory"),
         (("--host", "0.0.0.0"), "--insecure"),
         (("--config", "none.toml"), "none.toml"),
