@@ -132,7 +132,7 @@ gateway, bus = gateway_faults, redis_faults
 FAULTS = [
     Fault("F1", "kill -9 of the gateway", KEPT, voyage(embedded, _plain(gateway.killed))),
     Fault(
-        "F2", "SIGTERM of the gateway", f"{KEPT}; a goodbye, and an end within 3 s",
+        "F2", "SIGTERM of the gateway", f"{KEPT}; a goodbye, and an end in time",
         voyage(embedded, _plain(gateway.terminated), judge=farewells),
     ),
     Fault(

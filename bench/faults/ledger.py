@@ -63,6 +63,10 @@ class Request:
         """Whether it must be there."""
         return self.answer is not None and self.level is Level.PERSISTED
 
+    def is_owed(self, since_s: float) -> bool:
+        """Whether it was promised, and that no earlier than the last loss that was told."""
+        return self.is_promised and self.answer is not None and self.answer.at_s >= since_s
+
     def idents(self) -> Iterator[Ident]:
         """Its messages, in order."""
         return (Ident(self.writer, self.sequence, index) for index in range(len(self.keys)))

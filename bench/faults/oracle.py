@@ -59,13 +59,18 @@ World = Mapping[str, Ident]
 """The state of the world: each record's newest message."""
 
 
-def judge_journal(ledger: Ledger, epoch: str, journal: Sequence[Entry]) -> list[Finding]:
-    """What is wrong with a topic's whole journal, read after recovery."""
+def judge_journal(
+    ledger: Ledger, epoch: str, journal: Sequence[Entry], since_s: float = 0.0
+) -> list[Finding]:
+    """What is wrong with a topic's whole journal, read after recovery.
+
+    What was acknowledged before `since_s` may be lost: that was told.
+    """
     return [
         *_holes(journal),
         *_strangers(ledger, journal),
-        *_requests(ledger, epoch, journal),
-        *_removals(ledger, journal),
+        *_requests(ledger, epoch, journal, since_s),
+        *_removals(ledger, journal, since_s),
     ]
 
 
@@ -85,7 +90,7 @@ def judge_world(journal: Sequence[Entry], world: World) -> list[Finding]:
     ]  # fmt: skip
 
 
-def judge_records(ledger: Ledger, world: World) -> list[Finding]:
+def judge_records(ledger: Ledger, world: World, since_s: float = 0.0) -> list[Finding]:
     """Whether each record is at least as new as promised, where the journal was trimmed.
 
     A record is written by one writer, so its requests have an order.
@@ -100,7 +105,7 @@ def judge_records(ledger: Ledger, world: World) -> list[Finding]:
         if record not in newest
     ]
     for record, history in newest.items():
-        promised = [at for at, (request, _) in enumerate(history) if request.is_promised]
+        promised = [at for at, (request, _) in enumerate(history) if request.is_owed(since_s)]
         since = promised[-1] if promised else 0
         may_be = [ident for _, ident in history[since:]]
         if not promised:
@@ -129,7 +134,9 @@ def _strangers(ledger: Ledger, journal: Sequence[Entry]) -> Iterator[Finding]:
             yield Finding(Kind.DOUBLED, f"{ident} is there {count} times")
 
 
-def _requests(ledger: Ledger, epoch: str, journal: Sequence[Entry]) -> Iterator[Finding]:
+def _requests(
+    ledger: Ledger, epoch: str, journal: Sequence[Entry], since_s: float
+) -> Iterator[Finding]:
     at = {entry.ident: entry.offset for entry in journal if entry.ident is not None}
     there: list[tuple[Request, int, int]] = []
     for request in ledger.requests:
@@ -138,7 +145,7 @@ def _requests(ledger: Ledger, epoch: str, journal: Sequence[Entry]) -> Iterator[
         offsets = [at[ident] for ident in request.idents() if ident in at]
         name = f"request {request.sequence} of {request.writer}"
         if not offsets:
-            if request.is_promised:
+            if request.is_owed(since_s):
                 yield Finding(Kind.LOST, f"{name}, {len(request.keys)} messages")
             continue
         first, last = offsets[0], offsets[-1]
@@ -175,7 +182,7 @@ def _reordered(there: Sequence[tuple[Request, int, int]]) -> Iterator[Finding]:
             heapq.heappush(answered, (request.answer.at_s, last))
 
 
-def _removals(ledger: Ledger, journal: Sequence[Entry]) -> Iterator[Finding]:
+def _removals(ledger: Ledger, journal: Sequence[Entry], since_s: float) -> Iterator[Finding]:
     """Each removal stands between the messages of its record that were asked for around it."""
     at = {entry.ident: entry.offset for entry in journal if entry.ident is not None}
     gone: dict[str, list[int]] = defaultdict(list)
@@ -194,7 +201,7 @@ def _removals(ledger: Ledger, journal: Sequence[Entry]) -> Iterator[Finding]:
             claimed += count
             if count > 1:
                 yield Finding(Kind.DOUBLED, f"record {record} left {count} times for one request")
-            if not count and removal.is_promised and removal.answer and removal.answer.deleted:
+            if not count and removal.is_owed(since_s) and removal.answer and removal.answer.deleted:
                 yield Finding(Kind.LOST, f"the removal of {record}")
         if claimed < len(gone[record]):
             yield Finding(Kind.INVENTED, f"record {record} left, and nobody asked for it")

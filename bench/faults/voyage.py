@@ -13,7 +13,7 @@ import httpx2
 
 from bench.faults.children import Child
 from bench.faults.ledger import Ledger, Level, Sender
-from bench.faults.oracle import Finding, Kind, judge_journal, judge_records, judge_world
+from bench.faults.oracle import Finding, judge_journal, judge_records, judge_world
 from bench.faults.waiting import happens
 from bench.faults.watcher import Watcher, judge_rate, judge_visits, watching
 from bench.faults.world import JOURNAL_MAX, Held, define, held
@@ -115,22 +115,22 @@ class Voyage:
     async def _run(self, http: httpx2.AsyncClient, where: str, load_s: tuple[float, float]) -> None:
         async with writing(self._address, self._writers):
             await asyncio.sleep(self._chance.uniform(*load_s))
+            known = {topic: ledger.last_epoch() for topic, ledger in self._ledgers.items()}
             self.tally.ready_s.append(await self._crash(self._chance))
-        ready_at = time.monotonic()
+            ready_at = time.monotonic()
+        settled_at = time.monotonic()
         long, short = await held(http, LONG), await held(http, SHORT)
         await self._catch_up(where, long, short)
-        self.tally.caught_up_s.append(time.monotonic() - ready_at)
-        self._judge(where, LONG, long, judge_journal(self._ledgers[LONG], long.epoch, long.journal))
-        self._judge(where, LONG, long, judge_world(long.journal, long.world))
-        self._judge(where, SHORT, short, judge_records(self._ledgers[SHORT], short.world))
-
-    def _judge(self, where: str, topic: str, now: Held, findings: list[Finding]) -> None:
-        """Note findings, without losses that may be where they are told."""
-        said = self._ledgers[topic].last_epoch()
-        if not self._keeps and said != now.epoch:
-            findings = [finding for finding in findings if finding.kind is not Kind.LOST]
-            self.tally.sums["losses told by a new epoch"] += 1
-        self.tally.found(where, findings)
+        self.tally.caught_up_s.append(time.monotonic() - settled_at)
+        owed = {
+            topic: 0.0 if self._keeps or known[topic] == now.epoch else ready_at
+            for topic, now in ((LONG, long), (SHORT, short))
+        }
+        self.tally.sums["losses told by a new epoch"] += sum(since > 0 for since in owed.values())
+        journal = judge_journal(self._ledgers[LONG], long.epoch, long.journal, owed[LONG])
+        self.tally.found(where, journal)
+        self.tally.found(where, judge_world(long.journal, long.world))
+        self.tally.found(where, judge_records(self._ledgers[SHORT], short.world, owed[SHORT]))
 
     async def _catch_up(self, where: str, long: Held, short: Held) -> None:
         """Wait until every watcher has what there is; who never has it is a finding."""

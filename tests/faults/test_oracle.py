@@ -105,6 +105,16 @@ def test_what_was_only_processed_may_be_lost_and_may_not_be_torn() -> None:
     assert [finding.kind for finding in half] == [Kind.TORN]
 
 
+def test_what_was_acknowledged_before_a_loss_that_was_told_may_be_gone() -> None:
+    ledger, journal = story()
+    later = renumbered(journal[3:])
+    assert {finding.kind for finding in judge_journal(ledger, "new", later)} == {Kind.LOST}
+    assert judge_journal(ledger, "new", later, since_s=3.0) == []
+    assert judge_journal(ledger, "new", later, since_s=1.2) != []
+    assert judge_records(ledger, {}, since_s=9.0) == []
+    assert judge_records(ledger, {}, since_s=3.0) != []
+
+
 def test_the_world_is_what_the_journal_comes_to() -> None:
     _, journal = story()
     world = {"a": Ident("w", 3, 0), "b": Ident("w", 1, 1), "c": Ident("w", 3, 1)}
