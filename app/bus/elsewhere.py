@@ -12,12 +12,15 @@ from app.posted import REQUEST_BYTES_MAX
 from app.problems import Problem
 from app.query import SESSIONS_PATH, raw_path, read_body, session_id
 
+OPERATIONS = frozenset(("/healthz", "/readyz", "/metrics"))
+
 
 class Elsewhere:
     """Sends a request about a session that is not here to the gateway that has it.
 
     The stream of a session is not sent for: its route has the session brought here. A trace is not
-    sent for either: it is of decisions that are taken where the stream is.
+    sent for either: it is of decisions that are taken where the stream is. Answers of operations
+    say which gateway they are of.
 
     Args:
         app: answers what is here.
@@ -34,6 +37,8 @@ class Elsewhere:
         Raises:
             Problem: bus-unavailable; session-unknown for a trace that is taken elsewhere.
         """
+        if scope["type"] == "http" and scope["path"] in OPERATIONS:
+            send = self._signed(send)
         session = _session_of(scope)
         if session is None or self._neighbours.has(session):
             await self._app(scope, receive, send)
@@ -49,6 +54,16 @@ class Elsewhere:
             await _response(reply)(scope, receive, send)
             return
         await self._app(scope, _again(body, receive), send)
+
+    def _signed(self, send: Send) -> Send:
+        pair = (b"tidegate-gateway", self._neighbours.gateway.encode())
+
+        async def send_signed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", []), pair]}
+            await send(message)
+
+        return send_signed
 
     async def _refuse_trace(self, session: str) -> None:
         if await self._neighbours.is_elsewhere(session):

@@ -23,7 +23,7 @@ INBOX_MS = 60_000
 
 WAIT_S = 5
 TAKEN_AT_ONCE = 100
-ASKED_AT_ONCE = 256
+ASKED_AT_ONCE = 64
 REMEMBERED = 10_000
 RETRY_S = 0.2
 
@@ -75,6 +75,7 @@ class Post:
         self._awaited: dict[str, asyncio.Future[bytes]] = {}
         self._heeded: dict[str, None] = {}
         self._answering: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(ASKED_AT_ONCE)
 
     async def ask(
         self, gateway: str, subject: str, body: bytes, patience_s: float = PATIENCE_S
@@ -159,14 +160,22 @@ class Post:
         """Whether a question is new, and to be answered in time."""
         if letter.number in self._heeded or letter.subject not in self._offices:
             return False
-        if len(self._answering) >= ASKED_AT_ONCE or letter.due_ms < self._roll.now_ms():
+        if len(self._answering) >= INBOX_MAX or self._is_late(letter):
             return False
         self._heeded[letter.number] = None
         if len(self._heeded) > REMEMBERED:
             del self._heeded[next(iter(self._heeded))]
         return True
 
+    def _is_late(self, letter: Letter) -> bool:
+        return letter.due_ms < self._roll.now_ms()
+
     async def _answer(self, letter: Letter) -> None:
+        async with self._room:
+            if not self._is_late(letter):
+                await self._answer_now(letter)
+
+    async def _answer_now(self, letter: Letter) -> None:
         try:
             body = await self._offices[letter.subject](letter.body)
             answer = Letter(letter.number, self._roll.gateway, "", body, letter.due_ms)

@@ -100,6 +100,7 @@ async def test_a_pattern_s_stream_goes_on_at_another_gateway(redis_url: str) -> 
 
 
 async def test_a_trace_is_had_where_the_stream_is(redis_url: str) -> None:
+    """Rule 477."""
     async with two_gateways(redis_url) as (one, two):
         await one.topic()
         session = await opened(one, subscriptions=[{"topic": "px"}])
@@ -121,6 +122,19 @@ async def test_a_list_is_of_all_gateways_page_by_page(redis_url: str) -> None:
             address = page["next"]
             assert page["missing"] == []
         assert found == ids
+
+
+async def test_operations_tell_which_gateway_answered(redis_url: str) -> None:
+    async with two_gateways(redis_url) as (one, two):
+        ids = set()
+        for remote in (one, two):
+            session = await opened(remote)
+            for path in ("/healthz", "/readyz", "/metrics"):
+                answer = await remote.http.get(path)
+                assert answer.headers["tidegate-gateway"] == session.partition(".")[0]
+            ids.add(session.partition(".")[0])
+            assert "tidegate-gateway" not in (await remote.http.get("/v1/sessions")).headers
+        assert len(ids) == 2
 
 
 @pytest.mark.parametrize("path", ["/v1/sessions/", "/v1/sessions/a.b.c", "/v1/sessions/gone.s1"])

@@ -106,6 +106,7 @@ async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> No
 
 
 async def test_a_session_goes_where_its_reader_is(redis_url: str) -> None:
+    """Rule 471."""
     async with houses(redis_url, 3) as (one, two, three):
         session = one.kept(limits=None)
         reader, _ = one.read(session)
@@ -126,6 +127,7 @@ async def test_a_session_goes_where_its_reader_is(redis_url: str) -> None:
 
 
 async def test_who_was_replaced_does_not_take_it_back(redis_url: str) -> None:
+    """Rule 472."""
     async with houses(redis_url) as (one, two):
         session = one.kept()
         one.read(session)
@@ -160,6 +162,7 @@ async def test_many_that_look_at_once_find_one(redis_url: str) -> None:
 
 
 async def test_who_leaves_leaves_its_sessions(redis_url: str) -> None:
+    """Rule 474."""
     async with houses(redis_url) as (one, two):
         left, ended = one.kept(), one.kept()
         one.gateway.sessions.close(ended)
@@ -210,6 +213,7 @@ async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.Mon
 async def test_lists_are_of_all_and_who_is_silent_is_named(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Rule 476."""
     monkeypatch.setattr(module, "LIST_PATIENCE_S", 0.1)
     async with houses(redis_url, 3) as (one, two, three):
         ids = [each.kept().id for each in (one, two, three)]

@@ -77,6 +77,7 @@ async def test_a_question_is_answered(bus: BusConnection) -> None:
 
 
 async def test_a_letter_that_comes_twice_is_heeded_once(bus: BusConnection) -> None:
+    """Rule 475."""
     async with gateways(bus, "one", "two") as (one, two):
         letter = Letter("x-1", "one", "echo", b"once", two.roll.now_ms() + 60_000)
         await two.put(letter)

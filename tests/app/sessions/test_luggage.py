@@ -61,6 +61,7 @@ async def test_everything_that_was_asked_for_arrives() -> None:
 
 
 async def test_a_topic_s_new_defaults_change_nothing_of_what_was_granted() -> None:
+    """Rule 473."""
     async with room() as here:
         await here.topic()
         session = here.kept()
