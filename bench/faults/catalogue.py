@@ -142,6 +142,8 @@ FAULTS = [
     Fault("F4a", "kill -9 of Redis, AOF everysec", KEPT,
           voyage(on_redis, _plain(bus.redis_killed))),
     Fault("F4b", "kill -9 of Redis, AOF always", KEPT, voyage(ALWAYS, _plain(bus.redis_killed))),
+    Fault("F4c", "kill -9 of Redis right after a lost reply", KEPT,
+          voyage(on_redis, _plain(bus.reply_lost_and_killed))),
     Fault("F5a", "loss of power, embedded store, durability=power", KEPT,
           voyage(POWER, _plain(gateway.power_lost))),
     Fault("F5b", "loss of power, embedded store, durability=process", TOLD,

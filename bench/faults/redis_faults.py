@@ -19,6 +19,7 @@ from tests.support.fault_proxy import BLACK_HOLE, Line
 SCRIPTS = b"EVALSHA"
 INFO_REPLICATION = b"INFO replication\r\nQUIT\r\n"
 LOST_REPLIES = 12
+LIVES_WITH_LOST_REPLY = 8
 SPARE_BYTES = 300_000
 
 
@@ -50,16 +51,28 @@ def redis_stopped(stage: Stage, seconds: float) -> Crash:
 def replies_lost(stage: Stage) -> Crash:
     """The work is done and the answer is lost, again and again."""
 
-    def has_lost(replies: int) -> bool:
-        return stage.proxy.lost_replies >= replies
-
     async def crash(chance: random.Random) -> float:
         for number in range(1, LOST_REPLIES + 1):
             stage.proxy.drop_reply(chance.randint(1, 4), SCRIPTS)
-            lost = await happens(partial(has_lost, number), NOTICED_S_MAX)
+            lost = await happens(partial(has_lost, stage, number), NOTICED_S_MAX)
             stage.expect(lost, "no reply was lost: nothing was written any more")
         stage.figures.append(f"{stage.proxy.lost_replies} replies lost")
         return await stage.back()
+
+    return crash
+
+
+def reply_lost_and_killed(stage: Stage) -> Crash:
+    """A reply is lost, and Redis dies before whoever asked can ask again; some times over."""
+
+    async def crash(chance: random.Random) -> float:
+        took_s = 0.0
+        for number in range(1, LIVES_WITH_LOST_REPLY + 1):
+            stage.proxy.drop_reply(1, SCRIPTS)
+            await happens(partial(has_lost, stage, number), NOTICED_S_MAX)
+            took_s = await crash_of(stage.redis, early=0.0)(chance) + await stage.back()
+        stage.figures.append(f"{stage.proxy.lost_replies} replies lost")
+        return took_s
 
     return crash
 
@@ -191,6 +204,11 @@ def resets(stage: Stage, seconds: float, every_s: float) -> Crash:
         return await stage.back()
 
     return crash
+
+
+def has_lost(stage: Stage, replies: int) -> bool:
+    """Whether the proxy has dropped so many replies."""
+    return stage.proxy.lost_replies >= replies
 
 
 async def out(stage: Stage, within_s: float = NOTICED_S_MAX) -> None:
