@@ -14,6 +14,16 @@ from app.stores.store import Appended, Checkpoint, Publication, TopicRecord
 from conflation.frame import Frame, Gone, Tombstone
 from conflation.kept import Kept
 
+_PUT_RECORD = """
+INSERT INTO records (topic, record_key, position, timestamp_ms, payload, exempt, reason,
+                     put_position, put_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET
+    position = excluded.position, timestamp_ms = excluded.timestamp_ms, payload = excluded.payload,
+    exempt = excluded.exempt, reason = excluded.reason,
+    put_position = excluded.put_position, put_ms = excluded.put_ms
+"""
+
 
 @dataclass(slots=True)
 class StoredTopic:
@@ -80,12 +90,12 @@ def append(
 
 
 def checkpoint(connection: sqlite3.Connection, topic: StoredTopic, made: Checkpoint) -> None:
-    """Write the keys that have changed; forget what nobody will ask for."""
-    connection.executemany(
-        "INSERT OR REPLACE INTO records (topic, record_key, position, timestamp_ms, payload, "
-        "exempt, reason, put_position, put_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        _rows(topic.id, made.changes),
-    )
+    """Write the keys that have changed; forget what nobody will ask for.
+
+    In the order of their keys: then pages of the file are written one after the other, once.
+    """
+    by_key = sorted(made.changes, key=lambda frame: frame.key)
+    connection.executemany(_PUT_RECORD, _rows(topic.id, by_key))
     connection.execute(
         "DELETE FROM records WHERE topic = ? AND reason IS NOT NULL AND position <= ?",
         (topic.id, made.horizon),

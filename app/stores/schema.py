@@ -15,6 +15,7 @@ APPLICATION_ID = 0x54494445
 """Tells the file from other programs' databases."""
 
 _WAL_BYTES_MAX = 64 << 20
+_CACHE_KIB = 16 << 10
 
 # A topic's `id` is new with each epoch. Of `journal` a row is a request, of `records` a key: its
 # newest message, or with a `reason` its tombstone. `head` is the journal's last, or `through`.
@@ -94,6 +95,7 @@ def open_database(path: Path, *, survives_power: bool) -> sqlite3.Connection:
         connection.execute(f"PRAGMA synchronous = {'FULL' if survives_power else 'NORMAL'}")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         _write_format(connection, _TABLES if is_new else "")
         lives.begin(connection, survives_power=survives_power)
     except sqlite3.Error as error:
