@@ -302,12 +302,10 @@ class Driver:
                         consumer.wake()
                 case SessionClosed():
                     self._note_closed(event)
-                case RecordsExpired():
-                    if self.on_expired is not None:
-                        self.on_expired(event)
-                case QueueCrossed():
-                    if self.on_crossed is not None:
-                        self.on_crossed(event)
+                case RecordsExpired() if self.on_expired is not None:
+                    self.on_expired(event)
+                case QueueCrossed() if self.on_crossed is not None:
+                    self.on_crossed(event)
         self._rearm()
 
     async def _drained(self, topic: str, seconds_max: float) -> float:
