@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from app.filler import Fillers
 from app.ingest import Ingest
 from app.mergers import Mergers
 from app.outage import Outage
+from app.problems import Problem
 from app.sessions.registry import Sessions
 from app.sessions.session import SUBSCRIPTIONS_MAX
 from app.settings import Settings
@@ -31,14 +33,18 @@ from app.sweeper import Sweeper
 from app.topic_files import TopicFilesInvalid, read_topic_files
 from app.topic_plan import Step, carry_out, plan_beside
 from app.writer import Writer
+from conflation.bookmark import Bookmark
 from conflation.duration import Instant
 from conflation.engine import Engine
+from conflation.errors import EngineError
 from conflation.outputs import CloseReason
 from conflation.sessions.session import QueueLimits
 
 if TYPE_CHECKING:
     from app.bus.bus import Bus
     from app.bus.neighbours import Neighbours
+
+CATCH_UP_S_MAX = 1.0
 
 
 @dataclass(slots=True)
@@ -199,7 +205,23 @@ class Gateway:
         """
         if self.neighbours is None or self.neighbours.has(session_id):
             return True
-        return await self.neighbours.bring(session_id, number)
+        is_let_in = await self.neighbours.bring(session_id, number)
+        if session_id in self.sessions:
+            cursor = self.sessions.get(session_id).cursor
+            seen = {} if cursor is None else cursor.marks(cursor.number) or {}
+            places = ((topic, mark) for (_, topic), mark in seen.items() if mark is not None)
+            await asyncio.gather(*(self.catch_up(topic, mark) for topic, mark in places))
+        return is_let_in
+
+    async def catch_up(self, topic: str, seen: Bookmark) -> None:
+        """Wait until there is here what a reader has seen at another gateway, for a while.
+
+        What does not come in time is continued as any place that is not known.
+        """
+        if self.bus is not None:
+            with contextlib.suppress(TimeoutError, Problem, EngineError):
+                async with asyncio.timeout(CATCH_UP_S_MAX):
+                    await self.arrivals.reached(topic, seen.epoch, seen.offset)
 
 
 def _bus(settings: Settings, mergers: Mergers) -> Bus | None:

@@ -105,7 +105,9 @@ def _share(app: FastAPI, gateway: Gateway, bus: BusConnection) -> None:
     from app.bus.neighbours import Neighbours
 
     answered = partial(perform, app)
-    neighbours = Neighbours(bus, gateway.id, gateway.sessions, answered, gateway.settings)
+    neighbours = Neighbours(
+        bus, gateway.id, gateway.sessions, answered, gateway.settings, gateway.catalog.catch_up
+    )
     gateway.neighbours = neighbours
     app.add_middleware(Elsewhere, neighbours=neighbours)
 

@@ -37,7 +37,6 @@ CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configu
 
 # Read by other parts of the product, so they are no misspelt settings.
 OTHER_VARIABLES = frozenset({"TIDEGATE_REQUIRE_ALL"})
-NOT_YET = frozenset({"workers"})
 
 logger = logging.getLogger("tidegate.settings")
 
@@ -85,12 +84,16 @@ class Settings(BaseSettings):
     )
     redis: TextValue | None = Field(
         default=None,
-        description="Address of the Redis or Valkey that gateways share: `redis://`, `rediss://` or "
-        "`unix://`. Topics and messages are kept there, in append-only files, and not in `data`.",
+        description="Address of the Redis or Valkey that gateways share: `redis://`, `rediss://` "
+        "or `unix://`. Topics and messages are kept there, in append-only files, and not in `data`.",
     )
     redis_prefix: TextValue = Field(
         default="tidegate", description="What the names of all keys in that Redis begin with."
     )
+    workers: CountValue = count_field(
+        1, "Gateways that `serve` runs at its address, each a process; above 1 needs `redis`.",
+        most=256,
+    )  # fmt: skip
     topics_dir: TextValue | None = Field(
         default=None,
         alias="topics",
@@ -272,8 +275,6 @@ def load_settings(
         **_environment_layer(os.environ if environment is None else environment),
         **_override_layer(overrides or {}),
     }
-    for name in sorted(NOT_YET & found.keys()):
-        raise SettingsInvalid(f"{found[name].origin}: not available yet")
     try:
         return Settings(**{name: given.value for name, given in found.items()})
     except ValidationError as error:
@@ -302,7 +303,7 @@ def _file_layer(config: Path | None) -> dict[str, Given]:
 
 
 def _environment_layer(environment: Mapping[str, str]) -> dict[str, Given]:
-    known = {PREFIX + name.upper(): name for name in (*setting_names(), *NOT_YET)}
+    known = {PREFIX + name.upper(): name for name in setting_names()}
     layer: dict[str, Given] = {}
     for variable, text in environment.items():
         if variable in known:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from redis.exceptions import RedisError
 
 from app.arrivals import Arrivals
+from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection, patiently
 from app.bus.following import Following
 from app.bus.redis_store import RedisStore
@@ -82,9 +83,11 @@ class Follower:
         """Follow until cancelled; while the bus is out, ask for it with growing pauses."""
         pause_s = PAUSE_S
         while True:
+            heed_cancellation()
             try:
                 await self._look(name for name in self._names())
                 while True:
+                    heed_cancellation()
                     await self._step()
                     pause_s = PAUSE_S
             except (RedisError, OSError, Problem) as error:

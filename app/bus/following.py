@@ -8,6 +8,7 @@ import logging
 from redis.exceptions import RedisError
 
 from app.arrivals import Arrivals
+from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection, patiently
 from app.bus.redis_store import RedisStore, new_epoch
 from app.catalog import Catalog
@@ -35,6 +36,7 @@ class Following:
     async def run(self) -> None:
         """Take over what is written, until cancelled; while the bus is out that waits."""
         while True:
+            heed_cancellation()
             try:
                 if await self._has_news():
                     await self.sync()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection, reaching
 from app.bus.scripts import HOLD, TAKE
 from app.problems import Problem
@@ -59,6 +60,7 @@ class Lease:
                 await self.beat()
             except Exception:
                 logger.exception("a duty was not taken or left; tried again")
+            heed_cancellation()
             await asyncio.sleep(self._term_s / BEATS_PER_TERM)
 
     async def beat(self) -> None:

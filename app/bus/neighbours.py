@@ -59,6 +59,7 @@ class Neighbours:
         gateway: this one's id, which its sessions' ids begin with.
         sessions: those that are here.
         perform: answers a request that another gateway has taken.
+        catch_up: takes over definitions that other gateways have made; None where none are shared.
         settings: how long sessions are kept.
     """
 
@@ -69,6 +70,7 @@ class Neighbours:
         sessions: Sessions,
         perform: Performer,
         settings: Settings,
+        catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.gateway = gateway
         self.roll = Roll(bus, gateway)
@@ -77,6 +79,7 @@ class Neighbours:
         self._sessions = sessions
         self._perform = perform
         self._settings = settings
+        self._catch_up = catch_up
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._looking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._running: list[asyncio.Task[None]] = []
@@ -185,6 +188,8 @@ class Neighbours:
             return None
         place = await self._places.take(session)
         if place.luggage:
+            if self._catch_up is not None:
+                await self._catch_up()
             await self._adopt(session, place.luggage)
             return None
         owner = place.owner or _first_guess(session)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from app.cli.arguments import Parser, count, port
 from app.cli.dry_run import dry_run
-from app.cli.errors import ConfigurationInvalid, UsageInvalid
-from app.cli.terminal import say, tell
+from app.cli.errors import CommandError, ConfigurationInvalid, UsageInvalid
+from app.cli.terminal import complain, say, tell
 
 if TYPE_CHECKING:
     from app.settings import Settings
+    from app.workers import Line
 
 NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
 
@@ -36,7 +37,9 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--dry-run", action="store_true", help="with --topics: say what would change, and end"
     )
-    parser.add_argument("--workers", metavar="N", type=count, help="above 1 only with --redis")
+    parser.add_argument(
+        "--workers", metavar="N", type=count, help="so many gateways at the address; with --redis"
+    )
     parser.add_argument(
         "--insecure",
         action="store_true",
@@ -55,7 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments)
     if arguments.dry_run:
         return dry_run(settings)
-    from app.listener import CannotListen
+    return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
+
+
+def _serve(settings: Settings, line: Line | None = None) -> int:
+    """One gateway; `line` is that of a worker to its parent."""
+    from app.listener import CannotListen, open_listener
     from app.main import create_app
     from app.server import StartFailed, serve
     from app.settings import SettingsInvalid
@@ -68,13 +76,44 @@ def run(arguments: argparse.Namespace) -> int:
             app,
             settings,
             on_shutdown=app.state.gateway.say_goodbye,
-            on_started=partial(_announce, settings),
+            on_started=partial(_announce, settings, line),
             prepare=app.state.gateway.open_store,
+            listener=None if line is None else open_listener(settings, shared=True),
+            until=None if line is None else line.parent,
         )
     except (
         CannotListen, SettingsInvalid, StartFailed, StoreUnusable, TopicFilesInvalid,
     ) as error:  # fmt: skip
         raise ConfigurationInvalid(str(error)) from None
+
+
+def _serve_by_workers(settings: Settings) -> int:
+    """Several gateways, each a process, at one address that this one holds for them."""
+    from app.listener import CannotListen, base_url, hold_address
+    from app.logs import configure_logging
+    from app.workers import Workers
+
+    configure_logging(settings.log_level, settings.log_format)
+    try:
+        holder = hold_address(settings)
+    except CannotListen as error:
+        raise ConfigurationInvalid(str(error)) from None
+    with holder:
+        settings = settings.model_copy(update={"port": holder.getsockname()[1]})
+        return Workers(
+            settings.workers,
+            partial(_work, settings),
+            grace_s=settings.shutdown_grace.seconds,
+            on_ready=partial(_announce, settings, None, base_url(holder, settings.host)),
+        ).run()
+
+
+def _work(settings: Settings, line: Line) -> int:
+    try:
+        return _serve(settings, line)
+    except CommandError as error:
+        complain(str(error))
+        return error.exit_code
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
@@ -84,17 +123,21 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         UsageInvalid: flags that contradict one another.
         ConfigurationInvalid: one line that names the setting at fault.
     """
-    if arguments.workers is not None and arguments.workers > 1 and arguments.redis is None:
-        raise UsageInvalid("--workers above 1 needs --redis")
     overrides = {
         "host": arguments.host,
         "port": arguments.port,
         "data": arguments.data,
         "redis": arguments.redis,
+        "workers": arguments.workers,
         "topics": arguments.topics,
         "insecure": arguments.insecure,
     }
-    return load(arguments.config, overrides)
+    settings = load(arguments.config, overrides)
+    if settings.workers > 1 and settings.redis is None:
+        if arguments.workers is not None:
+            raise UsageInvalid("--workers above 1 needs --redis")
+        raise ConfigurationInvalid("workers: above 1 only with redis")
+    return settings
 
 
 def load(config: Path | None, overrides: dict[str, object]) -> Settings:
@@ -111,7 +154,10 @@ def load(config: Path | None, overrides: dict[str, object]) -> Settings:
         raise ConfigurationInvalid(str(error)) from None
 
 
-def _announce(settings: Settings, address: str) -> None:
+def _announce(settings: Settings, line: Line | None, address: str) -> None:
+    if line is not None:  # the parent says it for all
+        line.tell_ready()
+        return
     if settings.keeps_nothing:
         say(NOTHING_KEPT)
     tell(f"Tidegate listens on {address}")

@@ -85,12 +85,12 @@ async def _stream(
     try:
         if isinstance(wanted, TopicPattern):
             return await _pattern_stream(gateway, wanted, values, last_id)
-        return _topic_stream(gateway, wanted, values, last_id)
+        return await _topic_stream(gateway, wanted, values, last_id)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
 
 
-def _topic_stream(
+async def _topic_stream(
     gateway: Gateway, name: str, values: Mapping[str, str], last_id: str | None
 ) -> Response:
     resume = None if last_id is None else _bookmark(last_id)
@@ -98,6 +98,8 @@ def _topic_stream(
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
     gateway.catalog.get(name)
+    if resume is not None:
+        await gateway.catch_up(name, resume)
     wish = _wish(gateway, values)
     decisions = decisions_of(gateway, name, wish, resume)
     if decisions[name].subscription.command is Command.SOW and resume is not None:

@@ -116,7 +116,7 @@ def test_a_list_in_the_environment_has_commas() -> None:
         pytest.param('mergers = ["a.b.c"]', "expected a list of functions", id="mergers-name"),
         pytest.param("mergers = [5]", "expected a list of functions", id="mergers-number"),
         pytest.param('host = "0.0.0.0"', "--insecure", id="B107-open-door"),
-        pytest.param("workers = 2", "'workers': not available yet", id="later-workers"),
+        pytest.param("workers = 0", "'workers': expected at least 1", id="workers"),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_used_is_refused_in_one_line(text: str, line: str) -> None:

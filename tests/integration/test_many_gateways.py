@@ -1,0 +1,241 @@
+"""Several gateways, each a process, on one Redis: sessions from anywhere, deaths, workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import re
+import signal
+import time
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import psutil
+import pytest
+
+from tests.support.buses import BusServer
+from tests.support.children import ended, serving
+from tests.support.gateways import DEADLINE_S, Remote, Stream, client_of
+from tests.support.sessions import Follower, attached, opened, subscribed
+
+pytestmark = [pytest.mark.redis, pytest.mark.slow]
+
+PREFIXES = (f"many-{number}" for number in itertools.count())
+STOP_S_MAX = 3.0
+
+
+class Child(Remote):
+    """A gateway that is a process, which may be killed."""
+
+    def __init__(self, process: Process, remote: Remote) -> None:
+        super().__init__(remote.address, remote.http)
+        self.process = process
+
+    async def kill(self) -> None:
+        """As `kill -9` does it."""
+        self.process.kill()
+        await self.process.wait()
+
+    async def knows(self, topic: str = "px") -> None:
+        """Wait until a topic that another gateway has made is known here."""
+        async with asyncio.timeout(DEADLINE_S):
+            while (await self.http.get(f"/v1/topics/{topic}")).status_code != 200:
+                await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def gateways(
+    server: BusServer, count: int = 2, **variables: str
+) -> AsyncIterator[list[Child]]:
+    """So many processes that share what no other test sees."""
+    shared = {"TIDEGATE_REDIS": server.url, "TIDEGATE_REDIS_PREFIX": next(PREFIXES), **variables}
+    async with contextlib.AsyncExitStack() as stack:
+        started = [stack.enter_async_context(serving(**shared)) for _ in range(count)]
+        made = []
+        for process, address in [await each for each in started]:
+            remote = await stack.enter_async_context(client_of(address))
+            made.append(Child(process, remote))
+        yield made
+
+
+async def listed(remote: Remote) -> dict[str, Any]:
+    answer = await remote.http.get("/v1/sessions")
+    assert answer.status_code == 200
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def event_of(stream: Stream, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((await stream.until(name))[-1].text)
+    return found
+
+
+async def test_a_session_is_served_by_both_and_misses_nothing(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (a, b):
+        await a.topic()
+        session = await opened(a)
+        await subscribed(b, session, topic="px", options="conflation=20ms")
+        await subscribed(b, session, topic="px", command="subscribe")
+        follower = Follower()
+        async with attached(b, session) as stream:
+            await a.publish({"k": 1, "v": 1}, {"k": 2, "v": 1})
+            await follower.follow(stream, s1=2, s2=2)
+            changed = await a.http.patch(
+                f"/v1/sessions/{session}/subscriptions/s1", json={"conflation": "50ms"}
+            )
+            assert changed.status_code == 200, changed.text
+            assert (await event_of(stream, "conflation"))["to"] == "50ms"
+            for remote in (a, b):
+                [view] = (await listed(remote))["sessions"]
+                assert (view["session"], view["state"]) == (session, "attached")
+            seen = stream.last_id
+        await b.publish({"k": 1, "v": 2}, {"k": 1, "v": 3})
+        follower = Follower()
+        async with attached(a, session, seen) as stream:
+            await follower.follow(stream, s1=1, s2=2)
+            assert sorted(each["mode"] for each in follower.resumed) == ["changes", "replay"]
+            assert [row["v"] for row in follower.values("s1")] == [3]
+            assert [row["v"] for row in follower.values("s2")] == [2, 3]
+            closed = await b.http.delete(f"/v1/sessions/{session}")
+            assert closed.status_code == 204
+            assert (await event_of(stream, "goodbye"))["reason"] == "CLOSED_BY_ADMIN"
+        assert (await listed(a))["sessions"] == []
+
+
+async def test_a_gateway_that_is_killed_takes_its_sessions_along(redis_bus: BusServer) -> None:
+    """Rule 474: a POSTed one is unknown; a plain GET goes on by its bookmark."""
+    async with gateways(redis_bus) as (a, b):
+        await a.topic()
+        await b.knows()
+        session = await opened(a, subscriptions=[{"topic": "px"}])
+        async with attached(a, session), a.subscribe("conflation=10ms") as plain:
+            await plain.until("group_end")
+            await a.publish({"k": 1, "v": 1})
+            assert await plain.values(1) == [{"k": 1, "v": 1}]
+            seen = plain.last_id
+            await a.kill()
+        await b.publish({"k": 2, "v": 2})
+        async with b.subscribe("conflation=10ms", last_id=seen) as plain:
+            assert (await event_of(plain, "resumed"))["mode"] == "changes"
+            assert await plain.values(1) == [{"k": 2, "v": 2}]
+        codes = set()
+        async with asyncio.timeout(DEADLINE_S):
+            while "session-unknown" not in codes:
+                answer = await b.http.get(f"/v1/sessions/{session}")
+                codes.add(answer.json()["code"])
+        assert codes <= {"bus-unavailable", "session-unknown"}
+        events = await b.http.get(f"/v1/sessions/{session}/events")
+        assert (events.status_code, events.json()["code"]) == (404, "session-unknown")
+        assert (await listed(b))["missing"] == []
+
+
+async def test_a_gateway_that_stops_leaves_its_sessions_to_the_other(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (a, b):
+        await a.topic()
+        await b.knows()
+        session = await opened(a, subscriptions=[{"topic": "px", "command": "subscribe"}])
+        async with attached(a, session) as stream:
+            await a.publish({"k": 1})
+            await Follower().follow(stream, s1=1)
+            began_s = time.monotonic()
+            a.process.terminate()
+            assert (await event_of(stream, "goodbye"))["reason"] == "SHUTDOWN"
+            seen = stream.last_id
+        assert (await ended(a.process))[0] == 0
+        assert time.monotonic() - began_s < STOP_S_MAX
+        await b.publish({"k": 2})
+        follower = Follower()
+        async with attached(b, session, seen) as stream:
+            await follower.follow(stream, s1=1)
+        assert follower.values("s1") == [{"k": 2}]
+        assert follower.resumed[0]["closed"] == "SHUTDOWN"
+
+
+async def test_a_list_names_who_does_not_answer(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (a, b):
+        session, other = await opened(a), await opened(b)
+        a.process.send_signal(signal.SIGSTOP)
+        page = await listed(b)
+        assert [view["session"] for view in page["sessions"]] == [other]
+        assert page["missing"] == [session.partition(".")[0]]
+        answer = await b.http.patch(f"/v1/sessions/{session}", json={"conflated": False})
+        assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
+        a.process.send_signal(signal.SIGCONT)
+        async with asyncio.timeout(DEADLINE_S):
+            while (await listed(b))["missing"]:
+                await asyncio.sleep(0.05)
+        view = (await b.http.get(f"/v1/sessions/{session}")).json()
+        assert view["conflated"], "who was asked too late did not heed it"
+
+
+async def test_while_the_bus_is_out_it_is_told(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (a, b):
+        session = await opened(a)
+        redis_bus.kill()
+        try:
+            answer = await b.http.get(f"/v1/sessions/{session}")
+            assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
+            events = await b.http.get(f"/v1/sessions/{session}/events")
+            assert (events.status_code, "event: error" in events.text) == (200, True)
+            assert (await a.http.get(f"/v1/sessions/{session}")).status_code == 200
+        finally:
+            redis_bus.start()
+        async with asyncio.timeout(DEADLINE_S):
+            while (await b.http.get(f"/v1/sessions/{session}")).status_code != 200:
+                await asyncio.sleep(0.05)
+
+
+# Workers
+
+
+async def who(address: str) -> str:
+    """Which gateway a new connection comes to."""
+    async with httpx2.AsyncClient(base_url=address, trust_env=False, timeout=DEADLINE_S) as http:
+        return str((await http.get("/readyz")).headers["tidegate-gateway"])
+
+
+async def all_of(address: str, count: int) -> set[str]:
+    """The gateways at an address, once so many have answered."""
+    found: set[str] = set()
+    async with asyncio.timeout(DEADLINE_S):
+        while len(found) < count:
+            with contextlib.suppress(httpx2.TransportError):
+                found.add(await who(address))
+    return found
+
+
+async def test_two_workers_are_one_address(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus, 1, TIDEGATE_WORKERS="2") as [both]:
+        ids = await all_of(both.address, 2)
+        await both.topic()
+        session = await opened(both)
+        for _ in range(10):
+            async with client_of(both.address) as remote:
+                answer = await remote.http.get(f"/v1/sessions/{session}")
+                assert answer.status_code == 200
+                page = await listed(remote)
+                assert [view["session"] for view in page["sessions"]] == [session]
+        workers = psutil.Process(both.process.pid).children()
+        workers[0].send_signal(signal.SIGKILL)
+        assert len(await all_of(both.address, 2) | ids) >= 2
+        async with asyncio.timeout(DEADLINE_S):
+            while (await who(both.address)) in ids:
+                await asyncio.sleep(0)
+        began_s = time.monotonic()
+        both.process.terminate()
+        status, logged = await ended(both.process)
+        assert (status, time.monotonic() - began_s < STOP_S_MAX) == (0, True)
+        assert re.search(r"worker \d ended with -9; started again", logged)
+
+
+async def test_workers_whose_parent_is_killed_stop(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus, 1, TIDEGATE_WORKERS="2") as [both]:
+        workers = psutil.Process(both.process.pid).children()
+        os.kill(both.process.pid, signal.SIGKILL)
+        gone, alive = await asyncio.to_thread(psutil.wait_procs, workers, DEADLINE_S)
+        assert (len(gone), alive) == (2, [])
