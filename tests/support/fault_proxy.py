@@ -71,6 +71,7 @@ class FaultProxy:
         self._changed = asyncio.Event()
         self._refuses = False
         self._requests_to_go = 0
+        self._refuses_then = False
         self._mark = b""
         self._links: set[_Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -107,13 +108,22 @@ class FaultProxy:
         for link in list(self._links):
             link.reset()
 
-    def drop_reply(self, number: int = 1, matching: bytes = b"") -> None:
+    def drop_reply(
+        self, number: int = 1, matching: bytes = b"", *, then_refuse: bool = False
+    ) -> None:
         """Reset the connection of the n-th request from now once the server answers it.
 
         Only requests with `matching` in their first piece count. The server has done the work;
-        the client cannot know.
+        the client cannot know, and with `then_refuse` it cannot ask again either until `clear`.
         """
         self._requests_to_go, self._mark = number, matching
+        self._refuses_then = then_refuse
+
+    def reply_lost(self) -> None:
+        """Count a reply that was dropped."""
+        self.lost_replies += 1
+        if self._refuses_then:
+            self.refuse()
 
     def loses_reply_to(self, first_piece: bytes) -> bool:
         """Whether it is this request's reply that is to be dropped."""
@@ -241,7 +251,7 @@ class _Link:
             self._loses_reply = self._proxy.loses_reply_to(piece)
         self._asking = way == "up"
         if way == "down" and self._loses_reply:
-            self._proxy.lost_replies += 1
+            self._proxy.reply_lost()
             self.reset()
             raise ConnectionResetError
 
