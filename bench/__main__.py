@@ -1,4 +1,4 @@
-"""`python -m bench [engine] [road] [store]`: figures, a line each, with machine and versions.
+"""`python -m bench [engine] [road] [store] [sizing]`: a figure a line, with machine and versions.
 
 `python -m bench faults` is another matter: it says whether anything is lost (bench/faults).
 """
@@ -10,10 +10,15 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, road, store
+from bench import engine, road, sizing, store
 from bench.faults import command as faults
 
-SUITES = {"engine": engine.figures, "road": road.figures, "store": store.figures}
+SUITES = {
+    "engine": engine.figures,
+    "road": road.figures,
+    "store": store.figures,
+    "sizing": sizing.figures,
+}
 
 
 def main(names: list[str]) -> int:
@@ -24,7 +29,7 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"There is no suite {unknown[0]}; there are {', '.join(SUITES)}.", file=sys.stderr)
         return 2
-    packages = ("uvicorn", "sse-starlette", "msgspec")
+    packages = ("uvicorn", "sse-starlette", "msgspec", "pyspark", "pyarrow")
     versions = ", ".join(f"{package} {version(package)}" for package in packages)
     machine = f"{os.cpu_count()} cores, {platform.machine()}"
     print(f"Python {platform.python_version()}, {machine}; {versions}", flush=True)

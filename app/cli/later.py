@@ -9,7 +9,6 @@ from app.cli.errors import UsageInvalid
 
 VERBS = {
     "top": "a live view of topics and sessions",
-    "restore": "restore a backup",
     "bench": "the benchmark suite",
 }
 

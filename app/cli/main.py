@@ -15,6 +15,7 @@ from app.cli import (
     later,
     pipeline,
     publish,
+    restore,
     serve,
     sessions,
     sow,
@@ -36,7 +37,8 @@ from app.cli.layout import stray_package
 from app.cli.terminal import complain, point_at, silence_output
 
 VERBS = (
-    serve, publish, subscribe, sow, topics, sessions, explain, pipeline, demo, version, later,
+    serve, publish, subscribe, sow, topics, sessions, explain, pipeline, demo, restore, version,
+    later,
 )  # fmt: skip
 
 

@@ -17,6 +17,9 @@ from app.logs import event
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
+RESTORED = "restored"
+"""Stands for a start that no machine has had."""
+
 _TABLE = "CREATE TABLE IF NOT EXISTS life (boot TEXT NOT NULL) STRICT"
 _EPOCH_BYTES = 6
 
@@ -61,3 +64,10 @@ def boot_id() -> str:
         return BOOT_ID.read_text().strip()
     except OSError:
         return ""
+
+
+def doubt(connection: sqlite3.Connection) -> None:
+    """Time has gone back for certain: with the next life every topic has another epoch."""
+    connection.execute(_TABLE)
+    connection.execute("DELETE FROM life")
+    connection.execute("INSERT INTO life VALUES (?)", (RESTORED,))

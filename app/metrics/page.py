@@ -1,0 +1,89 @@
+"""The metrics' reference page, written from the families themselves.
+
+`python -m app.metrics.page > docs/metrics.md` writes it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import Metric
+
+from app.connection import ConnectionFigures
+from app.figures import Figures
+from app.gateway import Gateway
+from app.metrics.gateway import gateway_families
+from app.metrics.server import server_families
+from app.metrics.sessions import session_families
+from app.metrics.store import seen_families, told_families
+from app.metrics.topics import TopicTable, topic_families
+from app.settings import MEMORY_ONLY, Settings
+from app.stores.figures import StoreFigures
+
+INTRODUCTION = """\
+# Metrics
+
+`GET /metrics` answers in Prometheus's text form. A scrape costs no publish and changes nothing that
+is sent (rule 461 of [semantics.md](semantics.md)); members of a lane that wait for the same are
+counted at once, and between two topics others have their turn. `deploy/grafana.json` is a dashboard
+for these metrics, `deploy/alerts.yml` has alerts; [operations.md](operations.md) says what to do
+about each.
+
+**They add up.** For each topic, at every moment:
+
+    offered = filtered + matched
+    matched = delivered + conflated + dropped (over all reasons) + waiting
+
+Sums keep subscriptions that have ended, so that counters only rise while the topic lives.
+`conflated` and `waiting` are gauges: a row that was counted as replaced may be taken after all,
+when its reader was in the middle of it. Snapshot and resume rows are no deliveries. Rows of windows
+and groups are no messages: of them nothing is filtered.
+
+**Labels are bounded.** There is none for a session, a key, an address or a lane. So many topics as
+`metrics_topics_max` says, the first by name, have a `topic` label of their own; all others are
+added up under `topic="(others)"`, which is no topic's name. Whoever needs another choice of topics
+raises the setting, or reads `GET /v1/topics/{topic}`.
+
+A counter is shown as it is sampled, with `_total`; a histogram has `_bucket`, `_count` and `_sum`.
+"""
+
+HEADING = """\
+| metric | type | labels | meaning |
+|---|---|---|---|"""
+
+
+async def metrics_page() -> str:
+    """All of docs/metrics.md."""
+    sections = [INTRODUCTION]
+    for title, families in _sections():
+        rows = "\n".join(map(_row, families))
+        sections.append(f"## {title}\n\n{HEADING}\n{rows}\n")
+    return "\n".join(sections)
+
+
+def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
+    gateway = Gateway.build(Settings(data=MEMORY_ONLY))
+    yield "Gateway", gateway_families(gateway, 0)
+    yield "Topics", topic_families(TopicTable())
+    yield "Sessions and streams", session_families(gateway)
+    yield "Store", [*seen_families(Figures()), *told_families(StoreFigures(0, 0, 0, 0))]
+    yield "Server", server_families(ConnectionFigures(0))
+    yield "Process (on Linux)", ProcessCollector(registry=CollectorRegistry()).collect()
+
+
+def _row(family: Metric) -> str:
+    ending = "_total" if family.type == "counter" else ""
+    labels = ", ".join(f"`{label}`" for label in _labels(family))
+    return f"| `{family.name}{ending}` | {family.type} | {labels} | {family.documentation} |"
+
+
+def _labels(family: Metric) -> list[str]:
+    """Labels of one with values by labels, also where there is no value yet."""
+    return [*getattr(family, "_labelnames", ()), *(["le"] if family.type == "histogram" else [])]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(asyncio.run(metrics_page()))

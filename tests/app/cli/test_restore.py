@@ -1,0 +1,37 @@
+"""`tidegate restore`: one line either way."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import run, serving
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
+    folder, backup = tmp_path / "first", tmp_path / "backup.db"
+    with serving("--data", str(folder)) as address:
+        assert run("topics", "create", "t", "--key", "/k", "--gateway", address).code == 0
+        assert run("publish", "t", "--gateway", address, stdin=b'{"k":1}\n').code == 0
+        with closing(sqlite3.connect(folder / "tidegate.db")) as found:
+            found.execute("VACUUM INTO ?", (str(backup),))
+        refused = run("restore", str(backup), "--data", str(folder), "--replace")
+        assert refused.code == 1
+        assert "in use" in refused.err
+    ended = run("restore", str(backup), "--data", str(tmp_path / "second"))
+    assert (ended.code, ended.err) == (0, "")
+    assert "restored" in ended.out
+    with serving("--data", str(tmp_path / "second")) as address:
+        assert run("sow", "t", "--gateway", address).out == '{"k":1}\n'
+
+
+def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
+    ended = run("restore", str(tmp_path / "none.db"), "--data", str(tmp_path))
+    assert ended.code == 1
+    assert len(ended.err.splitlines()) == 1
+    assert run("restore", "backup.db", "--data", ":memory:").code == 2

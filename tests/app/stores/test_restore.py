@@ -1,0 +1,119 @@
+"""A backup is put back whole or not at all, and nobody takes its positions for newer ones."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.stores.folder import DATABASE
+from app.stores.restore import BEFORE, restore
+from app.stores.schema import FORMAT
+from app.stores.sqlite import SqliteStore
+from app.stores.store import Message, StoreUnusable, TopicRecord
+from tests.app.stores.test_store import PLAIN, append
+
+
+async def opened(folder: Path) -> SqliteStore:
+    store = SqliteStore(folder)
+    await store.open()
+    return store
+
+
+async def backed_up(folder: Path, backup: Path) -> None:
+    """A store with one message, of which a backup is made while it runs, and then another."""
+    store = await opened(folder)
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await append(store, "a", [Message(b"1")])
+    with closing(sqlite3.connect(folder / DATABASE)) as found:
+        found.execute("VACUUM INTO ?", (str(backup),))
+    await append(store, "a", [Message(b"2")])
+    await store.aclose()
+
+
+async def test_a_backup_comes_back_with_another_epoch(tmp_path: Path) -> None:
+    there, elsewhere, backup = tmp_path / "there", tmp_path / "elsewhere", tmp_path / "backup.db"
+    await backed_up(there, backup)
+    assert restore(backup, elsewhere) == 1
+    store = await opened(elsewhere)
+    (record,) = await store.records()
+    kept = await store.kept("a")
+    assert record.name == "a"
+    assert record.epoch != "e1"
+    assert [frame.payload for frame in kept.journal] == [b"1"]
+    await store.aclose()
+    store = await opened(elsewhere)
+    assert (await store.records())[0].epoch == record.epoch, "once is enough"
+    await store.aclose()
+
+
+async def test_a_copy_made_with_backup_will_do_too(tmp_path: Path) -> None:
+    await backed_up(tmp_path / "there", tmp_path / "unused.db")
+    backup = tmp_path / "backup.db"
+    with (
+        closing(sqlite3.connect(tmp_path / "there" / DATABASE)) as source,
+        closing(sqlite3.connect(backup)) as target,
+    ):
+        source.backup(target)
+    assert restore(backup, tmp_path / "elsewhere") == 1
+    store = await opened(tmp_path / "elsewhere")
+    assert (await store.kept("a")).head == 2
+    await store.aclose()
+
+
+async def test_a_store_is_replaced_only_if_that_is_said_and_is_kept(tmp_path: Path) -> None:
+    there, backup = tmp_path / "there", tmp_path / "backup.db"
+    await backed_up(there, backup)
+    with pytest.raises(StoreUnusable, match="already"):
+        restore(backup, there)
+    store = await opened(there)
+    assert (await store.kept("a")).head == 2, "as it was"
+    await store.aclose()
+    assert restore(backup, there, replaces=True) == 1
+    store = await opened(there)
+    assert (await store.kept("a")).head == 1
+    await store.aclose()
+    with closing(sqlite3.connect(there / BEFORE)) as before:
+        assert before.execute("SELECT max(last) FROM journal").fetchone()[0] == 2
+
+
+async def test_a_store_in_use_is_left_alone(tmp_path: Path) -> None:
+    there, backup = tmp_path / "there", tmp_path / "backup.db"
+    await backed_up(there, backup)
+    store = await opened(there)
+    with pytest.raises(StoreUnusable, match="in use"):
+        restore(backup, there, replaces=True)
+    await store.aclose()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (f"PRAGMA user_version = {FORMAT + 1}", "newer"),
+        ("PRAGMA application_id = 1", "no backup"),
+    ],
+)
+async def test_what_is_no_backup_of_ours_is_refused(
+    tmp_path: Path, change: str, reason: str
+) -> None:
+    backup = tmp_path / "backup.db"
+    await backed_up(tmp_path / "there", backup)
+    with closing(sqlite3.connect(backup)) as found:
+        found.execute(change)
+    with pytest.raises(StoreUnusable, match=reason):
+        restore(backup, tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere" / DATABASE).exists()
+
+
+async def test_a_damaged_backup_is_refused(tmp_path: Path) -> None:
+    backup = tmp_path / "backup.db"
+    await backed_up(tmp_path / "there", backup)
+    content = bytearray(backup.read_bytes())
+    content[4096:8192] = b"\xff" * 4096
+    backup.write_bytes(content)
+    with pytest.raises(StoreUnusable, match=r"damaged|cannot be read"):
+        restore(backup, tmp_path / "elsewhere")
+    with pytest.raises(StoreUnusable, match="cannot be read"):
+        restore(tmp_path / "none.db", tmp_path / "elsewhere")

@@ -1,0 +1,30 @@
+"""docs/operations.md names every event that the log has, and settings that there are."""
+
+from __future__ import annotations
+
+import re
+
+from app.logs import UNNAMED
+from app.settings import setting_names
+from dev import ROOT
+from tests.architecture.rules import modules
+
+PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
+EVENT_TABLE = PAGE.split("| event | level |")[1].split("\n\n")[0]
+NAMED = re.compile(r"(?:extra=|figures = )(?:\w+\.)?(?:log_)?event\(\s*\"([a-z-]+)\"")
+
+
+def test_every_event_of_the_log_has_its_row() -> None:
+    rows = {
+        name
+        for cell in re.findall(r"^\| (`[^|]*`) \|", EVENT_TABLE, re.MULTILINE)
+        for name in re.findall(r"`([a-z-]+)`", cell)
+    }
+    told = {name for path in modules("app") for name in NAMED.findall(path.read_text("utf-8"))}
+    assert told | {UNNAMED} == rows
+
+
+def test_settings_that_it_names_exist() -> None:
+    words = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE))
+    foreign = {"proxy_buffering", "duration_ms"}
+    assert words - foreign - set(setting_names()) == set()
