@@ -6,8 +6,10 @@ import asyncio
 
 
 class Duty:
-    """Whether it is this gateway's turn. `fence` is the number of its lease, by which a store
-    refuses what it writes once another has taken over; None where it shares with nobody.
+    """Whether it is this gateway's turn.
+
+    `fence` is the number of its lease, by which a store refuses what it writes once another has
+    taken over; None where it shares with nobody.
     """
 
     def __init__(self, *, held: bool) -> None:

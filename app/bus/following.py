@@ -102,8 +102,9 @@ class Following:
         elif known is None:
             await self._catalog.adopt(record, await self._store.kept(name))
         elif known.document.identity != record.document.identity:
+            kept = await self._store.kept(name)
             await self._catalog.forget(known)
-            await self._catalog.adopt(record, await self._store.kept(name))
+            await self._catalog.adopt(record, kept)
         else:
             if known.document != record.document:
                 await self._catalog.redefine(known, record.document)

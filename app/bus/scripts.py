@@ -1,9 +1,9 @@
 """The scripts that run inside Redis: each is one step for everybody, and touches one slot.
 
-A topic's keys: `state` (epoch, head, run, fence, bytes), `stream` (one entry a request; its id is
-its last offset, `b` the payload bytes before it), `sow` (newest message of each record),
-`producers`. What all topics share: `epochs`, `documents`, `life` (id, version) and `changes`, the
-definitions that were written.
+A topic's keys: `state` (epoch, head, run, fence, bytes, was, base: where its stream begins),
+`stream` (one entry a request; its id is its last offset, `b` the payload bytes before it), `sow`
+(newest message of each record), `producers`. What all topics share: `epochs`, `documents`,
+`life` (id, version) and `changes`, the definitions that were written.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ APPEND: Final = (
     _RUN
     + """
 local state, stream, sow, producers, retry = unpack(KEYS, 1, 5)
-local known = redis.call('HMGET', state, 'epoch', 'head', 'run', 'fence', 'bytes')
+local known = redis.call('HMGET', state, 'epoch', 'head', 'run', 'fence', 'bytes', 'base')
 local head = tonumber(known[2] or 0)
 if known[1] ~= ARGV[1] or head < tonumber(ARGV[3]) or known[3] ~= run(ARGV[2]) then
     return {'epoch'}
 end
-if head > 0 and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
+if head > tonumber(known[6] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
 local now_ms, count = tonumber(ARGV[4]), tonumber(ARGV[5])
 local function forget_stages()
     for index = 6, #KEYS do redis.call('DEL', KEYS[index]) end
@@ -125,16 +125,19 @@ if redis.call('HGET', KEYS[1], 'epoch') == ARGV[1] then redis.call('DEL', unpack
 RENEW: Final = (
     _RUN
     + """
-local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'run', 'was')
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'run', 'was', 'base')
 local head, here = tonumber(known[2] or 0), run(ARGV[3])
 if known[1] and known[1] ~= ARGV[1] and known[4] == ARGV[1] then return known[1] end
 local newest = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
-local through = newest and tonumber(string.match(newest[1], '^%d+')) or 0
+local through = tonumber(newest and string.match(newest[1], '^%d+') or known[5] or 0)
 if known[1] == ARGV[1] and through == head and head >= tonumber(ARGV[4]) and known[3] == here then
     return known[1]
 end
 if not known[1] then redis.call('DEL', unpack(KEYS)) end
-if through ~= head then redis.call('DEL', KEYS[2]) end
+if through ~= head then
+    redis.call('DEL', KEYS[2])
+    redis.call('HSET', KEYS[1], 'base', string.format('%d', head))
+end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'was', ARGV[1], 'run', here,
     'head', string.format('%d', head))
 return ARGV[2]

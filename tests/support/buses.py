@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
+from tests.support.gateways import Running, Stream, eventually, running_gateway
 from tests.support.outside import await_redis, bundled_valkey, require
 
 FLAGS = ("--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction")
@@ -61,3 +65,32 @@ def bus_server(kind: str = "redis", *flags: str) -> Iterator[BusServer]:
             yield server
         finally:
             server.kill()
+
+
+PREFIXES = (f"bus-{number}" for number in itertools.count())
+
+
+@contextlib.asynccontextmanager
+async def gateways(server: BusServer, count: int = 2, **given: Any) -> AsyncIterator[list[Running]]:
+    """So many gateways that share what no other test sees."""
+    prefix = next(PREFIXES)
+    async with contextlib.AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(
+                running_gateway(redis=server.url, redis_prefix=prefix, **given)
+            )
+            for _ in range(count)
+        ]
+
+
+async def has_topic(gateway: Running, name: str = "px") -> None:
+    catalog = gateway.gateway.catalog
+    await eventually(lambda: catalog.find(name) is not None, f"{name} is known")
+
+
+async def document(stream: Stream, name: str) -> dict[str, Any]:
+    """The next event, which has this name."""
+    event = await stream.next()
+    assert event.name == name, event
+    found: dict[str, Any] = json.loads(event.text)
+    return found

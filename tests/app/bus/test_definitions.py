@@ -1,0 +1,78 @@
+"""Definitions on the bus, in the order in which they were written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.bus.connection import BusConnection
+from app.bus.definitions import Definitions
+from app.mergers import Mergers
+from app.stores.store import TopicRecord
+from app.topic_document import TopicDocument
+from tests.support.buses import BusServer
+
+pytestmark = pytest.mark.redis
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+async def connection(redis_bus: BusServer) -> AsyncIterator[BusConnection]:
+    made = BusConnection(redis_bus.url, f"definitions-{next(NUMBERS)}")
+    yield made
+    await made.aclose()
+
+
+async def seen(connection: BusConnection) -> Definitions:
+    definitions = Definitions(connection, Mergers())
+    await definitions.open()
+    return definitions
+
+
+def record(name: str, epoch: str = "e") -> TopicRecord:
+    return TopicRecord(name, TopicDocument(description=name), epoch)
+
+
+async def test_they_come_in_the_order_in_which_they_were_written(connection: BusConnection) -> None:
+    one, other = await seen(connection), await seen(connection)
+    for name in ("b", "a"):
+        await one.put(record(name))
+    await one.delete("b")
+    assert await other.is_behind()
+    told = [(change.name, change.record) for change in await other.changes()]
+    assert told == [("b", record("b")), ("a", record("a")), ("b", None)]
+    assert not await other.is_behind()
+    assert await other.read() == [record("a")]
+
+
+async def test_who_was_away_for_too_long_reads_all_of_them(connection: BusConnection) -> None:
+    one, other = await seen(connection), await seen(connection)
+    for name in ("a", "b", "c"):
+        await one.put(record(name))
+    await connection.ask("XDEL", one.stream, "1-0")
+    assert {change.name for change in await other.changes()} == {"a", "b", "c"}
+    assert other.version == 3
+
+
+async def test_a_bus_that_was_emptied_or_set_back_is_another(connection: BusConnection) -> None:
+    definitions = await seen(connection)
+    await definitions.put(record("a"))
+    assert await definitions.stands()
+    await connection.ask("HSET", connection.shared_key("life"), "version", 0)
+    assert not await definitions.stands()
+    await connection.ask("DEL", connection.shared_key("life"))
+    assert not await definitions.stands()
+    await definitions.open()
+    assert await definitions.stands()
+
+
+async def test_what_asks_for_a_merger_that_is_not_here_is_left_out(
+    connection: BusConnection,
+) -> None:
+    definitions = await seen(connection)
+    await definitions.put(record("a"))
+    document = b'{"merge":"nowhere:merge"}'
+    await connection.ask("HSET", connection.shared_key("documents"), "a", document)
+    assert await definitions.read() == []

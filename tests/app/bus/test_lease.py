@@ -1,0 +1,90 @@
+"""One gateway at a time has the lease, and each holder's number is above all before it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.bus.connection import BusConnection
+from app.bus.lease import Lease
+from tests.support.buses import BusServer
+
+pytestmark = pytest.mark.redis
+NUMBERS = itertools.count()
+TERM_S = 60.0
+
+
+class Holder:
+    """A gateway that notes when the lease is its own."""
+
+    def __init__(self, connection: BusConnection, name: str) -> None:
+        self.now_s = 0.0
+        self.story: list[int | str] = []
+        self.lease = Lease(
+            connection, "duties", name,
+            taken=self._taken, lost=self._lost, clock=lambda: self.now_s, term_s=TERM_S,
+        )  # fmt: skip
+
+    async def _taken(self, number: int) -> None:
+        self.story.append(number)
+
+    async def _lost(self) -> None:
+        self.story.append("lost")
+
+
+@pytest.fixture
+async def connection(redis_bus: BusServer) -> AsyncIterator[BusConnection]:
+    made = BusConnection(redis_bus.url, f"lease-{next(NUMBERS)}")
+    yield made
+    await made.aclose()
+
+
+async def test_only_one_has_it_and_the_next_one_has_a_higher_number(
+    connection: BusConnection,
+) -> None:
+    one, other = Holder(connection, "one"), Holder(connection, "other")
+    for _ in range(2):
+        await one.lease.beat()
+        await other.lease.beat()
+    assert (one.story, other.story) == ([1], [])
+    await one.lease.give_back()
+    await other.lease.beat()
+    await one.lease.beat()
+    assert (one.story, other.story) == ([1, "lost"], [2])
+
+
+async def test_who_finds_another_in_its_place_has_lost_it(connection: BusConnection) -> None:
+    one, other = Holder(connection, "one"), Holder(connection, "other")
+    await one.lease.beat()
+    await connection.ask("DEL", connection.shared_key("lease", "duties"))
+    await other.lease.beat()
+    await one.lease.beat()
+    assert (one.story, other.story) == ([1, "lost"], [2])
+    assert one.lease.number is None
+
+
+async def test_it_has_a_term_on_the_bus(connection: BusConnection) -> None:
+    await Holder(connection, "one").lease.beat()
+    left_ms = await connection.ask("PTTL", connection.shared_key("lease", "duties"))
+    assert 0 < left_ms <= TERM_S * 1_000
+
+
+async def test_while_the_bus_is_out_it_holds_for_the_rest_of_its_term(
+    connection: BusConnection,
+) -> None:
+    one = Holder(connection, "one")
+    await one.lease.beat()
+    gone = BusConnection("unix:///nowhere/redis.sock")
+    one.lease._connection = gone
+    one.now_s = TERM_S - 1
+    await one.lease.beat()
+    assert one.story == [1]
+    one.now_s = TERM_S
+    await one.lease.beat()
+    assert one.story == [1, "lost"]
+    await one.lease.beat()
+    await one.lease.give_back()
+    assert one.story == [1, "lost"]
+    await gone.aclose()

@@ -1,0 +1,171 @@
+"""What the store on a bus does beyond what every store does (`tests/app/stores/test_store.py`).
+
+Rules 424 and 425 are told here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.bus.connection import BusConnection
+from app.bus.definitions import Definitions
+from app.bus.redis_store import RedisStore
+from app.mergers import Mergers
+from app.problems import Problem
+from app.settings import Settings
+from app.stores.shared import DefinitionsMoved
+from app.stores.store import Message, Publication, Removal, TopicRecord
+from app.topic_document import TopicDocument
+from conflation.frame import Gone
+from tests.support.buses import BusServer
+from tests.support.world import make_frames, tokens
+
+pytestmark = pytest.mark.redis
+NUMBERS = itertools.count()
+KEYED = TopicDocument.parse(b'{"key":["/k"]}')
+
+
+class Shared:
+    """A prefix on a bus, and gateways' stores on it."""
+
+    def __init__(self, server: BusServer) -> None:
+        self._server = server
+        self._prefix = f"redis-store-{next(NUMBERS)}"
+        self.connections: list[BusConnection] = []
+
+    async def store(self) -> RedisStore:
+        connection = BusConnection(self._server.url, self._prefix)
+        self.connections.append(connection)
+        store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+        await store.open()
+        await store.records()
+        return store
+
+
+@pytest.fixture
+async def shared(redis_bus: BusServer) -> AsyncIterator[Shared]:
+    made = Shared(redis_bus)
+    yield made
+    for connection in made.connections:
+        await connection.aclose()
+
+
+async def put(store: RedisStore, *words: str, topic: str = "px", **more: object) -> None:
+    for word in words:
+        items = [
+            Message(frame.payload, frame.key) if not it.startswith("-")
+            else Removal(frame.key, Gone.DELETED)
+            for it in word.split()
+            for frame in make_frames(it.removeprefix("-"))
+        ]  # fmt: skip
+        await store.append(topic, Publication(items, 1_000))
+
+
+async def test_what_is_kept_is_the_same_wherever_it_is_asked_for(shared: Shared) -> None:
+    one = await shared.store()
+    await one.put_topic(TopicRecord("px", KEYED, "e1"))
+    await put(one, "a1 b1 a2", "c1 -b1", "a3")
+    for kept in (await one.kept("px"), await (await shared.store()).kept("px")):
+        assert (kept.head, kept.horizon, kept.dropped_through) == (6, 0, 0)
+        assert [(it.key, it.offset, it.removed) for it in kept.records] == [
+            ('["c"]', 4, False), ('["b"]', 5, True), ('["a"]', 6, False),
+        ]  # fmt: skip
+        assert [it.offset for it in kept.journal] == [1, 2, 3, 4, 5, 6]
+        assert kept.journal[0].timestamp_ms == 1_000
+
+
+async def test_of_a_plain_topic_only_the_journal_is_kept(shared: Shared) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await store.append("t", Publication([Message(b"1"), Message(b"2")], 0))
+    kept = await store.kept("t")
+    assert (list(kept.records), [it.payload for it in kept.journal]) == ([], [b"1", b"2"])
+
+
+@pytest.mark.parametrize(
+    ("history", "left"),
+    [
+        ('{"messages":3,"age":"1h"}', ["b2 c1", "d1 e1"]),
+        ('{"messages":4,"bytes":"1KiB"}', ["b2 c1", "d1 e1"]),
+        ('{"messages":100,"bytes":"40B"}', ["d1 e1"]),
+        ('{"messages":100,"bytes":"1B"}', ["d1 e1"]),
+        ('{"messages":100,"age":"1h"}', ["a1", "b1", "b2 c1", "d1 e1"]),
+    ],
+)
+async def test_the_journal_is_trimmed_by_requests_and_records_stay(
+    shared: Shared, history: str, left: list[str]
+) -> None:
+    store = await shared.store()
+    document = TopicDocument.parse(b'{"key":["/k"],"history":%b}' % history.encode())
+    await store.put_topic(TopicRecord("px", document, "e1"))
+    await put(store, "a1", "b1", "b2 c1", "d1 e1")
+    kept = await store.kept("px")
+    assert tokens(kept.journal) == " ".join(left)
+    assert tokens(kept.records) == "a1 b2 c1 d1 e1"
+    assert kept.dropped_through == 6 - len(kept.journal)
+
+
+async def test_messages_age_with_those_behind_them(shared: Shared) -> None:
+    store = await shared.store()
+    document = TopicDocument.parse(b'{"history":{"age":"1s"}}')
+    await store.put_topic(TopicRecord("t", document, "e1"))
+    for at_ms in (0, 500, 1_400):
+        await store.append("t", Publication([Message(b"%d" % at_ms)], at_ms))
+    assert [it.payload for it in (await store.kept("t")).journal] == [b"500", b"1400"]
+
+
+async def test_a_writer_whose_lease_was_taken_over_is_refused(shared: Shared) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    for fence in (3, 3, None, 5):
+        await store.append("t", Publication([Message(b"1")], 0, fence=fence))
+    with pytest.raises(Problem, match="producer-fenced"):
+        await store.append("t", Publication([Message(b"1")], 0, fence=4))
+    assert (await store.append("t", Publication([Message(b"1")], 0, fence=5))).first == 5
+
+
+async def test_definitions_are_written_by_who_has_seen_all_before(shared: Shared) -> None:
+    one, other = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("a", TopicDocument(), "e1"))
+    with pytest.raises(DefinitionsMoved):
+        await other.put_topic(TopicRecord("a", KEYED, "e2"))
+    [change] = await other.changes()
+    assert change.record == TopicRecord("a", TopicDocument(), "e1")
+    assert (await other.append("a", Publication([Message(b"1")], 0))).first == 1
+    await other.delete_topic("a")
+    [change] = await one.changes()
+    assert (change.name, change.record) == ("a", None)
+    assert list(await other.changes()) == []
+
+
+async def test_what_was_behind_is_not_written_upon(shared: Shared) -> None:
+    store = await shared.store()
+    doubts: list[str] = []
+    store.on_doubt = doubts.append
+    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await store.append("t", Publication([Message(b"1")], 0))
+    store.seen = lambda name: 2
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await store.append("t", Publication([Message(b"1")], 0))
+    assert doubts == ["t"]
+    assert await store.doubtful(["t"], store.seen) == ["t"]
+
+
+async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
+    one, other = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await other.changes()
+    await one.append("t", Publication([Message(b"1")], 0))
+    assert await one.renew("t", seen=1) == "e1", "there is nothing to doubt"
+    epoch = await one.renew("t", seen=2)
+    assert epoch != "e1"
+    assert await other.renew("t", seen=1) == epoch
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await other.append("t", Publication([Message(b"2")], 0))
+    await one.put_epoch(TopicRecord("t", TopicDocument(), epoch))
+    assert (await one.append("t", Publication([Message(b"2")], 0))).first == 2
+    await other.changes()
+    assert (await other.append("t", Publication([Message(b"3")], 0))).first == 3

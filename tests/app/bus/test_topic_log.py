@@ -1,0 +1,66 @@
+"""A topic in Redis: its keys are in one slot, and what is kept is of one moment."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+from redis.crc import key_slot
+
+from app.bus.connection import BusConnection
+from app.bus.definitions import Definitions
+from app.bus.redis_store import RedisStore
+from app.bus.topic_log import TopicLog
+from app.mergers import Mergers
+from app.settings import Settings
+from app.stores.store import Message, Publication, Retry, TopicRecord
+from app.topic_document import TopicDocument
+from conflation.log import History
+from tests.support.buses import BusServer
+
+NUMBERS = itertools.count()
+RECORD = TopicRecord("px", TopicDocument.parse(b'{"key":["/k"]}'), "e1")
+
+
+def test_one_append_touches_one_slot() -> None:
+    log = TopicLog(BusConnection("redis://localhost"), RECORD, History(10))
+    publication = Publication([], 0, retry=Retry("r", b"d"), stages=["a", "b"])
+    keys = log.append_keys(publication)
+    assert len(set(keys)) == 7
+    assert len({key_slot(name.encode()) for name in keys}) == 1
+
+
+def test_what_is_kept_aside_belongs_to_the_epoch() -> None:
+    connection = BusConnection("redis://localhost")
+    before = TopicLog(connection, RECORD, History(10))
+    after = TopicLog(connection, TopicRecord("px", RECORD.document, "e2"), History(10))
+    assert before.aside("stage", "s") != after.aside("stage", "s")
+    assert before.keys == after.keys
+
+
+@pytest.mark.redis
+async def test_what_is_kept_is_of_one_moment_while_others_write(redis_bus: BusServer) -> None:
+    """Records and journal tell the same, however much is written while they are read."""
+    connection = BusConnection(redis_bus.url, f"topic-log-{next(NUMBERS)}")
+    store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+    await store.open()
+    await store.put_topic(RECORD)
+    is_over = asyncio.Event()
+
+    async def write() -> None:
+        for number in itertools.count():
+            if is_over.is_set():
+                return
+            message = Message(b"%d" % number, f'["{number % 50}"]')
+            await store.append("px", Publication([message], 0))
+
+    writing = asyncio.create_task(write())
+    for _ in range(5):
+        kept = await store.kept("px")
+        newest = {frame.key: frame for frame in kept.journal}
+        assert sorted(newest.values(), key=lambda it: it.offset) == list(kept.records)
+        assert kept.head == len(kept.journal)
+    is_over.set()
+    await writing
+    await store.aclose()
