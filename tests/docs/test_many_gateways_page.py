@@ -1,0 +1,51 @@
+"""The page on several gateways: its commands can be given, its figures are those of the code."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from app import workers
+from app.bus import neighbours, post, roll
+from app.bus.connection import BusConnection
+from app.bus.places import HELD_MS
+from app.cli.main import build_parser
+from dev import ROOT
+
+PAGE = " ".join((ROOT / "docs" / "many-gateways.md").read_text("utf-8").split())
+COMMANDS = re.findall(r"tidegate serve --redis [^`]*?--port \d+(?: --workers \d+)?", PAGE)
+FIGURES = [
+    (f"not been heard of for {roll.GONE_S:.0f} s", "who is gone"),
+    (f"does not answer within {post.PATIENCE_S:.0f} s", "who is silent"),
+    (f"not answer within {neighbours.LIST_PATIENCE_S:.0f} s", "who is missing in a list"),
+    (f"(at least {neighbours.ON_ITS_WAY_MS_MIN // 1_000} s)", "how long a session is left"),
+    (f"ever longer, up to {workers.AGAIN_S_MAX:.0f} s", "when a worker is started again"),
+    (f"`shutdown_grace` and {workers.STOP_S_MAX:.0f} s", "when a worker is killed"),
+    (f"at most {post.INBOX_MAX:,}", "an inbox"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_are_taken(command: str) -> None:
+    name, *arguments = shlex.split(command)
+    assert name == "tidegate"
+    assert build_parser().parse_args(arguments).run
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) == 3
+
+
+@pytest.mark.parametrize(("words", "what"), FIGURES)
+def test_figures_are_those_of_the_code(words: str, what: str) -> None:
+    assert words in PAGE, what
+
+
+def test_names_in_redis_are_those_of_the_code() -> None:
+    bus = BusConnection("redis://localhost")
+    names = [("gateways",), ("inbox", "<gateway>"), ("session", "<id>")]
+    for parts in names:
+        assert f"`{bus.shared_key(*parts)}`" in PAGE
+    assert HELD_MS == 3_600_000, "an hour"
