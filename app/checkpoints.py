@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+from collections.abc import Iterator
 
 from app.catalog import Catalog
 from app.driver import Driver
@@ -21,6 +22,8 @@ LOOK_S = 1.0
 LOOKS_PER_ROUND = 30
 MESSAGES_MAX = 50_000
 """A topic with so many messages is due at the next look, any other at the next round."""
+
+TOPICS_AT_ONCE = 100
 
 logger = logging.getLogger("tidegate.checkpoints")
 
@@ -48,12 +51,29 @@ class Checkpoints:
         """Write those of all topics that have so many messages since their last."""
         if not self._store.checkpoints:
             return
+        began_ms = self._driver.wall_ms()
         try:
-            for entry in self._catalog.entries():
-                if self._messages_since(entry) >= messages_min:
-                    await self._write(entry)
+            for entries in self._due(messages_min):
+                await asyncio.gather(*(self._write(entry) for entry in entries))
+            if messages_min <= 1:
+                self._driver.figures.checkpointed_ms = began_ms
         except Problem as problem:
             logger.warning("checkpoints wait: %s", problem.detail)
+
+    def _due(self, messages_min: int) -> Iterator[list[Entry]]:
+        """Topics that are due, some at a time: they share a commit, and do not hold the loop."""
+        some: list[Entry] = []
+        messages = 0
+        for entry in self._catalog.entries():
+            if (since := self._messages_since(entry)) < messages_min:
+                continue
+            some.append(entry)
+            messages += since
+            if messages >= MESSAGES_MAX or len(some) == TOPICS_AT_ONCE:
+                yield some
+                some, messages = [], 0
+        if some:
+            yield some
 
     def _messages_since(self, entry: Entry) -> int:
         if self._catalog.find(entry.record.name) is not entry:

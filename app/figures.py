@@ -63,6 +63,7 @@ class Figures:
         write: from a stream's bytes until its socket has room for more.
         write_bytes: what is written to a stream at once.
         store_failures: writes that the store could not do.
+        checkpointed_ms: wall time at which all that had been published was in checkpoints.
         auto_changes: steps of `conflation=auto`, by whether the interval became longer.
         left: sessions whose peer went without a word.
     """
@@ -73,5 +74,6 @@ class Figures:
     write: Histogram = field(default_factory=Histogram)
     write_bytes: Histogram = field(default_factory=lambda: Histogram(BYTES))
     store_failures: int = 0
+    checkpointed_ms: int | None = None
     auto_changes: Counter[str] = field(default_factory=Counter)
     left: int = 0

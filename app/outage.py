@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from app.logs import event as log_event
 from app.sse import event
 
 logger = logging.getLogger("tidegate.bus")
@@ -36,14 +37,15 @@ class Outage:
     def began(self, reason: str) -> None:
         """It is out, if that is news."""
         if self.since_ms is None:
-            logger.warning("the %s is out: %s", self.source, reason)
+            figures = log_event("bus-out", source=self.source)
+            logger.warning("the %s is out: %s", self.source, reason, extra=figures)
             self.since_ms = self._wall_ms()
             self._tell(self.notice())
 
     def over(self) -> None:
         """It is back, and whatever was missed is there, if that is news."""
         if self.since_ms is not None:
-            logger.info("the %s is back", self.source)
+            logger.info("the %s is back", self.source, extra=log_event("bus-back"))
             self.since_ms = None
             self._tell(self.notice())
 

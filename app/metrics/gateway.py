@@ -15,7 +15,8 @@ def gateway_families(gateway: Gateway, topics: int) -> Iterator[Metric]:
     """Readiness, bounds, flushes, and times."""
     settings, figures = gateway.settings, gateway.driver.figures
     stats = gateway.driver.engine.stats(())
-    yield gauge("ready", "1 while the gateway is ready, as /readyz has it.", gateway.ready)
+    is_ready = gateway.ready and not gateway.outage.is_on
+    yield gauge("ready", "1 while the gateway is ready, as /readyz has it.", is_ready)
     yield gauge("topics", "Topics.", topics)
     limits = {
         "topics": settings.topics_max,

@@ -69,7 +69,13 @@ def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     yield "Gateway", gateway_families(gateway, 0)
     yield "Topics", topic_families(TopicTable())
     yield "Sessions and streams", session_families(gateway)
-    yield "Store", [*seen_families(Figures()), *told_families(StoreFigures(0, 0, 0, 0))]
+    yield (
+        "Store",
+        [
+            *seen_families(Figures(checkpointed_ms=0)),
+            *told_families(StoreFigures(0, size_bytes=0)),
+        ],
+    )
     yield "Server", server_families(ConnectionFigures(0))
     yield "Process (on Linux)", ProcessCollector(registry=CollectorRegistry()).collect()
 

@@ -27,17 +27,17 @@ def seen_families(figures: Figures) -> Iterator[Metric]:
     yield counter(
         "store_failures", "Publishes that the store could not keep.", figures.store_failures
     )
+    if figures.checkpointed_ms is not None:
+        yield gauge(
+            "checkpoint_timestamp_seconds",
+            "When all that had been published was in checkpoints, as far as the store wants any.",
+            figures.checkpointed_ms / MS_PER_S,
+        )
 
 
 def told_families(told: StoreFigures) -> Iterator[Metric]:
-    """What the store tells; nothing of what does not apply to it."""
+    """What the store tells; its size only if it keeps anything."""
     yield counter("store_commits", "Steps in which the store wrote something.", told.commits)
     yield gauge("store_queued", "Writes that wait for their commit.", told.queued)
     if told.size_bytes is not None:
         yield gauge("store_size_bytes", "What the store takes up.", told.size_bytes)
-    if told.checkpoint_ms is not None:
-        yield gauge(
-            "store_checkpoint_timestamp_seconds",
-            "When the topic was checkpointed whose checkpoint is furthest back.",
-            told.checkpoint_ms / MS_PER_S,
-        )

@@ -14,13 +14,11 @@ class StoreFigures:
         commits: steps in which something was written since it was opened.
         queued: writes that wait for their commit.
         size_bytes: what it takes up where it keeps things.
-        checkpoint_ms: wall time of the topic's checkpoint that is furthest back.
     """
 
     commits: int
     queued: int = 0
     size_bytes: int | None = None
-    checkpoint_ms: int | None = None
 
 
 @runtime_checkable

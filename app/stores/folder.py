@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -45,6 +46,14 @@ class Folder:
     def database(self) -> Path:
         """The one file that matters."""
         return self.path / DATABASE
+
+    def size_bytes(self) -> int:
+        """What its files take up; one may go while it is looked at."""
+        size_bytes = 0
+        for found in os.scandir(self.path):
+            with contextlib.suppress(FileNotFoundError):
+                size_bytes += found.stat().st_size
+        return size_bytes
 
     def release(self) -> None:
         """Let others in."""

@@ -38,7 +38,7 @@ class GroupCommit:
     """Does work with a connection in a thread of its own, in the order in which it was asked.
 
     Work refuses by `Problem` or `HeadMoved` before it writes anything. `on_rollback` is called in
-    that thread whenever something written was taken back.
+    that thread whenever something written was taken back. `commits` are transactions so far.
     """
 
     def __init__(self, connection: sqlite3.Connection, on_rollback: Callable[[], None]) -> None:
@@ -46,8 +46,14 @@ class GroupCommit:
         self._on_rollback = on_rollback
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._is_out = False
+        self.commits = 0
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
+
+    @property
+    def queued(self) -> int:
+        """How much waits for the next transaction."""
+        return self._asked.qsize()
 
     async def do(self, work: Work[Answer]) -> Answer:
         """Have work done and committed.
@@ -92,6 +98,7 @@ class GroupCommit:
             self._connection.execute("BEGIN IMMEDIATE")
             answers = [(asked, self._attempt(asked.work)) for asked in group]
             self._connection.execute("COMMIT")
+            self.commits += 1
         except Exception as error:
             self._roll_back()
             if len(group) > 1:

@@ -14,6 +14,7 @@ from pathlib import Path
 from app.mergers import Mergers
 from app.problems import Problem
 from app.stores import lives, rows, senders
+from app.stores.figures import StoreFigures
 from app.stores.folder import Folder
 from app.stores.group_commit import Answer, GroupCommit, Work
 from app.stores.rows import StoredTopic
@@ -70,6 +71,12 @@ class SqliteStore:
         except StoreUnusable:
             await self.aclose()
             raise
+
+    def figures(self) -> StoreFigures:
+        """Transactions, what waits for one, and the size of the file with its log."""
+        if self._commits is None or self._folder is None:
+            return StoreFigures(0)
+        return StoreFigures(self._commits.commits, self._commits.queued, self._folder.size_bytes())
 
     async def records(self) -> Sequence[TopicRecord]:
         """Every topic there is."""

@@ -5,6 +5,7 @@ The gateways here are real and talked to over HTTP; a crash is a copy of the fol
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import shutil
@@ -33,10 +34,15 @@ class Shelf(MemoryStore):
         super().__init__()
         self.made: list[tuple[str, Checkpoint]] = []
         self.is_out = False
+        self.at_once = self.at_once_max = 0
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         if self.is_out:
             raise Problem("bus-unavailable", "out")
+        self.at_once += 1
+        self.at_once_max = max(self.at_once, self.at_once_max)
+        await asyncio.sleep(0)
+        self.at_once -= 1
         self.made.append((topic, checkpoint))
 
 
@@ -76,6 +82,16 @@ async def test_only_topics_with_so_many_messages_are_due() -> None:
     await place.say("plain", 1)
     await checkpoints.write(2)
     assert [name for name, _ in store.made] == ["px"]
+
+
+async def test_many_topics_share_commits() -> None:
+    store, place, checkpoints = await placed()
+    for number in range(250):
+        await place.put(f"t{number}")
+        await place.say(f"t{number}", 1)
+    await checkpoints.write()
+    assert len({name for name, _ in store.made}) == len(store.made) == 250
+    assert store.at_once_max == 100
 
 
 async def test_while_the_store_is_out_nothing_is_taken_for_written() -> None:
@@ -237,3 +253,18 @@ async def test_own_topics_begin_anew(tmp_path: Path) -> None:
             epochs.append((topic.epoch, topic.head))
     assert epochs[0][0] != epochs[1][0]
     assert epochs[1][1] == 0
+
+
+async def test_a_whole_round_is_noted_and_one_that_failed_is_not() -> None:
+    store, place, checkpoints = await placed()
+    figures = place.driver.figures
+    await place.say("px", {"k": 1})
+    await checkpoints.write(messages_min=50_000)
+    store.is_out = True
+    await checkpoints.write()
+    assert figures.checkpointed_ms is None
+    store.is_out = False
+    began_ms = place.driver.wall_ms()
+    await checkpoints.write()
+    assert figures.checkpointed_ms is not None
+    assert figures.checkpointed_ms >= began_ms

@@ -31,6 +31,6 @@ async def test_everything_in_a_scrape_is_on_the_page() -> None:
     }
     assert found - rows == set()
     assert {name for name, _ in rows - found} == {
-        "tidegate_store_checkpoint_timestamp_seconds",
+        "tidegate_checkpoint_timestamp_seconds",
         "tidegate_store_size_bytes",
     }, "what only a store that keeps things has"

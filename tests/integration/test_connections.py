@@ -57,7 +57,7 @@ async def test_beyond_the_bound_health_checks_alone_are_answered() -> None:
             figures = (await answered(running.address, "/metrics")).body.decode()
             assert "tidegate_connections 4.0" in figures
             assert "tidegate_connections_max 3.0" in figures
-            assert "tidegate_connections_refused_total 2.0" in figures
+            assert 'tidegate_connections_refused_total{reason="connections"} 2.0' in figures
             await running.publish({"k": 1})
             for wire in (first, second):
                 await wire.read_until(b'data: {"k": 1}')

@@ -68,7 +68,7 @@ async def test_memory_and_descriptors_come_back_when_a_frozen_crowd_has_been_cut
         resting_bytes, descriptors = process.memory_info().rss, process.num_fds()
         greatest_bytes = await crowd_comes_and_is_cut(remote, process, CROWD)
         assert greatest_bytes < resting_bytes + 1.5 * CROWD * QUEUE_BYTES_MAX
-        assert await figure(remote, "tidegate_sessions") == 0
+        assert await figure(remote, 'tidegate_sessions{state="attached"}') == 0
         assert process.num_fds() <= descriptors
         limit_bytes = 1.25 * resting_bytes  # the C library's pages are shared with who stays
         await eventually(lambda: process.memory_info().rss < limit_bytes, "memory is given back")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from app.stores.figures import MeasuredStore, StoreFigures
 from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
 from app.stores.store import Message, Publication, TopicRecord
 from app.topic_document import TopicDocument
 
@@ -19,3 +22,19 @@ async def test_a_store_that_keeps_nothing_counts_its_writes() -> None:
 
 def test_a_store_need_not_tell_any() -> None:
     assert not isinstance(object(), MeasuredStore)
+
+
+async def test_the_embedded_store_tells_its_transactions_and_its_size(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    assert store.figures() == StoreFigures(0)
+    await store.open()
+    await store.put_topic(TopicRecord("px", TopicDocument.parse(b"{}"), "e1"))
+    before = store.figures()
+    await store.append("px", Publication([Message(b"1" * 100_000)], 0))
+    after = store.figures()
+    assert after.commits == before.commits + 1
+    assert after.queued == 0
+    assert before.size_bytes is not None
+    assert after.size_bytes is not None
+    assert after.size_bytes >= before.size_bytes + 100_000
+    await store.aclose()
