@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator
@@ -11,12 +12,22 @@ import pytest
 
 from app.bus.connection import BusConnection
 from app.main import create_app
-from tests.support.gateways import JSON, Remote, client_of
+from tests.support.buses import BusServer
+from tests.support.gateways import (
+    JSON,
+    Remote,
+    Running,
+    Stream,
+    client_of,
+    eventually,
+    running_gateway,
+)
 from tests.support.servers import edge_settings, running
 from tests.support.sessions import attached, opened
 
 pytestmark = pytest.mark.redis
 runs = itertools.count()
+Reading = contextlib.AbstractAsyncContextManager[Stream]
 
 
 @contextlib.asynccontextmanager
@@ -122,6 +133,58 @@ async def test_a_list_is_of_all_gateways_page_by_page(redis_url: str) -> None:
             address = page["next"]
             assert page["missing"] == []
         assert found == ids
+
+
+@contextlib.asynccontextmanager
+async def lagging(gateway: Running) -> AsyncIterator[asyncio.Event]:
+    """What comes from the bus does not reach its engine until it may."""
+    assert gateway.gateway.bus is not None
+    follower = gateway.gateway.bus._follower
+    assert follower is not None
+    take_in, may_go_on = follower._take_in, asyncio.Event()
+
+    async def held(*given: Any) -> None:
+        await may_go_on.wait()
+        await take_in(*given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(follower, "_take_in", held)
+        yield may_go_on
+
+
+@pytest.mark.parametrize("posted", [False, True])
+async def test_a_reader_is_waited_with_until_what_it_has_seen_is_here(
+    redis_bus: BusServer, posted: bool
+) -> None:
+    shared = {"redis": redis_bus.url, "redis_prefix": f"elsewhere-test-{next(runs)}"}
+    async with running_gateway(**shared) as one, running_gateway(**shared) as two:
+        await one.topic(key=())
+        catalog = two.gateway.catalog
+        await eventually(lambda: catalog.find("px") is not None, "the topic is known")
+        stack = contextlib.AsyncExitStack()
+        async with lagging(two) as may_go_on, stack:
+            target = {"topic": "px"}
+            session = await opened(one, subscriptions=[target]) if posted else ""
+
+            def read(remote: Remote, last_id: str = "") -> Reading:
+                if posted:
+                    return attached(remote, session, last_id)
+                return remote.subscribe(last_id=last_id)
+
+            async with read(one) as stream:
+                await one.publish(1, 2)
+                await stream.until("message")
+                if not posted:
+                    await stream.until("message")
+            coming = asyncio.create_task(stack.enter_async_context(read(two, stream.last_id)))
+            arrivals = two.gateway.arrivals
+            await eventually(lambda: bool(arrivals._waiters), "the reader is waited with")
+            may_go_on.set()
+            back = await coming
+            assert '"replay"' in (await back.until("resumed"))[-1].text
+            await two.publish(3)
+            [message] = await back.until("message")
+            assert "3" in message.text
 
 
 async def test_operations_tell_which_gateway_answered(redis_url: str) -> None:
