@@ -195,7 +195,9 @@ class Follower:
     async def _mend(self, name: str, *, has_gap: bool) -> None:
         """Have a doubtful topic go on in the epoch that holds, with what is kept of it."""
         entry = self._catalog.find(name)
-        if entry is None or name in self._busy or await self._store.definitions.is_behind():
+        if entry is None or not self._store.has(name) or name in self._busy:
+            return
+        if await self._store.definitions.is_behind():
             return  # it is looked at again
         record = entry.record
         epoch = await self._store.renew(name, self._head(name))
@@ -214,7 +216,8 @@ class Follower:
             self._arrivals.moved(name)
 
     def _names(self) -> list[str]:
-        return sorted(entry.record.name for entry in self._catalog.entries())
+        names = (entry.record.name for entry in self._catalog.entries())
+        return sorted(name for name in names if self._store.has(name))
 
     def _next_names(self) -> list[str]:
         """The next topics whose turn it is to be looked at."""

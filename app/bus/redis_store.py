@@ -33,6 +33,7 @@ from app.stores.store import (
     StoreUnusable,
     TopicRecord,
 )
+from conflation.errors import TopicUnknown
 
 _pack_stage = msgspec.msgpack.Encoder().encode
 _unpack_stage = msgspec.msgpack.Decoder(tuple[int, bytes]).decode
@@ -105,13 +106,24 @@ class RedisStore:
         return changes
 
     def log(self, name: str) -> TopicLog:
-        """Where a topic is."""
-        return self._logs[name]
+        """Where a topic is.
+
+        Raises:
+            TopicUnknown: another gateway has deleted it.
+        """
+        found = self._logs.get(name)
+        if found is None:
+            raise TopicUnknown("the topic was deleted meanwhile")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether no gateway has deleted the topic, as far as is known here."""
+        return name in self._logs
 
     async def kept(self, name: str) -> Kept:
         """What is kept of a topic, all as of one offset."""
         with reaching():
-            return await self._logs[name].kept()
+            return await self.log(name).kept()
 
     async def put_topic(self, record: TopicRecord) -> None:
         """Create a topic or replace its document; a new epoch begins at offset 1.
@@ -135,7 +147,7 @@ class RedisStore:
             DefinitionsMoved: another gateway has changed a topic since.
             Problem: bus-unavailable.
         """
-        log = self._logs[name]
+        log = self.log(name)
         with reaching():
             await self.definitions.delete(name)
             await self._run(scripts.DROP, log.keys, [log.record.epoch])
@@ -148,7 +160,7 @@ class RedisStore:
             HeadMoved: `expected_head` is not the topic's last offset.
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
-        log = self._logs[topic]
+        log = self.log(topic)
         words = log.append_words(publication, syncs=self._syncs, seen=self.seen(topic))
         with reaching():
             answer = await self._run(scripts.APPEND, log.append_keys(publication), words)
@@ -176,7 +188,7 @@ class RedisStore:
 
         `seen`: the offset up to which the topic was seen in the epoch that is known.
         """
-        log = self._logs[name]
+        log = self.log(name)
         words = [log.record.epoch, new_epoch(), int(self._syncs), seen]
         with reaching():
             epoch: bytes = await self._run(scripts.RENEW, log.keys, words)
@@ -195,7 +207,7 @@ class RedisStore:
 
     async def doubtful(self, names: Iterable[str], seen: Callable[[str], int]) -> list[str]:
         """Topics of which the bus does not have what was seen, or not from this life of it."""
-        logs = [self._logs[name] for name in names]
+        logs = [self._logs[name] for name in names if name in self._logs]
         with reaching():
             run = b"" if self._syncs else (await self._run_id()).encode()
             async with self._connection.writer.pipeline(transaction=False) as step:
@@ -217,12 +229,12 @@ class RedisStore:
         """Keep items aside for an hour; those of an earlier stage of that name are forgotten."""
         value = _pack_stage((now_ms, pack(items)))
         with reaching():
-            place = self._logs[topic].aside("stage", name)
+            place = self.log(topic).aside("stage", name)
             await self._connection.ask("SET", place, value, "PX", STAGE_MS)
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
         """The items of stages, in the order of the names; None if one is not there (any more)."""
-        places = [self._logs[topic].aside("stage", name) for name in names]
+        places = [self.log(topic).aside("stage", name) for name in names]
         with reaching():
             values = await self._connection.ask("MGET", *places) if places else []
         found: list[Item] = []

@@ -6,12 +6,14 @@ Rules 426 and 427 are told here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
 
 from tests.support.buses import PREFIXES, BusServer, document, gateways, has_topic
-from tests.support.gateways import Running, eventually, running_gateway
+from tests.support.children import serving
+from tests.support.gateways import Running, client_of, eventually, running_gateway
 
 pytestmark = pytest.mark.redis
 
@@ -96,3 +98,71 @@ async def test_deltas_from_two_sides_build_one_record(redis_bus: BusServer) -> N
         await asyncio.gather(patch(one, "x"), patch(other, "y"))
         [record] = await one.sow()
         assert len(record) == 21
+
+
+async def test_what_expires_is_removed_by_one_of_them(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(expiration="200ms")
+        await has_topic(other)
+        async with one.subscribe("conflation=none,oof") as stream:
+            await stream.until("group_end")
+            await other.publish({"k": "a"}, {"k": "b"})
+            assert await stream.values(2) == [{"k": "a"}, {"k": "b"}]
+            for _ in range(2):
+                assert (await document(stream, "oof"))["reason"] == "expired"
+        topics = [it.gateway.driver.engine.topic("px") for it in (one, other)]
+        await eventually(lambda: all(it.head == 4 for it in topics), "both know")
+        assert await other.sow() == []
+
+
+async def test_a_filled_topic_is_filled_by_one_and_when_that_goes_by_another(
+    redis_bus: BusServer,
+) -> None:
+    given = {"redis": redis_bus.url, "redis_prefix": next(PREFIXES)}
+    async with running_gateway(**given) as stays, contextlib.AsyncExitStack() as gone:
+        goes = await gone.enter_async_context(running_gateway(**given))
+        await stays.topic()
+        await stays.topic("slow", key=[], source={"topic": "px", "interval": "100ms"})
+        await has_topic(goes, "slow")
+        holders = [it for it in (stays, goes) if it.gateway.duty.is_held]
+        assert holders == [stays], "the first to come has the duties"
+        async with goes.subscribe("conflation=none", topic="slow") as stream:
+            await stream.until("group_end")
+            await goes.publish({"k": "a", "v": 1})
+            assert await stream.values(1) == [{"k": "a", "v": 1}]
+        assert goes.gateway.driver.engine.topic("slow").head == 1
+        lease = goes.gateway.bus._lease if goes.gateway.bus else None
+        assert lease is not None
+        await stays.gateway.bus._lease.give_back()  # type: ignore[union-attr]  # it has one
+        await lease.beat()
+        assert goes.gateway.duty.is_held
+        assert not stays.gateway.duty.is_held
+        async with stays.subscribe("conflation=none", topic="slow") as stream:
+            await stream.until("group_end")
+            await stays.publish({"k": "a", "v": 2})
+            assert await stream.values(1) == [{"k": "a", "v": 2}]
+        assert (lease.number or 0) > 1
+
+
+@pytest.mark.slow
+async def test_processes_share_a_bus_and_one_that_is_killed_leaves_all_to_the_other(
+    redis_bus: BusServer,
+) -> None:
+    variables = {"TIDEGATE_REDIS": redis_bus.url, "TIDEGATE_REDIS_PREFIX": next(PREFIXES)}
+    async with (
+        serving(**variables) as (process, address),
+        serving(**variables) as (_, elsewhere),
+        client_of(address) as one,
+        client_of(elsewhere) as other,
+    ):
+        await one.topic()
+        await one.publish({"k": "a", "v": 1})
+        async with one.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            seen = stream.last_id
+        told = await one.publish({"k": "b", "v": 2})
+        process.kill()
+        async with other.subscribe("conflation=10ms", last_id=seen) as stream:
+            assert (await document(stream, "resumed"))["mode"] == "changes"
+            assert await stream.values(1) == [{"k": "b", "v": 2}]
+            assert stream.last_id == told["last"]
