@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from heapq import heappop, heappush
@@ -126,13 +127,15 @@ class SlotLane(Lane):
         return self._answer_rows(slots, member)
 
     def alike(self) -> Iterable[Sequence[Member]]:
-        """Who joined before all that is held or kept is told the same from the same position."""
+        """Who joined between the same parts of what is held or kept is told the same of it."""
         slots = [*self._held.all(), *chain(*self._released), *self._segments.all()]
-        eldest = min((slot.parts[0].joins for slot in slots), default=self._joins)
+        joins = sorted({part.joins for slot in slots for part in slot.parts})
         is_plain = not any(slot.unseen for slot in slots)
 
         def kin(member: Member) -> Hashable:
-            return member.position if is_plain and member.joins <= eldest else member.place
+            if not is_plain:
+                return member.place
+            return member.position, bisect_left(joins, member.joins)
 
         return grouped(self.members.values(), kin)
 

@@ -207,3 +207,32 @@ def test_figures_of_some_topics_can_be_had_alone() -> None:
     world.topic("qx")
     assert [topic.topic for topic in world.engine.stats(["qx"]).topics] == ["qx"]
     assert world.engine.stats(()).topics == ()
+
+
+def test_who_joined_in_the_midst_is_counted_as_if_alone() -> None:
+    """Rule 463: members alike have the same sums, whenever they came."""
+    world = World()
+    world.topic()
+    names: dict[str, str] = {}
+    for turn, text in enumerate(("a1 b1", "a2 c1", "", "b2", "d1 a3")):
+        if text:
+            world.say(text)
+        for twin in ("x", "y"):
+            names[f"{twin}{turn}"] = world.subscribe(
+                "conflation=1s,pace=key,receipt", session=f"{twin}{turn}"
+            )
+        world.wait("300ms")
+        if turn == 3:
+            world.take("x0")
+    seat = world.engine.seat("x0", (names["x0"], "px"))
+    assert seat is not None
+    lane = seat.lane
+    assert lane is not None
+    groups = list(lane.alike())
+    for members in groups:
+        assert len({lane.waiting(member) for member in members}) == 1
+    assert 1 < len(groups) < len(names)
+    stats = world.engine.topic_stats("px")
+    rows = [world.engine.session_stats(each).subscriptions[0] for each in names]
+    assert stats.waiting == sum(row.waiting for row in rows) > 0
+    assert stats.conflated == sum(row.conflated for row in rows)
