@@ -70,6 +70,12 @@ def test_every_service_that_stays_is_watched() -> None:
     assert unwatched({"a": {"healthcheck": {"disable": True}}}) == ["a"]
 
 
+def test_the_gateway_is_on_the_bus_and_waits_for_it() -> None:
+    gateway = compose()["services"]["gateway"]
+    assert gateway["environment"]["TIDEGATE_REDIS"] == "redis://redis:6379"
+    assert gateway["depends_on"]["redis"]["condition"] == "service_healthy"
+
+
 def test_redis_keeps_what_it_is_given() -> None:
     command = " ".join(compose()["services"]["redis"]["command"])
     assert "--appendonly yes" in command
