@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+
+import pytest
 
 from app.gateway import Gateway
 from app.stores.memory import MemoryStore
+from app.stores.sqlite import SqliteStore
 from tests.support.gateways import running_gateway
 from tests.support.servers import edge_settings
 
@@ -48,3 +52,16 @@ async def test_who_builds_it_brings_the_time_and_the_store() -> None:
     gateway = Gateway.build(edge_settings(), store=store, clock=lambda: 5, wall_ms=lambda: 7)
     assert gateway.store is store
     assert (gateway.driver.now(), gateway.driver.wall_ms()) == (5, 7)
+
+
+@pytest.mark.parametrize(("durability", "synchronous"), [("process", 1), ("power", 2)])
+async def test_the_store_is_what_settings_say(
+    tmp_path: Path, durability: str, synchronous: int
+) -> None:
+    assert isinstance(Gateway.build(edge_settings()).store, MemoryStore)
+    store = Gateway.build(edge_settings(data=str(tmp_path), durability=durability)).store
+    assert isinstance(store, SqliteStore)
+    await store.open()
+    found = await store._do(lambda it: it.execute("PRAGMA synchronous").fetchone())
+    assert found == (synchronous,)
+    await store.aclose()

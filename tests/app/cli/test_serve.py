@@ -30,7 +30,7 @@ def test_it_listens_serves_and_ends(number: signal.Signals, code: int) -> None:
         events.close()
     _, err = process.communicate(timeout=ENDS_S_MAX)
     assert process.returncode == code
-    assert err.startswith(NOTHING_KEPT)
+    assert NOTHING_KEPT in err
 
 
 @pytest.mark.slow

@@ -98,6 +98,19 @@ async def test_a_full_disk_is_told_and_when_there_is_room_it_goes_on(store: Sqli
     assert [it.payload for it in (await store.kept("a")).journal] == [b"1", b"2"]
 
 
+async def test_a_file_that_became_read_only_is_told_and_then_it_goes_on(
+    store: SqliteStore,
+) -> None:
+    connection = store._connection
+    assert connection is not None
+    connection.execute("PRAGMA query_only = 1")
+    with pytest.raises(Problem, match="bus-unavailable") as out:
+        await append(store, "a", [Message(b"1")])
+    assert "readonly" in out.value.detail
+    connection.execute("PRAGMA query_only = 0")
+    assert await append(store, "a", [Message(b"1")]) == Appended(1, 1)
+
+
 async def test_numbers_have_no_holes_where_others_had_no_room(store: SqliteStore) -> None:
     await store.put_topic(TopicRecord("b", PLAIN, "e1"))
     await pages_at_most(store, None)
