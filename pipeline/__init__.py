@@ -17,6 +17,10 @@
     history     NDJSON, gzip, folders, Parquet: lines in order of publication
     blocks      many messages as one row of a shuffle
     planning    what choices would have cost, in one pass; tally, choices, chart say the answer
+    conflator   blocks of messages in, deliveries out, what is held carried between
+    filtering   a filter over many messages at once
+    deliveries  the deliveries of recorded messages, in place or by shards
+    plans       which of these ways a conflation goes
     plan        the command `tidegate pipeline plan`
 
 Nothing here imports pyspark before Spark is needed, so that the command line stays quick.

@@ -70,6 +70,18 @@ def shard_of(key_text: str, shards: int) -> int:
     return zlib.crc32(key_text.encode()) % shards
 
 
+def split(
+    codes: Column, texts: list[str], shards: int
+) -> Iterator[tuple[Column, list[str], Column]]:
+    """Messages by shard of their key: which they are, their keys, and the codes of these."""
+    present, places = compact(codes, len(texts))
+    homes = np.array([shard_of(texts[code], shards) for code in present.tolist()])[places]
+    for shard in range(shards):
+        chosen = homes == shard
+        used, numbers = compact(codes[chosen], len(texts))
+        yield chosen, [texts[code] for code in used.tolist()], numbers
+
+
 def packed(blocks: Sequence[Block]) -> pa.RecordBatch:
     """Blocks as a batch of `ROWS`."""
     rows = zip(*(block.row_of_spark() for block in blocks), strict=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import HistoryUnreadable
+from pipeline.errors import HistoryInvalid, HistoryUnreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -101,6 +101,14 @@ def stripped(lines: pa.Array) -> pa.Array:
     if pc.any(pc.match_substring(texts, "\n")).as_py():
         texts = pc.replace_substring(texts, "\n", " ")
     return texts.cast(pa.binary())
+
+
+def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
+    """The error for a line, from 1, of a part as `lines_by_block` names it."""
+    file, _, start = part.partition("\0")
+    name = file.rpartition("/")[2] or "messages"
+    place = f"line {number}" if int(start) == 0 else f"line {number} after byte {int(start)}"
+    return HistoryInvalid(f"{name}, {place}: {reason}")
 
 
 def _no_time() -> Column:

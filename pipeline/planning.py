@@ -25,9 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keys.spec import KeySpec
-from pipeline.blocks import ORDER, ROWS, Block, compact, packed, shard_of, unpacked
-from pipeline.errors import HistoryInvalid
-from pipeline.history import lines_by_block, stripped
+from pipeline.blocks import ORDER, ROWS, Block, packed, split, unpacked
+from pipeline.history import lines_by_block, stripped, wrong_line
 from pipeline.intervals import MILLISECOND_NS, Column, Interval, Pace
 from pipeline.reading import LineInvalidError, MessageReader, TimeField
 from pipeline.tally import IntervalTally, KeyTally, Seen, Sent
@@ -140,12 +139,12 @@ def _read(
         times_ns, codes = reader.read([line or b"" for line in lines.to_pylist()])
     except LineInvalidError as error:
         number = row + pc.indices_nonzero(written)[error.index].as_py() + 1
-        raise _invalid(part, number, error.reason) from None
+        raise wrong_line(part, number, error.reason) from None
     if times_ns is None:
         stored = piece.column("time_ms").filter(written)
         if stored.null_count:
             number = row + pc.indices_nonzero(pc.is_null(stored))[0].as_py() + 1
-            raise _invalid(part, number, "no column timestamp_ms; say --time-field")
+            raise wrong_line(part, number, "no column timestamp_ms; say --time-field")
         times_ns = np.asarray(stored) * MILLISECOND_NS
     return np.asarray(pc.binary_length(lines)).astype(np.int64), times_ns, codes
 
@@ -161,16 +160,10 @@ def _blocks(
     clock_ns = int(times_ns[-1])
     stream = 0
     for place in range(len(question.keys)):
-        texts = reader.codes[place].texts
-        present, places = compact(codes[place], len(texts))
         for pace in question.paces:
             shards = question.shards if pace is Pace.KEY else 1
-            homes = np.array([shard_of(texts[code], shards) for code in present.tolist()])[places]
-            for shard in range(shards):
-                # A stream is told of every block, since its clock runs on with all messages.
-                chosen = homes == shard
-                used, numbers = compact(codes[place][chosen], len(texts))
-                keys = [texts[code] for code in used.tolist()]
+            # A stream is told of every block, since its clock runs on with all messages.
+            for chosen, keys, numbers in split(codes[place], reader.codes[place].texts, shards):
                 weights = pa.array(sizes[chosen], pa.int64())
                 yield Block(stream, part, row, clock_ns, keys, numbers, times_ns[chosen], weights)
                 stream += 1
@@ -205,10 +198,3 @@ def _tallies(
 
 def _text(tally: Any) -> str:
     return msgspec.json.encode(tally).decode()
-
-
-def _invalid(part: str, number: int, reason: str) -> HistoryInvalid:
-    file, _, start = part.partition("\0")
-    name = file.rpartition("/")[2]
-    place = f"line {number}" if int(start) == 0 else f"line {number} after byte {int(start)}"
-    return HistoryInvalid(f"{name}, {place}: {reason}")
