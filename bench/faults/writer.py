@@ -19,6 +19,7 @@ MESSAGES_SELDOM = 300
 ANSWER_S_MAX = 10.0
 AGAIN_S = 0.1
 REFUSED_FROM, BROKEN_FROM = 400, 500
+GONE = 404  # a topic that was lost: the oracle has that to say
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
@@ -50,7 +51,7 @@ class Writer:
         """Publish without rest, through outages, until told to stop.
 
         Raises:
-            Refused: a request was answered with 4xx.
+            Refused: a request was answered with 4xx, and not because its topic is gone.
         """
         while not until.is_set():
             if self._pending is None:
@@ -86,9 +87,10 @@ class Writer:
     async def _attempt(self, http: httpx2.AsyncClient, request: Request) -> None:
         """Send once; a plain writer gives a request up that was sent and not answered."""
         answer = await self._send(http, request)
-        if answer is not None and REFUSED_FROM <= answer.status_code < BROKEN_FROM:
-            raise Refused(f"{answer.status_code} {answer.text}")
-        if answer is None or answer.status_code >= BROKEN_FROM:
+        status = BROKEN_FROM if answer is None else answer.status_code
+        if REFUSED_FROM <= status < BROKEN_FROM and status != GONE:
+            raise Refused(f"{status} {answer and answer.text}")
+        if answer is None or status >= REFUSED_FROM:
             if self._sender is Sender.PLAIN and request.attempts:
                 self._pending = None
             await asyncio.sleep(AGAIN_S)

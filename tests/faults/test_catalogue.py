@@ -1,0 +1,30 @@
+"""Every fault of the catalogue, played once and short: what it has to leave whole is whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.faults.catalogue import FAULTS, Fault, play
+from tests.support.outside import require
+
+SEED = 7
+LONG_PLAYS = ("F6b", "F8", "F5b")  # what they are about takes longer than a test may
+
+
+def needs(fault: Fault) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.slow]
+    return [*marks, pytest.mark.redis] if "Redis" in fault.what else marks
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(fault, id=fault.name, marks=needs(fault))
+        for fault in FAULTS
+        if fault.name not in LONG_PLAYS
+    ],
+)
+async def test_a_fault_is_survived(fault: Fault) -> None:
+    outcome = await play(fault, SEED, short=True)
+    require(not outcome.not_run, outcome.not_run)
+    assert outcome.findings == []

@@ -1,0 +1,52 @@
+"""A few crashes of a real gateway; and a store that forgets is found out."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from app.stores.folder import DATABASE
+from bench.faults.stage import embedded
+from bench.faults.voyage import Voyage, crash_of
+from bench.faults.waiting import happens
+
+LOAD_S = (0.05, 0.3)
+
+
+@pytest.mark.slow
+async def test_crashes_cost_nothing() -> None:
+    async with embedded(seed=3) as stage:
+        voyage = Voyage(stage.gateway.address, crash_of(stage.gateway), seed=3)
+        tally = await voyage.sail(2, LOAD_S, lambda: None)
+    assert tally.findings == []
+    assert tally.runs == 2
+    assert tally.sums["messages acknowledged as persisted"] > 0
+
+
+@pytest.mark.slow
+async def test_a_store_that_forgets_is_found_out() -> None:
+    async with embedded(seed=4) as stage:
+
+        async def crash(_: random.Random) -> float:
+            ledger = voyage._ledgers["long"]
+            assert await happens(lambda: ledger.sums()["requests acknowledged"] > 20, 30)
+            await stage.gateway.kill()
+            forget_the_newest(stage.folder / "store" / DATABASE)
+            return await stage.gateway.start()
+
+        voyage = Voyage(stage.gateway.address, crash, seed=4)
+        tally = await voyage.sail(1, LOAD_S, lambda: None)
+    assert tally.sums["lost"] > 0
+
+
+def forget_the_newest(database: Path) -> None:
+    """Of each journal the newer half."""
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            "DELETE FROM journal WHERE last > "
+            "(SELECT max(last) / 2 FROM journal AS whole WHERE whole.topic = journal.topic)"
+        )
