@@ -21,7 +21,8 @@ INFO_REPLICATION = b"INFO replication\r\nQUIT\r\n"
 LOST_REPLIES = 12
 LIVES_WITH_LOST_REPLY = 4
 WRITERS_THAT_REPEAT = (b"long-keyed", b"long-numbered")
-SPARE_BYTES = 300_000
+SPARE_BYTES = 50_000
+FULL_S_MAX = 60.0
 
 
 def redis_killed(stage: Stage) -> Crash:
@@ -138,7 +139,7 @@ def out_of_memory(stage: Stage) -> Crash:
         found = (await tell_redis(stage, "INFO memory")).partition("used_memory:")[2]
         used_bytes = int(found.partition("\r")[0])
         await tell_redis(stage, f"CONFIG SET maxmemory {used_bytes + SPARE_BYTES}")
-        await out(stage, within_s=30.0)
+        await refused(stage, FULL_S_MAX)
         await tell_redis(stage, "CONFIG SET maxmemory 0")
         return await stage.back()
 
@@ -151,7 +152,7 @@ def redis_disk_full(stage: Stage) -> Crash:
 
     async def crash(_: random.Random) -> float:
         fill(ballast)
-        await out(stage)
+        await refused(stage)
         ballast.unlink()
         return await stage.back()
 
@@ -216,20 +217,25 @@ def has_lost(stage: Stage, replies: int) -> bool:
     return stage.proxy.lost_replies >= replies
 
 
-async def out(stage: Stage, within_s: float = NOTICED_S_MAX) -> None:
-    """That the bus is out is told: publishing and `/readyz` answer 503, `/healthz` 200 (I26)."""
+async def refused(stage: Stage, within_s: float = NOTICED_S_MAX) -> None:
+    """That nothing can be written is told: publishing answers 503, and `/healthz` 200."""
     began_at = time.monotonic()
-    refused = await happens(stage.refuses, within_s)
-    stage.expect(refused, f"publishing answers {await stage.publish()} and not bus-unavailable")
+    happened = await happens(stage.refuses, within_s)
+    stage.expect(happened, f"publishing answers {await stage.publish()} and not bus-unavailable")
     stage.figures.append(f"told after {time.monotonic() - began_at:.1f} s")
+    alive = await stage.status("/healthz")
+    stage.expect(alive == OK, f"/healthz answers {alive}")
+
+
+async def out(stage: Stage) -> None:
+    """That the bus is out is told: publishing and `/readyz` answer 503, `/healthz` 200 (I26)."""
+    await refused(stage)
 
     async def is_not_ready() -> bool:
         return await stage.status("/readyz") == UNAVAILABLE
 
-    not_ready = await happens(is_not_ready, within_s)
+    not_ready = await happens(is_not_ready, NOTICED_S_MAX)
     stage.expect(not_ready, f"/readyz answers {await stage.status('/readyz')}")
-    alive = await stage.status("/healthz")
-    stage.expect(alive == OK, f"/healthz answers {alive}")
 
 
 async def tell_redis(stage: Stage, command: str) -> str:
