@@ -3,7 +3,8 @@
 Inputs are calls, time is the argument `now` (monotonic ns, never decreasing), outputs are
 taken. A recorded list of calls replays to the same outputs.
 
-    define_topic restore_topic renew_topic drop_topic    what there is
+    define_topic drop_topic          what there is
+    restore_topic renew_topic checkpointed    what was there, and is kept
     open_session close_session       who listens
     tune_session note_unsent relieve how much it may have waiting
     subscribe unsubscribe change     to what
