@@ -1,4 +1,4 @@
-"""`python -m bench [engine] [road] [store] [sizing]`: a figure a line, with machine and versions.
+"""`python -m bench [engine] [road] [pipeline] [store] [sizing]`: figures, machine and versions.
 
 `python -m bench faults` is another matter: it says whether anything is lost (bench/faults).
 """
@@ -10,12 +10,13 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, road, sizing, store
+from bench import engine, pipeline, road, sizing, store
 from bench.faults import command as faults
 
 SUITES = {
     "engine": engine.figures,
     "road": road.figures,
+    "pipeline": pipeline.figures,
     "store": store.figures,
     "sizing": sizing.figures,
 }
