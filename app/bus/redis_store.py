@@ -229,12 +229,12 @@ class RedisStore:
         """Keep items aside for an hour; those of an earlier stage of that name are forgotten."""
         value = _pack_stage((now_ms, pack(items)))
         with reaching():
-            place = self.log(topic).aside("stage", name)
+            place = self.log(topic).aside(name)
             await self._connection.ask("SET", place, value, "PX", STAGE_MS)
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
         """The items of stages, in the order of the names; None if one is not there (any more)."""
-        places = [self.log(topic).aside("stage", name) for name in names]
+        places = [self.log(topic).aside(name) for name in names]
         with reaching():
             values = await self._connection.ask("MGET", *places) if places else []
         found: list[Item] = []

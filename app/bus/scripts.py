@@ -1,6 +1,7 @@
 """The scripts that run inside Redis: each is one step for everybody, and touches one slot.
 
-A topic's keys: `state` (epoch, head, run, fence, bytes, was, base: where its stream begins),
+A topic's keys: `state` (epoch, head, run, fence, bytes, was, base: where its stream begins, made:
+its first epoch; what a retry was answered holds as long as the topic, through all its epochs),
 `stream` (one entry a request; its id is its last offset, `b` the payload bytes before it), `sow`
 (newest message of each record), `producers`. What all topics share: `epochs`, `documents`,
 `life` (id, version) and `changes`, the definitions that were written.
@@ -26,7 +27,7 @@ APPEND: Final = (
     _RUN
     + """
 local state, stream, sow, producers, retry = unpack(KEYS, 1, 5)
-local known = redis.call('HMGET', state, 'epoch', 'head', 'run', 'fence', 'bytes', 'base')
+local known = redis.call('HMGET', state, 'epoch', 'head', 'run', 'fence', 'bytes', 'base', 'made')
 local head = tonumber(known[2] or 0)
 if known[1] ~= ARGV[1] or head < tonumber(ARGV[3]) or known[3] ~= run(ARGV[2]) then
     return {'epoch'}
@@ -38,9 +39,9 @@ local function forget_stages()
 end
 
 if ARGV[11] ~= '' then
-    local digest, at_ms, first, last = string.match(
-        redis.call('GET', retry) or '', '^(%w*) (%d+) (%d+) (%d+)$')
-    if digest and tonumber(at_ms) + 86400000 > now_ms then
+    local made, digest, at_ms, first, last = string.match(
+        redis.call('GET', retry) or '', '^(%w*) (%w*) (%d+) (%d+) (%d+)$')
+    if made == (known[7] or '') and tonumber(at_ms) + 86400000 > now_ms then
         if digest ~= ARGV[11] then return {'conflict'} end
         forget_stages()
         return {'again', tonumber(first), tonumber(last)}
@@ -67,7 +68,8 @@ end
 if ARGV[8] ~= '' then redis.call('HSET', producers, ARGV[8], ARGV[9] .. ' ' .. ARGV[10]) end
 local first, last = head + 1, head + count
 if ARGV[11] ~= '' then
-    local noted = string.format('%s %s %d %d', ARGV[11], ARGV[4], first, last)
+    local noted = string.format(
+        '%s %s %s %d %d', known[7] or '', ARGV[11], ARGV[4], first, last)
     redis.call('SET', retry, noted, 'PX', 86400000)
 end
 forget_stages()
@@ -109,7 +111,7 @@ BEGIN: Final = (
 local found = redis.call('HGET', KEYS[1], 'epoch') or ''
 if found == ARGV[1] or (found ~= '' and found ~= ARGV[3]) then return found end
 redis.call('DEL', unpack(KEYS))
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'head', '0', 'run', run(ARGV[2]))
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'run', run(ARGV[2]))
 return ARGV[1]
 """
 )
@@ -133,7 +135,10 @@ local through = tonumber(newest and string.match(newest[1], '^%d+') or known[5] 
 if known[1] == ARGV[1] and through == head and head >= tonumber(ARGV[4]) and known[3] == here then
     return known[1]
 end
-if not known[1] then redis.call('DEL', unpack(KEYS)) end
+if not known[1] then
+    redis.call('DEL', unpack(KEYS))
+    redis.call('HSET', KEYS[1], 'made', ARGV[2])
+end
 if through ~= head then
     redis.call('DEL', KEYS[2])
     redis.call('HSET', KEYS[1], 'base', string.format('%d', head))

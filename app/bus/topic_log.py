@@ -35,16 +35,17 @@ class TopicLog:
         """The stream of its requests."""
         return self.connection.topic_key(self.record.name, "stream")
 
-    def aside(self, kind: str, name: str) -> str:
-        """A key that is forgotten with its time or with the epoch: of a retry, of a stage."""
-        part = f"{self.record.epoch}:{kind}:{name}"
-        return self.connection.topic_key(self.record.name, part)
+    def aside(self, stage: str) -> str:
+        """The key of a stage, which is forgotten with its time or with the epoch."""
+        return self.connection.topic_key(self.record.name, f"{self.record.epoch}:stage:{stage}")
 
     def append_keys(self, publication: Publication) -> list[str]:
         """The keys of an append."""
         retry = publication.retry
-        stages = [self.aside("stage", name) for name in publication.stages]
-        return [*self.keys, self.aside("retry", "" if retry is None else retry.name), *stages]
+        asked = self.connection.topic_key(
+            self.record.name, f"retry:{'' if retry is None else retry.name}"
+        )
+        return [*self.keys, asked, *map(self.aside, publication.stages)]
 
     def append_words(self, publication: Publication, *, syncs: bool, seen: int) -> list[bytes]:
         """The arguments of an append, in the order of the script."""

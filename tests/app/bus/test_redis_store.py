@@ -17,7 +17,7 @@ from app.mergers import Mergers
 from app.problems import Problem
 from app.settings import Settings
 from app.stores.shared import DefinitionsMoved
-from app.stores.store import Message, Publication, Removal, TopicRecord
+from app.stores.store import Appended, Message, Publication, Removal, Retry, TopicRecord
 from app.topic_document import TopicDocument
 from conflation.frame import Gone
 from tests.support.buses import BusServer
@@ -169,3 +169,19 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     assert (await one.append("t", Publication([Message(b"2")], 0))).first == 2
     await other.changes()
     assert (await other.append("t", Publication([Message(b"3")], 0))).first == 3
+
+
+async def test_a_retry_is_known_through_all_epochs_of_its_topic_and_in_no_other(
+    shared: Shared,
+) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("px", KEYED, "e1"))
+    asked = Publication([Message(b"1", '["a"]')], 1_000, retry=Retry("r", b"digest"))
+    assert await store.append("px", asked) == Appended(1, 1)
+    epoch = await store.renew("px", seen=2)
+    await store.put_epoch(TopicRecord("px", KEYED, epoch))
+    assert epoch != "e1"
+    assert await store.append("px", asked) == Appended(1, 1, duplicate=True)
+    await store.delete_topic("px")
+    await store.put_topic(TopicRecord("px", KEYED, "e3"))
+    assert await store.append("px", asked) == Appended(1, 1)
