@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from app.bus.connection import BusConnection
+from app.stores.packing import pack
+from app.stores.store import Message
 from tests.support.buses import BusServer, bus_server
 from tests.support.gateways import DEADLINE_S, Running, Stream, names, running_gateway
 
@@ -165,6 +167,34 @@ async def test_a_stream_that_was_lost_is_noticed(server: BusServer) -> None:
             assert await published(gateway, B2) != before
             assert await began_again(stream) == [A1]
             assert await stream.values(1) == [B2]
+
+
+async def test_who_missed_what_was_trimmed_begins_again_in_the_same_epoch(
+    server: BusServer,
+) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        epoch = await published(gateway, A1)
+        async with gateway.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            connection = BusConnection(server.url)
+            items = pack([Message(json.dumps(B2).encode(), '["b"]')])
+            await connection.ask(
+                "EVAL",
+                "redis.call('HSET', KEYS[1], 'head', 9) "
+                "redis.call('XADD', KEYS[2], '9-0', 'e', ARGV[1], 'f', 9, 't', 0, 'b', 0, "
+                "'i', ARGV[2]) "
+                "redis.call('XDEL', KEYS[2], '1-0')",
+                2,
+                connection.topic_key("px", "state"),
+                connection.topic_key("px", "stream"),
+                epoch,
+                items,
+            )
+            await connection.aclose()
+            assert await began_again(stream) == [A1, B2]
+            assert stream.last_id == f"{epoch}-9"
+            assert await published(gateway, A1) == epoch
 
 
 async def flush(server: BusServer) -> None:

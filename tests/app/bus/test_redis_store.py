@@ -20,7 +20,7 @@ from app.stores.shared import DefinitionsMoved
 from app.stores.store import Appended, Message, Publication, Removal, Retry, TopicRecord
 from app.topic_document import TopicDocument
 from conflation.frame import Gone
-from tests.support.buses import BusServer
+from tests.support.buses import BusServer, bus_server
 from tests.support.world import make_frames, tokens
 
 pytestmark = pytest.mark.redis
@@ -185,3 +185,26 @@ async def test_a_retry_is_known_through_all_epochs_of_its_topic_and_in_no_other(
     await store.delete_topic("px")
     await store.put_topic(TopicRecord("px", KEYED, "e3"))
     assert await store.append("px", asked) == Appended(1, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fsync", ["everysec", "always"])
+async def test_another_life_of_the_server_is_written_upon_only_if_it_syncs(fsync: str) -> None:
+    with bus_server("redis", "--appendfsync", fsync) as server:
+        shared = Shared(server)
+        store = await shared.store()
+        await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+        await store.append("t", Publication([Message(b"1")], 0))
+        server.kill()
+        server.start("--appendfsync", fsync)
+        with pytest.raises(Problem, match="bus-unavailable"):
+            await store.append("t", Publication([Message(b"2")], 0))  # of a broken connection
+        for connection in shared.connections:
+            await connection.writer.connection_pool.disconnect()
+        if fsync == "always":
+            assert (await store.append("t", Publication([Message(b"2")], 0))).first == 2
+        else:
+            with pytest.raises(Problem, match="looked into"):
+                await store.append("t", Publication([Message(b"2")], 0))
+            assert await store.renew("t", seen=1) != "e1"
+        await store.aclose()
