@@ -13,7 +13,7 @@ from conflation.language.normal import granted, lane_text
 from conflation.sessions.session import QueueLimits, SeatId
 from conflation.stats import SessionStats, SubscriptionStats
 
-FIGURES = ("matched", "delivered", "conflated", "dropped", "waiting")
+FIGURES = ("filtered", "matched", "delivered", "conflated", "dropped", "waiting")
 
 
 def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:

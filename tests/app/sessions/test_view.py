@@ -18,10 +18,11 @@ async def test_away_there_are_no_figures_and_attached_there_are() -> None:
         assert (sub["matched"], sub["filter"], sub["interval_ms"]) == (0, "/k > 0", 3_600_000)
         reader, _ = here.read(session)
         here.take(reader)
-        await here.say({"k": 1}, {"k": 1}, {"k": 2})
+        await here.say({"k": 1}, {"k": 1}, {"k": 2}, {"k": -1})
         shown = session_view(session)
         [sub] = shown["subscriptions"]
         assert (sub["matched"], sub["conflated"], sub["waiting"]) == (3, 1, 2)
+        assert sub["filtered"] == 1
         assert session_view(session, whole=False)["subscriptions"] == 1
         reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
         shown = session_view(session)
