@@ -9,7 +9,8 @@ from app.driver import Driver
 from app.problems import Problem
 from conflation.errors import TopicUnknown
 
-PATIENCE_S = 5.0
+PATIENCE_S = 10.0
+"""More than a stream that is behind may hold a large publish up (`app.driver`)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
