@@ -92,6 +92,7 @@ class Post:
         try:
             async with asyncio.timeout(patience_s):
                 await self._send(gateway, letter)
+                heed_cancellation()
                 return bytes(await answer)
         except TimeoutError:
             detail = "The gateway that it belongs to did not answer in time."

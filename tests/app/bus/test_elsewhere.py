@@ -207,3 +207,5 @@ async def test_what_is_no_session_is_unknown(redis_url: str, path: str) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "session-unknown") or (
             path.endswith("/") and answer.json()["code"] == "not-found"
         )
+        changed = await one.http.patch("/v1/sessions/gone.s1", json={"conflated": False})
+        assert (changed.status_code, changed.json()["code"]) == (404, "session-unknown")

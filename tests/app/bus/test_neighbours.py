@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.bus import neighbours as module
@@ -203,6 +204,9 @@ async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.Mon
             await asyncio.sleep(0)
         with pytest.raises(Problem, match="on its way"):
             await one.asks(session.id)
+        call = Call("GET", f"/v1/sessions/{session.id}".encode(), b"", [])
+        with pytest.raises(Problem, match="on its way"):  # what it changed would be lost
+            await one.neighbours._answer_call(msgspec.msgpack.encode((session.id, call)))
         held.set()
         assert await moving
         reply = await one.asks(session.id)

@@ -86,6 +86,24 @@ async def test_a_letter_that_comes_twice_is_heeded_once(bus: BusConnection) -> N
         assert two.asked == [b"once", b"then"]
 
 
+async def test_a_letter_whose_fate_is_unknown_is_sent_again(
+    bus: BusConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(bus, "one", "two") as (one, two):
+        put, losses = one.post._put, [True]
+
+        async def lossy(gateway: str, letter: Letter) -> bool:
+            taken = await put(gateway, letter)
+            if losses and losses.pop():
+                raise Problem("bus-unavailable", "The answer is lost.")
+            return taken
+
+        monkeypatch.setattr(one.post, "_put", lossy)
+        assert await one.post.ask("two", "echo", b"once") == b"<once>"
+        assert await one.post.ask("two", "echo", b"then") == b"<then>"
+        assert two.asked == [b"once", b"then"]
+
+
 async def test_whose_time_is_up_is_not_heeded(bus: BusConnection) -> None:
     async with gateways(bus, "one", "two") as (one, two):
         await two.put(Letter("x-1", "one", "echo", b"late", two.roll.now_ms() - 1))

@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from app.auto import AutoInterval
 from app.sessions.session import Session
 from app.sessions.view import session_view
 from app.topic_pattern import TopicPattern
+from conflation.duration import MILLISECOND
 from conflation.errors import LimitReached
 from conflation.language.options import Options
 from conflation.outputs import CloseReason
@@ -49,6 +51,8 @@ async def test_everything_that_was_asked_for_arrives() -> None:
         session.change(
             "s1", here.wish().changed(Options.parse("pause", is_change=True)), paused=True
         )
+        session.asked["s2"].auto = AutoInterval(500 * MILLISECOND)
+        session.regrant(session.asked["s2"], "px")
         here.ask(session, TopicPattern.parse("*"), "conflation=1s")
         before = shown(session)
         subscriptions = [dict(asked.topics) for asked in session.asked.values()]
