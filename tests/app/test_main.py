@@ -18,6 +18,7 @@ from tests.support.wire import exchange, request
 ROUTES = {
     "/v1/topics": {"get"},
     "/v1/topics/{topic}": {"delete", "get", "patch", "put"},
+    "/v1/topics/{topic}/commits": {"post"},
     "/v1/topics/{topic}/messages": {"get", "post"},
     "/v1/topics/{topic}/sow": {"delete", "get"},
     "/v1/topics/{topic}/sow/{record_key}": {"get"},

@@ -139,7 +139,7 @@ UNKNOWN = [
     bad("events as what", "GET", KNOWN + "/events", 406, "not-acceptable",
         headers=("Accept: text/zzq",)),
     bad("a list of too many", "GET", "/v1/sessions?limit=1001", 400, "options-invalid"),
-    bad("a list behind what", "GET", "/v1/sessions?after=z.zq", 400, "options-invalid"),
+    bad("a list behind what", "GET", "/v1/sessions?after=z!zq", 400, "options-invalid"),
     bad("another method", "PUT", KNOWN, 405, "method-not-allowed"),
 ]  # fmt: skip
 

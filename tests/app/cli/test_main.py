@@ -44,7 +44,7 @@ def one_line(text: str) -> str:
         (("topics", "list", "--gateway", "nowhere"), "such as http://127.0.0.1:8080"),
         (("serve", "--port", "70000"), "0 to 65535"),
         (("serve", "--workers", "2"), "needs --redis"),
-        (("serve", "--dry-run"), "not available yet"),
+        (("serve", "--dry-run"), "--dry-run goes with --topics"),
         (("top",), "top is not available yet"),
         (("pipeline", "replay", "x"), "pipeline replay is not available yet"),
     ],
