@@ -72,6 +72,7 @@ class Follower:
         self._looked_at = ""
         store.on_doubt = self.doubt
         store.seen = self._head
+        store.is_out = lambda: outage.is_on
         catalog.listen(lambda name: self._stirred.set())
 
     def doubt(self, topic: str, *, has_gap: bool = False) -> None:

@@ -43,7 +43,8 @@ class RedisStore:
     """The whole promise of a store, kept by scripts in Redis.
 
     `on_doubt` is called with the name of a topic whose epoch is not what it was known as; `seen`
-    tells up to where a topic was seen here: what is behind that is another history.
+    tells up to where a topic was seen here: what is behind that is another history. While it
+    `is_out` nothing is tried: whoever publishes is not kept waiting.
     """
 
     survives_process = True
@@ -60,6 +61,7 @@ class RedisStore:
     ) -> None:
         self.on_doubt: Callable[[str], None] = lambda name: None
         self.seen: Callable[[str], int] = lambda name: 0
+        self.is_out: Callable[[], bool] = lambda: False
         self.definitions = definitions
         self._connection = connection
         self._settings = settings
@@ -161,6 +163,9 @@ class RedisStore:
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         log = self.log(topic)
+        if self.is_out():
+            detail = "The bus is out; try again."
+            raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
         words = log.append_words(publication, syncs=self._syncs, seen=self.seen(topic))
         with reaching():
             answer = await self._run(scripts.APPEND, log.append_keys(publication), words)

@@ -208,3 +208,13 @@ async def test_another_life_of_the_server_is_written_upon_only_if_it_syncs(fsync
                 await store.append("t", Publication([Message(b"2")], 0))
             assert await store.renew("t", seen=1) != "e1"
         await store.aclose()
+
+
+async def test_while_the_bus_is_out_nobody_is_kept_waiting(shared: Shared) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    store.is_out = lambda: True
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await store.append("t", Publication([Message(b"1")], 0))
+    store.is_out = lambda: False
+    assert (await store.append("t", Publication([Message(b"1")], 0))).first == 1
