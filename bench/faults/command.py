@@ -36,12 +36,17 @@ def _crashes(given: argparse.Namespace) -> int:
     for part in given.only or PARTS:
         runs = given.runs or RUNS[part]
         progress = Progress(PARTS[part], runs)
+        tally = Tally()
         try:
-            tally = asyncio.run(crashes(part, runs, given.seconds, given.seed, progress.step))
+            asyncio.run(crashes(tally, part, runs, given.seconds, given.seed, progress.step))
         except CannotRun as reason:
             print(f"{PARTS[part]}: not run, {reason}")
             broken += 1
             continue
+        except KeyboardInterrupt:
+            print(f"\nEnded after {tally.runs} of {runs} crashes.")
+            broken += 1
+            runs = tally.runs
         words = f"--only {part} --runs {runs} --seconds {given.seconds:g} --seed {given.seed}"
         _publish(given, Section(PARTS[part], _command(words), crash_rows(tally)))
         tell(tally.findings)
@@ -67,15 +72,14 @@ def _catalogue(given: argparse.Namespace) -> int:
 
 
 async def crashes(
-    part: str, runs: int, load_s_max: float, seed: int, told: Callable[[], None]
-) -> Tally:
-    """So many crashes, on a new store after every few.
+    tally: Tally, part: str, runs: int, load_s_max: float, seed: int, told: Callable[[], None]
+) -> None:
+    """So many crashes, on a new store after every few; the tally has those of finished stores.
 
     Raises:
         CannotRun: there is no Redis for a part that needs one.
     """
     stage_of = embedded if part == "embedded" else partial(on_redis, fsync=part)
-    tally = Tally()
     while tally.runs < runs:
         length = min(RUNS_PER_VOYAGE, runs - tally.runs)
         async with stage_of(seed) as stage:
@@ -84,7 +88,6 @@ async def crashes(
             tally.add(await voyage.sail(length, (0.01, load_s_max), told))
             tally.findings += stage.findings
         seed += 1
-    return tally
 
 
 def _publish(given: argparse.Namespace, section: Section) -> None:
