@@ -93,7 +93,8 @@ def judge_world(journal: Sequence[Entry], world: World) -> list[Finding]:
 def judge_records(ledger: Ledger, world: World, since_s: float = 0.0) -> list[Finding]:
     """Whether each record is at least as new as promised, where the journal was trimmed.
 
-    A record is written by one writer, so its requests have an order.
+    A record is written by one writer, so its requests have an order; but what was not answered
+    may have come later than what was sent after it.
     """
     newest: dict[str, list[tuple[Request, Ident | None]]] = defaultdict(list)
     for request in ledger.requests:
@@ -108,6 +109,7 @@ def judge_records(ledger: Ledger, world: World, since_s: float = 0.0) -> list[Fi
         promised = [at for at, (request, _) in enumerate(history) if request.is_owed(since_s)]
         since = promised[-1] if promised else 0
         may_be = [ident for _, ident in history[since:]]
+        may_be += [ident for request, ident in history[:since] if request.answer is None]
         if not promised:
             may_be.append(None)
         if world.get(record) not in may_be:

@@ -150,6 +150,15 @@ def test_a_record_without_its_journal_is_as_new_as_promised_or_newer(
     assert (judge_records(ledger, world) == []) is right
 
 
+def test_what_was_not_answered_may_come_later_than_what_was_sent_after_it() -> None:
+    """A message on its way to the bus, and a removal that did not see it."""
+    late = asked(1, "a", at_s=1.0)
+    ledger = Ledger([late, removal(2, "a", 2.0, Answer(2.5))])
+    assert judge_records(ledger, {"a": Ident("w", 1, 0)}) == []
+    late.answer = Answer(1.5)
+    assert judge_records(ledger, {"a": Ident("w", 1, 0)}) != []
+
+
 def test_a_ledger_adds_up() -> None:
     ledger, _ = story()
     assert ledger.sums() == {
