@@ -85,7 +85,7 @@ class Settings(BaseSettings):
     redis: TextValue | None = Field(
         default=None,
         description="Address of the Redis or Valkey that gateways share: `redis://`, `rediss://` "
-        "or `unix://`. Topics and messages are kept there, in append-only files, and not in `data`.",
+        "or `unix://`. Topics and messages are kept there, in append-only files, not in `data`.",
     )
     redis_prefix: TextValue = Field(
         default="tidegate", description="What the names of all keys in that Redis begin with."

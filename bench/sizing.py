@@ -250,9 +250,13 @@ async def _disk() -> list[Figure]:
             async with _place(folder) as place:
                 await place.topic(key, history=0 if key else count)
                 await place.publish(texts, per_request)
-            taken = sum(path.stat().st_size for path in Path(folder).iterdir())
+            taken = _size_of(folder)
         found.append((f"{name}, beyond its value", (taken - sum(map(len, texts))) / count, "B"))
     return found
+
+
+def _size_of(folder: str) -> int:
+    return sum(path.stat().st_size for path in Path(folder).iterdir())
 
 
 def _members() -> Iterator[Figure]:

@@ -6,7 +6,7 @@ import msgspec
 
 from conflation.count import count_of
 from conflation.frame import Frame, Row, Tombstone
-from conflation.lanes.lane import Pair
+from conflation.boards.board import Pair
 from conflation.sessions.owed import Owed, collapsed
 from tests.support.world import make_frames, tokens
 
