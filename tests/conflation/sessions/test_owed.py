@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from conflation.boards.board import Pair
 from conflation.count import count_of
 from conflation.frame import Frame, Row, Tombstone
-from conflation.boards.board import Pair
 from conflation.sessions.owed import Owed, collapsed
 from tests.support.world import make_frames, tokens
 
