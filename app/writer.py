@@ -184,7 +184,11 @@ class Writer:
         if sow is None:
             return ()
         board = sow.board
-        return [Removal(it.key, reason) for it in records if board.get(it.key or THE_RECORD) is it]
+        return [
+            Removal(it.key, reason)
+            for it in records
+            if _is_same(it, board.get(it.key or THE_RECORD))
+        ]
 
     async def _published(self, name: str, epoch: str, publication: Publication) -> Appended:
         began = self._driver.now()
@@ -211,6 +215,13 @@ class Writer:
         if self._driver.engine.topic(name).epoch != entry.record.epoch:
             raise TopicUnknown("the topic was deleted meanwhile")
         return name
+
+
+def _is_same(given: Frame, there: Frame | None) -> bool:
+    """Whether a record is as it was; a topic that was taken anew from the bus has equal ones."""
+    if there is None or there is given:
+        return there is given
+    return (there.offset, there.payload) == (given.offset, given.payload)
 
 
 def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:

@@ -7,10 +7,20 @@ import asyncio
 import pytest
 
 from app.stores.memory import MemoryStore
-from app.stores.store import Appended, Item, Message, Producer, Publication, Removal, Retry
+from app.stores.store import (
+    Appended,
+    Item,
+    Message,
+    Producer,
+    Publication,
+    Removal,
+    Retry,
+    TopicRecord,
+)
 from app.writer import FRAMED_AT_ONCE, REMOVED_AT_ONCE
 from conflation.errors import TopicUnknown
-from conflation.frame import Gone, Tombstone
+from conflation.frame import Frame, Gone, Tombstone
+from conflation.kept import Kept
 from tests.support.place import Place
 
 
@@ -65,6 +75,18 @@ async def test_only_records_that_are_still_the_same_are_removed() -> None:
     assert place.sow("px") == [{"k": 2, "v": "new"}]
     assert await place.writer.remove(entry, records, Gone.DELETED) == 0
     assert place.driver.engine.topic("px").head == 6
+
+
+async def test_a_record_of_a_topic_that_was_taken_anew_is_still_the_same() -> None:
+    """After an outage the topic goes on in another epoch, with what was kept of it."""
+    place = await keyed({"k": 1}, {"k": 2})
+    records = place.live("px")
+    entry = place.catalog.get("px")
+    again = [Frame(it.offset, it.payload, it.key, it.timestamp_ms) for it in records]
+    renewed = TopicRecord("px", entry.document, "another")
+    place.catalog.renew(renewed, Kept(head=2, records=again, journal=again))
+    assert await place.writer.remove(entry, records, Gone.DELETED) == 2
+    assert place.sow("px") == []
 
 
 async def test_publishers_have_their_turn_while_many_are_removed() -> None:
