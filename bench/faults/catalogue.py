@@ -125,7 +125,12 @@ def _plain(crash_of: Callable[[Stage], Crash]) -> Callable[[Stage, bool], Crash]
 
 
 POWER = partial(embedded, strace=True, TIDEGATE_DURABILITY="power")
-NO_POWER = partial(embedded, strace=True, TIDEGATE_DURABILITY="process")
+NO_POWER = partial(
+    embedded,
+    strace=True,
+    TIDEGATE_DURABILITY="process",
+    TIDEGATE_AUTO_CREATE_TOPICS="false",
+)
 ALWAYS = partial(on_redis, fsync="always")
 gateway, bus = gateway_faults, redis_faults
 

@@ -16,6 +16,7 @@ from bench.faults import power
 from bench.faults.stage import OK, Stage
 from bench.faults.voyage import Crash, crash_of
 from bench.faults.waiting import happens
+from bench.faults.world import define
 
 END_S_MAX = 6.0  # CONTRACT promises 3; as much again is a busy machine's
 NOTICED_S_MAX = 10.0
@@ -85,7 +86,10 @@ def power_lost(stage: Stage) -> Crash:
         disk.follow(await power.noted(trace, pid))
         stage.figures.append(f"{disk.lose_power(chance)} writes lost")
         note_another_start(store / "tidegate.db")
-        return await stage.gateway.start()
+        took_s = await stage.gateway.start()
+        async with stage.client() as http:  # a definition may be lost too
+            await define(http)
+        return took_s
 
     return crash
 

@@ -12,8 +12,9 @@ from functools import partial
 from bench.faults.children import RedisChild, ask
 from bench.faults.gateway_faults import NOTICED_S_MAX, fill
 from bench.faults.stage import OK, UNAVAILABLE, Stage, redis_binary
-from bench.faults.voyage import LONG, Crash, crash_of
+from bench.faults.voyage import Crash, crash_of
 from bench.faults.waiting import happens
+from bench.faults.world import LONG
 from tests.support.fault_proxy import BLACK_HOLE, Line
 
 SCRIPTS = b"EVALSHA"

@@ -73,13 +73,17 @@ class Stage:
         """Status and code of a message to a topic that no ledger knows; 0 for no answer."""
         return await self.question("POST", "/v1/topics/aside/messages", b'{"probe": 1}')
 
+    def client(self) -> httpx2.AsyncClient:
+        """A client of the gateway."""
+        return httpx2.AsyncClient(
+            base_url=self.gateway.address, timeout=QUESTION_S_MAX, trust_env=False
+        )
+
     async def question(self, method: str, path: str, body: bytes | None = None) -> tuple[int, str]:
         """Status, and the problem's code where there is one."""
         headers = {} if body is None else {"Content-Type": "application/json"}
         try:
-            async with httpx2.AsyncClient(
-                base_url=self.gateway.address, timeout=QUESTION_S_MAX, trust_env=False
-            ) as http:
+            async with self.client() as http:
                 answer = await http.request(method, path, content=body, headers=headers)
         except httpx2.HTTPError:
             return 0, ""

@@ -16,11 +16,9 @@ from bench.faults.ledger import Ledger, Level, Sender
 from bench.faults.oracle import Finding, judge_journal, judge_records, judge_world
 from bench.faults.waiting import happens
 from bench.faults.watcher import Watcher, judge_rate, judge_visits, watching
-from bench.faults.world import JOURNAL_MAX, Held, define, held
+from bench.faults.world import LONG, SHORT, Held, define, held
 from bench.faults.writer import Writer, writing
 
-LONG, SHORT = "long", "short"  # a topic whose whole journal is kept, and one that is trimmed
-SHORT_MESSAGES = 200
 SELDOM_S, LEEWAY_S = 1.0, 0.35  # the road and a busy machine have their part in what is seen
 CAUGHT_UP_S_MAX = 20.0
 RUN_S_MAX = 120.0
@@ -98,8 +96,7 @@ class Voyage:
         async with httpx2.AsyncClient(
             base_url=self._address, timeout=RUN_S_MAX, trust_env=False
         ) as http:
-            await define(http, LONG, JOURNAL_MAX)
-            await define(http, SHORT, SHORT_MESSAGES)
+            await define(http)
             async with watching(self._address, self.watchers):
                 for number in range(runs):
                     async with asyncio.timeout(RUN_S_MAX):

@@ -41,8 +41,15 @@ async def held(http: httpx2.AsyncClient, topic: str) -> Held:
     return Held(epoch, journal, {row["k"]: ident_of(row) for row in rows})
 
 
-async def define(http: httpx2.AsyncClient, topic: str, messages_max: int) -> None:
-    """Make a keyed topic whose journal keeps so many messages."""
-    document = {"key": ["/k"], "history": {"messages": messages_max}}
-    answer = await http.put(f"/v1/topics/{topic}", json=document)
-    answer.raise_for_status()
+LONG, SHORT = "long", "short"
+"""A topic whose whole journal is kept, and one that is trimmed to its newest messages."""
+
+KEPT_MAX = {LONG: JOURNAL_MAX, SHORT: 200}
+
+
+async def define(http: httpx2.AsyncClient) -> None:
+    """Make both topics, if they are not there."""
+    for topic, messages_max in KEPT_MAX.items():
+        document = {"key": ["/k"], "history": {"messages": messages_max}}
+        answer = await http.put(f"/v1/topics/{topic}", json=document)
+        answer.raise_for_status()
