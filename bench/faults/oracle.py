@@ -75,7 +75,13 @@ def judge_journal(
 
 
 def judge_world(journal: Sequence[Entry], world: World) -> list[Finding]:
-    """Whether the state of the world is what the journal comes to."""
+    """Whether the state of the world is what the journal comes to.
+
+    Where the journal does not go back to the first message, records may be older than it.
+    """
+    is_whole = bool(journal) and journal[0].offset == 1
+    told = {entry.key for entry in journal}
+    world = {record: ident for record, ident in world.items() if is_whole or record in told}
     folded: dict[str, Ident] = {}
     for entry in journal:
         if entry.ident is None:

@@ -206,27 +206,26 @@ class _Link:
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(self._server, address)
         cut = asyncio.create_task(self._reset.wait())
-        ways = asyncio.gather(self._way("up"), self._way("down"))
+        ways = [asyncio.create_task(self._way("up")), asyncio.create_task(self._way("down"))]
+        both = asyncio.gather(*ways)
         try:
-            either: set[asyncio.Future[Any]] = {cut, ways}
+            either: set[asyncio.Future[Any]] = {cut, both}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not ways.done():
+            if not both.done():
                 raise ConnectionResetError
-            await ways
+            await both
         finally:
-            cut.cancel()
-            ways.cancel()
-            await asyncio.gather(ways, return_exceptions=True)
+            await _ended(cut, *ways, both)
 
     async def _way(self, way: Way) -> None:
         ahead: Ahead = asyncio.Queue(PIECES_AHEAD_MAX)
         source, sink = (self._client, self._server)[:: 1 if way == "up" else -1]
         reading = asyncio.create_task(self._read(way, source, ahead))
+        writing = asyncio.create_task(self._write(way, sink, ahead))
         try:
-            await self._write(way, sink, ahead)
-            await reading
+            await asyncio.gather(reading, writing)
         finally:
-            reading.cancel()
+            await _ended(reading, writing)
 
     async def _read(self, way: Way, source: socket.socket, ahead: Ahead) -> None:
         loop, due = asyncio.get_running_loop(), 0.0
@@ -281,6 +280,13 @@ class _Link:
             wrong[place] ^= 1 << self._proxy.chance.randrange(8)
         self._bytes_since_flip[way] = (self._bytes_since_flip[way] + len(piece)) % one_in_bytes
         return bytes(wrong)
+
+
+async def _ended(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel what still runs, and wait until nothing does."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
