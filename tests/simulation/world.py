@@ -248,6 +248,7 @@ class World:
 
 def run(plan: Plan) -> Story:
     """The story of a plan, the same every time."""
+    application()  # made once for all stories, and by none of them
     loop = virtual_loop(plan.seed)
     with seeded(plan.seed):
         return loop.run(World(plan, loop).run())
