@@ -22,6 +22,7 @@ from keys.jsontext import check_json, one_line
 
 PIPELINE_PREFIX = "tidegate.pipeline."
 CHECKED_BYTES_AT_ONCE = 16 << 10
+CHECKED_ITEMS_AT_ONCE = 200
 COUNTED_AT_ONCE = 10_000
 JSON_SPACE = b" \t\r\n"
 
@@ -152,7 +153,8 @@ class Ingest:
         Raises:
             TopicUnknown: it was deleted meanwhile.
             Problem: precondition-failed, a stage is not there; producer-fenced, limit-reached,
-                message-too-large, topic-read-only. Then the stages stay.
+                message-too-large, topic-read-only, schema-violation (the schema may have
+                changed since they were staged). Then the stages stay.
         """
         check_filler(entry, producer.name)
         async with entry.writing:
@@ -165,6 +167,7 @@ class Ingest:
                 raise Problem("precondition-failed", detail, pointer="/stages")
             self._check_commit(items)
             await self._check_room(entry, items)
+            await _check_schema(entry, items)
             return await self._writer.write(entry, items, producer, stages=stages)
 
     async def _check_json(self, entry: Entry, body: bytes, form: Form) -> list[Message]:
@@ -245,6 +248,19 @@ class Ingest:
                 "limit-reached", f"A topic has at most {keys_max} keys.",
                 headers={"Retry-After": "60"},
             )  # fmt: skip
+
+
+async def _check_schema(entry: Entry, items: Sequence[Item]) -> None:
+    """Whether staged messages fit the schema that holds now; many leave the loop room to breathe.
+
+    Raises:
+        Problem: schema-violation.
+    """
+    for number, item in enumerate(items if entry.schema else (), 1):
+        if isinstance(item, Message):
+            entry.check_schema(item.payload, None)
+        if number % CHECKED_ITEMS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 def check_filler(entry: Entry, producer: str | None) -> None:

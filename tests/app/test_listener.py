@@ -84,6 +84,17 @@ def test_an_address_that_is_held_is_shared_by_all_that_ask_for_it(host: str) -> 
             open_listener(settings)
 
 
+def test_an_address_is_held_on_which_old_connections_linger() -> None:
+    """As after a gateway that was killed with streams open."""
+    with closing(open_listener(edge_settings())) as before:
+        address = before.getsockname()
+        with closing(socket.create_connection(address[:2], timeout=5)):
+            accepted, _ = before.accept()
+            accepted.close()  # who closes first keeps the address for a while
+    with closing(hold_address(edge_settings(port=address[1]))) as holder:
+        assert holder.getsockname() == address
+
+
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_address_where_somebody_listens_is_not_held(shared: bool) -> None:
     with closing(open_listener(edge_settings(), shared=shared)) as first:

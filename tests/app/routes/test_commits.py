@@ -138,13 +138,17 @@ async def test_a_stage_is_its_topics_and_goes_with_its_epoch() -> None:
         assert (await commit(running, "a")).status_code == 412
 
 
-async def test_a_stage_is_checked_by_the_schema_that_was_there() -> None:
-    """Rule 444."""
+async def test_a_commit_is_checked_by_the_schema_that_holds_by_then() -> None:
+    """Rules 444 and 446: nothing is published, and the stages stay."""
     async with running_gateway() as running:
         await running.topic()
         await stage(running, "a", {"k": 1, "v": "text"})
         await running.topic(schema={"properties": {"v": {"type": "number"}}})
-        assert (await commit(running, "a")).status_code == 200
+        refused = await commit(running, "a")
+        assert (refused.status_code, refused.json()["code"]) == (422, "schema-violation")
+        assert await running.sow() == []
+        await running.topic()
+        assert (await commit(running, "a")).json()["messages"] == 1
 
 
 async def test_a_stage_makes_its_topic_where_that_is_allowed() -> None:
