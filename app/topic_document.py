@@ -215,6 +215,8 @@ def _checked(document: TopicDocument) -> TopicDocument:
         raise _invalid(f"A topic of type {document.kind} has no {name}.", f"/{name}")
     if document.kind is Kind.SERIES:
         _check_series(document)
+    if isinstance(document.merge, Reduce) and document.merge.writes_to(document.key_spec.paths):
+        raise _invalid("A reducer may not write to a field of the key.", "/merge")
     return _normal(document)
 
 

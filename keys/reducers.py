@@ -92,6 +92,20 @@ class Reduce:
         """Whether merging is replacing: every reducer is `last`, in the field's own place."""
         return all(one.reducer is Reducer.LAST and one.name is None for one in self.columns)
 
+    def writes_to(self, paths: Iterable[FieldPath]) -> bool:
+        """Whether it puts something else than the last message's own into one of these fields."""
+        targets = [
+            column.target
+            for column in self.columns
+            if column.reducer is not Reducer.LAST or column.name is not None
+        ]
+        fields = [tuple(map(str, path.steps)) for path in paths]
+        return any(
+            field[: len(target)] == target or target[: len(field)] == field
+            for target in targets
+            for field in fields
+        )
+
     def begin(self, payload: bytes) -> Merged:
         """One message, as the beginning of a merged one."""
         fields = _reader(tuple(column.path for column in self.columns))(payload)

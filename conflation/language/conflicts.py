@@ -82,6 +82,10 @@ def _topic(case: Case) -> Iterator[Conflict]:
             yield Conflict((name,), f"{name} needs messages with fields, on a topic of type json")
     if case.has_interval and case.definition.kind is Kind.SERIES:
         yield Conflict(("conflation",), "a series is never conflated")
+    keys = (key_spec, options.conflation_key or key_spec)
+    if options.reduce and any(options.reduce.writes_to(one.paths) for one in keys):
+        detail = "a reducer may not write to a field of the key: it would name another record"
+        yield Conflict(("reduce",), detail)
     if key_spec:
         return
     for name in _given(options, ("oof", "top_n", "projection")):

@@ -296,7 +296,7 @@ DOCUMENTS = st.fixed_dictionaries(
         "options": st.sampled_from(["", "conflation=1s", "oof, timestamp"]),
         "placement": st.sampled_from(["append", "replace"]),
         "match": st.none() | st.lists(PATHS, unique=True, min_size=1, max_size=4),
-        "merge": st.sampled_from(["replace", {"/a": "sum", "/b": "max@hi"}]),
+        "merge": st.sampled_from(["replace", {"/q": "sum", "/b": "max@hi"}]),
         "retain": st.none() | st.booleans(),
         "values_only": st.booleans(),
         "priority": st.sampled_from(["low", "default", "high"]),

@@ -353,6 +353,8 @@ REFUSED = [
     # reduce
     No("reduce=[/q:sum]", 0, "needs a conflation interval"),
     No("conflation=1s,reduce=[/q:most]", 25, "reduce: "),
+    No("conflation=1s,reduce=[/k:sum]", 14, "a field of the key"),
+    No("conflation=1s,conflation_key=[/g],reduce=[/g/h:sum]", 34, "a field of the key"),
     No("conflation=1s,reduce=/q:sum", 21, "reduce: "),
     # commands
     No("", None, "command: expected one of", command="publish"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from keys.errors import PathInvalid
 from keys.reducers import COLUMNS_MAX, Merged, Reduce
+from keys.spec import KeySpec
 from tests.support.profiles import examples
 
 
@@ -193,3 +194,22 @@ def test_there_are_at_most_64_reducers() -> None:
     assert len(Reduce.of(dict.fromkeys(fields[:-1], "sum")).columns) == COLUMNS_MAX
     with pytest.raises(PathInvalid, match="64"):
         Reduce.of(dict.fromkeys(fields, "sum"))
+
+
+@pytest.mark.parametrize(
+    ("reduce", "writes"),
+    [
+        ("[/id:sum]", True),
+        ("[/id:last]", False),
+        ("[/px:max@id]", True),
+        ("[/px:max@hi]", False),
+        ("[/a/b:sum]", True),
+        ("[/a/b/c:sum]", True),
+        ("[/a:count]", True),
+        ("[/a/d:sum]", False),
+    ],
+)
+def test_whether_a_field_of_the_key_is_written_to(reduce: str, writes: bool) -> None:
+    """Rule 220."""
+    fields = KeySpec.parse("[/id,/a/b]").paths
+    assert Reduce.parse(reduce).writes_to(fields) is writes

@@ -204,6 +204,8 @@ DOCUMENTS = [
     put("placement", '{"placement":"zzq"}', 400, "topic-invalid", pointer="/placement"),
     put("match", '{"match":"zzq:zzq"}', 400, "topic-invalid", pointer="/match"),
     put("merge", '{"merge":"os:system"}', 400, "topic-invalid", pointer="/merge"),
+    put("a reducer of the key", '{"key":["/k"],"merge":{"/k":"sum"}}', 400, "topic-invalid",
+        pointer="/merge"),
     put("a reducer", '{"merge":{"/px":"zzq"}}', 400, "topic-invalid", pointer="/merge"),
     put("retain", '{"retain":"zzq"}', 400, "topic-invalid", pointer="/retain"),
     put("priority", '{"priority":"zzq"}', 400, "topic-invalid", pointer="/priority"),
