@@ -9,8 +9,10 @@ import asyncio
 
 import pytest
 
+from app.bus.redis_store import RedisStore
+from app.stores.store import Kept, TopicRecord
 from tests.support.buses import BusServer, document, gateways, has_topic
-from tests.support.gateways import eventually
+from tests.support.gateways import Remote, Running, eventually
 
 pytestmark = pytest.mark.redis
 
@@ -78,3 +80,138 @@ async def test_who_changes_what_another_has_just_changed_decides_beside_that(
             lambda: all((it.document.description, it.document.priority) == both for it in entries),
             "both changes hold",
         )
+
+
+def store_of(gateway: Running) -> RedisStore:
+    """What a gateway asks of the bus."""
+    assert gateway.gateway.bus is not None
+    return gateway.gateway.bus.store
+
+
+async def keys_of(*gateways: Remote) -> list[list[str]]:
+    """What each of them tells of the topic."""
+    return [(await it.http.get("/v1/topics/px")).json()["key"] for it in gateways]
+
+
+async def has_key(gateway: Running, pointer: str) -> None:
+    """Wait until a change of key is known."""
+    catalog = gateway.gateway.catalog
+    await eventually(
+        lambda: str(catalog.get("px").document.key_spec) == f"[{pointer}]", f"{pointer} is known"
+    )
+
+
+async def test_who_has_heard_of_a_change_of_key_but_not_taken_it_over_answers_by_it(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was checked by the old definition never gets into the new epoch."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        await has_topic(other)
+        store, heard, go_on = store_of(other), asyncio.Event(), asyncio.Event()
+        doubts: list[str] = []
+        kept, doubt = store.kept, store.on_doubt
+
+        async def held(name: str) -> Kept:
+            heard.set()
+            await go_on.wait()
+            return await kept(name)
+
+        def doubted(name: str) -> None:
+            doubts.append(name)
+            doubt(name)
+
+        monkeypatch.setattr(store, "kept", held)
+        monkeypatch.setattr(store, "on_doubt", doubted)
+        await one.topic(key=["/z"])
+        await heard.wait()
+        path = "/v1/topics/px/messages"
+        posting = asyncio.create_task(other.http.post(path, json={"id": 1}))
+        await eventually(lambda: bool(doubts) or posting.done(), "it is refused")
+        go_on.set()
+        answer = await posting
+        assert (answer.status_code, answer.json()["code"]) == (422, "key-missing")
+        assert await keys_of(one, other) == [["/z"], ["/z"]]
+        assert [await it.sow() for it in (one, other)] == [[], []]
+
+
+async def test_a_change_of_key_holds_at_once_for_who_publishes_elsewhere(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        for _ in range(10):
+            await one.topic(key=["/id"])
+            await has_topic(other)
+            await has_key(other, "/id")
+            await one.topic(key=["/z"])
+            answer = await other.http.post("/v1/topics/px/messages", json={"id": 1})
+            assert (answer.status_code, answer.json()["code"]) == (422, "key-missing")
+            await has_key(other, "/z")
+            assert await keys_of(one, other) == [["/z"], ["/z"]]
+        await other.publish({"z": 1})
+        assert await other.sow() == [{"z": 1}]
+
+
+async def test_a_message_that_another_takes_in_meanwhile_keeps_the_key(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        await has_topic(other)
+        store = store_of(one)
+        put_topic = store.put_topic
+
+        async def late(record: TopicRecord) -> None:
+            await other.publish({"id": 1})
+            await put_topic(record)
+
+        monkeypatch.setattr(store, "put_topic", late)
+        answer = await one.http.put("/v1/topics/px", json={"key": ["/z"]})
+        assert (answer.status_code, answer.json()["code"]) == (409, "topic-conflict")
+        monkeypatch.undo()
+        await one.publish({"id": 2})
+        assert await one.sow() == [{"id": 1}, {"id": 2}]
+        assert await keys_of(one, other) == [["/id"], ["/id"]]
+
+
+async def test_nothing_is_taken_in_by_a_key_that_is_about_to_go(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From when a change of key is decided until it is told."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        await has_topic(other)
+        definitions = store_of(one).definitions
+        put, codes = definitions.put, []
+
+        async def late(record: TopicRecord) -> None:
+            if not codes:
+                answer = await other.http.post("/v1/topics/px/messages", json={"id": 1})
+                codes.append(answer.status_code)
+            await put(record)
+
+        monkeypatch.setattr(definitions, "put", late)
+        await one.topic(key=["/z"])
+        assert codes == [503]
+        await has_key(other, "/z")
+        await other.publish({"z": 1})
+        assert await other.sow() == [{"z": 1}]
+        assert await keys_of(one, other) == [["/z"], ["/z"]]
+
+
+async def test_a_pattern_has_a_topic_that_is_made_elsewhere_from_its_beginning(
+    redis_bus: BusServer,
+) -> None:
+    async with (
+        gateways(redis_bus) as (one, other),
+        one.subscribe(topic="g0.*") as stream,
+    ):
+        async with one.gateway.catalog.changing:  # it hears of nothing meanwhile
+            await other.publish({"v": 1}, topic="g0.x")
+            await other.publish({"v": 2}, topic="g0.x")
+        events = [*await stream.until("message"), *await stream.until("message")]
+        told = [event.text for event in events if event.name == "message"]
+        assert ['"v":1' in told[0].replace(" ", ""), '"v":2' in told[1].replace(" ", "")] == [
+            True,
+            True,
+        ]
