@@ -17,7 +17,7 @@ from app.problems import Problem
 from app.query import OWN_PREFIX
 from app.settings import Settings
 from app.stores.shared import DefinitionsMoved
-from app.stores.store import Kept, Store, TopicRecord
+from app.stores.store import HeadMoved, Kept, Store, TopicRecord
 from app.topic_document import TopicDocument
 from app.topic_graph import check_identity, is_source, resolved
 
@@ -72,6 +72,17 @@ class Catalog:
     def find(self, name: str) -> Entry | None:
         """The topic of this name, if there is one."""
         return self._entries.get(name)
+
+    async def newer(self, record: TopicRecord) -> Entry | None:
+        """The topic as it is by now, if it is there and is not this any more.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        if self.catch_up is not None:
+            await self.catch_up()
+        found = self._entries.get(record.name)
+        return None if found is None or found.record == record else found
 
     def entries(self) -> list[Entry]:
         """Every topic there is now, the gateway's own too."""
@@ -248,8 +259,13 @@ class Catalog:
 
     async def _replace(self, known: Entry, document: TopicDocument) -> Entry:
         if document.identity != known.document.identity:
-            self._check_identity(known, document)
-            return await self._make_anew(known, document)
+            has_messages = self._driver.engine.topic(known.record.name).head > 0
+            self._check_identity(known, document, has_messages=has_messages)
+            try:
+                return await self._make_anew(known, document)
+            except HeadMoved:  # another gateway has just taken one in
+                self._check_identity(known, document, has_messages=True)
+                raise
         name = known.record.name
         async with self._refilled(known, document), known.writing:
             record = TopicRecord(name, document, known.record.epoch)
@@ -318,15 +334,10 @@ class Catalog:
         if source is not None:
             self._fillers.prepare(name, source, document.key_spec)
 
-    def _check_identity(self, known: Entry, document: TopicDocument) -> None:
+    def _check_identity(self, known: Entry, document: TopicDocument, *, has_messages: bool) -> None:
         """Whether a topic may get another key or type."""
-        name = known.record.name
-        check_identity(
-            known.document,
-            document,
-            has_messages=self._driver.engine.topic(name).head > 0,
-            is_used=self._is_source(name),
-        )
+        is_used = self._is_source(known.record.name)
+        check_identity(known.document, document, has_messages=has_messages, is_used=is_used)
 
     def _is_source(self, name: str) -> bool:
         return is_source(name, (entry.document for entry in self._entries.values()))

@@ -33,6 +33,10 @@ FRAMED_AT_ONCE = 10_000
 NO_HEAD = -1
 
 
+class BegunAnew(TopicUnknown):
+    """Another topic has the name by now; nothing was written."""
+
+
 class Writer:
     """Has the store number what is written, then hands it to the engine in that order."""
 
@@ -213,7 +217,7 @@ class Writer:
         assert entry.writing.locked(), "one writer at a time"
         name = entry.record.name
         if self._driver.engine.topic(name).epoch != entry.record.epoch:
-            raise TopicUnknown("the topic was deleted meanwhile")
+            raise BegunAnew("the topic was deleted meanwhile")
         return name
 
 

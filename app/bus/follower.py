@@ -194,12 +194,21 @@ class Follower:
             self.doubt(name)
 
     async def _mend(self, name: str, *, has_gap: bool) -> None:
-        """Have a doubtful topic go on in the epoch that holds, with what is kept of it."""
+        """Have a doubtful topic go on in the epoch that holds, with what is kept of it.
+
+        While definitions change here or have changed elsewhere, what holds is not known: it is
+        looked at again. A change may wait for a writer, who waits for what is read here.
+        """
+        if self._catalog.changing.locked():
+            return
+        async with self._catalog.changing:
+            if not await self._store.definitions.is_behind():
+                await self._renew(name, has_gap=has_gap)
+
+    async def _renew(self, name: str, *, has_gap: bool) -> None:
         entry = self._catalog.find(name)
         if entry is None or not self._store.has(name) or name in self._busy:
             return
-        if await self._store.definitions.is_behind():
-            return  # it is looked at again
         record = entry.record
         epoch = await self._store.renew(name, self._head(name))
         if epoch != record.epoch:
@@ -211,10 +220,10 @@ class Follower:
         elif not has_gap:
             return
         kept = await self._store.kept(name)
-        if self._catalog.find(name) is entry:
-            logger.warning("%s begins again, in epoch %s", name, epoch)
-            self._catalog.renew(record, kept)
-            self._arrivals.moved(name)
+        logger.warning("%s begins again, in epoch %s", name, epoch)
+        self._store.note(name, record)
+        self._catalog.renew(record, kept)
+        self._arrivals.moved(name)
 
     def _names(self) -> list[str]:
         names = (entry.record.name for entry in self._catalog.entries())

@@ -99,19 +99,27 @@ class Following:
         if record is None:
             if known is not None:
                 await self._catalog.forget(known)
+            self._store.note(name, None)
         elif known is None:
-            await self._catalog.adopt(record, await self._store.kept(name))
+            await self._adopt(record, await self._store.kept_as(record))
         elif known.document.identity != record.document.identity:
-            kept = await self._store.kept(name)
+            kept = await self._store.kept_as(record)
             await self._catalog.forget(known)
-            await self._catalog.adopt(record, kept)
+            await self._adopt(record, kept)
         else:
             if known.document != record.document:
                 await self._catalog.redefine(known, record.document)
             if known.record.epoch != record.epoch:
-                self._renew(record, await self._store.kept(name))
+                self._renew(record, await self._store.kept_as(record))
+            self._store.note(name, record)
         self._arrivals.moved(name)
 
+    async def _adopt(self, record: TopicRecord, kept: Kept) -> None:
+        """A topic is there; what its stream has from the beginning comes to patterns from there."""
+        self._store.note(record.name, record)
+        await self._catalog.adopt(record, kept if kept.dropped_through else Kept())
+
     def _renew(self, record: TopicRecord, kept: Kept) -> None:
+        self._store.note(record.name, record)
         self._catalog.renew(record, kept)
         self._arrivals.moved(record.name)

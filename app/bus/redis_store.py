@@ -22,7 +22,7 @@ from app.problems import Problem
 from app.settings import Settings
 from app.stores.memory import STAGE_MS
 from app.stores.packing import pack, unpack
-from app.stores.shared import Change
+from app.stores.shared import Change, DefinitionsMoved, EpochMoved
 from app.stores.store import (
     Appended,
     Checkpoint,
@@ -44,7 +44,8 @@ class RedisStore:
 
     `on_doubt` is called with the name of a topic whose epoch is not what it was known as; `seen`
     tells up to where a topic was seen here: what is behind that is another history. While it
-    `is_out` nothing is tried: whoever publishes is not kept waiting.
+    `is_out` nothing is tried: whoever publishes is not kept waiting. A topic is written to as what
+    the catalog has taken it over as, which `note` says: no sooner.
     """
 
     survives_process = True
@@ -96,16 +97,21 @@ class RedisStore:
         with reaching():
             records = await self.definitions.read()
         for record in records:
-            self._note(record.name, record)
+            if record.name not in self._logs:
+                self.note(record.name, record)
         return records
 
     async def changes(self) -> Sequence[Change]:
-        """Definitions that were written since; what is kept of the topics is asked for then."""
+        """Definitions that were written since; each is to be noted as it is taken over."""
         with reaching():
-            changes = await self.definitions.changes()
-        for change in changes:
-            self._note(change.name, change.record)
-        return changes
+            return await self.definitions.changes()
+
+    def note(self, name: str, record: TopicRecord | None) -> None:
+        """From now on the topic is written to as this; None: it is no more."""
+        if record is None:
+            self._logs.pop(name, None)
+        else:
+            self._logs[name] = self._log(record)
 
     def log(self, name: str) -> TopicLog:
         """Where a topic is.
@@ -124,20 +130,27 @@ class RedisStore:
 
     async def kept(self, name: str) -> Kept:
         """What is kept of a topic, all as of one offset."""
+        return await self.kept_as(self.log(name).record)
+
+    async def kept_as(self, record: TopicRecord) -> Kept:
+        """The same by a definition that is still to be noted."""
         with reaching():
-            return await self.log(name).kept()
+            return await self._log(record).kept()
 
     async def put_topic(self, record: TopicRecord) -> None:
         """Create a topic or replace its document; a new epoch begins at offset 1.
 
         Raises:
             DefinitionsMoved: another gateway has changed a topic since.
+            HeadMoved: it would be another topic, and holds messages.
             Problem: bus-unavailable.
         """
         log, known = self._log(record), self._logs.get(record.name)
         with reaching():
             if known is not None and known.record.epoch == record.epoch:
                 await self.definitions.put(record)
+            elif known is not None and known.record.document.identity != record.document.identity:
+                await self._succeed(log)
             else:
                 await self._begin(log)
         self._logs[record.name] = log
@@ -160,6 +173,7 @@ class RedisStore:
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
+            EpochMoved: the topic is not what it is noted as.
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         log = self.log(topic)
@@ -185,8 +199,7 @@ class RedisStore:
                 raise Problem("producer-fenced", "Another gateway does this by now.")
             case _:
                 self.on_doubt(topic)
-                detail = "The topic's history is being looked into; try again."
-                raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+                raise EpochMoved
 
     async def renew(self, name: str, seen: int) -> str:
         """The epoch that holds from now on; another one where continuity cannot be proved.
@@ -200,7 +213,7 @@ class RedisStore:
         return epoch.decode()
 
     async def put_epoch(self, record: TopicRecord) -> None:
-        """Tell all gateways of a topic's other epoch.
+        """Tell all gateways of a topic's other epoch; it is to be noted as it is taken over.
 
         Raises:
             DefinitionsMoved: another gateway may have done so.
@@ -208,7 +221,6 @@ class RedisStore:
         """
         with reaching():
             await self.definitions.put(record)
-        self._note(record.name, record)
 
     async def doubtful(self, names: Iterable[str], seen: Callable[[str], int]) -> list[str]:
         """Topics of which the bus does not have what was seen, or not from this life of it."""
@@ -268,11 +280,17 @@ class RedisStore:
             raise
         await self._run(scripts.BEGIN, log.keys, [epoch, int(self._syncs), found])
 
-    def _note(self, name: str, record: TopicRecord | None) -> None:
-        if record is None:
-            self._logs.pop(name, None)
-        else:
-            self._logs[name] = self._log(record)
+    async def _succeed(self, log: TopicLog) -> None:
+        """Another topic takes the place of one that holds nothing, which is taken into no more.
+
+        Who dies in between, or is too late to tell of it, leaves an epoch that others take over
+        with the definition that holds (`renew`).
+        """
+        if await self.definitions.is_behind():
+            raise DefinitionsMoved
+        if not await self._run(scripts.SUCCEED, log.keys, [log.record.epoch, int(self._syncs)]):
+            raise HeadMoved
+        await self.definitions.put(log.record)
 
     def _log(self, record: TopicRecord) -> TopicLog:
         history = record.document.definition(self._settings).history

@@ -116,6 +116,20 @@ return ARGV[1]
 """
 )
 
+# A topic that holds nothing is made anew: from now on nothing is appended by what it was, which is
+# `was` for all who doubt. 0: it holds messages. KEYS state stream sow producers; ARGV epoch syncs
+SUCCEED: Final = (
+    _RUN
+    + """
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head')
+if tonumber(known[2] or 0) > 0 then return 0 end
+redis.call('DEL', unpack(KEYS))
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'run', run(ARGV[2]),
+    'was', known[1] or '')
+return 1
+"""
+)
+
 # KEYS state stream sow producers; ARGV epoch
 DROP: Final = """
 if redis.call('HGET', KEYS[1], 'epoch') == ARGV[1] then redis.call('DEL', unpack(KEYS)) end

@@ -10,7 +10,7 @@ from starlette.responses import StreamingResponse
 
 from app.entry import Entry
 from app.envelope import EnvelopeWriter
-from app.gateway import gateway_of
+from app.gateway import Gateway, gateway_of
 from app.ingest import check_filler
 from app.openapi import described
 from app.problems import Problem
@@ -24,7 +24,9 @@ from app.publish_request import (
     PublishRequest,
 )
 from app.query import integer, query_values, read_body, topic_name, writable_topic_name
+from app.stores.shared import EpochMoved
 from app.stores.store import Appended
+from app.writer import BegunAnew
 from conflation.bookmark import Bookmark
 from conflation.definition import Kind
 from conflation.frame import Frame
@@ -80,9 +82,24 @@ async def publish(request: Request) -> Response:
         await gateway.ingest.stage(entry, messages, asked.stage, asked.producer)
         kept = {"topic": name, "stage": asked.stage, "messages": len(messages)}
         return Response(msgspec.json.encode(kept), CREATED, media_type=JSON)
+    return await _taken(gateway, entry, body, asked)
+
+
+async def _taken(gateway: Gateway, entry: Entry, body: bytes, asked: PublishRequest) -> Response:
+    """Published by the definition that holds, also where another gateway has just changed it."""
     retry = await asked.retry(body)
-    appended = await gateway.ingest.take(entry, body, asked.form, asked.numbered, retry)
-    return published(entry, appended)
+    while True:
+        record = entry.record
+        _check_taken(entry, asked.media_type)
+        try:
+            appended = await gateway.ingest.take(entry, body, asked.form, asked.numbered, retry)
+        except (EpochMoved, BegunAnew):
+            newer = await gateway.catalog.newer(record)
+            if newer is None:
+                raise
+            entry = newer
+        else:
+            return published(entry, appended)
 
 
 def published(entry: Entry, appended: Appended) -> Response:

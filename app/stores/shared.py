@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from app.problems import Problem
 from app.stores.store import Store, TopicRecord
 
 
@@ -22,11 +23,23 @@ class DefinitionsMoved(Exception):
     """Another gateway has changed a topic since; what was decided is to be decided anew."""
 
 
+class EpochMoved(Problem):
+    """The topic has begun again, perhaps by another definition: nothing of a write has an effect.
+
+    As it is raised it is `bus-unavailable`: whoever can decide anew by what holds now does.
+    """
+
+    def __init__(self) -> None:
+        detail = "The topic's history is being looked into; try again."
+        super().__init__("bus-unavailable", detail, headers={"Retry-After": "1"})
+
+
 class SharedStore(Store, Protocol):
     """A store through which gateways hear of one another.
 
     Who writes a definition must have seen all before it: `put_topic` and `delete_topic` raise
-    `DefinitionsMoved` else. What was appended, by whomever, comes back in order.
+    `DefinitionsMoved` else. What was appended, by whomever, comes back in order. `append` raises
+    `EpochMoved` where the topic has begun again.
     """
 
     shared: Literal[True]

@@ -16,8 +16,8 @@ from app.bus.redis_store import RedisStore
 from app.mergers import Mergers
 from app.problems import Problem
 from app.settings import Settings
-from app.stores.shared import DefinitionsMoved
-from app.stores.store import Appended, Message, Publication, Removal, Retry, TopicRecord
+from app.stores.shared import DefinitionsMoved, EpochMoved
+from app.stores.store import Appended, HeadMoved, Message, Publication, Removal, Retry, TopicRecord
 from app.topic_document import TopicDocument
 from conflation.frame import Gone
 from tests.support.buses import BusServer, bus_server
@@ -134,6 +134,7 @@ async def test_definitions_are_written_by_who_has_seen_all_before(shared: Shared
         await other.put_topic(TopicRecord("a", KEYED, "e2"))
     [change] = await other.changes()
     assert change.record == TopicRecord("a", TopicDocument(), "e1")
+    other.note("a", change.record)
     assert (await other.append("a", Publication([Message(b"1")], 0))).first == 1
     await other.delete_topic("a")
     [change] = await one.changes()
@@ -157,6 +158,7 @@ async def test_what_was_behind_is_not_written_upon(shared: Shared) -> None:
 async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     one, other = await shared.store(), await shared.store()
     await one.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    other.note("t", TopicRecord("t", TopicDocument(), "e1"))
     await other.changes()
     await one.append("t", Publication([Message(b"1")], 0))
     assert await one.renew("t", seen=1) == "e1", "there is nothing to doubt"
@@ -165,10 +167,31 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     assert await other.renew("t", seen=1) == epoch
     with pytest.raises(Problem, match="bus-unavailable"):
         await other.append("t", Publication([Message(b"2")], 0))
-    await one.put_epoch(TopicRecord("t", TopicDocument(), epoch))
+    renewed = TopicRecord("t", TopicDocument(), epoch)
+    await one.put_epoch(renewed)
+    one.note("t", renewed)
     assert (await one.append("t", Publication([Message(b"2")], 0))).first == 2
-    await other.changes()
+    with pytest.raises(EpochMoved):
+        await other.append("t", Publication([Message(b"3")], 0))  # it has not taken it over
+    [change] = await other.changes()
+    other.note("t", change.record)
     assert (await other.append("t", Publication([Message(b"3")], 0))).first == 3
+
+
+async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: Shared) -> None:
+    """From then on nothing is appended by the old definition, be the new one ever told or not."""
+    one, other = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("px", TopicDocument(), "e1"))
+    [change] = await other.changes()
+    other.note("px", change.record)
+    await one.put_topic(TopicRecord("px", KEYED, "e2"))
+    with pytest.raises(EpochMoved):
+        await other.append("px", Publication([Message(b"1")], 0))
+    assert await other.renew("px", seen=0) == "e2"
+    assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 1
+    with pytest.raises(HeadMoved):
+        await one.put_topic(TopicRecord("px", TopicDocument(), "e3"))
+    assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 2
 
 
 async def test_a_retry_is_known_through_all_epochs_of_its_topic_and_in_no_other(
@@ -180,6 +203,7 @@ async def test_a_retry_is_known_through_all_epochs_of_its_topic_and_in_no_other(
     assert await store.append("px", asked) == Appended(1, 1)
     epoch = await store.renew("px", seen=2)
     await store.put_epoch(TopicRecord("px", KEYED, epoch))
+    store.note("px", TopicRecord("px", KEYED, epoch))
     assert epoch != "e1"
     assert await store.append("px", asked) == Appended(1, 1, duplicate=True)
     await store.delete_topic("px")
