@@ -63,9 +63,17 @@ class Request:
         """Whether it must be there."""
         return self.answer is not None and self.level is Level.PERSISTED
 
-    def is_owed(self, since_s: float) -> bool:
-        """Whether it was promised, and that no earlier than the last loss that was told."""
-        return self.is_promised and self.answer is not None and self.answer.at_s >= since_s
+    def is_owed(self, since_s: float, epoch: str = "") -> bool:
+        """Whether it was promised, and that no earlier than the last loss that was told.
+
+        What was under way at that moment may have been answered just before it, in the epoch that
+        ended: its answer only came later. `epoch` is the one that began.
+        """
+        if not self.is_promised or self.answer is None:
+            return False
+        first = self.answer.first
+        has_ended = first is not None and bool(epoch) and not first.startswith(f"{epoch}-")
+        return self.answer.at_s >= since_s and not (has_ended and self.sent_at_s < since_s)
 
     def idents(self) -> Iterator[Ident]:
         """Its messages, in order."""

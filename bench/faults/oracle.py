@@ -153,7 +153,7 @@ def _requests(
         offsets = [at[ident] for ident in request.idents() if ident in at]
         name = f"request {request.sequence} of {request.writer}"
         if not offsets:
-            if request.is_owed(since_s):
+            if request.is_owed(since_s, epoch):
                 yield Finding(Kind.LOST, f"{name}, {len(request.keys)} messages")
             continue
         first, last = offsets[0], offsets[-1]

@@ -115,6 +115,22 @@ def test_what_was_acknowledged_before_a_loss_that_was_told_may_be_gone() -> None
     assert judge_records(ledger, {}, since_s=3.0) != []
 
 
+@pytest.mark.parametrize(
+    ("sent_s", "said", "is_found"),
+    [
+        pytest.param(2.9, "old-7", False, id="under way, in the epoch that ended"),
+        pytest.param(2.9, "new-1", True, id="under way, in the epoch that began"),
+        pytest.param(3.1, "old-7", True, id="sent after it was told"),
+    ],
+)
+def test_an_answer_may_be_on_its_way_when_its_epoch_ends(
+    sent_s: float, said: str, is_found: bool
+) -> None:
+    ledger = Ledger([asked(1, "a", at_s=sent_s, answer=Answer(3.2, said, said))])
+    found = [finding.kind for finding in judge_journal(ledger, "new", [], since_s=3.0)]
+    assert found == ([Kind.LOST] if is_found else [])
+
+
 def test_the_world_is_what_the_journal_comes_to() -> None:
     _, journal = story()
     world = {"a": Ident("w", 3, 0), "b": Ident("w", 1, 1), "c": Ident("w", 3, 1)}
