@@ -260,9 +260,10 @@ def _publisher(
 def _rotation(chance: random.Random, serials: Iterator[int], ends_ns: int) -> Iterator[Act]:
     """Large values of many keys in turn, and small ones of a key that never rests."""
     wait_ns, pad = chance.choice((5, 10)) * MS, chance.choice((400, 2_000))
+    keys = chance.choice((5, 40))
     for turn in range(ends_ns // wait_ns):
         hot = _value(chance, "hot", next(serials), 0)
-        cold = _value(chance, f"k{turn % 40}", next(serials), pad)
+        cold = _value(chance, f"k{turn % keys}", next(serials), pad)
         yield Act(wait_ns, (hot, cold))
 
 
