@@ -49,7 +49,7 @@ if ARGV[11] ~= '' then
 end
 if ARGV[8] ~= '' then
     local noted = redis.call('HGET', producers, ARGV[8]) or ''
-    local run_at, highest = string.match(noted, '^(%d+) (%d+)$')
+    local run_at, highest = string.match(noted, '^(%d+) (%-?%d+)$')
     if run_at then
         if tonumber(ARGV[9]) < tonumber(run_at) then return {'fenced'} end
         if tonumber(ARGV[10]) <= tonumber(highest) then
@@ -155,7 +155,12 @@ if not known[1] then
 end
 if through ~= head then
     redis.call('DEL', KEYS[2])
-    redis.call('HSET', KEYS[1], 'base', string.format('%d', head))
+    redis.call('HSET', KEYS[1], 'base', string.format('%d', head), 'made', ARGV[2])
+    local noted = redis.call('HGETALL', KEYS[4])
+    for at = 1, #noted, 2 do
+        local run_at = string.match(noted[at + 1], '^%d+')
+        redis.call('HSET', KEYS[4], noted[at], run_at .. ' -1')
+    end
 end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'was', ARGV[1], 'run', here,
     'head', string.format('%d', head))

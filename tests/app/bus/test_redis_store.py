@@ -17,7 +17,16 @@ from app.mergers import Mergers
 from app.problems import Problem
 from app.settings import Settings
 from app.stores.shared import DefinitionsMoved, EpochMoved
-from app.stores.store import Appended, HeadMoved, Message, Publication, Removal, Retry, TopicRecord
+from app.stores.store import (
+    Appended,
+    HeadMoved,
+    Message,
+    Producer,
+    Publication,
+    Removal,
+    Retry,
+    TopicRecord,
+)
 from app.topic_document import TopicDocument
 from conflation.frame import Gone
 from tests.support.buses import BusServer, bus_server
@@ -209,6 +218,26 @@ async def test_a_retry_is_known_through_all_epochs_of_its_topic_and_in_no_other(
     await store.delete_topic("px")
     await store.put_topic(TopicRecord("px", KEYED, "e3"))
     assert await store.append("px", asked) == Appended(1, 1)
+
+
+async def test_what_went_with_its_stream_is_published_when_it_is_sent_again(
+    shared: Shared,
+) -> None:
+    """Nobody is told that it is there; only an older run stays out."""
+    store = await shared.store()
+    await store.put_topic(TopicRecord("px", KEYED, "e1"))
+    keyed = Publication([Message(b"1", '["a"]')], 1_000, retry=Retry("r", b"digest"))
+    numbered = Publication([Message(b"2", '["b"]')], 1_000, Producer("p", 7, run=2))
+    for asked in (keyed, numbered):
+        await store.append("px", asked)
+    await shared.connections[-1].writer.delete(store.log("px").stream)
+    epoch = await store.renew("px", seen=2)
+    await store.put_epoch(TopicRecord("px", KEYED, epoch))
+    store.note("px", TopicRecord("px", KEYED, epoch))
+    assert await store.append("px", keyed) == Appended(3, 3)
+    assert await store.append("px", numbered) == Appended(4, 4)
+    with pytest.raises(Problem, match="producer-fenced"):
+        await store.append("px", Publication([Message(b"3")], 1_000, Producer("p", 8, run=1)))
 
 
 @pytest.mark.slow
