@@ -43,11 +43,6 @@ PLANTED: dict[str, Planted] = {
         "        told = self.board.rows(since, oof=self.id.oof)",
         "        told = self.board.rows(max(since - 1, self.board.horizon), oof=self.id.oof)",
     ),
-    "a key that never rests is never reached": (
-        "conflation/lanes/batch_lane.py",
-        "            going = Round(self._missed(member, ahead), self.board.head, self.id.queues)",
-        "            going = Round(self._missed(member, ahead), self.board.head, True)",
-    ),
     "what was sent ahead of its turn comes again": (
         "conflation/lanes/round.py",
         "                    self.ahead[board_key] = newest.offset",

@@ -21,6 +21,12 @@ LANES: dict[str, Planted] = {
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
+    "a key that never rests is never reached": (
+        ENGINE,
+        "conflation/lanes/batch_lane.py",
+        "            going = Round(self._missed(member, ahead), self.board.head, self.id.queues)",
+        "            going = Round(self._missed(member, ahead), self.board.head, True)",
+    ),
     "a round sends what was there when it began": (
         ENGINE,
         "conflation/lanes/round.py",
