@@ -18,19 +18,12 @@ import numpy as np
 
 from keys.filter import Filter
 from keys.filter.allowance import BRACKETS_MAX
+from keys.filter.compiling import COMPARISONS
 from keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
 from keys.path import FieldPath
 from pipeline.intervals import Column
 
 EXACT_MAX = 2**53
-SIGNS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 Values = dict[FieldPath, list[Any]]
 
@@ -103,7 +96,7 @@ def _condition(node: Node) -> Condition | None:
     """A node over columns; None for what they do not know."""
     match node:
         case Compare(sign, Field(path), Literal(constant)) if _is_judged(constant):
-            return lambda values: _compared(SIGNS[sign], values[path], constant)
+            return lambda values: _compared(COMPARISONS[sign], values[path], constant)
         case In(Field(path), items):
             constants = [item.value for item in items if isinstance(item, Literal)]
             if len(constants) < len(items) or not all(map(_is_judged, constants)):

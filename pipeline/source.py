@@ -107,7 +107,7 @@ class TidegateSource(DataSource):
         """A stream that follows the journal."""
         return JournalStreamReader(self._topic)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamReader:  # type: ignore[override]  # noqa: N802 - Spark's name
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamReader:  # type: ignore[override]  # it never returns one  # noqa: N802 - Spark's name
         """Refused: a stream reaches a topic through a definition file."""
         raise PySparkNotImplementedError(
             'df.writeStream.format("tidegate") is not available yet: use tidegate pipeline run'

@@ -37,7 +37,7 @@ from keys.filter.tree import (
 Test = Callable[[bytes, str], bool]
 Condition = Callable[[Row], bool | None]
 First = Callable[[Row], Scalar | None]
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -45,6 +45,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+"""What a sign of the language is in Python, on values and on whole columns of them."""
 
 
 def compile_test(tree: Node, topic: str) -> Test:
@@ -191,7 +192,7 @@ class Compiler:
 
 def _against(sign: str, read: Reader, constant: Scalar) -> Reader:
     """A comparison with a constant: two of one kind are the common case."""
-    holds = _COMPARISONS[sign]
+    holds: Callable[[Any, Any], bool] = COMPARISONS[sign]
     kinds = {str} if isinstance(constant, str) else {int, float, bool}
 
     def test(row: Row) -> bool | None:
