@@ -12,8 +12,8 @@ SCRIPTS = {
     name: text for name, text in vars(scripts).items() if name.isupper() and isinstance(text, str)
 }
 COMMANDS = {
-    "DEL", "EXISTS", "GET", "HDEL", "HGET", "HINCRBY", "HMGET", "HSET", "INCR", "INFO", "PEXPIRE",
-    "SET", "XADD", "XDEL", "XRANGE", "XREVRANGE", "XTRIM",
+    "DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "INCR", "INFO",
+    "PEXPIRE", "SET", "XADD", "XDEL", "XRANGE", "XREVRANGE", "XTRIM",
 }  # fmt: skip
 
 

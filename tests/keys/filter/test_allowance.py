@@ -16,7 +16,9 @@ from keys.filter.flat import opened
 from keys.filter.patterns import compiled
 from tests.keys.filter.nasty import FILTERS, MESSAGES, either
 
-PROMISE_NS = 5_000_000
+# the loop beside which an evaluation is timed takes this long where the promise was measured
+LOOP_NS = 950_000
+PROMISE_LOOPS = 5_000_000 / LOOP_NS
 
 
 def allowed(text: str) -> Allowance:
@@ -170,20 +172,23 @@ def test_a_message_of_brackets_has_no_fields(bracket: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("message", MESSAGES)
 def test_no_filter_takes_5_ms(message: str) -> None:
-    """Rule 104, by the processor's clock: the best of many, as others use the machine too."""
+    """Rule 104, by the processor's clock, beside a loop that tells how fast it is just now."""
     slow: dict[str, float] = {}
     for text in FILTERS:
         matches = Filter.parse(text).matcher("orders")
         for repeats in (5, 100):
-            took = min(_took_ns(matches, MESSAGES[message]) for _ in range(repeats))
-            if took <= PROMISE_NS:
+            took = min(_loops(matches, MESSAGES[message]) for _ in range(repeats))
+            if took <= PROMISE_LOOPS:
                 break
         else:
-            slow[text[:60]] = took / 1e6
+            slow[text[:60]] = took
     assert slow == {}
 
 
-def _took_ns(matches: Callable[[bytes, str], bool], payload: bytes) -> int:
+def _loops(matches: Callable[[bytes, str], bool], payload: bytes) -> float:
+    """How many loops of LOOP_NS an evaluation takes."""
     began = thread_time_ns()
+    sum(len(str(number)) for number in range(12_000))
+    looped = thread_time_ns()
     matches(payload, "[1]")
-    return thread_time_ns() - began
+    return (thread_time_ns() - looped) / (looped - began)
