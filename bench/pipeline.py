@@ -17,13 +17,13 @@ import pyarrow as pa
 from dev import ROOT
 from keys.path import FieldPath
 from keys.spec import KeySpec
-from pipeline.deliveries import Conflation, Intake
-from pipeline.history import read_history
-from pipeline.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.planning import Question, answered, planned
-from pipeline.plans import by_shards, plan_recorded, recorded_lines
-from pipeline.reading import TimeField
+from pipeline.columns.deliveries import Conflation, Intake
+from pipeline.columns.history import read_history
+from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from pipeline.columns.reading import TimeField
+from pipeline.planner.planning import Question, answered, planned
 from pipeline.session import open_session
+from pipeline.streams.plans import by_shards, plan_recorded, recorded_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

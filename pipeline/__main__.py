@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipeline.run import DEFAULT_MASTER, run
+from pipeline.streams.run import DEFAULT_MASTER, run
 
 
 def main() -> int:
@@ -33,7 +33,7 @@ def main() -> int:
 def _done(given: argparse.Namespace) -> int:
     if given.command == "run":
         return run(given.file, master=given.master, available_now=given.available_now)
-    from pipeline.plan import Wish, plan
+    from pipeline.planner.plan import Wish, plan
 
     return plan(
         Wish(

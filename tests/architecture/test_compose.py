@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dev import ROOT
-from pipeline.definition import read_definitions
+from pipeline.definitions.definition import read_definitions
 
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "Dockerfile"

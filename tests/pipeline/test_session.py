@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import SparkUnavailable
-from pipeline.run import run
 from pipeline.session import require_java
+from pipeline.streams.run import run
 
 
 def java_that_says(folder: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from app.demo.spark import SparkChild, definition
-from pipeline.definition import TopicSource, read_definitions
+from pipeline.definitions.definition import TopicSource, read_definitions
 
 SOON_S = 30
 STUBBORN = """

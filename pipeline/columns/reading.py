@@ -1,0 +1,246 @@
+"""Messages as columns: the key and the time of many lines at once, exactly as one by one.
+
+The quick way decodes the few fields into a struct, where each key field is a text, an integer
+or missing, and the time a number or a text. A batch with anything else takes the closures of
+`keys/`, which is the same answer by definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from operator import attrgetter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from keys.canonical import INTEGER_MAX, INTEGER_MIN, join_key
+from keys.errors import JsonInvalid
+from keys.extract import conflation_key
+from keys.jsontext import DEPTH_MAX, check_json
+from keys.path import FieldPath, getter
+from keys.spec import KeySpec
+from pipeline.columns.intervals import MILLISECOND_NS, Column
+
+SECOND_NS = 1_000_000_000
+SECONDS_FROM, SECONDS_BELOW = 1e8, 1e11
+NS_BELOW = 2**63 - 2**53  # an interval more must not overflow
+
+Read = tuple[Column | None, list[Column]]
+"""Times in nanoseconds, None where no field has them; and for each key spec the keys' codes."""
+
+
+class Unit(StrEnum):
+    """What a time that is a number counts.
+
+    `auto`: seconds since 1970 from 1e8 to 1e11 (1973 to 5138), else milliseconds.
+    """
+
+    AUTO = "auto"
+    MILLISECONDS = "ms"
+    SECONDS = "s"
+
+
+class LineInvalidError(ValueError):
+    """A line that is no message with a time; `index` is its place among those given."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        super().__init__(reason)
+        self.index = index
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class TimeField:
+    """Where a message's time stands, and in what unit; ISO 8601 where it is a text."""
+
+    path: FieldPath
+    unit: Unit = Unit.AUTO
+
+    def ns(self, found: object) -> int:
+        """Nanoseconds of a decoded time, to the microsecond.
+
+        Raises:
+            ValueError: no time.
+        """
+        if isinstance(found, str):
+            moment = datetime.fromisoformat(found)
+            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+            since = moment - datetime.fromtimestamp(0, UTC)
+            return (since.days * 86_400 + since.seconds) * SECOND_NS + since.microseconds * 1_000
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise ValueError("no time")
+        scale_ns = self._scale_ns(abs(found))
+        whole = isinstance(found, int)
+        ns = found * scale_ns if whole else round(found * (scale_ns // 1_000)) * 1_000
+        if abs(ns) >= NS_BELOW:
+            raise ValueError("a time out of range")
+        return int(ns)
+
+    def column_ns(self, found: list[Any]) -> Column:
+        """As `ns`, for the decoded times of many messages."""
+        if set(map(type, found)) == {int}:
+            times = np.array(found, np.int64)
+            low, high = int(times.min()), int(times.max())
+            scale_ns = self._scale_ns(low)
+            alike = scale_ns == self._scale_ns(high) and (low < SECONDS_BELOW) == (
+                high < SECONDS_BELOW
+            )
+            if low >= 0 and alike and high * scale_ns < NS_BELOW:
+                return times * scale_ns
+        return np.array([self.ns(each) for each in found], np.int64)
+
+    def _scale_ns(self, size: float) -> int:
+        is_seconds = self.unit is Unit.SECONDS or (
+            self.unit is Unit.AUTO and SECONDS_FROM <= size < SECONDS_BELOW
+        )
+        return SECOND_NS if is_seconds else MILLISECOND_NS
+
+
+class KeyCodes:
+    """Numbers for the keys that one task has seen, from 0 in order of appearance."""
+
+    def __init__(self, spec: KeySpec) -> None:
+        self.texts: list[str] = []
+        self._codes: dict[str, int] = {}
+        self._known: dict[Any, int] = {}
+        self._key_of = conflation_key(spec)
+
+    def of_lines(self, lines: Sequence[bytes]) -> Column:
+        """The closures' way: any message."""
+        return np.array([self.code(self._key_of(line)) for line in lines], np.int64)
+
+    def of_fields(self, fields: list[tuple[Any, ...]]) -> Column:
+        """The quick way: decoded fields, each a text, an integer or None.
+
+        Raises:
+            OverflowError: an integer beyond 64 bits, which is a key by its own spelling.
+        """
+        codes = list(map(self._known.get, fields))
+        if None in codes:
+            for field in set(fields) - self._known.keys():
+                self._known[field] = self.code(join_key([_canonical(each) for each in field]))
+            codes = list(map(self._known.get, fields))
+        return np.array(codes, np.int64)
+
+    def code(self, text: str) -> int:
+        """The number of a key."""
+        found = self._codes.get(text)
+        if found is None:
+            found = self._codes[text] = len(self.texts)
+            self.texts.append(text)
+        return found
+
+
+class MessageReader:
+    """Reads keys and times out of the lines of one task."""
+
+    def __init__(self, specs: Sequence[KeySpec], time: TimeField | None) -> None:
+        self.codes = [KeyCodes(spec) for spec in specs]
+        self._time = time
+        self._time_of = None if time is None else getter(time.path.steps)
+        self._quick = _quick_decoder(specs, time)
+
+    def read(self, lines: list[bytes]) -> Read:
+        """Times and key codes of stripped lines.
+
+        Raises:
+            LineInvalidError: the first line that is not strict JSON, or has no time.
+        """
+        if self._quick is not None and not _may_be_odd(lines):
+            try:
+                return self._read_quickly(self._quick, lines)
+            except (msgspec.MsgspecError, ValueError, OverflowError, UnicodeError):
+                pass  # what is odd about it is found out below
+        return self._read_one_by_one(lines)
+
+    def _read_quickly(
+        self, quick: _Quick, lines: list[bytes]
+    ) -> tuple[Column | None, list[Column]]:
+        records = list(map(quick.decode, lines))
+        times = None
+        if self._time is not None:
+            times = self._time.column_ns([record.time for record in records])
+        codes = [
+            known.of_fields(list(map(fields_of, records)))
+            for known, fields_of in zip(self.codes, quick.fields_of, strict=True)
+        ]
+        return times, codes
+
+    def _read_one_by_one(self, lines: list[bytes]) -> Read:
+        times: list[int] = []
+        for index, line in enumerate(lines):
+            try:
+                check_json(line)
+            except JsonInvalid as error:
+                raise LineInvalidError(index, error.detail) from None
+            if self._time is not None:
+                times.append(self._time_in(line, index))
+        column = None if self._time is None else np.array(times, np.int64)
+        return column, [known.of_lines(lines) for known in self.codes]
+
+    def _time_in(self, line: bytes, index: int) -> int:
+        assert self._time is not None
+        assert self._time_of is not None
+        found = self._time_of(line)
+        try:
+            return self._time.ns(None if found is None else msgspec.json.decode(found))
+        except (ValueError, OverflowError, msgspec.MsgspecError):
+            raise LineInvalidError(index, f"no time in {self._time.path}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Quick:
+    decode: Callable[[bytes], Any]
+    fields_of: list[Callable[[Any], tuple[Any, ...]]]
+
+
+def _quick_decoder(specs: Sequence[KeySpec], time: TimeField | None) -> _Quick | None:
+    """A decoder of top-level fields; None where a path goes deeper, or a key has no field."""
+    paths = [path for spec in specs for path in spec.paths]
+    if not all(spec.paths for spec in specs) or any(
+        len(path.steps) > 1 or not isinstance(path.steps[0], str)
+        for path in [*paths, *([] if time is None else [time.path])]
+    ):
+        return None
+    names = list(dict.fromkeys(str(path.steps[0]) for path in paths))
+    if time is not None and str(time.path.steps[0]) in names:
+        return None
+    fields: list[Any] = [(f"f{at}", str | int | None, None) for at in range(len(names))]
+    renamed = {f"f{at}": name for at, name in enumerate(names)}
+    if time is not None:
+        fields.append(("time", int | float | str | None, None))
+        renamed["time"] = str(time.path.steps[0])
+    try:
+        struct = msgspec.defstruct("Fields", fields, rename=renamed, gc=False)
+    except ValueError:  # a name that no struct can have
+        return None
+    places = [[f"f{names.index(str(path.steps[0]))}" for path in spec.paths] for spec in specs]
+    return _Quick(msgspec.json.Decoder(struct).decode, [_tuple_of(place) for place in places])
+
+
+def _tuple_of(attributes: list[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(attributes) == 1:
+        only = attrgetter(attributes[0])
+        return lambda record: (only(record),)
+    return attrgetter(*attributes)
+
+
+def _canonical(field: str | int | None) -> str:
+    if isinstance(field, int) and not INTEGER_MIN <= field <= INTEGER_MAX:
+        raise OverflowError("a number of more than 64 bits")
+    return "null" if field is None else msgspec.json.encode(field).decode()
+
+
+def _may_be_odd(lines: list[bytes]) -> bool:
+    """Whether a line may be deeper than allowed, or no UTF-8: what a partial decode passes over."""
+    if any(line.count(b"[") + line.count(b"{") > DEPTH_MAX for line in lines):
+        return True
+    try:
+        b"\n".join(lines).decode()
+    except UnicodeDecodeError:
+        return True
+    return False

@@ -1,0 +1,1 @@
+"""Spark's format "tidegate": topics as data frames."""

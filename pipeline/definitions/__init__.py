@@ -1,0 +1,1 @@
+"""What a definition file asks for."""

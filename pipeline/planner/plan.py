@@ -1,0 +1,167 @@
+"""`tidegate pipeline plan PATH`: what each choice of key, interval and pace would have saved."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from keys.errors import PathInvalid
+from keys.path import FieldPath
+from keys.spec import KeySpec
+from pipeline.columns.history import read_history, require_history
+from pipeline.columns.intervals import MILLISECOND_NS, Pace
+from pipeline.columns.reading import TimeField, Unit
+from pipeline.definitions.definition import duration_ms
+from pipeline.errors import (
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    HistoryInvalid,
+    HistoryUnreadable,
+    PipelineError,
+    UsageInvalid,
+    from_spark,
+)
+from pipeline.planner.chart import write_chart
+from pipeline.planner.choices import Choice, Plan
+from pipeline.planner.planning import Question, answered, planned
+from pipeline.session import open_session
+
+CHOICES_MAX = 1_000
+CHARTS = frozenset({".svg", ".png"})
+DAMAGED = ("EOFException", "ZipException", "not a gzip file", "not in GZIP", "invalid stored block")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """The command's arguments as they are given."""
+
+    path: Path
+    keys: Sequence[str]
+    intervals: Sequence[str]
+    paces: Sequence[str]
+    time_field: str | None
+    time_unit: str
+    as_json: bool
+    charts: Sequence[Path]
+    master: str
+
+
+def plan(wish: Wish) -> int:
+    """Answer on standard output; returns the exit code of the command line.
+
+    0: answered; 1: a line is no message; 2: wrong usage, no such history; 78: no Spark; each
+    after one line on standard error.
+    """
+    try:
+        found = make_plan(wish)
+        text = json.dumps(found.document(), indent=2) + "\n" if wish.as_json else found.table()
+        for path in wish.charts:
+            _write(found, path)
+    except PipelineError as error:
+        sys.stderr.write(f"tidegate: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    sys.stdout.write(text)
+    return EXIT_DONE
+
+
+def make_plan(wish: Wish) -> Plan:
+    """Read the history once, for all choices.
+
+    Raises:
+        PipelineError: as one sentence.
+    """
+    specs = {_key_text(spec): spec for spec in map(_spec, wish.keys)}
+    texts = {_interval_ns(text): text.lower() for text in _listed(wish.intervals)}
+    for chart in wish.charts:
+        if chart.suffix.lower() not in CHARTS:
+            raise UsageInvalid(f"--chart {chart}: expected a name that ends in .svg or .png")
+    paces = tuple(dict.fromkeys(_pace(text) for text in _listed(wish.paces)))
+    if len(specs) * len(texts) * len(paces) > CHOICES_MAX:
+        raise UsageInvalid(f"more than {CHOICES_MAX} choices")
+    time = _time(wish.time_field, wish.time_unit)
+    if not require_history(wish.path) and time is None:
+        raise UsageInvalid("--time-field is missing, such as --time-field /ts")
+    spark = open_session(wish.master)
+    try:
+        shards = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        question = Question(tuple(specs.values()), tuple(texts), paces, time, shards)
+        answer = answered(planned(read_history(spark, wish.path), question), question)
+    except PipelineError:
+        raise
+    except Exception as error:  # whatever Spark, py4j or the JVM has to say
+        raise _told(wish.path, str(error)) from None
+    finally:
+        spark.stop()
+    if not answer.seen[0].messages:
+        raise HistoryInvalid(f"{wish.path}: there is no message in it")
+    return Plan(
+        [
+            Choice(
+                list(specs)[place], texts[interval.interval_ns], interval, sent, answer.seen[place]
+            )
+            for (place, interval), sent in zip(question.choices(), answer.sent, strict=True)
+        ]
+    )
+
+
+def _write(found: Plan, path: Path) -> None:
+    try:
+        write_chart(found, path)
+    except OSError as error:
+        raise UsageInvalid(f"--chart {path}: {error.strerror or error}") from None
+
+
+def _told(path: Path, said: str) -> PipelineError:
+    if any(word in said for word in DAMAGED):
+        return HistoryUnreadable(f"{path}: is not a whole gzip file")
+    return from_spark(str(path), said)
+
+
+def _listed(texts: Sequence[str]) -> list[str]:
+    return [part.strip() for text in texts for part in text.split(",")]
+
+
+def _spec(text: str) -> KeySpec:
+    """A key as `/a`, `/a,/b` or `[/a,/b]`."""
+    inner = text.strip()
+    bracketed = inner if inner.startswith("[") else f"[{inner}]"
+    try:
+        return KeySpec.parse(bracketed)
+    except PathInvalid as error:
+        raise UsageInvalid(f"--key {text}: {error.detail}") from None
+
+
+def _key_text(spec: KeySpec) -> str:
+    return str(spec)[1:-1]
+
+
+def _interval_ns(text: str) -> int:
+    interval_ms = duration_ms(text)
+    if interval_ms is None:
+        raise UsageInvalid(
+            f"--interval: expected durations from 1ms to 1d, such as 500ms, not {text!r}"
+        )
+    return interval_ms * MILLISECOND_NS
+
+
+def _pace(text: str) -> Pace:
+    try:
+        return Pace(text)
+    except ValueError:
+        raise UsageInvalid(f"--pace: expected key or batch, not {text!r}") from None
+
+
+def _time(path: str | None, unit: str) -> TimeField | None:
+    if path is None:
+        return None
+    try:
+        return TimeField(FieldPath.parse(path), Unit(unit))
+    except PathInvalid as error:
+        raise UsageInvalid(f"--time-field {path}: {error.detail}") from None
+    except ValueError:
+        raise UsageInvalid(f"--time-unit: expected auto, ms or s, not {unit!r}") from None

@@ -1,0 +1,200 @@
+"""What intervals, keys and paces would have cost over a recorded history, in one pass of Spark.
+
+    lines ──► blocks (mapInArrow, where the lines are) ──► shuffle of blocks ──► tallies ──► driver
+
+The first step reads each line once, for all choices, and keeps key, time and size as columns. A
+stream is what must be seen in order: with `pace=key` one shard of a key spec's keys, with
+`pace=batch` all keys of it, because they share their interval. The second step sees the blocks of
+a stream in order of publication and holds one row for each key and interval. Only tallies reach
+the driver.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keys.spec import KeySpec
+from pipeline.columns.blocks import ORDER, ROWS, Block, packed, split, unpacked
+from pipeline.columns.history import lines_by_block, stripped, wrong_line
+from pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, Pace
+from pipeline.columns.reading import LineInvalidError, MessageReader, TimeField
+from pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LINES_PER_BLOCK_MAX = 50_000
+BATCH_BYTES_MAX = 64 * 1024 * 1024
+EARLIEST_NS = -(2**63)
+TALLIES = "kind string, place int, tally string"
+ARROW_TALLIES = pa.schema([("kind", pa.string()), ("place", pa.int32()), ("tally", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which choices are asked about; every one of `keys` with every interval and pace."""
+
+    keys: tuple[KeySpec, ...]
+    intervals_ns: tuple[int, ...]
+    paces: tuple[Pace, ...]
+    time: TimeField | None
+    shards: int
+
+    def choices(self) -> list[tuple[int, Interval]]:
+        """Each choice: the place of its key among `keys`, and its interval."""
+        return [
+            (place, Interval(interval_ns, pace))
+            for place in range(len(self.keys))
+            for pace in self.paces
+            for interval_ns in self.intervals_ns
+        ]
+
+    def streams(self) -> list[tuple[int, Pace]]:
+        """What is told apart by the shuffle: the place of a key, and the pace; shards in a row."""
+        return [
+            (place, pace)
+            for place in range(len(self.keys))
+            for pace in self.paces
+            for _ in range(self.shards if pace is Pace.KEY else 1)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was seen of each key spec, and what each choice would have sent, as in `choices`."""
+
+    seen: list[Seen]
+    sent: list[Sent]
+
+
+def planned(lines: DataFrame, question: Question) -> DataFrame:
+    """Tallies, as in `TALLIES`, of the lines of a history."""
+    settings = lines.sparkSession.conf
+    settings.set("spark.sql.execution.arrow.maxRecordsPerBatch", LINES_PER_BLOCK_MAX)
+    settings.set("spark.sql.execution.arrow.maxBytesPerBatch", BATCH_BYTES_MAX)
+    blocks = lines.mapInArrow(partial(cut_blocks, question=question), ROWS)
+    in_order = blocks.repartition(question.shards, "stream").sortWithinPartitions(*ORDER)
+    return in_order.mapInArrow(partial(tally_blocks, question=question), TALLIES)
+
+
+def answered(tallies: DataFrame, question: Question) -> Answer:
+    """The tallies of all streams put together."""
+    seen: defaultdict[int, Seen] = defaultdict(Seen)
+    sent: defaultdict[int, Sent] = defaultdict(Sent)
+    for row in tallies.collect():
+        if row.kind == "seen":
+            seen[row.place] = seen[row.place].plus(msgspec.json.decode(row.tally, type=Seen))
+        else:
+            sent[row.place] = sent[row.place].plus(msgspec.json.decode(row.tally, type=Sent))
+    return Answer(
+        [seen[place] for place in range(len(question.keys))],
+        [sent[place] for place in range(len(question.choices()))],
+    )
+
+
+def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterator[pa.RecordBatch]:
+    """One task's lines as blocks, a row for each stream and piece of lines.
+
+    Raises:
+        HistoryInvalid: a line is no message, or has no time.
+    """
+    reader = MessageReader(question.keys, question.time)
+    for part, row, piece in lines_by_block(batches):
+        sizes, times_ns, codes = _read(reader, piece, part, row)
+        if not len(sizes):
+            continue
+        times_ns = np.maximum.accumulate(times_ns)
+        yield packed(list(_blocks(question, reader, part, row, (sizes, times_ns, codes))))
+
+
+def tally_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterator[pa.RecordBatch]:
+    """The tallies of the streams of one task, whose blocks come in order."""
+    for stream, blocks in groupby(unpacked(batches), lambda block: block.stream):
+        rows = zip(*_tallies(stream, blocks, question), strict=True)
+        arrays = [pa.array(row, kind) for row, kind in zip(rows, ARROW_TALLIES.types, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=ARROW_TALLIES)
+
+
+def _read(
+    reader: MessageReader, piece: pa.RecordBatch, part: str, row: int
+) -> tuple[Column, Column, list[Column]]:
+    """Size, time and, for each key spec, key code of each line that is not blank."""
+    lines = piece.column("line")
+    with suppress(pa.ArrowInvalid):  # the reader says which line is no UTF-8
+        lines = stripped(lines)
+    written = pc.fill_null(pc.not_equal(pc.binary_length(lines), 0), True)
+    lines = lines.filter(written)
+    try:
+        times_ns, codes = reader.read([line or b"" for line in lines.to_pylist()])
+    except LineInvalidError as error:
+        number = row + pc.indices_nonzero(written)[error.index].as_py() + 1
+        raise wrong_line(part, number, error.reason) from None
+    if times_ns is None:
+        stored = piece.column("time_ms").filter(written)
+        if stored.null_count:
+            number = row + pc.indices_nonzero(pc.is_null(stored))[0].as_py() + 1
+            raise wrong_line(part, number, "no column timestamp_ms; say --time-field")
+        times_ns = np.asarray(stored) * MILLISECOND_NS
+    return np.asarray(pc.binary_length(lines)).astype(np.int64), times_ns, codes
+
+
+def _blocks(
+    question: Question,
+    reader: MessageReader,
+    part: str,
+    row: int,
+    messages: tuple[Column, Column, list[Column]],
+) -> Iterator[Block]:
+    sizes, times_ns, codes = messages
+    clock_ns = int(times_ns[-1])
+    stream = 0
+    for place in range(len(question.keys)):
+        for pace in question.paces:
+            shards = question.shards if pace is Pace.KEY else 1
+            # A stream is told of every block, since its clock runs on with all messages.
+            for chosen, keys, numbers in split(codes[place], reader.codes[place].texts, shards):
+                weights = pa.array(sizes[chosen], pa.int64())
+                yield Block(stream, part, row, clock_ns, keys, numbers, times_ns[chosen], weights)
+                stream += 1
+
+
+def _tallies(
+    stream: int, blocks: Iterator[Block], question: Question
+) -> Iterator[tuple[str, int, str]]:
+    place, pace = question.streams()[stream]
+    choices = [
+        (number, IntervalTally(interval))
+        for number, (key_place, interval) in enumerate(question.choices())
+        if key_place == place and interval.pace is pace
+    ]
+    counts = KeyTally() if pace is question.paces[0] else None
+    numbers: dict[str, int] = {}
+    clock_ns = EARLIEST_NS
+    for block in blocks:
+        known = [numbers.setdefault(text, len(numbers)) for text in block.keys]
+        codes, sizes = np.array(known, np.int64)[block.codes], np.asarray(block.values)
+        times_ns = np.maximum(block.times_ns, clock_ns)
+        clock_ns = max(clock_ns, block.clock_ns)
+        for _, tally in choices:
+            tally.add(codes, times_ns, sizes)
+        if counts is not None:
+            counts.add(codes, sizes)
+    for number, tally in choices:
+        yield "sent", number, _text(tally.finish())
+    if counts is not None:
+        yield "seen", place, _text(counts.finish(list(numbers)))
+
+
+def _text(tally: Any) -> str:
+    return msgspec.json.encode(tally).decode()

@@ -1,0 +1,1 @@
+"""Where what a stream sends goes, once."""

@@ -1,0 +1,1 @@
+"""Where a stream's messages come from."""

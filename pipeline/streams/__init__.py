@@ -1,0 +1,1 @@
+"""Running queries: a source conflated into a sink, from a checkpoint on."""

@@ -1,0 +1,138 @@
+"""A stream's checkpoint folder: Spark's own files, whose stream they are, and a lock.
+
+<checkpoint>/spark            Spark's offsets and commits
+<checkpoint>/definition.json  what the stream was when it began
+<checkpoint>/run              the number of the last run
+<checkpoint>/lock             held while a process runs the stream
+<checkpoint>/dead             dead letters, unless the definition says otherwise
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from pipeline.definitions.definition import FilesSource, StreamDefinition
+from pipeline.errors import CheckpointMismatch
+
+
+def wall_ms() -> int:
+    """Wall time in milliseconds of the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Checkpoint:
+    """The checkpoint of one stream, held by this process from `with` to its end.
+
+    Args:
+        definition: of the stream.
+        wall_ms: wall time in ms of the epoch; for tests.
+
+    Attributes:
+        run: which run of the stream this is; from `with` on. It rises with each: it is the time,
+            so that a folder that was put back from a copy goes on above the runs that it does not
+            know, and above the last one where the clock was set back.
+
+    Raises:
+        CheckpointMismatch: on entry, if another process holds it or another stream made it.
+    """
+
+    def __init__(self, definition: StreamDefinition, wall_ms: Callable[[], int] = wall_ms) -> None:
+        self.run = 0
+        self._definition = definition
+        self._folder = definition.checkpoint
+        self._wall_ms = wall_ms
+        self._lock: int | None = None
+
+    @property
+    def spark_folder(self) -> Path:
+        """Where Spark keeps offsets and commits."""
+        return self._folder / "spark"
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._require_own()
+            self.run = self._next_run()
+        except BlockingIOError:
+            self._release()
+            raise CheckpointMismatch(
+                f"{self._definition.name}: another process runs the stream of {self._folder}"
+            ) from None
+        except CheckpointMismatch:
+            self._release()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        # The kernel drops the lock with the descriptor, also when the process is killed.
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _require_own(self) -> None:
+        path = self._folder / "definition.json"
+        mine = identity(self._definition)
+        if not path.exists():
+            _write(path, msgspec.json.encode(mine))
+            return
+        try:
+            made = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        except msgspec.DecodeError:
+            raise CheckpointMismatch(f"{path} cannot be read: remove {self._folder}") from None
+        for field, setting in mine.items():
+            if made.get(field) != setting:
+                raise CheckpointMismatch(
+                    f"{self._definition.name}: the checkpoint {self._folder} was made with {field} "
+                    f"{made.get(field)!r}, the definition says {setting!r}: "
+                    "choose another checkpoint, or remove it to begin again"
+                )
+
+    def _next_run(self) -> int:
+        path = self._folder / "run"
+        text = path.read_bytes().strip() if path.exists() else b""
+        last = int(text) if text.isdigit() else 0
+        run = max(last + 1, self._wall_ms())
+        _write(path, b"%d\n" % run)
+        return run
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file as a whole: there is the old one or the new one."""
+    unfinished = path.with_suffix(".unfinished")
+    with unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def identity(definition: StreamDefinition) -> dict[str, str]:
+    """What may not change between two runs of one checkpoint; pace and limits may."""
+    source = definition.source
+    if isinstance(source, FilesSource):
+        place = f"files {source.pattern}"
+    else:
+        place = f"topic {source.topic}"
+    return {
+        "source": place,
+        "key": str(definition.key),
+        "sink": definition.sink_topic,
+    }

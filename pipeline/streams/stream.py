@@ -1,0 +1,144 @@
+"""One definition put together as a running query: source, conflation, sink, trigger."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipeline.definitions.definition import FilesSource, StreamDefinition
+from pipeline.gateway import Gateway
+from pipeline.sinks.topic import Receipt, TopicWriter, require_sink
+from pipeline.sources.files import read_files
+from pipeline.streams.checkpoint import Checkpoint
+from pipeline.streams.latest import conflated
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PRODUCER_PREFIX = "tidegate.pipeline."
+QUERY_ID = "sql.streaming.queryId"
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What a stream did since it was started, as `Receipt`, and in how many batches."""
+
+    batches: int = 0
+    messages: int = 0
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+
+
+class Stream:
+    """A definition and, once started, its query."""
+
+    def __init__(self, definition: StreamDefinition) -> None:
+        self.definition = definition
+        self.query: StreamingQuery | None = None
+        self._totals = Totals()
+        self._sent_at_s = 0.0
+        self._run = 0
+        self._paced = True
+        self._lock = threading.Lock()
+
+    @property
+    def totals(self) -> Totals:
+        """Counts of the batches done so far."""
+        with self._lock:
+            return self._totals
+
+    def start(self, spark: SparkSession, checkpoint: Checkpoint, *, available_now: bool) -> None:
+        """Create the sink topic if it is absent and start the query.
+
+        The interval is the trigger. With `available_now` recorded input is worked off as fast
+        as it goes, and the query ends with what was there at its start.
+        """
+        definition = self.definition
+        with Gateway(definition.gateway) as gateway:
+            require_sink(gateway, definition.sink_topic, sink_definition(definition))
+        self._paced = not available_now
+        self._run = checkpoint.run
+        writer = (
+            _lines(spark, definition)
+            .writeStream.queryName(definition.name)
+            .option("checkpointLocation", str(checkpoint.spark_folder))
+            .foreachBatch(self._write_batch)
+        )
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{definition.interval_ms} milliseconds")
+        self.query = writer.start()
+
+    def _write_batch(self, lines: DataFrame, batch_id: int) -> None:
+        definition = self.definition
+        from_files = isinstance(definition.source, FilesSource)
+        # The query's id lives in the checkpoint. Without it in the name, a stream begun anew
+        # would count from 0 again and have every batch taken for one sent before.
+        query_id = lines.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+        writer = TopicWriter(
+            gateway=definition.gateway,
+            topic=definition.sink_topic,
+            producer=f"{PRODUCER_PREFIX}{definition.name}.{query_id[:8]}",
+            run=self._run,
+            dead_letters=str(definition.dead_letters),
+        )
+        rows = conflated(lines, definition.key, from_files=from_files)
+        self._count(writer.write(rows, batch_id, self._not_before_s()))
+
+    def _not_before_s(self) -> float:
+        """When the interval since the last commit is over (monotonic)."""
+        if not self._paced or not self._sent_at_s:
+            return 0.0
+        return self._sent_at_s + self.definition.interval_ms / 1000
+
+    def _count(self, receipt: Receipt) -> None:
+        with self._lock:
+            seen = self._totals
+            self._totals = Totals(
+                batches=seen.batches + 1,
+                messages=seen.messages + receipt.messages,
+                published=seen.published + receipt.published,
+                repeated=seen.repeated + receipt.repeated,
+                refused=seen.refused + receipt.refused,
+            )
+        self._sent_at_s = receipt.sent_at_s or self._sent_at_s
+
+
+def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
+    """The sink topic as `PUT /v1/topics/{topic}` takes it.
+
+    With a source topic it is a conflated topic, read-only but for this pipeline; files have
+    none, and fill a plain keyed topic.
+    """
+    fields: dict[str, Any] = {
+        "key": [str(path) for path in definition.key.paths],
+        "description": definition.description,
+    }
+    if definition.source.topic is not None:
+        fields["source"] = {
+            "topic": definition.source.topic,
+            "interval": definition.interval_text,
+            "engine": "spark",
+        }
+    return fields
+
+
+def _lines(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
+    source = definition.source
+    if isinstance(source, FilesSource):
+        return read_files(spark, source)
+    reader = (
+        spark.readStream.format("tidegate")
+        .option("gateway", definition.gateway)
+        .option("topic", source.topic)
+        .option("from", source.start)
+    )
+    if source.rows_per_batch is not None:
+        reader = reader.option("rows_per_batch", source.rows_per_batch)
+    return reader.load().selectExpr(
+        "'' AS part", "offset AS row", "CAST(value AS BINARY) AS line", "timestamp_ms"
+    )

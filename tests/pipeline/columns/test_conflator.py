@@ -1,0 +1,136 @@
+"""Columns in blocks of any size deliver what the engine delivers message by message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from keys.filter import Filter
+from keys.reducers import Reduce
+from keys.spec import KeySpec
+from pipeline.columns.deliveries import Conflation, conflate_blocks, conflate_in_place, cut_messages
+from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tests.pipeline.engine_deliveries import Delivered, Recorded, engine_deliveries
+
+REDUCERS = "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]"
+WANTED = "/v > 4"
+INTERVAL_MS = 40
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 9), st.integers(0, 9)),
+        st.sampled_from([0, 0, 1, 7, 19, 40, 41, 200, -15]),
+    ),
+    max_size=30,
+)  # fmt: skip
+cuts = st.lists(st.integers(0, 30), max_size=5)
+
+
+def recorded(told: list[tuple[str, int | None, int]]) -> list[Recorded]:
+    """Messages from key, value (None: a removal) and the step of time before each."""
+    time_ms, found = 1_000, []
+    for position, (name, value, step) in enumerate(told, start=1):
+        time_ms += step
+        body = None if value is None else b'{"k":"%s","v":%d}' % (name.encode(), value)
+        found.append(Recorded(position, time_ms, f'["{name}"]', body))
+    return found
+
+
+def batch(messages: list[Recorded], *, from_bodies: bool = False) -> pa.RecordBatch:
+    keys = [None if from_bodies else message.key for message in messages]
+    count = len(messages)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([""] * count, pa.string()),
+            pa.array([0] * count, pa.int64()),
+            pa.array([message.position for message in messages], pa.int64()),
+            pa.array([message.time_ms for message in messages], pa.int64()),
+            pa.array(keys, pa.string()),
+            pa.array([message.body for message in messages], pa.binary()),
+        ],
+        ["file", "block", "position", "time_ms", "key", "body"],
+    )
+
+
+def pieces(messages: list[Recorded], edges: list[int]) -> list[pa.RecordBatch]:
+    bounds = [0, *sorted(min(edge, len(messages)) for edge in edges), len(messages)]
+    return [batch(messages[low:high]) for low, high in pairwise(bounds)]
+
+
+def rows(found: Iterator[pa.RecordBatch]) -> list[Delivered]:
+    return [Delivered(*row.values()) for each in found for row in each.to_pylist()]
+
+
+def conflation(pace: Pace, wanted: str, reduce: str, *, oof: bool) -> tuple[Conflation, str]:
+    asked = Conflation(
+        KeySpec.of(["/k"]),
+        Interval(INTERVAL_MS * MILLISECOND_NS, pace),
+        filter=Filter.parse(wanted) if wanted else None,
+        reduce=Reduce.parse(reduce) if reduce else None,
+        tells_removals=oof,
+        topic="px",
+    )
+    options = [f"conflation={INTERVAL_MS}ms", f"pace={pace}"]
+    options += [f"reduce={reduce}"] * bool(reduce) + ["oof"] * oof
+    return asked, ",".join(options)
+
+
+@pytest.mark.parametrize("oof", [False, True])
+@pytest.mark.parametrize("reduce", ["", REDUCERS])
+@pytest.mark.parametrize("wanted", ["", WANTED])
+@pytest.mark.parametrize("pace", Pace)
+@settings(deadline=None)
+@given(steps, cuts)
+@example([("a", 9, 0), ("a", None, 1), ("a", 8, 60), ("a", None, 60), ("a", None, 60)], [])
+@example([("a", 9, 0), ("a", None, 1), ("a", 8, 60), ("a", 7, 60)], [2])
+@example([("a", 9, 0), ("a", 1, 60), ("a", 9, 0), ("a", None, 60), ("b", 5, 0)], [1, 3])
+def test_the_engine_delivers_the_same(
+    pace: Pace,
+    wanted: str,
+    reduce: str,
+    oof: bool,
+    told: list[tuple[str, int | None, int]],
+    edges: list[int],
+) -> None:
+    messages = recorded(told)
+    asked, options = conflation(pace, wanted, reduce, oof=oof)
+    expected = sorted(engine_deliveries(messages, options, wanted), key=str)
+    in_place = rows(conflate_in_place(iter(pieces(messages, edges)), asked))
+    assert sorted(in_place, key=str) == expected
+
+
+@pytest.mark.parametrize("oof", [False, True])
+@pytest.mark.parametrize("reduce", ["", REDUCERS])
+@pytest.mark.parametrize("pace", Pace)
+@settings(deadline=None)
+@given(steps, cuts)
+def test_shards_deliver_what_one_task_does(
+    pace: Pace, reduce: str, oof: bool, told: list[tuple[str, int | None, int]], edges: list[int]
+) -> None:
+    messages = recorded(told)
+    asked, _ = conflation(pace, WANTED, reduce, oof=oof)
+    shards = 3 if pace is Pace.KEY else 1
+    blocks = [
+        block
+        for piece in reversed(pieces(messages, edges))
+        for block in cut_messages(iter([piece.set_column(0, "file", named(piece))]), asked, shards)
+    ]
+    if not blocks:
+        return
+    table = pa.Table.from_batches(blocks)
+    in_order = table.sort_by([(name, "ascending") for name in ("stream", "part", "row")])
+    found = rows(conflate_blocks(iter(in_order.to_batches()), asked))
+    assert sorted(found, key=str) == sorted(
+        rows(conflate_in_place(iter([batch(messages)]), asked)), key=str
+    )
+
+
+def named(piece: pa.RecordBatch) -> pa.Array:
+    """A file's name for a piece, which sorts as its messages do."""
+    first = piece.column("position")[0].as_py() if len(piece) else 0
+    return pa.array([f"{first:04}"] * len(piece), pa.string())

@@ -1,0 +1,98 @@
+"""What of recorded messages is read from columns and what from bodies, and what is refused."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from keys.filter import Filter
+from keys.path import FieldPath
+from keys.spec import KeySpec
+from pipeline.columns.conflator import DELETED, PUT, UNMATCHED
+from pipeline.columns.deliveries import Conflation, Intake, Messages, conflate_in_place
+from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from pipeline.columns.reading import TimeField
+from pipeline.errors import HistoryInvalid
+
+SECOND = Interval(1_000 * MILLISECOND_NS, Pace.KEY)
+TIME = TimeField(FieldPath.parse("/t"))
+
+Row = tuple[int | None, int | None, str | None, bytes | None]
+
+
+def batch(*rows: Row) -> pa.RecordBatch:
+    positions, times, keys, bodies = (list(column) for column in zip(*rows, strict=True))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(["dir/a"] * len(rows)),
+            pa.array([0] * len(rows), pa.int64()),
+            pa.array(positions, pa.int64()),
+            pa.array(times, pa.int64()),
+            pa.array(keys, pa.string()),
+            pa.array(bodies, pa.binary()),
+        ],
+        ["file", "block", "position", "time_ms", "key", "body"],
+    )
+
+
+def taken(conflation: Conflation, *rows: Row) -> tuple[Messages, list[str]]:
+    intake = Intake(conflation)
+    [found] = intake.messages(iter([batch(*rows)]))
+    return found, [intake.texts[code] for code in found.codes.tolist()]
+
+
+def test_columns_are_believed_and_bodies_not_looked_at() -> None:
+    found, keys = taken(
+        Conflation(KeySpec.of(["/k"]), SECOND), (7, 5, '["x"]', b"not JSON"), (9, 6, '["y"]', None)
+    )
+    assert keys == ['["x"]', '["y"]']
+    assert found.positions.tolist() == [7, 9]
+    assert found.times_ns.tolist() == [5 * MILLISECOND_NS, 6 * MILLISECOND_NS]
+    assert found.gone.tolist() == [PUT, DELETED]
+
+
+def test_what_columns_do_not_say_stands_in_the_bodies() -> None:
+    conflation = Conflation(KeySpec.of(["/k"]), SECOND, TIME)
+    found, keys = taken(
+        conflation, (None, None, None, b'{"k":1.0,"t":3}'), (None, None, None, b" "),
+        (None, None, None, b'{"k":"z","t":2}'),
+    )  # fmt: skip
+    assert keys == ["[1]", '["z"]']
+    assert found.times_ns.tolist() == [3 * MILLISECOND_NS, 3 * MILLISECOND_NS]  # never back
+    assert found.positions.tolist() == [1, 2]
+
+
+def test_an_archive_has_times_and_bodies_have_keys() -> None:
+    found, keys = taken(Conflation(KeySpec.of(["/k"]), SECOND), (1, 9, None, b'{"k":1}'))
+    assert keys == ["[1]"]
+    assert found.times_ns.tolist() == [9 * MILLISECOND_NS]
+
+
+def test_what_does_not_match_is_gone_with_its_body() -> None:
+    conflation = Conflation(KeySpec.of(["/k"]), SECOND, filter=Filter.parse("/v > 1"))
+    found, _ = taken(conflation, (1, 1, "[1]", b'{"v":1}'), (2, 1, "[1]", b'{"v":2}'))
+    assert found.gone.tolist() == [UNMATCHED, PUT]
+    assert found.bodies.to_pylist() == [None, b'{"v":2}']
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ((1, 5, None, None), "line 1: a removal needs key and time"),
+        ((1, None, "[1]", None), "line 1: a removal needs key and time"),
+        ((1, 5, None, b"{"), "line 1: not JSON"),
+        ((1, None, "[1]", b"{}"), "line 1: no time in /t"),
+    ],
+)
+def test_what_nobody_can_read_is_named(row: Row, said: str) -> None:
+    with pytest.raises(HistoryInvalid, match=f"^a, {said}"):
+        taken(Conflation(KeySpec.of(["/k"]), SECOND, TIME), row)
+
+
+def test_without_a_time_anywhere_it_is_said() -> None:
+    with pytest.raises(HistoryInvalid, match=r"^a, line 1: no time$"):
+        taken(Conflation(KeySpec.of(["/k"]), SECOND), (1, None, "[1]", b"{}"))
+
+
+def test_nothing_in_is_nothing_out() -> None:
+    assert list(conflate_in_place(iter([]), Conflation(KeySpec(), SECOND))) == []

@@ -1,0 +1,106 @@
+"""A history is found, and its lines keep their order, wherever they stand."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.columns.history import lines_by_block, read_history, require_history, stripped
+from pipeline.errors import HistoryUnreadable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def batch(*rows: tuple[str, int, bytes]) -> pa.RecordBatch:
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(columns[0]), pa.array(columns[1]), pa.array(columns[2])],
+        ["file", "block", "line"],
+    )
+
+
+def test_pieces_stand_in_one_block_and_count_its_lines() -> None:
+    batches = [
+        batch(("a", 0, b"1"), ("a", 0, b"2"), ("a", 9, b"3"), ("b", 9, b"4")),
+        batch(("b", 9, b"5")).slice(0, 0),
+        batch(("b", 9, b"5"), ("b", 9, b"6"), ("a", 9, b"7")),
+    ]
+    found = [
+        (part.replace("\0", " ").replace("0" * 18, ""), row, piece.column("line").to_pylist())
+        for part, row, piece in lines_by_block(iter(batches))
+    ]
+    assert found == [
+        ("a 0", 0, [b"1", b"2"]),
+        ("a 9", 0, [b"3"]),
+        ("b 9", 0, [b"4"]),
+        ("b 9", 1, [b"5", b"6"]),
+        ("a 9", 0, [b"7"]),
+    ]
+
+
+def test_lines_lose_the_space_around_them_and_breaks_inside() -> None:
+    lines = pa.array([b" \t1\r", b"", None, b'{"a":\n1}', b"\x0c1"], pa.binary())
+    assert stripped(lines).to_pylist() == [b"1", b"", None, b'{"a": 1}', b"\x0c1"]
+    with pytest.raises(pa.ArrowInvalid):
+        stripped(pa.array([b"\xff"], pa.binary()))
+
+
+@pytest.mark.parametrize(
+    ("files", "asked", "said"),
+    [
+        ([], "none", "no such file"),
+        ([], ".", "no file in this folder"),
+        (["_SUCCESS", ".crc"], ".", "no file in this folder"),
+        (["a.parquet", "b.ndjson"], ".", "Parquet and other files"),
+    ],
+)
+def test_what_is_not_there_is_told(tmp_path: Path, files: list[str], asked: str, said: str) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    with pytest.raises(HistoryUnreadable, match=said):
+        require_history(tmp_path / asked)
+
+
+def test_parquet_is_known_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.parquet").touch()
+    assert require_history(tmp_path)
+    assert require_history(tmp_path / "deep" / "a.parquet")
+    (tmp_path / "b.ndjson.gz").touch()
+    assert not require_history(tmp_path / "b.ndjson.gz")
+
+
+def told(spark: SparkSession, path: Path) -> list[tuple[str, bytes, int | None]]:
+    rows = read_history(spark, path).collect()
+    return sorted((row.file.rpartition("/")[2], bytes(row.line), row.time_ms) for row in rows)
+
+
+@pytest.mark.spark
+def test_text_and_parquet_come_as_lines(spark: SparkSession, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    (texts / "deep").mkdir(parents=True)
+    (texts / "a.ndjson").write_bytes(b'{"n":1}\r\n{"n":"\xc3\xa9"}')
+    (texts / "deep" / "b b.ndjson.gz").write_bytes(gzip.compress(b'{"n":3}\n'))
+    assert told(spark, texts) == [
+        ("a.ndjson", b'{"n":"\xc3\xa9"}', None),
+        ("a.ndjson", b'{"n":1}\r', None),
+        ("b%20b.ndjson.gz", b'{"n":3}', None),
+    ]
+    archive = tmp_path / "archive.parquet"
+    pq.write_table(pa.table({"value": ['{"n":1}'], "timestamp_ms": [7]}), archive)
+    assert told(spark, archive) == [("archive.parquet", b'{"n":1}', 7)]
+    columns = tmp_path / "columns.parquet"
+    pq.write_table(pa.table({"n": [1, None], "a.b": ["x", "y"]}), columns)
+    assert told(spark, columns) == [
+        ("columns.parquet", b'{"a.b":"y"}', None),
+        ("columns.parquet", b'{"n":1,"a.b":"x"}', None),
+    ]
+    (tmp_path / "not.parquet").write_text("{}")
+    with pytest.raises(HistoryUnreadable, match="cannot read it as Parquet"):
+        read_history(spark, tmp_path / "not.parquet")

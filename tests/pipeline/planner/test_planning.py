@@ -1,0 +1,148 @@
+"""A plan's figures are those of a plain loop, however the history is cut, from one reading."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keys.path import FieldPath
+from keys.spec import KeySpec
+from pipeline.columns.history import read_history
+from pipeline.columns.intervals import MILLISECOND_NS, Pace
+from pipeline.columns.reading import TimeField
+from pipeline.errors import HistoryInvalid
+from pipeline.planner.planning import Question, answered, cut_blocks, planned, tally_blocks
+from pipeline.planner.tally import Sent
+from tests.pipeline.plain_count import Counted, by_batch, by_key, messages
+from tests.support.outside import require_ticks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIME = TimeField(FieldPath.parse("/t"))
+SPECS = (KeySpec.of(["/a"]), KeySpec.of(["/a", "/b"]))
+FIELDS = (("a",), ("a", "b"))
+INTERVALS = (7 * MILLISECOND_NS, 40 * MILLISECOND_NS)
+QUESTION = Question(SPECS, INTERVALS, tuple(Pace), TIME, shards=2)
+
+steps = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 1), st.sampled_from([0, 0, 1, 5, 30, -20])),
+    max_size=50,
+)
+
+
+def history(lines: list[bytes], part: str = "a", times: list[int] | None = None) -> pa.RecordBatch:
+    count = len(lines)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([part] * count, pa.string()),
+            pa.array([0] * count, pa.int64()),
+            pa.array(lines, pa.binary()),
+            pa.nulls(count, pa.int64()) if times is None else pa.array(times, pa.int64()),
+        ],
+        ["file", "block", "line", "time_ms"],
+    )
+
+
+def plain(lines: list[bytes], fields: tuple[str, ...], pace: Pace, interval_ns: int) -> Counted:
+    count = by_key if pace is Pace.KEY else by_batch
+    return count(messages(lines, fields, "t"), interval_ns)
+
+
+@settings(deadline=None)
+@given(steps, st.lists(st.integers(0, 50), max_size=4), st.randoms(use_true_random=False))
+def test_tasks_in_any_order_agree_with_a_loop_over_all_lines(
+    told: list[tuple[int, int, int]], edges: list[int], chance: object
+) -> None:
+    time, lines = 1_000, []
+    for a, b, step in told:
+        time += step
+        lines.append(b'{"a":%d,"b":"%d","t":%d}' % (a, b, time))
+    cuts = [0, *sorted(edges), len(lines)]
+    tasks = [history(lines[low:high], f"f{at:02}") for at, (low, high) in enumerate(pairwise(cuts))]
+    chance.shuffle(tasks)  # type: ignore[attr-defined]  # hypothesis's random.Random
+    rows = pa.Table.from_batches(
+        [block for task in tasks for block in cut_blocks(iter([task]), QUESTION)] or [EMPTY]
+    ).sort_by([("stream", "ascending"), ("part", "ascending"), ("row", "ascending")])
+    sent = [Sent() for _ in QUESTION.choices()]
+    for batch in tally_blocks(iter(rows.to_batches()), QUESTION):
+        for row in batch.to_pylist():
+            if row["kind"] == "sent":
+                shard = msgspec.json.decode(row["tally"], type=Sent)
+                sent[row["place"]] = sent[row["place"]].plus(shard)
+    for number, (place, interval) in enumerate(QUESTION.choices()):
+        counted = plain(lines, FIELDS[place], interval.pace, interval.interval_ns)
+        found = sent[number]
+        assert (found.messages, found.bytes) == (len(counted.sizes), sum(counted.sizes))
+
+
+EMPTY = pa.RecordBatch.from_pylist(
+    [], pa.schema([(name, pa.int64()) for name in ("stream", "part", "row", "clock_ns", "block")])
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([b'{"t":1}', b"", b"{"], r"a, line 3: not JSON"),
+        ([b'{"t":1}', b"{}"], r"a, line 2: no time in /t"),
+        ([b"", b'{"t":1,"x":"\xff"}'], r"a, line 2: not valid UTF-8"),
+    ],
+)
+def test_a_bad_line_is_named(lines: list[bytes], said: str) -> None:
+    with pytest.raises(HistoryInvalid, match=said):
+        list(cut_blocks(iter([history(lines)]), QUESTION))
+
+
+def test_a_line_of_a_later_block_is_named_by_its_place() -> None:
+    batch = history([b"{}"]).set_column(1, "block", pa.array([4096], pa.int64()))
+    with pytest.raises(HistoryInvalid, match="line 1 after byte 4096: no time"):
+        list(cut_blocks(iter([batch]), QUESTION))
+
+
+def test_an_archive_brings_its_own_times_or_is_refused() -> None:
+    question = Question(SPECS[:1], INTERVALS, (Pace.BATCH,), None, 1)
+    [rows] = cut_blocks(iter([history([b'{"a":1}', b"", b'{"a":1}'], "a", [5, 6, 7])]), question)
+    assert rows.column("clock_ns").to_pylist() == [7 * MILLISECOND_NS]
+    with pytest.raises(HistoryInvalid, match="a, line 1: no column timestamp_ms"):
+        list(cut_blocks(iter([history([b'{"a":1}'])]), question))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_recorded_ticks_are_counted_as_by_a_loop_and_read_once(spark: SparkSession) -> None:
+    path = require_ticks()
+    specs = (KeySpec.of(["/tickerId"]), KeySpec.of(["/tickerId", "/exchange", "/type"]))
+    fields = (("tickerId",), ("tickerId", "exchange", "type"))
+    intervals = tuple(ms * MILLISECOND_NS for ms in (100, 1_000, 5_000))
+    question = Question(specs, intervals, tuple(Pace), TimeField(FieldPath.parse("/ts")), 2)
+    tallies = planned(read_history(spark, path), question)
+    answer = answered(tallies, question)
+    lines = gzip.decompress(path.read_bytes()).splitlines()
+    recorded = [list(messages(lines, names, "ts")) for names in fields]
+    assert len(question.choices()) == 12
+    for (place, interval), sent in zip(question.choices(), answer.sent, strict=True):
+        count = by_key if interval.pace is Pace.KEY else by_batch
+        counted = count(recorded[place], interval.interval_ns)
+        assert (sent.messages, sent.bytes) == (len(counted.sizes), sum(counted.sizes))
+        assert (sent.age_ms(50), sent.age_ms(99)) == (counted.age_ms(50), counted.age_ms(99))
+    for place, seen in enumerate(answer.seen):
+        newest = {key: size for key, _, size in recorded[place]}
+        assert (seen.messages, seen.bytes) == (len(lines), sum(map(len, lines)))
+        assert (seen.keys, seen.memory_bytes) == (len(newest), sum(newest.values()))
+        busiest = max(newest, key=[key for key, _, _ in recorded[place]].count)
+        assert seen.hot[0].key == busiest.replace(", ", ",")
+    assert scans(tallies) == 1
+
+
+def scans(frame: object) -> int:
+    """How often the executed plan reads the files."""
+    query = frame._jdf.queryExecution()  # type: ignore[attr-defined]  # Spark's plan has no public name
+    return str(query.executedPlan().toString()).split("== Initial Plan ==")[0].count("FileScan")

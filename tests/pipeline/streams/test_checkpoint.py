@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from pipeline.definitions.definition import StreamDefinition, read_definitions
+from pipeline.errors import CheckpointMismatch
+from pipeline.streams.checkpoint import Checkpoint
+
+TOML = """\
+[pipeline.s]
+key = ["/a"]
+interval = "1s"
+source = {kind = "tidegate", topic = "raw"}
+sink = {topic = "newest"}
+"""
+
+
+def defined(folder: Path, old: str = "", new: str = "") -> StreamDefinition:
+    path = folder / "s.toml"
+    path.write_text(TOML.replace(old, new))
+    return read_definitions(path)[0]
+
+
+def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
+    with Checkpoint(defined(tmp_path)) as first:
+        assert first.spark_folder == tmp_path / "checkpoints/s/spark"
+    with Checkpoint(defined(tmp_path, '"1s"', '"2s"')):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('"raw"', '"other"', "source 'topic raw'"),
+        ('"/a"', '"/b"', r"key '\[/a\]'"),
+        ("newest", "x", "sink 'newest'"),
+    ],
+)
+def test_another_stream_does_not_continue_it(
+    tmp_path: Path, old: str, new: str, field: str
+) -> None:
+    with Checkpoint(defined(tmp_path)):
+        pass
+    with (
+        pytest.raises(CheckpointMismatch, match=f"was made with {field}"),
+        Checkpoint(defined(tmp_path, old, new)),
+    ):
+        pass
+    with Checkpoint(defined(tmp_path)):
+        pass
+
+
+def test_two_processes_do_not_share_it(tmp_path: Path) -> None:
+    with (
+        Checkpoint(defined(tmp_path)),
+        pytest.raises(CheckpointMismatch, match="another process runs"),
+        Checkpoint(defined(tmp_path)),
+    ):
+        pass
+    with Checkpoint(defined(tmp_path)):
+        pass
+
+
+def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
+    with Checkpoint(defined(tmp_path)):
+        pass
+    (tmp_path / "checkpoints/s/definition.json").write_text("{")
+    with (
+        pytest.raises(CheckpointMismatch, match="cannot be read"),
+        Checkpoint(defined(tmp_path)),
+    ):
+        pass
+
+
+def test_each_run_has_a_number_above_all_before_it(tmp_path: Path) -> None:
+    runs: list[int] = []
+    for now_ms in (1_000, 5_000, 5_000, 4_000, 9_000):  # the clock stands, and is set back
+        with Checkpoint(defined(tmp_path), partial(int, now_ms)) as checkpoint:
+            runs.append(checkpoint.run)
+    assert runs == [1_000, 5_000, 5_001, 5_002, 9_000]
+
+
+def test_a_folder_put_back_from_a_copy_goes_on_above_the_runs_it_does_not_know(
+    tmp_path: Path,
+) -> None:
+    with Checkpoint(defined(tmp_path), lambda: 1_000):
+        pass
+    copy = (tmp_path / "checkpoints/s/run").read_bytes()
+    with Checkpoint(defined(tmp_path), lambda: 2_000) as lost:
+        pass
+    (tmp_path / "checkpoints/s/run").write_bytes(copy)
+    with Checkpoint(defined(tmp_path), lambda: 3_000) as later:
+        assert later.run > lost.run
+
+
+def test_a_number_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    for text in ("", "nonsense"):
+        with Checkpoint(defined(tmp_path)):
+            pass
+        (tmp_path / "checkpoints/s/run").write_text(text)
+        with Checkpoint(defined(tmp_path), lambda: 7) as checkpoint:
+            assert checkpoint.run == 7

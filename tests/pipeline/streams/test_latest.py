@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from keys.spec import KeySpec
+from pipeline.streams.latest import LINE_BYTES_MAX, ROWS, combine_lines, conflated, merge_winners
+from tests.pipeline.newest import identity, newest_by_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SPEC = KeySpec.of(["/a", "/b"])
+Row = dict[str, Any]
+
+spellings = """1 1.0 1e0 10e-1 "1" "\\u0031" true false 0 -0.0 2.5 "é" null {} [1] 1e30
+    18446744073709551615 1844674407370955161.5e1"""
+values = st.sampled_from(spellings.split())
+few = st.sampled_from(["1", "1.0", '"1"'])
+records = st.builds('{{"a":{},"b":{},"n":{}}}'.format, values, few, st.integers(0, 9))
+oddities = st.sampled_from(["{", '{"a":1', '{"a":1}', "[]", "7", '{"a":1,"b":2} x', '{"a":NaN}'])
+blanks = st.sampled_from(["", "  ", "\r"])
+lines = st.lists(st.one_of(records, records, records, oddities, blanks), max_size=40)
+
+
+def arrow(texts: list[str], part: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "part": pa.array([part] * len(texts), pa.string()),
+            "line": pa.array([text.encode() for text in texts], pa.binary()),
+            "timestamp_ms": pa.array([None] * len(texts), pa.int64()),
+        }
+    )
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> list[Row]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def conflate_tasks(tasks: list[list[pa.RecordBatch]]) -> list[Row]:
+    combined = [
+        batch for task in tasks for batch in combine_lines(iter(task), SPEC, from_files=True)
+    ]
+    return rows_of(merge_winners(iter(combined)))
+
+
+@settings(deadline=None)
+@given(lines, st.lists(st.integers(0, 40), max_size=5), st.randoms(use_true_random=False))
+def test_tasks_in_any_order_agree_with_one_pass_over_all_lines(
+    texts: list[str], cuts: list[int], chance: Any
+) -> None:
+    edges = [0, *sorted(min(cut, len(texts)) for cut in cuts), len(texts)]
+    parts = [texts[low:high] for low, high in pairwise(edges)]
+    tasks = [
+        [arrow(part[: len(part) // 2], name), arrow(part[len(part) // 2 :], name)]
+        for name, part in ((f"file-{at}", part) for at, part in enumerate(parts))
+    ]
+    chance.shuffle(tasks)
+    rows = conflate_tasks(tasks)
+    kept = [row for row in rows if row["reason"] is None]
+    written = [text.encode() for text in texts if text.strip()]
+    assert newest_by_key([row["line"] for row in kept], "a", "b") == newest_by_key(
+        written, "a", "b"
+    )
+    assert len(kept) == len(newest_by_key(written, "a", "b"))
+    assert len({row["record_key"] for row in kept}) == len(kept)
+    refused = sorted(row["line"] for row in rows if row["reason"] is not None)
+    assert refused == sorted(line for line in written if identity(line, "a", "b") is None)
+    assert sum(row["messages"] for row in rows) == len(written)
+
+
+def test_a_winner_tells_its_place_its_count_and_the_first_it_stands_for() -> None:
+    texts = ['{"a":1,"b":"x","n":1}', "", '{"a":1.0,"b":"x","n":2}']
+    [row] = conflate_tasks([[arrow(['{"a":1,"b":"x","n":0}'], "o")], [arrow(texts, "p")]])
+    assert row == {
+        "record_key": '[1,"x"]',
+        "part": "p",
+        "row": 3,
+        "line": b'{"a":1.0,"b":"x","n":2}',
+        "messages": 3,
+        "first_part": "o",
+        "first_row": 1,
+        "first_ms": None,
+        "reason": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a":1}', "key-missing: the message has no field /b"),
+        ('{"a":1,"b":null}', "key-invalid: /b: "),
+        ("nonsense", "message-invalid: not JSON"),
+        ('{"a":1,"b":2,"c":' + "[" * 64 + "]" * 64 + "}", "message-invalid: deeper than 64"),
+        ('"' + "x" * LINE_BYTES_MAX + '"', "message-invalid: longer than"),
+    ],
+)
+def test_a_line_that_is_no_record_keeps_its_reason(text: str, reason: str) -> None:
+    [row] = conflate_tasks([[arrow([text], "p")]])
+    assert row["record_key"] is None
+    assert row["reason"].startswith(reason)
+    assert row["line"] == text.encode()
+
+
+def test_lines_that_are_not_utf_8_are_set_aside() -> None:
+    batch = arrow(["x"], "p").set_column(1, "line", pa.array([b'{"a":1,"b":"\xff"}'], pa.binary()))
+    [row] = conflate_tasks([[batch]])
+    assert row["reason"] == "message-invalid: not valid UTF-8"
+
+
+@pytest.mark.spark
+def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "SELECT '' AS part, id AS row, CAST(NULL AS LONG) AS timestamp_ms, CAST(CASE "
+        "WHEN id % 100 = 99 THEN '{\"a\":' ELSE concat('{\"a\":', id % 7, CASE WHEN id % 2 = 0 "
+        "THEN '.0' ELSE '' END, ',\"b\":\"', id % 3, '\",\"n\":', id, '}') END AS BINARY) AS line "
+        "FROM range(0, 3000, 1, 3)"
+    )
+    rows = conflated(frame, SPEC, from_files=False).collect()
+    published = [bytes(row.line) for row in frame.orderBy("row").collect()]
+    kept = [bytes(row.line) for row in rows if row.reason is None]
+    assert newest_by_key(kept, "a", "b") == newest_by_key(published, "a", "b")
+    assert len(kept) == 21
+    assert len([row for row in rows if row.reason]) == 30
+    assert sum(row.messages for row in rows) == 3000
+    assert rows_before_the_shuffle(frame) == 3 * 21 + 30
+
+
+def rows_before_the_shuffle(frame: DataFrame) -> int:
+    combine = partial(combine_lines, spec=SPEC, from_files=False)
+    return frame.mapInArrow(combine, ROWS).count()

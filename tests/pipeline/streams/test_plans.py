@@ -1,0 +1,129 @@
+"""Spark and the engine deliver the same, whichever way a plan goes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from keys.extract import record_key
+from keys.path import FieldPath
+from keys.spec import KeySpec
+from pipeline.columns.deliveries import RECORDED, Conflation
+from pipeline.columns.history import read_history
+from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from pipeline.columns.reading import TimeField
+from pipeline.streams.plans import (
+    Layout,
+    Way,
+    by_shards,
+    in_place,
+    plan_latest,
+    plan_recorded,
+    recorded_lines,
+)
+from tests.pipeline.columns.test_conflator import REDUCERS, conflation, recorded
+from tests.pipeline.engine_deliveries import Delivered, Recorded, engine_deliveries
+from tests.support.outside import require_ticks
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+TICKS = 12_000
+TICK_KEY = "[/tickerId,/exchange,/type]"
+
+
+def rows(frame: DataFrame) -> list[Delivered]:
+    found = [Delivered(*row) for row in frame.collect()]
+    return sorted(
+        (row._replace(value=None if row.value is None else bytes(row.value)) for row in found),
+        key=str,
+    )
+
+
+def shared_case() -> list[Recorded]:
+    """Values 0 to 9 of five keys with removals between, in uneven steps of time."""
+    told: list[tuple[str, int | None, int]] = [
+        ("abcde"[n * 7 % 5], None if n % 11 == 3 else n * 3 % 10, (0, 1, 7, 19, 40, 41)[n * n % 6])
+        for n in range(400)
+    ]
+    return recorded(told)
+
+
+def frame_of(spark: SparkSession, messages: list[Recorded], parts: int) -> DataFrame:
+    """The messages in so many partitions, each a file of its own, in order."""
+    size = -(-len(messages) // parts)
+    values = [
+        (f"f{at // size:02}", 0, message.position, message.time_ms, message.key, message.body)
+        for at, message in enumerate(messages)
+    ]
+    return spark.createDataFrame(values, RECORDED).coalesce(1).repartition(parts, "file") \
+        .sortWithinPartitions("position")  # fmt: skip
+
+
+@pytest.mark.parametrize("pace", Pace)
+def test_a_shared_case_with_filter_reducers_and_removals(spark: SparkSession, pace: Pace) -> None:
+    messages = shared_case()
+    asked, options = conflation(pace, "/v > 2", REDUCERS, oof=True)
+    expected = sorted(engine_deliveries(messages, options, "/v > 2"), key=str)
+    assert {row.removed for row in expected} == {None, "deleted", "match"}
+    several = plan_recorded(frame_of(spark, messages, 3), asked)
+    assert several.way is Way.BY_SHARDS
+    assert rows(several.frame) == expected
+    one = plan_recorded(frame_of(spark, messages, 1), asked)
+    assert one.way is Way.IN_PLACE
+    assert rows(one.frame) == expected
+
+
+def test_partitions_by_key_need_no_shuffle(spark: SparkSession) -> None:
+    messages = shared_case()
+    asked, options = conflation(Pace.KEY, "", "", oof=True)
+    sharded = frame_of(spark, messages, 1).repartition(2, "key").sortWithinPartitions("position")
+    plan = plan_recorded(sharded.withColumn("file", sharded.key.substr(0, 0)), asked, Layout.BY_KEY)
+    assert plan.way is Way.IN_PLACE
+    assert rows(plan.frame) == sorted(engine_deliveries(messages, options), key=str)
+    by_batch, _ = conflation(Pace.BATCH, "", "", oof=True)
+    assert plan_recorded(sharded, by_batch, Layout.BY_KEY).way is Way.BY_SHARDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pace", Pace)
+def test_a_slice_of_the_recorded_ticks(spark: SparkSession, tmp_path: Path, pace: Pace) -> None:
+    with gzip.open(require_ticks()) as ticks:
+        lines = [line.strip() for line in islice(ticks, TICKS)]
+    (tmp_path / "ticks.ndjson").write_bytes(b"\n".join(lines))
+    spec = KeySpec.parse(TICK_KEY)
+    key_of = record_key(spec)
+    messages = [
+        Recorded(position, json.loads(line)["ts"], key_of(line), line)
+        for position, line in enumerate(lines, start=1)
+    ]
+    options = f"conflation=1s,pace={pace}"
+    expected = sorted(engine_deliveries(messages, options, key=TICK_KEY), key=str)
+    asked = Conflation(
+        spec, Interval(1_000 * MILLISECOND_NS, pace), TimeField(FieldPath.parse("/ts"))
+    )
+    read = recorded_lines(read_history(spark, tmp_path))
+    assert rows(in_place(read, asked)) == expected
+    assert rows(by_shards(read, asked)) == expected
+
+
+def test_the_newest_of_a_batch_is_shuffled_only_where_keys_are_anywhere(
+    spark: SparkSession,
+) -> None:
+    lines = spark.sql(
+        "SELECT '' AS part, id AS row, CAST(NULL AS LONG) AS timestamp_ms, "
+        "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS line FROM range(0, 100, 1, 4)"
+    )
+    spec = KeySpec.of(["/k"])
+    anywhere = plan_latest(lines, spec, from_files=False)
+    assert (anywhere.way, anywhere.frame.count()) == (Way.LATEST, 5)
+    by_key = lines.repartition(2, lines.row % 5)
+    own = plan_latest(by_key, spec, from_files=False, layout=Layout.BY_KEY)
+    assert own.way is Way.IN_PLACE
+    assert sorted(row.row for row in own.frame.collect()) == [95, 96, 97, 98, 99]

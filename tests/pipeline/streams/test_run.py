@@ -1,0 +1,93 @@
+"""The pipeline as a process of its own: killed, restarted, told to stop."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.streams.run import run
+from tests.pipeline.children import Child
+from tests.pipeline.journals import Journals
+from tests.pipeline.newest import newest_by_key
+from tests.support.outside import require_java
+
+FILES = 24
+LINES_PER_FILE = 50
+KEYS = 11
+KILLED_AFTER = 9
+
+TOML = """\
+gateway = "{address}"
+[pipeline.landed]
+key = ["/k"]
+interval = "20ms"
+files_per_batch = 1
+source = {{kind = "files", path = "in/*.ndjson"}}
+sink = {{topic = "newest"}}
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_kill_between_the_sinks_commit_and_sparks_neither_loses_nor_doubles(
+    journals: Journals, tmp_path: Path
+) -> None:
+    require_java()
+    written = landed_files(tmp_path / "in")
+    definition = tmp_path / "landed.toml"
+    definition.write_text(TOML.format(address=journals.address))
+    journals.hold_after = KILLED_AFTER
+    with Child([sys.executable, "-m", "pipeline", "run", str(definition)], tmp_path) as first:
+        # The server has taken a batch and holds the answer back: the narrowest place for a kill.
+        assert journals.held.wait(120), first.output()
+        first.kill()
+    journals.hold_after = None
+    sink = journals.topics["newest"]
+    assert len(sink.publications) == KILLED_AFTER
+    with Child([sys.executable, "-m", "pipeline", "run", str(definition)], tmp_path) as second:
+        second.await_until(lambda: len(sink.publications) >= FILES, 120)
+        assert second.stop(signal.SIGTERM) == 0, second.output()
+        assert f"{FILES} refused" not in second.output()
+        assert "written by an earlier run" in second.output()
+        assert "Traceback" not in second.output()
+    assert newest_by_key(sink.values, "k") == newest_by_key(written, "k")
+    assert len(sink.publications) == FILES
+    assert [len(each.values) for each in sink.publications] == [KEYS] * FILES
+    places = [json.loads(value)["n"] for value in sink.values]
+    assert len(set(places)) == len(places)
+    assert sink.repeats == 1
+    letters = list((tmp_path / "checkpoints/landed/dead").iterdir())
+    assert sorted(letter.name for letter in letters) == [
+        f"batch-{at:09d}.ndjson" for at in range(FILES)
+    ]
+
+
+def landed_files(folder: Path) -> list[bytes]:
+    """Files whose times and names agree; the lines in order of publication."""
+    folder.mkdir()
+    written: list[bytes] = []
+    for at in range(FILES):
+        first = at * LINES_PER_FILE
+        lines = [b'{"k":%d,"n":%d}' % (n % KEYS, n) for n in range(first, first + LINES_PER_FILE)]
+        (folder / f"{at:03d}.ndjson").write_bytes(b"\n".join([*lines, b"{broken"]))
+        written += lines
+    return written
+
+
+def test_a_wrong_definition_is_exit_78_and_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    definition = tmp_path / "s.toml"
+    definition.write_text("[pipeline.s]\nfilter = 1\n")
+    began = time.monotonic()
+    assert run(definition) == 78
+    assert time.monotonic() - began < 5
+    said = capsys.readouterr().err
+    assert said.startswith("tidegate: s.toml: pipeline.s.interval: is missing, expected a duration")
+    assert said.count("\n") == 1

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.definitions.definition import read_definitions
+from pipeline.errors import from_spark
+from pipeline.streams.checkpoint import Checkpoint
+from pipeline.streams.stream import Stream, Totals
+from tests.pipeline.journals import Journals
+from tests.pipeline.newest import newest_by_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FILES = 'source = {kind = "files", path = "in/*.ndjson"}\nfiles_per_batch = 2'
+TOPIC = 'source = {kind = "tidegate", topic = "raw"}\nrows_per_batch = 40'
+
+
+def ran(spark: SparkSession, journals: Journals, folder: Path, source: str) -> Stream:
+    """The stream of a definition, run until all that was there is read."""
+    path = folder / "s.toml"
+    path.write_text(
+        f'gateway = "{journals.address}"\n[pipeline.s]\nkey = ["/k"]\ninterval = "1s"\n'
+        f'sink = {{topic = "newest"}}\n{source}\n'
+    )
+    [definition] = read_definitions(path)
+    stream = Stream(definition)
+    with Checkpoint(definition) as checkpoint:
+        stream.start(spark, checkpoint, available_now=True)
+        assert stream.query is not None
+        while stream.query.isActive:
+            time.sleep(0.02)
+    return stream
+
+
+def records(low: int, high: int, keys: int = 7) -> list[bytes]:
+    return [b'{"k":%d,"n":%d}' % (at % keys, at) for at in range(low, high)]
+
+
+def test_files_count_by_time_then_name_and_lines_by_their_place(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    written: list[bytes] = []
+    (tmp_path / "in").mkdir()
+    # Modification time, name: the order of publication; creation and names alone say otherwise.
+    places = [(3, "a"), (3, "b c"), (3, "c"), (5, "a0"), (5, "aa"), (9, "0")]
+    for at, (second, name) in reversed(list(enumerate(places))):
+        path = tmp_path / "in" / f"{name}.ndjson"
+        lines = [*records(100 * at, 100 * at + 90), b"", b"nonsense", b'{"n":1}']
+        path.write_bytes(b"\n".join(lines))
+        os.utime(path, (1_700_000_000 + second, 1_700_000_000 + second))
+        written = lines + written
+    split = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "300")
+    try:
+        stream = ran(spark, journals, tmp_path, FILES)
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", split or "")
+    sink = journals.topics["newest"]
+    assert newest_by_key(sink.values, "k") == newest_by_key(written, "k")
+    assert stream.totals == Totals(3, 6 * 92, 3 * 7, 0, 12)
+    batches = [[json.loads(value)["n"] for value in each.values] for each in sink.publications]
+    assert batches == [list(range(at + 83, at + 90)) for at in (100, 300, 500)]
+    assert sink.definition == {
+        "key": ["/k"],
+        "source": None,
+        "description": "Filled by the pipeline s",
+    }
+    letters = (stream.definition.dead_letters / "batch-000000000.ndjson").read_bytes().splitlines()
+    reasons = [json.loads(letter)["reason"].partition(":")[0] for letter in letters]
+    assert reasons == ["message-invalid", "key-missing"] * 2
+
+
+def test_a_batch_that_was_published_but_not_noted_is_not_doubled(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    journals.topic("raw", records(0, 100))
+    first = ran(spark, journals, tmp_path, TOPIC)
+    assert first.totals == Totals(3, 100, 21, 0, 0)
+    sink = journals.topics["newest"]
+    assert sink.definition["source"] == {"topic": "raw", "interval": "1s", "engine": "spark"}
+    published = list(sink.values)
+    # What a kill between the gateway's answer and Spark's own note leaves behind.
+    (first.definition.checkpoint / "spark" / "commits" / "2").unlink()
+    again = ran(spark, journals, tmp_path, TOPIC)
+    assert again.totals == Totals(1, 20, 0, 7, 0)
+    assert sink.values == published
+    journals.topic("raw", records(100, 130))
+    onwards = ran(spark, journals, tmp_path, TOPIC)
+    assert onwards.totals == Totals(1, 30, 7, 0, 0)
+    assert newest_by_key(sink.values, "k") == newest_by_key(journals.topics["raw"].values, "k")
+
+
+def test_a_stream_begun_anew_is_not_taken_for_the_old_one(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    journals.topic("raw", records(0, 10))
+    first = ran(spark, journals, tmp_path, TOPIC)
+    first.definition.checkpoint.rename(tmp_path / "put-away")
+    assert ran(spark, journals, tmp_path, TOPIC).totals == Totals(1, 10, 7, 0, 0)
+
+
+def test_another_life_of_the_source_ends_the_stream_with_a_sentence(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    topic = journals.topic("raw", records(0, 10))
+    ran(spark, journals, tmp_path, TOPIC)
+    topic.epoch = "e-2"
+    stream = ran(spark, journals, tmp_path, TOPIC)
+    assert stream.query is not None
+    said = str(from_spark("s", str(stream.query.exception())))
+    assert said.startswith("s: the checkpoint was made with another life of topic raw (epoch e-1")
+    assert "\n" not in said
+
+
+def test_a_gateway_that_refuses_ends_the_stream_with_its_reason(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    journals.topic("raw", records(0, 10))
+    journals.refusals = [413]
+    stream = ran(spark, journals, tmp_path, TOPIC)
+    assert stream.query is not None
+    said = str(from_spark("s", str(stream.query.exception())))
+    assert said == f"s: the gateway at {journals.address} said no: No [made-up]:"
