@@ -16,7 +16,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.definitions.definition import FilesSource
+    from pipeline.definitions.source import FilesSource
 
 NUMBER_DIGITS = 19
 

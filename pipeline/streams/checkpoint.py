@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import msgspec
 
-from pipeline.definitions.definition import FilesSource, StreamDefinition
+from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import CheckpointMismatch
 
 
@@ -126,13 +126,8 @@ def _write(path: Path, content: bytes) -> None:
 
 def identity(definition: StreamDefinition) -> dict[str, str]:
     """What may not change between two runs of one checkpoint; pace and limits may."""
-    source = definition.source
-    if isinstance(source, FilesSource):
-        place = f"files {source.pattern}"
-    else:
-        place = f"topic {source.topic}"
     return {
-        "source": place,
+        "source": definition.source.place,
         "key": str(definition.key),
-        "sink": definition.sink_topic,
+        "sink": definition.sink.place,
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from pipeline.definitions.definition import read_definitions
+from pipeline.definitions.stream import read_definitions
 from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError, StreamFailed, from_spark
 from pipeline.session import open_session
 from pipeline.streams.checkpoint import Checkpoint
@@ -172,7 +172,7 @@ def _started(stream: Stream) -> str:
     definition = stream.definition
     return (
         f"{definition.name}: newest of {definition.key} every {definition.interval_text} "
-        f"to topic {definition.sink_topic} at {definition.gateway}"
+        f"to topic {definition.sink.topic} at {definition.gateway}"
     )
 
 

@@ -6,7 +6,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.definitions.definition import FilesSource, StreamDefinition
+from pipeline.definitions.source import FilesSource
+from pipeline.definitions.stream import StreamDefinition
 from pipeline.gateway import Gateway
 from pipeline.sinks.topic import Receipt, TopicWriter, require_sink
 from pipeline.sources.files import read_files
@@ -58,7 +59,7 @@ class Stream:
         """
         definition = self.definition
         with Gateway(definition.gateway) as gateway:
-            require_sink(gateway, definition.sink_topic, sink_definition(definition))
+            require_sink(gateway, definition.sink.topic, sink_definition(definition))
         self._paced = not available_now
         self._run = checkpoint.run
         writer = (
@@ -81,7 +82,7 @@ class Stream:
         query_id = lines.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
         writer = TopicWriter(
             gateway=definition.gateway,
-            topic=definition.sink_topic,
+            topic=definition.sink.topic,
             producer=f"{PRODUCER_PREFIX}{definition.name}.{query_id[:8]}",
             run=self._run,
             dead_letters=str(definition.dead_letters),

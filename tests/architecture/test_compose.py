@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dev import ROOT
-from pipeline.definitions.definition import read_definitions
+from pipeline.definitions.stream import read_definitions
 
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "Dockerfile"
@@ -107,7 +107,7 @@ def test_the_pipeline_of_the_compose_file_is_a_valid_one(tmp_path: Path) -> None
     file.write_text(compose()["configs"]["pipeline"]["content"])
     (stream,) = read_definitions(file)
     watched = " ".join(compose()["services"]["pipeline"]["healthcheck"]["test"])
-    assert f"/v1/topics/{stream.sink_topic}'" in watched
+    assert f"/v1/topics/{stream.sink.topic}'" in watched
     topics = compose()["services"]["topics"]["command"][-1]
     assert f"/v1/topics/{stream.source.topic}" in topics
     compile(topics, "topics", "exec")

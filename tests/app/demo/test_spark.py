@@ -11,7 +11,8 @@ import psutil
 import pytest
 
 from app.demo.spark import SparkChild, definition
-from pipeline.definitions.definition import TopicSource, read_definitions
+from pipeline.definitions.source import TopicSource
+from pipeline.definitions.stream import read_definitions
 
 SOON_S = 30
 STUBBORN = """
@@ -36,7 +37,7 @@ def test_the_definition_is_one_that_the_pipeline_takes(tmp_path: Path) -> None:
     (stream,) = read_definitions(file)
     assert stream.gateway == "http://127.0.0.1:1234"
     assert isinstance(stream.source, TopicSource)
-    assert (stream.source.topic, stream.sink_topic) == ("market", "market.1s")
+    assert (stream.source.topic, stream.sink.topic) == ("market", "market.1s")
     assert (str(stream.key), stream.interval_ms) == ("[/tickerId]", 1000)
 
 

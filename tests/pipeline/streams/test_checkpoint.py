@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.definitions.definition import StreamDefinition, read_definitions
+from pipeline.definitions.stream import StreamDefinition, read_definitions
 from pipeline.errors import CheckpointMismatch
 from pipeline.streams.checkpoint import Checkpoint
 
@@ -36,7 +36,7 @@ def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
     [
         ('"raw"', '"other"', "source 'topic raw'"),
         ('"/a"', '"/b"', r"key '\[/a\]'"),
-        ("newest", "x", "sink 'newest'"),
+        ("newest", "x", "sink 'topic newest'"),
     ],
 )
 def test_another_stream_does_not_continue_it(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.definitions.definition import read_definitions
+from pipeline.definitions.stream import read_definitions
 from pipeline.errors import from_spark
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream, Totals

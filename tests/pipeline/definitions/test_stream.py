@@ -7,33 +7,10 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
-from pipeline.definitions.definition import FilesSource, TopicSource, duration_ms, read_definitions
+from pipeline.definitions.source import FilesSource, TopicSource
+from pipeline.definitions.stream import read_definitions
 from pipeline.errors import DefinitionInvalid
-
-GOOD = """\
-gateway = "http://127.0.0.1:9000/"
-[pipeline.newest]
-key = ["/a", "$.b.c"]
-interval = "500MS"
-rows_per_batch = 10
-source = {kind = "tidegate", topic = "ticks"}
-sink = {topic = "ticks.500ms"}
-[pipeline.from-files]
-key = ["/a"]
-interval = "2s"
-pace = "batch"
-files_per_batch = 3
-checkpoint = "/var/lib/from-files"
-dead_letters = "dead"
-source = {kind = "files", path = "in/*.ndjson", topic = "raw"}
-sink = {topic = "newest"}
-"""
-
-
-def written(folder: Path, text: str) -> Path:
-    path = folder / "streams.toml"
-    path.write_text(text, encoding="utf-8")
-    return path
+from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
 
 
 def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
@@ -74,15 +51,6 @@ def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
         ('["/a", "$.b.c"]', '["/a", 1]', "newest.key: expected field paths"),
         ('["/a", "$.b.c"]', '["/a", "/a"]', "newest.key: a path stands twice"),
         ('["/a", "$.b.c"]', '["a"]', "newest.key: a field path starts with"),
-        ('topic = "ticks"}', 'topic = "_x"}', "newest.source.topic: expected a topic name"),
-        ('topic = "ticks"}', 'topic = "t", from = "1"}', "from: expected epoch, now or a bookmark"),
-        ('topic = "ticks"}', 'topic = "t", path = "x"}', "newest.source.path: unknown field"),
-        ('kind = "tidegate"', 'kind = "kafka"', "source.kind: kafka is not available yet"),
-        ('kind = "tidegate"', 'kind = "redis"', "source.kind: redis is not available yet"),
-        ('kind = "tidegate"', 'kind = "rate"', "source.kind: rate is not available yet"),
-        ('kind = "tidegate"', 'kind = "tape"', "source.kind: expected tidegate or files"),
-        ('{topic = "ticks.500ms"}', '{kind = "parquet"}', "sink.kind: parquet is not available"),
-        ('{topic = "ticks.500ms"}', '{topic = "tidegate.x"}', "a name outside the gateway's own"),
         ('{topic = "ticks.500ms"}', '{topic = "ticks"}', "a topic other than the source"),
         ('{topic = "ticks.500ms"}', '{topic = "newest"}', "two streams have the sink topic newest"),
         ('"dead"', '"ftp://dead"', "from-files.dead_letters: ftp://dead"),
@@ -95,12 +63,7 @@ def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
 def test_a_mistake_is_one_line_that_names_its_place(
     tmp_path: Path, old: str, new: str, said: str
 ) -> None:
-    assert old in GOOD
-    with pytest.raises(DefinitionInvalid) as caught:
-        read_definitions(written(tmp_path, GOOD.replace(old, new, 1)))
-    assert said in str(caught.value)
-    assert "streams.toml" in str(caught.value)
-    assert "\n" not in str(caught.value)
+    check_mistake(tmp_path, old, new, said)
 
 
 def test_a_file_without_streams_or_without_a_file_is_refused(tmp_path: Path) -> None:
@@ -112,21 +75,13 @@ def test_a_file_without_streams_or_without_a_file_is_refused(tmp_path: Path) -> 
         read_definitions(tmp_path / "none.toml")
 
 
-def test_durations_are_exact_or_none() -> None:
-    assert duration_ms("1000000ns") == 1
-    assert duration_ms("1D") == 86_400_000
-    assert [duration_ms(text) for text in ("0s", "1.5s", "-1s", "s", "1", "1w", "999us")] == [
-        None
-    ] * 7
-
-
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("pipeline*.toml")), ids=str)
 def test_the_examples_are_understood(path: Path) -> None:
     assert read_definitions(path)
 
 
 def test_reading_definitions_and_running_do_not_load_spark_beforehand() -> None:
-    program = "import sys, pipeline.definitions.definition; print('pyspark' in sys.modules)"
+    program = "import sys, pipeline.definitions.stream; print('pyspark' in sys.modules)"
     said = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
     )

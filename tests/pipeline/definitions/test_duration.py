@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+from pipeline.definitions.duration import duration_ms
+
+
+def test_durations_are_exact_or_none() -> None:
+    assert duration_ms("1000000ns") == 1
+    assert duration_ms("1D") == 86_400_000
+    assert [duration_ms(text) for text in ("0s", "1.5s", "-1s", "s", "1", "1w", "999us")] == [
+        None
+    ] * 7
