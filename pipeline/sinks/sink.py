@@ -1,0 +1,61 @@
+"""What a stream asks of a sink: each batch once, whatever is tried again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch of a stream.
+
+    `number` is Spark's; `run` counts the lives of the stream and rises with each start; `query` is
+    the id that lives in the checkpoint: a stream that is begun anew has another one. Nothing is to
+    be seen of the batch before `not_before_s` (monotonic).
+    """
+
+    number: int
+    run: int
+    query: str
+    not_before_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a micro-batch.
+
+    `messages` it read; `published` rows it wrote; `repeated` rows that an earlier try had
+    written; `refused` lines that went to the dead letters; `sent_at_s` monotonic time of the
+    commit's answer, 0 if there was nothing to commit.
+    """
+
+    messages: int = 0
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+    sent_at_s: float = 0.0
+
+
+class Sink(Protocol):
+    """Where a stream's rows go."""
+
+    def prepare(self) -> None:
+        """Make it if it is not there.
+
+        Raises:
+            PipelineError: it is there, and not what the stream asks for.
+        """
+
+    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+        """Write rows (`columns.rows.SENT`) in order of due time and publication, in one step.
+
+        A batch that was written before, by whichever attempt, driver or run, is written no more.
+        No row passes through the driver.
+
+        Raises:
+            PipelineError: the sink does not take it.
+        """

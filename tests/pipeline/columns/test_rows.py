@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from pipeline.columns import rows
+
+
+@pytest.mark.parametrize("columns", [rows.PUBLISHED, rows.SENT])
+def test_columns_are_spelled_for_spark_and_for_arrow(columns: str) -> None:
+    schema = rows.arrow_schema(columns)
+    spelled = {pa.string(): "string", pa.int64(): "long", pa.binary(): "binary"}
+    assert columns == ", ".join(f"{field.name} {spelled[field.type]}" for field in schema)
