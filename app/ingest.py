@@ -10,15 +10,16 @@ from dataclasses import dataclass
 from app.deltas import Delta, merged
 from app.driver import Driver
 from app.entry import Entry
+from app.enveloped import Told, read_envelope
 from app.problems import Problem
 from app.settings import Settings
-from app.stores.store import Appended, Item, Message, Producer, Retry, TopicRecord
+from app.stores.store import Appended, Item, Message, Producer, Removal, Retry, TopicRecord
 from app.topic_document import TopicDocument
 from app.topic_source import FilledBy
 from app.writer import Writer
 from conflation.definition import Kind
-from keys.errors import KeysError
-from keys.jsontext import check_json, one_line
+from keys.errors import KeyInvalid, KeysError
+from keys.jsontext import check_json, decoded, one_line
 
 PIPELINE_PREFIX = "tidegate.pipeline."
 CHECKED_BYTES_AT_ONCE = 16 << 10
@@ -32,12 +33,13 @@ class Form:
     """How a request's body is to be read.
 
     `lined`: NDJSON, and a problem names the line. `delta`: merge patches. `exempt`: the
-    publisher wants the messages never conflated.
+    publisher wants the messages never conflated. `enveloped`: messages and removals in envelopes.
     """
 
     lined: bool = False
     delta: bool = False
     exempt: bool = False
+    enveloped: bool = False
 
 
 class Redefined(Exception):
@@ -52,7 +54,7 @@ class Ingest:
         self._driver = driver
         self._settings = settings
 
-    async def check(self, entry: Entry, body: bytes, form: Form) -> list[Message]:
+    async def check(self, entry: Entry, body: bytes, form: Form) -> list[Item]:
         """Check every message of a request; a large one leaves the loop room to breathe.
 
         Raises:
@@ -103,7 +105,7 @@ class Ingest:
     async def publish(
         self,
         entry: Entry,
-        messages: Sequence[Message],
+        messages: Sequence[Item],
         producer: Producer | None,
         retry: Retry | None = None,
         record: TopicRecord | None = None,
@@ -120,7 +122,7 @@ class Ingest:
         """
         check_filler(entry, None if producer is None else producer.name)
 
-        async def decide() -> Sequence[Message]:
+        async def decide() -> Sequence[Item]:
             await self._check_room(entry, messages)
             return await self._records(entry, messages)
 
@@ -135,7 +137,7 @@ class Ingest:
             return appended
 
     async def stage(
-        self, entry: Entry, messages: Sequence[Message], stage: str, producer: str | None
+        self, entry: Entry, messages: Sequence[Item], stage: str, producer: str | None
     ) -> None:
         """Keep checked messages aside until a commit names the stage; an older one is forgotten.
 
@@ -170,8 +172,8 @@ class Ingest:
             await _check_schema(entry, items)
             return await self._writer.write(entry, items, producer, stages=stages)
 
-    async def _check_json(self, entry: Entry, body: bytes, form: Form) -> list[Message]:
-        messages: list[Message] = []
+    async def _check_json(self, entry: Entry, body: bytes, form: Form) -> list[Item]:
+        messages: list[Item] = []
         for first_line, texts in _pieces(body) if form.lined else [(1, [body])]:
             for number, text in enumerate(texts, first_line):
                 if not form.lined or text.strip(JSON_SPACE):
@@ -185,9 +187,11 @@ class Ingest:
             raise Problem("message-invalid", "The request holds no message.")
         return messages
 
-    def _checked(self, entry: Entry, text: bytes, line: int | None, form: Form) -> Message:
-        self._check_size(text, line)
+    def _checked(self, entry: Entry, text: bytes, line: int | None, form: Form) -> Item:
         try:
+            if form.enveloped:
+                return self._unfolded(entry, text, line, form)
+            self._check_size(text, line)
             check_json(text)
             payload = one_line(text)
             record_key = entry.key_of(payload) if entry.key_of else ""
@@ -200,6 +204,28 @@ class Ingest:
         if entry.schema is not None:
             entry.check_schema(payload, line)
         return Message(payload, record_key, form.exempt)
+
+    def _unfolded(self, entry: Entry, text: bytes, line: int | None, form: Form) -> Item:
+        told = read_envelope(text)
+        if told.reason is not None:
+            return self._removal(entry, told, line)
+        self._check_size(told.value, line)
+        record_key = entry.key_of(told.value) if entry.key_of else ""
+        if told.record_key not in (None, record_key):
+            raise KeyInvalid("the key is not the one that the value says")
+        entry.check_schema(told.value, line)
+        return Message(told.value, record_key, form.exempt)
+
+    def _removal(self, entry: Entry, told: Told, line: int | None) -> Removal:
+        spec, record_key = entry.document.key_spec, told.record_key
+        assert record_key is not None, "a removal names a record"
+        assert told.reason is not None, "it has a reason"
+        if not (spec and entry.document.retains):
+            raise KeyInvalid("the topic keeps no records by key, so none can be removed")
+        self._check_size(record_key.encode(), line)
+        if len(decoded(record_key.encode())) != len(spec.paths):
+            raise KeyInvalid(f"the topic's key has {len(spec.paths)} fields")
+        return Removal(record_key, told.reason)
 
     def _as_it_is(self, entry: Entry, body: bytes, form: Form) -> Message:
         """One message whose text or bytes are nobody's business; text is UTF-8."""
@@ -218,7 +244,7 @@ class Ingest:
             limit = self._settings.message_bytes_max
             raise Problem("message-too-large", f"A message has at most {limit} bytes.", line=line)
 
-    async def _records(self, entry: Entry, messages: Sequence[Message]) -> Sequence[Message]:
+    async def _records(self, entry: Entry, messages: Sequence[Item]) -> Sequence[Item]:
         """Deltas as the records that they make; other messages as they are."""
         deltas = [message for message in messages if isinstance(message, Delta)]
         sow = self._driver.engine.topic(entry.record.name).sow
@@ -241,7 +267,8 @@ class Ingest:
         new: set[str] = set()
         for start in range(0, len(items), COUNTED_AT_ONCE):
             piece = items[start : start + COUNTED_AT_ONCE]
-            new.update(i.record_key for i in piece if sow.board.get(i.record_key) is None)
+            coming = (item.record_key for item in piece if isinstance(item, Message))
+            new.update(it for it in coming if sow.board.get(it) is None)
             await asyncio.sleep(0)
         if len(sow.board) + len(new) > keys_max:
             raise Problem(

@@ -21,6 +21,7 @@ TEXT = "text/plain"
 BYTES = "application/octet-stream"
 MEDIA_TYPES = (JSON, NDJSON, MERGE_PATCH, TEXT, BYTES)
 
+QUERY = ("ack", "delta", "format")
 NUMBER_MAX = 2**63 - 1
 NAME_CHARACTERS_MAX = 255
 DIGESTED_AT_ONCE = 1 << 20
@@ -52,7 +53,7 @@ class PublishRequest:
             Problem: unsupported-media-type, options-invalid or message-invalid.
         """
         media_type = content_type(scope, MEDIA_TYPES)
-        values = query_values(scope, {"ack": "options-invalid", "delta": "options-invalid"})
+        values = query_values(scope, dict.fromkeys(QUERY, "options-invalid"))
         delta = _is_delta(values.get("delta"), media_type)
         check_ack(values.get("ack"), store)
         stage = named(scope, "tidegate-stage")
@@ -62,7 +63,8 @@ class PublishRequest:
         if stage is not None and delta:
             detail = "A stage has whole messages: records may change until its commit."
             raise Problem("message-invalid", detail)
-        form = Form(lined=media_type == NDJSON, delta=delta, exempt=_is_exempt(scope))
+        enveloped = _is_enveloped(values.get("format"), media_type, delta=delta)
+        form = Form(media_type == NDJSON, delta, _is_exempt(scope), enveloped)
         producer, sequence = _producer(scope, is_stage=stage is not None)
         return cls(media_type, form, producer, sequence, retry_key, stage)
 
@@ -86,7 +88,11 @@ class PublishRequest:
 
     def _digest(self, body: bytes) -> bytes:
         form = self.form
-        asked = (self.media_type, form.delta, form.exempt, self.producer, self.sequence)
+        asked: tuple[object, ...] = (
+            self.media_type, form.delta, form.exempt, self.producer, self.sequence,
+        )  # fmt: skip
+        if form.enveloped:  # what a gateway before this one has noted of others stays the same
+            asked = (*asked, "envelope")
         digest = hashlib.blake2b(repr(asked).encode(), digest_size=32)
         digest.update(b"\n")
         digest.update(body)
@@ -150,6 +156,15 @@ def _is_delta(asked: str | None, media_type: str) -> bool:
     if delta and media_type in (TEXT, BYTES):
         raise Problem(code, "Text and bytes have no deltas.")
     return delta
+
+
+def _is_enveloped(asked: str | None, media_type: str, *, delta: bool) -> bool:
+    code = "options-invalid"
+    if one_of(asked or "value", ("value", "envelope"), code=code, what="format") == "value":
+        return False
+    if delta or media_type not in (JSON, NDJSON):
+        raise Problem(code, "Envelopes are JSON or NDJSON, and have whole messages.")
+    return True
 
 
 def _is_exempt(scope: Scope) -> bool:

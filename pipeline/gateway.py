@@ -12,7 +12,13 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from pipeline.errors import GatewayRefused, GatewayUnreachable, PipelineError, SourceLost
+from pipeline.errors import (
+    GatewayRefused,
+    GatewayUnreachable,
+    PipelineError,
+    RunFenced,
+    SourceLost,
+)
 
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 ANSWER_SECONDS_MAX = 60.0
@@ -91,14 +97,22 @@ class Gateway:
         answer = self._ask("GET", path, params={"from": after, "limit": messages_max})
         return answer.content
 
-    def stage(self, topic: str, body: bytes, producer: str, stage: str) -> None:
-        """Keep NDJSON aside under a name that a commit may give; what it held is forgotten."""
+    def stage(
+        self, topic: str, body: bytes, producer: str, stage: str, *, enveloped: bool = False
+    ) -> None:
+        """Keep NDJSON aside under a name that a commit may give; what it held is forgotten.
+
+        `enveloped`: each line is `{"value": …}`, or `{"key": […], "reason": "deleted"}`, which
+        removes the record of that key.
+        """
         headers = {
             "Content-Type": "application/x-ndjson",
             "Tidegate-Producer": producer,
             "Tidegate-Stage": stage,
         }
-        self._ask("POST", f"{_topic_path(topic)}/messages", content=body, headers=headers)
+        form = {"format": "envelope"} if enveloped else None
+        path = f"{_topic_path(topic)}/messages"
+        self._ask("POST", path, content=body, headers=headers, params=form)
 
     def commit(
         self, topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
@@ -142,7 +156,8 @@ class Gateway:
             raise SourceLost(
                 f"messages that the stream had still to read are gone from the journal: {said}"
             )
-        raise GatewayRefused(f"the gateway at {self.address} said no: {said}")
+        refused = RunFenced if "[producer-fenced]" in said else GatewayRefused
+        raise refused(f"the gateway at {self.address} said no: {said}")
 
     def _trouble(self, answer: httpx2.Response) -> PipelineError:
         said = _problem_text(answer)

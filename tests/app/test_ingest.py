@@ -10,7 +10,7 @@ import pytest
 
 from app.ingest import COUNTED_AT_ONCE, Form
 from app.problems import Problem
-from app.stores.store import Appended, Message, Producer, Retry
+from app.stores.store import Appended, Item, Message, Producer, Removal, Retry
 from conflation.errors import TopicUnknown
 from conflation.frame import Gone
 from tests.support.place import LINES, Place
@@ -24,7 +24,7 @@ async def keyed(**given: Any) -> Place:
     return place
 
 
-async def check(place: Place, body: bytes, *, lined: bool = True) -> list[Message]:
+async def check(place: Place, body: bytes, *, lined: bool = True) -> list[Item]:
     return await place.ingest.check(place.catalog.get("px"), body, Form(lined=lined))
 
 
@@ -35,6 +35,7 @@ async def test_lines_become_messages_with_their_keys() -> None:
 
 async def test_one_message_may_stand_on_several_lines() -> None:
     [message] = await check(await keyed(), b'\n{"k":1,\r\n"s":"a b"}\n', lined=False)
+    assert isinstance(message, Message)
     assert message.payload == b'{"k":1,  "s":"a b"}'
 
 
@@ -325,3 +326,55 @@ async def test_others_get_their_turn_while_the_keys_of_many_stages_are_counted()
     assert isinstance(refused, Problem)
     assert refused.code == "limit-reached"
     assert turns >= 3
+
+
+ENVELOPES = Form(lined=True, exempt=True, enveloped=True)
+
+
+async def test_envelopes_become_messages_and_removals() -> None:
+    """Rule 520."""
+    place = await keyed()
+    body = b'{"value":{"k":1}}\n{"key":[1.0],"reason":"match"}\n{"value":{"k":"a"},"key":["a"]}\n'
+    assert await place.ingest.check(place.catalog.get("px"), body, ENVELOPES) == [
+        Message(b'{"k":1}', "[1]", exempt=True),
+        Removal("[1]", Gone.MATCH),
+        Message(b'{"k":"a"}', '["a"]', exempt=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b'{"value":{"k":1},"key":[2]}', "key-invalid"),
+        (b'{"value":{"j":1}}', "key-missing"),
+        (b'{"key":[1,2],"reason":"deleted"}', "key-invalid"),
+        (b'{"key":[1],"reason":"gone"}', "message-invalid"),
+        (b'{"value":{"k":"' + b"x" * 1_024 + b'"}}', "message-too-large"),
+        (b'{"key":["' + b"x" * 1_024 + b'"],"reason":"deleted"}', "message-too-large"),
+    ],
+)
+async def test_a_bad_envelope_is_refused_with_its_line(line: bytes, code: str) -> None:
+    """Rule 522."""
+    place = await keyed(message_bytes_max=1_024)
+    body = b'{"value":{"k":1}}\n' + line
+    with pytest.raises(Problem) as refused:
+        await place.ingest.check(place.catalog.get("px"), body, ENVELOPES)
+    assert (refused.value.code, refused.value.line) == (code, 2)
+
+
+@pytest.mark.parametrize("document", [{}, {"key": ["/k"], "retain": False}, {"retain": True}])
+async def test_only_records_by_key_can_be_removed(document: dict[str, Any]) -> None:
+    place = Place()
+    await place.put("px", **document)
+    body = b'{"key":[1],"reason":"deleted"}'
+    with pytest.raises(Problem, match="keeps no records by key"):
+        await place.ingest.check(place.catalog.get("px"), body, ENVELOPES)
+
+
+async def test_removals_need_no_room_for_keys() -> None:
+    place = await keyed(topic_keys_max=1)
+    await place.say("px", {"k": 1})
+    removals = [Removal(f"[{at}]", Gone.DELETED) for at in range(5)]
+    await place.ingest.publish(place.catalog.get("px"), removals, None)
+    with pytest.raises(Problem, match="at most 1 keys"):
+        await place.say("px", {"k": 7}, {"k": 8})

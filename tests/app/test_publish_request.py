@@ -112,3 +112,25 @@ async def test_a_large_body_counts_to_its_end() -> None:
 
 async def test_without_the_header_there_is_no_retry() -> None:
     assert await read(JSON).retry(b"1") is None
+
+
+def test_envelopes_are_json_and_whole() -> None:
+    lines = ("Content-Type", "application/x-ndjson")
+    assert read(lines, query="format=envelope").form == Form(lined=True, enveloped=True)
+    assert read(JSON, query="format=envelope").form == Form(enveloped=True)
+    assert read(JSON, query="format=value").form == Form()
+    for header, query in (
+        (JSON, "format=envelopes"),
+        (JSON, "format=envelope&delta=true"),
+        (("Content-Type", "application/merge-patch+json"), "format=envelope"),
+        (("Content-Type", "text/plain"), "format=envelope"),
+    ):
+        with pytest.raises(Problem) as refused:
+            read(header, query=query)
+        assert refused.value.code == "options-invalid"
+
+
+async def test_an_envelope_is_another_request_than_a_value() -> None:
+    key = ("Idempotency-Key", "k")
+    plain, told = read(JSON, key), read(JSON, key, query="format=envelope")
+    assert await plain.retry(b"{}") != await told.retry(b"{}")

@@ -50,6 +50,10 @@ class Topic:
         return f"{self.epoch}-{position}"
 
 
+class Removed(bytes):
+    """Of a record, by its key, among the values of a topic."""
+
+
 class Journals:
     """The server's state; tests publish and look at it directly."""
 
@@ -98,11 +102,7 @@ class Journals:
             return problem(410, "bookmark-expired")
         limit = int(request.query_params["limit"])
         rows = enumerate(topic.values[start : start + limit], start=start + 1)
-        lines = [
-            b'{"topic":"t","op":"publish","key":["k"],"bookmark":"%s","value":%s}\n'
-            % (topic.bookmark(at).encode(), value)
-            for at, value in rows
-        ]
+        lines = [_line(value, topic.bookmark(at).encode()) for at, value in rows]
         return Response(b"".join(lines), media_type="application/x-ndjson")
 
     async def stage(self, request: Request) -> Response:
@@ -114,6 +114,8 @@ class Journals:
         values = [line for line in (await request.body()).split(b"\n") if line.strip()]
         for value in values:
             json.loads(value)
+        if request.query_params.get("format") == "envelope":
+            values = [_unfolded(json.loads(value)) for value in values]
         if topic.definition["source"] and not _is_pipeline(request.headers["tidegate-producer"]):
             return problem(403, "topic-read-only")
         topic.stages[request.headers["tidegate-stage"]] = values
@@ -149,6 +151,20 @@ class Journals:
     def _forget(self, topic: Topic, stages: list[str]) -> None:
         for name in stages:
             topic.stages.pop(name, None)
+
+
+def _line(value: bytes, bookmark: bytes) -> bytes:
+    if isinstance(value, Removed):
+        told = (bytes(value), bookmark, b'"reason":"deleted","value":{"v":"gone"}')
+        return b'{"topic":"t","op":"oof","key":%s,"bookmark":"%s",%s}\n' % told
+    head = b'{"topic":"t","op":"publish","key":["k"],"bookmark":"%s"' % bookmark
+    return head + b',"value":%s}\n' % value
+
+
+def _unfolded(envelope: dict[str, Any]) -> bytes:
+    if "reason" in envelope:
+        return Removed(json.dumps(envelope["key"]).encode())
+    return json.dumps(envelope["value"]).encode()
 
 
 def _is_pipeline(producer: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.errors import GatewayRefused, GatewayUnreachable, SourceLost
 from pipeline.gateway import Gateway, Journal
-from tests.pipeline.journals import Journals
+from tests.pipeline.journals import Journals, Removed
 
 
 @pytest.fixture
@@ -26,6 +26,15 @@ def test_a_number_published_before_is_told_and_publishes_nothing(
     assert gateway.commit("t", "p", 1, 7, ["b", "a"])
     assert not gateway.commit("t", "p", 1, 7, ["b", "a"])
     assert topic.values == [b"0", b"1", b"2"]
+
+
+def test_a_stage_of_envelopes_has_removals(journals: Journals, gateway: Gateway) -> None:
+    topic = journals.topic("t")
+    lines = b'{"value":1}\n{"key":["a"],"reason":"deleted"}\n'
+    gateway.stage("t", lines, "p", "a", enveloped=True)
+    assert gateway.commit("t", "p", 1, 7, ["a"])
+    assert topic.values == [b"1", b'["a"]']
+    assert isinstance(topic.values[1], Removed)
 
 
 def test_a_gateway_in_trouble_is_asked_again(journals: Journals, gateway: Gateway) -> None:

@@ -226,3 +226,18 @@ async def test_a_batch_of_many_stages_goes_in_slices_past_a_healthy_subscriber()
                 values += [row["value"] for row in rows]
             assert values == list(range(stages * each))
             assert (await committing).json()["messages"] == stages * each
+
+
+async def test_stages_take_removals_as_envelopes() -> None:
+    """Rule 521: what is there at the commit goes, though it was not there when it was staged."""
+    async with running_gateway() as running:
+        await running.topic()
+        kept = await running.http.post(
+            "/v1/topics/px/messages?format=envelope", headers={**NDJSON, "Tidegate-Stage": "a"},
+            content=b'{"key":[1],"reason":"deleted"}\n{"value":{"k":3}}\n',
+        )  # fmt: skip
+        assert (kept.status_code, kept.json()["messages"]) == (201, 2)
+        await running.publish({"k": 1}, {"k": 2})
+        assert (await commit(running, "a")).json()["messages"] == 2
+        assert await running.sow() == [{"k": 2}, {"k": 3}]
+        assert [row["op"] for row in await journal(running)] == ["publish"] * 2 + ["oof", "publish"]

@@ -303,3 +303,45 @@ async def test_removals_and_commits_are_not_retried_by_a_key() -> None:
         )
         assert removal.json()["code"] == commit.json()["code"] == "message-invalid"
         assert await running.sow() == [{"k": 1}]
+
+
+async def test_a_journal_can_be_sent_to_another_topic_as_it_stands() -> None:
+    """Rules 520 and 521: removals with it, be the record there or not."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.topic("copy")
+        await running.publish({"k": 1, "v": 1}, {"k": 2})
+        await running.http.delete("/v1/topics/px/sow", params={"key": "[1]"})
+        lines = (await running.http.get("/v1/topics/px/messages")).content
+        envelopes = lines + b'{"key":[7],"reason":"deleted"}\n'
+        answer = await running.http.post(
+            "/v1/topics/copy/messages?format=envelope", content=envelopes, headers=NDJSON
+        )
+        assert (answer.status_code, answer.json()["messages"]) == (200, 4)
+        assert await running.sow("copy") == [{"k": 2}]
+        told = (await running.http.get("/v1/topics/copy/messages")).text.splitlines()
+        rows = [json.loads(line) for line in told]
+        assert [(row["op"], row["key"], row["value"]) for row in rows] == [
+            ("publish", [1], {"k": 1, "v": 1}),
+            ("publish", [2], {"k": 2}),
+            ("oof", [1], {"k": 1, "v": 1}),
+            ("oof", [7], None),
+        ]
+        assert rows[-1]["reason"] == "deleted"
+
+
+async def test_a_subscriber_is_told_of_a_removal_that_was_sent() -> None:
+    """Rule 521: of a record that he has, and of no other."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        async with running.subscribe("oof,send_keys") as stream:
+            await stream.until("group_end")
+            await running.http.post(
+                "/v1/topics/px/messages?format=envelope", headers=NDJSON,
+                content=b'{"key":[7],"reason":"deleted"}\n{"key":[1],"reason":"match"}\n'
+                b'{"value":{"k":2}}\n',
+            )  # fmt: skip
+            rows = await stream.values(2)
+            assert [(row["op"], row["key"]) for row in rows] == [("oof", [1]), ("publish", [2])]
+            assert rows[0]["reason"] == "match"
