@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from bench import peer
 from dev import ROOT
 from keys.path import FieldPath
 from keys.spec import KeySpec
@@ -54,6 +55,7 @@ def figures() -> Iterator[Figure]:
     folder = Path(os.environ.get("TIDEGATE_TICKS") or ROOT.parent / "shared" / "data")
     if not (folder / DAY).exists():
         return
+    yield from _peer(folder / DAY)
     spark = open_session("local[2]")
     try:
         yield from _conflation(spark, folder / DAY)
@@ -81,6 +83,14 @@ def _conflation(spark: SparkSession, path: Path) -> Iterator[Figure]:
     stateful = stateful_rate(spark, path)
     yield "plain transformWithState, timers of 1 s", stateful, "messages/s"
     yield "conflated by key, of transformWithState", messages / conflated_s / stateful, "times"
+
+
+def _peer(path: Path) -> Iterator[Figure]:
+    """What polars does with the same file, by itself."""
+    messages = peer.counted(path)  # warms up, too
+    yield "polars: parsed and counted", messages / seconds(lambda: peer.counted(path)), "messages/s"
+    tumbling_s = seconds(lambda: peer.tumbling(path))
+    yield "polars: tumbling windows of 1 s", messages / tumbling_s, "messages/s"
 
 
 def _planning(spark: SparkSession) -> Iterator[Figure]:
