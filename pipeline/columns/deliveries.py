@@ -1,6 +1,6 @@
 """The deliveries of recorded messages: in one task where they are, or by shards after a shuffle.
 
-Input is a frame with columns as in `RECORDED`. Rows of one (`file`, `block`) are in order of
+Input is a frame of PUBLISHED rows. Rows of one (`file`, `block`) are in order of
 publication, and so are those pairs. `position` may be null: then rows count from 1 in their
 block. A null `time_ms` or `key` is read from the body; a null body removes the record of `key`.
 Output is as in `DELIVERIES`: for each row the key, the positions of the first message and the
@@ -38,7 +38,6 @@ from pipeline.columns.history import lines_by_block, stripped, wrong_line
 from pipeline.columns.intervals import MILLISECOND_NS, Column, Interval
 from pipeline.columns.reading import LineInvalidError, MessageReader, TimeField
 
-RECORDED = "file string, block long, position long, time_ms long, key string, body binary"
 DELIVERIES = (
     "key string, first long, last long, messages long, value binary, removed string, due_ns long"
 )

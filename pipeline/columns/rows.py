@@ -1,7 +1,8 @@
 """The two kinds of rows of the pipeline: what sources give, and what sinks take.
 
 PUBLISHED, a message or removal each:
-    file, block   the piece of the source that it stands in; these pairs are in order of publication
+    file, block   the piece of the source that it stands in; these pairs sort in the order of
+                  publication. What follows the last NUL of `file` is its name
     position      its place in the piece; null: the rows of a piece stand in order, and count from 1
     time_ms       when it was published, or null
     key           the record that it is of; null: its fields say it
@@ -34,3 +35,8 @@ def arrow_schema(columns: str) -> pa.Schema:
     """The Arrow schema of columns as Spark spells them."""
     pairs = (column.split(" ") for column in columns.split(", "))
     return pa.schema([(name, _KINDS[kind]) for name, kind in pairs])
+
+
+def file_name(file: str) -> str:
+    """What people call a `file`; empty where there is none."""
+    return file.rpartition("\0")[2]

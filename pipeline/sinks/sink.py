@@ -15,21 +15,28 @@ class Batch:
 
     `number` is Spark's; `run` counts the lives of the stream and rises with each start; `query` is
     the id that lives in the checkpoint: a stream that is begun anew has another one. Nothing is to
-    be seen of the batch before `not_before_s` (monotonic).
+    be seen of the batch before `not_before_s` (monotonic). What is still held at the end of
+    recorded input is a batch of its own, which follows the one of its number: `is_end`.
     """
 
     number: int
     run: int
     query: str
     not_before_s: float = 0.0
+    is_end: bool = False
+
+    @property
+    def label(self) -> str:
+        """Its number as names have it, which sort in order."""
+        return f"{self.number:09d}{'-end' if self.is_end else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What became of a micro-batch.
 
-    `messages` it read; `published` rows it wrote; `repeated` rows that an earlier try had
-    written; `refused` lines that went to the dead letters; `sent_at_s` monotonic time of the
+    `messages` its rows stand for; `published` rows it wrote; `repeated` rows that an earlier try
+    had written; `refused` lines that went to the dead letters; `sent_at_s` monotonic time of the
     commit's answer, 0 if there was nothing to commit.
     """
 

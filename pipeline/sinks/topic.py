@@ -1,4 +1,4 @@
-"""Writes the winners of a micro-batch to a topic: once, in publication order, in one step.
+"""Writes the rows of a micro-batch to a topic: once, in order, in one step.
 
 A task on an executor keeps them aside at the gateway in stages; the driver then commits the stages
 of the attempt that Spark took. The number of a commit is the batch's, so a batch that is run again,
@@ -11,18 +11,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.errors import GatewayRefused
 from pipeline.gateway import Gateway
+from pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
+from pipeline.sinks.sink import Batch, Receipt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+PRODUCER_PREFIX = "tidegate.pipeline."
 STAGE_MESSAGES_MAX = 10_000
 STAGE_BYTES_MAX = 8 * 1024 * 1024
 STAGED_AHEAD_S_MAX = 600.0  # far below the hour for which a gateway keeps a stage
@@ -38,22 +40,6 @@ ARROW_REPORT = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """What became of a micro-batch.
-
-    `messages` it read; `published` rows it wrote; `repeated` rows that an earlier try had
-    written; `refused` lines that went to the dead letters; `sent_at_s` monotonic time of the
-    commit's answer, 0 if there was nothing to commit.
-    """
-
-    messages: int = 0
-    published: int = 0
-    repeated: int = 0
-    refused: int = 0
-    sent_at_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """What one task did: messages read, rows staged, lines refused; the stages in their order."""
 
@@ -65,45 +51,55 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class TopicWriter:
-    """Where and as whom a stream writes; travels to the executors that stage.
+    """Where and as whom a stream writes (a `Sink`); travels to the executors that stage.
 
-    `run` counts the lives of the stream: it rises with each start.
+    `stream` is its name; `definition` is the topic's, as `PUT /v1/topics/{topic}` takes it.
     """
 
     gateway: str
     topic: str
-    producer: str
-    run: int
-    dead_letters: str
+    stream: str
+    definition: dict[str, Any]
+    dead_letters: DeadLetters
 
-    def write(self, rows: DataFrame, batch_id: int, not_before_s: float = 0.0) -> Receipt:
-        """Publish one micro-batch; `rows` as `conflate` makes them.
+    def prepare(self) -> None:
+        """Create the topic unless it is there with the same key.
 
-        Nothing is committed before `not_before_s` (monotonic), which keeps two batches from
-        bringing a key twice within an interval. Counts and names of stages come to the driver,
-        no messages.
+        Raises:
+            GatewayRefused: it exists with another key, or the gateway does not want it.
+        """
+        with Gateway(self.gateway) as gateway:
+            found = gateway.topic(self.topic)
+            if found is None:
+                gateway.create_topic(self.topic, self.definition)
+            elif found.get("key") != self.definition["key"]:
+                raise GatewayRefused(
+                    f"topic {self.topic} exists with key {found.get('key')}, "
+                    f"the stream's is {self.definition['key']}"
+                )
+
+    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+        """Publish a batch's rows; counts and names of stages come to the driver, no messages.
+
+        Waiting for `not_before_s` keeps two batches from bringing a key twice within an interval.
         """
 
         def stage_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from pyspark import TaskContext
-
-            context = TaskContext.get()
-            attempt = context.taskAttemptId() if context else 0
             with Gateway(self.gateway) as gateway:
-                staging = Staging(self, gateway, batch_id, attempt)
-                for batch in batches:
-                    staging.take(batch)
+                staging = Staging(self, gateway, batch, attempt())
+                for each in batches:
+                    staging.take(each)
                 staging.end()
             yield pa.RecordBatch.from_pylist([asdict(staging.report())], schema=ARROW_REPORT)
 
-        _sleep_until(not_before_s - STAGED_AHEAD_S_MAX)
+        _sleep_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
         # One task, as a topic has one order.
-        in_order = rows.repartition(1).sortWithinPartitions("part", "row")
+        in_order = rows.repartition(1).sortWithinPartitions("due_ns", "file", "block", "position")
         reports = [Report(*row) for row in in_order.mapInArrow(stage_task, REPORT).collect()]
-        _sleep_until(not_before_s)
-        return self.commit(reports, batch_id)
+        _sleep_until(batch.not_before_s)
+        return self.commit(reports, batch)
 
-    def commit(self, reports: Sequence[Report], batch_id: int) -> Receipt:
+    def commit(self, reports: Sequence[Report], batch: Batch) -> Receipt:
         """Publish what tasks have staged, in the order of their reports, unless it has been.
 
         Raises:
@@ -113,8 +109,9 @@ class TopicWriter:
         staged = sum(report.staged for report in reports)
         is_new, sent_at_s = False, 0.0
         if stages:
+            producer = self.producer(batch)
             with Gateway(self.gateway) as gateway:
-                is_new = gateway.commit(self.topic, self.producer, self.run, batch_id, stages)
+                is_new = gateway.commit(self.topic, producer, batch.run, batch.number, stages)
             sent_at_s = time.monotonic()
         return Receipt(
             messages=sum(report.messages for report in reports),
@@ -123,6 +120,15 @@ class TopicWriter:
             refused=sum(report.refused for report in reports),
             sent_at_s=sent_at_s,
         )
+
+    def producer(self, batch: Batch) -> str:
+        """As whom a batch is committed.
+
+        The query's id lives in the checkpoint. Without it in the name, a stream begun anew would
+        count from 0 again and have every batch taken for one sent before.
+        """
+        end = ".end" if batch.is_end else ""
+        return f"{PRODUCER_PREFIX}{self.stream}.{batch.query[:8]}{end}"
 
 
 @dataclass
@@ -134,34 +140,32 @@ class Staging:
 
     writer: TopicWriter
     gateway: Gateway
-    batch_id: int
+    batch: Batch
     attempt: int
     lines: list[bytes] = field(default_factory=list)
     lines_bytes: int = 0
     messages: int = 0
     staged: int = 0
     stages: list[str] = field(default_factory=list)
-    refused: list[bytes] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._burial = Burial(self.writer.dead_letters, self.batch, self.attempt)
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Add rows, which come in the order in which they are to be published."""
+        self.messages += pc.sum(rows.column("messages")).as_py() or 0
+        self._burial.take(rows)
+        for line in rows.filter(pc.is_null(rows.column("refused"))).column("value").to_pylist():
+            self._add(line)
 
     def end(self) -> None:
-        """Stage what is left, then write down the dead letters."""
+        """Stage what is left, then give the dead letters their name."""
         self._stage()
-        self._bury()
-
-    def take(self, batch: pa.RecordBatch) -> None:
-        """Add rows, which come in publication order."""
-        columns = [batch.column(name).to_pylist() for name in ("line", "messages", "reason")]
-        places = zip(batch.column("part").to_pylist(), batch.column("row").to_pylist(), strict=True)
-        for line, messages, reason, place in zip(*columns, places, strict=True):
-            self.messages += messages
-            if reason is None:
-                self._add(line)
-            else:
-                self.refused.append(_dead_letter(line, reason, place))
+        self._burial.end()
 
     def report(self) -> Report:
         """What was done so far."""
-        return Report(self.messages, self.staged, len(self.refused), self.stages)
+        return Report(self.messages, self.staged, self._burial.letters, self.stages)
 
     def _add(self, line: bytes) -> None:
         full = len(self.lines) == STAGE_MESSAGES_MAX
@@ -173,52 +177,14 @@ class Staging:
     def _stage(self) -> None:
         if not self.lines:
             return
-        writer = self.writer
-        place = f"{writer.run}.{self.batch_id}.{self.attempt}.{len(self.stages)}"
-        name = f"{writer.producer}.{place}"
-        self.gateway.stage(writer.topic, b"\n".join(self.lines) + b"\n", writer.producer, name)
+        writer, batch = self.writer, self.batch
+        producer = writer.producer(batch)
+        name = f"{producer}.{batch.run}.{batch.number}.{self.attempt}.{len(self.stages)}"
+        self.gateway.stage(writer.topic, b"\n".join(self.lines) + b"\n", producer, name)
         self.stages.append(name)
         self.staged += len(self.lines)
         self.lines, self.lines_bytes = [], 0
 
-    def _bury(self) -> None:
-        """Write the dead letters under the batch's name, so that a replay writes them once."""
-        if not self.refused:
-            return
-        folder = Path(self.writer.dead_letters)
-        folder.mkdir(parents=True, exist_ok=True)
-        target = folder / f"batch-{self.batch_id:09d}.ndjson"
-        unfinished = target.with_suffix(f".{self.writer.run}.{self.attempt}.unfinished")
-        unfinished.write_bytes(b"".join(self.refused))
-        unfinished.replace(target)
-
 
 def _sleep_until(moment_s: float) -> None:
     time.sleep(max(0.0, moment_s - time.monotonic()))
-
-
-def _dead_letter(line: bytes, reason: str, place: tuple[str, int]) -> bytes:
-    part, row = place
-    letter: dict[str, Any] = {
-        "reason": reason,
-        "file": part.split("\0")[1] if "\0" in part else None,
-        "row": row,
-        "line": line.decode("utf-8", "backslashreplace"),
-    }
-    return msgspec.json.encode(letter) + b"\n"
-
-
-def require_sink(gateway: Gateway, topic: str, definition: dict[str, Any]) -> None:
-    """Create the sink topic unless it is there with the same key.
-
-    Raises:
-        GatewayRefused: it exists with another key, or the gateway does not want it.
-    """
-    found = gateway.topic(topic)
-    if found is None:
-        gateway.create_topic(topic, definition)
-        return
-    if found.get("key") != definition["key"]:
-        raise GatewayRefused(
-            f"topic {topic} exists with key {found.get('key')}, the stream's is {definition['key']}"
-        )

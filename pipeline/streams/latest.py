@@ -1,8 +1,8 @@
 """The newest of each key of one micro-batch, combined on the executors.
 
-Twice the same associative step: each task first reduces its own lines to one row per key, then
-only those rows are shuffled by key and reduced again. "Newest" is publication order, (`part`,
-`row`). A line that cannot be a record stays a row of its own, with a `reason` and no key.
+Twice the same associative step: each task first reduces its own messages to one row per key, then
+only those rows are shuffled by key and reduced again. "Newest" is publication order, (`file`,
+`block`, `position`). A line that cannot be a record stays a row of its own, without a key.
 """
 
 from __future__ import annotations
@@ -19,105 +19,103 @@ from keys.errors import JsonInvalid, KeysError
 from keys.extract import KeyOf, record_key
 from keys.jsontext import check_json, one_line
 from keys.spec import KeySpec
-from pipeline.sources.files import number_lines
+from pipeline.columns.history import lines_by_block
+from pipeline.columns.rows import SENT, arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ROWS = (
-    "record_key string, part string, row long, line binary, messages long, "
-    "first_part string, first_row long, first_ms long, reason string"
-)
-ARROW_ROWS = pa.schema(
-    [
-        ("record_key", pa.string()),
-        ("part", pa.string()),
-        ("row", pa.int64()),
-        ("line", pa.binary()),
-        ("messages", pa.int64()),
-        ("first_part", pa.string()),
-        ("first_row", pa.int64()),
-        ("first_ms", pa.int64()),
-        ("reason", pa.string()),
-    ]
-)
+COMBINED = SENT + ", first_file string, first_block long, first_position long"
 LINE_BYTES_MAX = 1024 * 1024
 BATCH_ROWS_MAX = 10_000
 BATCH_BYTES_MAX = 32 * 1024 * 1024
+_ARROW_COMBINED = arrow_schema(COMBINED)
+
+Place = tuple[str, int, int]
 
 
 @dataclass(slots=True)
 class Winner:
-    """The newest line of a key, and what it stands for."""
+    """The newest message of a key, and what it stands for."""
 
-    part: str
-    row: int
-    line: bytes
+    place: Place
+    value: bytes
     messages: int
-    first_part: str
-    first_row: int
+    first: Place
     first_ms: int | None
 
     def join(self, other: Winner) -> None:
         """Become the newer of both, standing for the messages of both."""
-        if (other.part, other.row) > (self.part, self.row):
-            self.part, self.row, self.line = other.part, other.row, other.line
-        if (other.first_part, other.first_row) < (self.first_part, self.first_row):
-            self.first_part, self.first_row = other.first_part, other.first_row
-            self.first_ms = other.first_ms
+        if other.place > self.place:
+            self.place, self.value = other.place, other.value
+        if other.first < self.first:
+            self.first, self.first_ms = other.first, other.first_ms
         self.messages += other.messages
 
 
-def conflated(lines: DataFrame, spec: KeySpec, *, from_files: bool) -> DataFrame:
-    """Rows as in `ROWS`: one per key of `lines`, and one per line that is no record.
+def conflated(messages: DataFrame, spec: KeySpec, *, are_checked: bool) -> DataFrame:
+    """SENT rows of PUBLISHED ones: one per key, and one per line that is no record.
 
-    `lines` has `part`, `line`, `timestamp_ms` and, unless it comes from files, `row`. Lines of
-    a topic have passed the gateway's checks; those of files are checked here.
+    Messages of a topic have passed the gateway's checks; others are checked here. Removals are
+    not told.
     """
-    combine = partial(combine_lines, spec=spec, from_files=from_files)
-    return lines.mapInArrow(combine, ROWS).repartition("record_key").mapInArrow(merge_winners, ROWS)
+    combine = partial(combine_messages, spec=spec, are_checked=are_checked)
+    combined = messages.mapInArrow(combine, COMBINED).repartition("key")
+    return combined.mapInArrow(merge_winners, COMBINED).select(*arrow_schema(SENT).names)
 
 
-def combine_lines(
-    batches: Iterator[pa.RecordBatch], spec: KeySpec, from_files: bool
+def combine_messages(
+    batches: Iterator[pa.RecordBatch], spec: KeySpec, are_checked: bool
 ) -> Iterator[pa.RecordBatch]:
-    """One task's lines reduced to rows as in `ROWS`."""
+    """One task's messages reduced to rows as in `COMBINED`."""
     key_of = record_key(spec)
     winners: dict[str, Winner] = {}
-    for batch in number_lines(batches) if from_files else batches:
+    for _, start, piece in lines_by_block(batches):
         refused: list[tuple[Any, ...]] = []
-        for part, row, line, ms in _columns(batch, "part", "row", "line", "timestamp_ms"):
-            if from_files:
-                line = one_line(line)
-                if not line:
-                    continue
+        for place, time_ms, key_text, body in _messages(piece, start, are_checked):
             try:
-                record = _checked_key(line, key_of, strict=from_files)
+                record = key_text or _checked_key(body, key_of, are_checked)
             except KeysError as error:
                 reason = f"{error.code}: {error.detail}"
-                refused.append((None, part, row, line, 1, part, row, ms, reason))
+                refused.append((None, *place, body, 1, time_ms, None, reason, None, *place))
                 continue
-            _hold(winners, record, Winner(part, row, line, 1, part, row, ms))
+            _hold(winners, record, Winner(place, body, 1, place, time_ms))
         yield from _row_batches(refused)
     yield from _row_batches(_winner_rows(winners))
 
 
 def merge_winners(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows as in `ROWS` reduced to one per key; those without key pass through."""
+    """Rows as in `COMBINED` reduced to one per key; those that were refused pass through."""
     winners: dict[str, Winner] = {}
     for batch in batches:
         refused: list[tuple[Any, ...]] = []
-        for fields in _columns(batch, *ARROW_ROWS.names):
-            if fields[0] is None:
+        for fields in _columns(batch, *_ARROW_COMBINED.names):
+            record, *place, value, messages, first_ms, _, reason, _ = fields[:-3]
+            if reason is not None:
                 refused.append(fields)
             else:
-                _hold(winners, fields[0], Winner(*fields[1:8]))
+                first: Any = fields[-3:]
+                _hold(winners, record, Winner((*place,), value, messages, first, first_ms))
         yield from _row_batches(refused)
     yield from _row_batches(_winner_rows(winners))
 
 
-def _checked_key(line: bytes, key_of: KeyOf, *, strict: bool) -> str:
-    if strict:
+def _messages(
+    piece: pa.RecordBatch, start: int, are_checked: bool
+) -> Iterator[tuple[Place, int | None, str | None, bytes]]:
+    """Place, time, key if it is told, and body of each message of a piece of a block."""
+    rows = _columns(piece, "file", "block", "position", "time_ms", "key", "body")
+    for number, (file, block, position, time_ms, key_text, body) in enumerate(rows, start + 1):
+        if body is None:
+            continue
+        line = body if are_checked else one_line(body)
+        if line:
+            place = (file, block, number if position is None else position)
+            yield place, time_ms, key_text, line
+
+
+def _checked_key(line: bytes, key_of: KeyOf, is_checked: bool) -> str:
+    if not is_checked:
         if len(line) > LINE_BYTES_MAX:
             raise JsonInvalid(f"longer than {LINE_BYTES_MAX} bytes")
         check_json(line)
@@ -141,17 +139,8 @@ def _columns(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
 
 def _winner_rows(winners: dict[str, Winner]) -> Iterator[tuple[Any, ...]]:
     for record, held in winners.items():
-        yield (
-            record,
-            held.part,
-            held.row,
-            held.line,
-            held.messages,
-            held.first_part,
-            held.first_row,
-            held.first_ms,
-            None,
-        )
+        told = (held.value, held.messages, held.first_ms, None, None, None)
+        yield (record, *held.place, *told, *held.first)
 
 
 def _row_batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
@@ -160,7 +149,7 @@ def _row_batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
     held_bytes = 0
     for row in rows:
         held.append(row)
-        held_bytes += len(row[3])
+        held_bytes += len(row[4])
         if len(held) == BATCH_ROWS_MAX or held_bytes >= BATCH_BYTES_MAX:
             yield _row_batch(held)
             held, held_bytes = [], 0
@@ -171,6 +160,6 @@ def _row_batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
 def _row_batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
     arrays = [
-        pa.array(column, kind) for column, kind in zip(columns, ARROW_ROWS.types, strict=True)
+        pa.array(column, kind) for column, kind in zip(columns, _ARROW_COMBINED.types, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_ROWS)
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_COMBINED)

@@ -27,8 +27,8 @@ from pipeline.columns.deliveries import (
     cut_messages,
 )
 from pipeline.columns.intervals import Pace
-from pipeline.streams.latest import ROWS as LATEST_ROWS
-from pipeline.streams.latest import combine_lines, conflated
+from pipeline.columns.rows import SENT, arrow_schema
+from pipeline.streams.latest import COMBINED, combine_messages, conflated
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,19 +62,20 @@ class ConflationPlan:
 
 
 def plan_latest(
-    lines: DataFrame, spec: KeySpec, *, from_files: bool, layout: Layout = Layout.ANY
+    messages: DataFrame, spec: KeySpec, *, are_checked: bool, layout: Layout = Layout.ANY
 ) -> ConflationPlan:
-    """The newest of each key of a batch; columns as in `pipeline.streams.latest.ROWS`."""
+    """The newest of each key of a batch: SENT rows of PUBLISHED ones."""
     if layout is Layout.ANY:
-        return ConflationPlan(Way.LATEST, conflated(lines, spec, from_files=from_files))
-    combine = partial(combine_lines, spec=spec, from_files=from_files)
-    return ConflationPlan(Way.IN_PLACE, lines.mapInArrow(combine, LATEST_ROWS))
+        return ConflationPlan(Way.LATEST, conflated(messages, spec, are_checked=are_checked))
+    combine = partial(combine_messages, spec=spec, are_checked=are_checked)
+    combined = messages.mapInArrow(combine, COMBINED)
+    return ConflationPlan(Way.IN_PLACE, combined.select(*arrow_schema(SENT).names))
 
 
 def plan_recorded(
     messages: DataFrame, conflation: Conflation, layout: Layout = Layout.ANY
 ) -> ConflationPlan:
-    """The deliveries of recorded messages; `RECORDED` columns in, `DELIVERIES` out.
+    """The deliveries of recorded messages; `PUBLISHED` rows in, `DELIVERIES` out.
 
     With `Layout.BY_KEY` a partition's clock is that of its own messages: their times must not run
     back.

@@ -6,11 +6,13 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.definitions.source import FilesSource
+from pipeline.definitions.source import FilesSource, TopicSource
 from pipeline.definitions.stream import StreamDefinition
-from pipeline.gateway import Gateway
-from pipeline.sinks.topic import Receipt, TopicWriter, require_sink
+from pipeline.sinks.dead_letters import DeadLetters
+from pipeline.sinks.sink import Batch, Receipt, Sink
+from pipeline.sinks.topic import TopicWriter
 from pipeline.sources.files import read_files
+from pipeline.sources.topic import read_topic
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.latest import conflated
 
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-PRODUCER_PREFIX = "tidegate.pipeline."
 QUERY_ID = "sql.streaming.queryId"
 
 
@@ -39,6 +40,7 @@ class Stream:
     def __init__(self, definition: StreamDefinition) -> None:
         self.definition = definition
         self.query: StreamingQuery | None = None
+        self._sink = _sink(definition)
         self._totals = Totals()
         self._sent_at_s = 0.0
         self._run = 0
@@ -52,18 +54,17 @@ class Stream:
             return self._totals
 
     def start(self, spark: SparkSession, checkpoint: Checkpoint, *, available_now: bool) -> None:
-        """Create the sink topic if it is absent and start the query.
+        """Make the sink ready and start the query.
 
         The interval is the trigger. With `available_now` recorded input is worked off as fast
         as it goes, and the query ends with what was there at its start.
         """
         definition = self.definition
-        with Gateway(definition.gateway) as gateway:
-            require_sink(gateway, definition.sink.topic, sink_definition(definition))
+        self._sink.prepare()
         self._paced = not available_now
         self._run = checkpoint.run
         writer = (
-            _lines(spark, definition)
+            _published(spark, definition)
             .writeStream.queryName(definition.name)
             .option("checkpointLocation", str(checkpoint.spark_folder))
             .foreachBatch(self._write_batch)
@@ -74,21 +75,12 @@ class Stream:
             writer = writer.trigger(processingTime=f"{definition.interval_ms} milliseconds")
         self.query = writer.start()
 
-    def _write_batch(self, lines: DataFrame, batch_id: int) -> None:
-        definition = self.definition
-        from_files = isinstance(definition.source, FilesSource)
-        # The query's id lives in the checkpoint. Without it in the name, a stream begun anew
-        # would count from 0 again and have every batch taken for one sent before.
-        query_id = lines.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
-        writer = TopicWriter(
-            gateway=definition.gateway,
-            topic=definition.sink.topic,
-            producer=f"{PRODUCER_PREFIX}{definition.name}.{query_id[:8]}",
-            run=self._run,
-            dead_letters=str(definition.dead_letters),
-        )
-        rows = conflated(lines, definition.key, from_files=from_files)
-        self._count(writer.write(rows, batch_id, self._not_before_s()))
+    def _write_batch(self, messages: DataFrame, number: int) -> None:
+        query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+        are_checked = isinstance(self.definition.source, TopicSource)
+        rows = conflated(messages, self.definition.key, are_checked=are_checked)
+        batch = Batch(number, self._run, query, self._not_before_s())
+        self._count(self._sink.write(rows, batch))
 
     def _not_before_s(self) -> float:
         """When the interval since the last commit is over (monotonic)."""
@@ -128,18 +120,18 @@ def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
     return fields
 
 
-def _lines(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
+def _sink(definition: StreamDefinition) -> Sink:
+    return TopicWriter(
+        gateway=definition.gateway,
+        topic=definition.sink.topic,
+        stream=definition.name,
+        definition=sink_definition(definition),
+        dead_letters=DeadLetters(str(definition.dead_letters)),
+    )
+
+
+def _published(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
     source = definition.source
     if isinstance(source, FilesSource):
         return read_files(spark, source)
-    reader = (
-        spark.readStream.format("tidegate")
-        .option("gateway", definition.gateway)
-        .option("topic", source.topic)
-        .option("from", source.start)
-    )
-    if source.rows_per_batch is not None:
-        reader = reader.option("rows_per_batch", source.rows_per_batch)
-    return reader.load().selectExpr(
-        "'' AS part", "offset AS row", "CAST(value AS BINARY) AS line", "timestamp_ms"
-    )
+    return read_topic(spark, source, definition.gateway)

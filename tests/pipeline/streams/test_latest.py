@@ -11,7 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keys.spec import KeySpec
-from pipeline.streams.latest import LINE_BYTES_MAX, ROWS, combine_lines, conflated, merge_winners
+from pipeline.columns.rows import PUBLISHED, arrow_schema
+from pipeline.streams.latest import (
+    COMBINED,
+    LINE_BYTES_MAX,
+    combine_messages,
+    conflated,
+    merge_winners,
+)
 from tests.pipeline.newest import identity, newest_by_key
 
 if TYPE_CHECKING:
@@ -31,13 +38,8 @@ lines = st.lists(st.one_of(records, records, records, oddities, blanks), max_siz
 
 
 def arrow(texts: list[str], part: str) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict(
-        {
-            "part": pa.array([part] * len(texts), pa.string()),
-            "line": pa.array([text.encode() for text in texts], pa.binary()),
-            "timestamp_ms": pa.array([None] * len(texts), pa.int64()),
-        }
-    )
+    rows = [{"file": part, "block": 0, "body": text.encode()} for text in texts]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
 
 
 def rows_of(batches: Iterator[pa.RecordBatch]) -> list[Row]:
@@ -46,7 +48,7 @@ def rows_of(batches: Iterator[pa.RecordBatch]) -> list[Row]:
 
 def conflate_tasks(tasks: list[list[pa.RecordBatch]]) -> list[Row]:
     combined = [
-        batch for task in tasks for batch in combine_lines(iter(task), SPEC, from_files=True)
+        batch for task in tasks for batch in combine_messages(iter(task), SPEC, are_checked=False)
     ]
     return rows_of(merge_winners(iter(combined)))
 
@@ -64,14 +66,14 @@ def test_tasks_in_any_order_agree_with_one_pass_over_all_lines(
     ]
     chance.shuffle(tasks)
     rows = conflate_tasks(tasks)
-    kept = [row for row in rows if row["reason"] is None]
+    kept = [row for row in rows if row["refused"] is None]
     written = [text.encode() for text in texts if text.strip()]
-    assert newest_by_key([row["line"] for row in kept], "a", "b") == newest_by_key(
+    assert newest_by_key([row["value"] for row in kept], "a", "b") == newest_by_key(
         written, "a", "b"
     )
     assert len(kept) == len(newest_by_key(written, "a", "b"))
-    assert len({row["record_key"] for row in kept}) == len(kept)
-    refused = sorted(row["line"] for row in rows if row["reason"] is not None)
+    assert len({row["key"] for row in kept}) == len(kept)
+    refused = sorted(row["value"] for row in rows if row["refused"] is not None)
     assert refused == sorted(line for line in written if identity(line, "a", "b") is None)
     assert sum(row["messages"] for row in rows) == len(written)
 
@@ -80,15 +82,19 @@ def test_a_winner_tells_its_place_its_count_and_the_first_it_stands_for() -> Non
     texts = ['{"a":1,"b":"x","n":1}', "", '{"a":1.0,"b":"x","n":2}']
     [row] = conflate_tasks([[arrow(['{"a":1,"b":"x","n":0}'], "o")], [arrow(texts, "p")]])
     assert row == {
-        "record_key": '[1,"x"]',
-        "part": "p",
-        "row": 3,
-        "line": b'{"a":1.0,"b":"x","n":2}',
+        "key": '[1,"x"]',
+        "file": "p",
+        "block": 0,
+        "position": 3,
+        "value": b'{"a":1.0,"b":"x","n":2}',
         "messages": 3,
-        "first_part": "o",
-        "first_row": 1,
         "first_ms": None,
-        "reason": None,
+        "removed": None,
+        "refused": None,
+        "due_ns": None,
+        "first_file": "o",
+        "first_block": 0,
+        "first_position": 1,
     }
 
 
@@ -104,35 +110,37 @@ def test_a_winner_tells_its_place_its_count_and_the_first_it_stands_for() -> Non
 )
 def test_a_line_that_is_no_record_keeps_its_reason(text: str, reason: str) -> None:
     [row] = conflate_tasks([[arrow([text], "p")]])
-    assert row["record_key"] is None
-    assert row["reason"].startswith(reason)
-    assert row["line"] == text.encode()
+    assert row["key"] is None
+    assert row["refused"].startswith(reason)
+    assert row["value"] == text.encode()
 
 
 def test_lines_that_are_not_utf_8_are_set_aside() -> None:
-    batch = arrow(["x"], "p").set_column(1, "line", pa.array([b'{"a":1,"b":"\xff"}'], pa.binary()))
+    body = pa.array([b'{"a":1,"b":"\xff"}'], pa.binary())
+    batch = arrow(["x"], "p").set_column(5, "body", body)
     [row] = conflate_tasks([[batch]])
-    assert row["reason"] == "message-invalid: not valid UTF-8"
+    assert row["refused"] == "message-invalid: not valid UTF-8"
 
 
 @pytest.mark.spark
 def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSession) -> None:
     frame = spark.sql(
-        "SELECT '' AS part, id AS row, CAST(NULL AS LONG) AS timestamp_ms, CAST(CASE "
+        "SELECT '' AS file, 0L AS block, id AS position, CAST(NULL AS LONG) AS time_ms, "
+        "CAST(NULL AS STRING) AS key, CAST(CASE "
         "WHEN id % 100 = 99 THEN '{\"a\":' ELSE concat('{\"a\":', id % 7, CASE WHEN id % 2 = 0 "
-        "THEN '.0' ELSE '' END, ',\"b\":\"', id % 3, '\",\"n\":', id, '}') END AS BINARY) AS line "
+        "THEN '.0' ELSE '' END, ',\"b\":\"', id % 3, '\",\"n\":', id, '}') END AS BINARY) AS body "
         "FROM range(0, 3000, 1, 3)"
     )
-    rows = conflated(frame, SPEC, from_files=False).collect()
-    published = [bytes(row.line) for row in frame.orderBy("row").collect()]
-    kept = [bytes(row.line) for row in rows if row.reason is None]
+    rows = conflated(frame, SPEC, are_checked=True).collect()
+    published = [bytes(row.body) for row in frame.orderBy("position").collect()]
+    kept = [bytes(row.value) for row in rows if row.refused is None]
     assert newest_by_key(kept, "a", "b") == newest_by_key(published, "a", "b")
     assert len(kept) == 21
-    assert len([row for row in rows if row.reason]) == 30
+    assert len([row for row in rows if row.refused]) == 30
     assert sum(row.messages for row in rows) == 3000
     assert rows_before_the_shuffle(frame) == 3 * 21 + 30
 
 
 def rows_before_the_shuffle(frame: DataFrame) -> int:
-    combine = partial(combine_lines, spec=SPEC, from_files=False)
-    return frame.mapInArrow(combine, ROWS).count()
+    combine = partial(combine_messages, spec=SPEC, are_checked=True)
+    return frame.mapInArrow(combine, COMBINED).count()

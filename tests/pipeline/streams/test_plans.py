@@ -13,10 +13,11 @@ import pytest
 from keys.extract import record_key
 from keys.path import FieldPath
 from keys.spec import KeySpec
-from pipeline.columns.deliveries import RECORDED, Conflation
+from pipeline.columns.deliveries import Conflation
 from pipeline.columns.history import read_history
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.reading import TimeField
+from pipeline.columns.rows import PUBLISHED
 from pipeline.streams.plans import (
     Layout,
     Way,
@@ -62,7 +63,7 @@ def frame_of(spark: SparkSession, messages: list[Recorded], parts: int) -> DataF
         (f"f{at // size:02}", 0, message.position, message.time_ms, message.key, message.body)
         for at, message in enumerate(messages)
     ]
-    return spark.createDataFrame(values, RECORDED).coalesce(1).repartition(parts, "file") \
+    return spark.createDataFrame(values, PUBLISHED).coalesce(1).repartition(parts, "file") \
         .sortWithinPartitions("position")  # fmt: skip
 
 
@@ -116,14 +117,15 @@ def test_a_slice_of_the_recorded_ticks(spark: SparkSession, tmp_path: Path, pace
 def test_the_newest_of_a_batch_is_shuffled_only_where_keys_are_anywhere(
     spark: SparkSession,
 ) -> None:
-    lines = spark.sql(
-        "SELECT '' AS part, id AS row, CAST(NULL AS LONG) AS timestamp_ms, "
-        "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS line FROM range(0, 100, 1, 4)"
+    messages = spark.sql(
+        "SELECT '' AS file, 0L AS block, id AS position, CAST(NULL AS LONG) AS time_ms, "
+        "CAST(NULL AS STRING) AS key, "
+        "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS body FROM range(0, 100, 1, 4)"
     )
     spec = KeySpec.of(["/k"])
-    anywhere = plan_latest(lines, spec, from_files=False)
+    anywhere = plan_latest(messages, spec, are_checked=True)
     assert (anywhere.way, anywhere.frame.count()) == (Way.LATEST, 5)
-    by_key = lines.repartition(2, lines.row % 5)
-    own = plan_latest(by_key, spec, from_files=False, layout=Layout.BY_KEY)
+    by_key = messages.repartition(2, messages.position % 5)
+    own = plan_latest(by_key, spec, are_checked=True, layout=Layout.BY_KEY)
     assert own.way is Way.IN_PLACE
-    assert sorted(row.row for row in own.frame.collect()) == [95, 96, 97, 98, 99]
+    assert sorted(row.position for row in own.frame.collect()) == [95, 96, 97, 98, 99]

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.columns.rows import PUBLISHED, arrow_schema
+from pipeline.definitions.source import TopicSource
+from pipeline.sources.topic import read_topic
+from tests.pipeline.journals import Journals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.mark.spark
+def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
+    spark: SparkSession, journals: Journals
+) -> None:
+    journals.topic("t", [b'{"n":%d}' % at for at in range(5)])
+    frame = read_topic(spark, TopicSource("t", "epoch", 2), journals.address)
+    assert frame.schema.names == arrow_schema(PUBLISHED).names
+    query = frame.writeStream.format("memory").queryName("topic").trigger(availableNow=True).start()
+    query.awaitTermination()
+    rows = spark.sql("SELECT * FROM topic ORDER BY file, block, position").collect()
+    assert [bytes(row.body) for row in rows] == [b'{"n":%d}' % at for at in range(5)]
+    assert [row.position for row in rows] == [1, 2, 3, 4, 5]
