@@ -33,6 +33,7 @@ class Aggregate(StrEnum):
 
 SYNONYMS = {"STDDEV": Aggregate.STDDEV_SAMP}
 NAMES = frozenset([*Aggregate, *SYNONYMS])
+DEVIATIONS = frozenset({Aggregate.STDDEV_SAMP, Aggregate.STDDEV_POP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,29 @@ class Cell:
 
     value: Scalar
     text: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Of numbers what is calculated from: how many, their sum, and that of their squares.
+
+    Exact, so that those of two lots of numbers are added in any order.
+    """
+
+    count: int
+    total: Exact
+    squares: Exact
+
+    @classmethod
+    def of(cls, numbers: Sequence[Exact], *, squared: bool) -> Moments:
+        """Of some numbers; squares are 0 unless they are asked for."""
+        squares = sum(each * each for each in numbers) if squared else 0
+        return cls(len(numbers), sum(numbers), squares)
+
+    def __add__(self, other: Moments) -> Moments:
+        return Moments(
+            self.count + other.count, self.total + other.total, self.squares + other.squares
+        )
 
 
 def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
@@ -64,9 +88,14 @@ def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
             return _extreme(Reducer.MAX, cells)
     numbers = [_number(cell.value) for cell in cells]
     known = [each for each in numbers if each is not None]
-    if not known or len(known) < len(numbers):
+    if len(known) < len(numbers):
         return NULL
-    result = _NUMERIC[aggregate](known)
+    return calculated(aggregate, Moments.of(known, squared=aggregate in DEVIATIONS))
+
+
+def calculated(aggregate: Aggregate, moments: Moments) -> bytes:
+    """JSON text of a numeric aggregate; null of nothing, or of too little."""
+    result = _NUMERIC[aggregate](moments) if moments.count else None
     return NULL if result is None else spelled(result)
 
 
@@ -86,21 +115,20 @@ def _number(value: Scalar) -> Exact | None:
     return exact(repr(found).encode()) if math.isfinite(found) else None
 
 
-def _mean(numbers: list[Exact]) -> Exact:
-    return Fraction(sum(numbers)) / len(numbers)
+def _mean(moments: Moments) -> Exact:
+    return Fraction(moments.total) / moments.count
 
 
-def _sample_deviation(numbers: list[Exact]) -> Exact | None:
-    return _deviation(numbers, len(numbers) - 1) if len(numbers) > 1 else None
+def _sample_deviation(moments: Moments) -> Exact | None:
+    return _deviation(moments, moments.count - 1) if moments.count > 1 else None
 
 
-def _population_deviation(numbers: list[Exact]) -> Exact:
-    return _deviation(numbers, len(numbers))
+def _population_deviation(moments: Moments) -> Exact:
+    return _deviation(moments, moments.count)
 
 
-def _deviation(numbers: list[Exact], divisor: int) -> Exact:
-    squares = sum(each * each for each in numbers)
-    variance = (squares - Fraction(sum(numbers)) ** 2 / len(numbers)) / divisor
+def _deviation(moments: Moments, divisor: int) -> Exact:
+    variance = (moments.squares - Fraction(moments.total) ** 2 / moments.count) / divisor
     return _root(variance.numerator, variance.denominator)
 
 
@@ -110,9 +138,10 @@ def _root(numerator: int, denominator: int) -> Exact:
     return Fraction(math.isqrt((numerator << 2 * shift) // denominator), 1 << shift)
 
 
-_NUMERIC: dict[Aggregate, Callable[[list[Exact]], Exact | None]] = {
-    Aggregate.SUM: sum,
+_NUMERIC: dict[Aggregate, Callable[[Moments], Exact | None]] = {
+    Aggregate.SUM: lambda moments: moments.total,
     Aggregate.AVG: _mean,
     Aggregate.STDDEV_SAMP: _sample_deviation,
     Aggregate.STDDEV_POP: _population_deviation,
 }
+NUMERIC = frozenset(_NUMERIC)

@@ -48,11 +48,17 @@ class Column:
         if self.aggregate is not None:
             cells = map(_cell_of(self.expression), records)
             return aggregated(self.aggregate, [cell for cell in cells if cell is not None])
-        if not records:
-            return None
+        return self.shown(records[-1]) if records else None
+
+    def cell(self, record: bytes) -> Cell | None:
+        """What a record adds to the aggregate, None if that is NULL."""
+        return _cell_of(self.expression)(record)
+
+    def shown(self, record: bytes) -> bytes | None:
+        """JSON text of the expression's value in a record; a field as published, None if absent."""
         if self.field is not None:
-            return _reader((self.field,))(records[-1])[0]
-        return msgspec.json.encode(self.expression.evaluator()(records[-1]))
+            return _reader((self.field,))(record)[0]
+        return msgspec.json.encode(self.expression.evaluator()(record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +100,22 @@ class Projection:
         """The canonical key of a record's group; a missing field counts as null."""
         return _key_of(self.grouping)(payload)
 
-    def row(self, records: Sequence[bytes]) -> bytes:
-        """The row of a group from its records, oldest publication first.
+    def fields(self, record: bytes) -> list[bytes | None]:
+        """JSON text of each grouping field, None where it is missing."""
+        return _reader(self.grouping.paths)(record)
 
-        The grouping fields stand first, as in the last record, then the columns.
-        """
+    def row(self, records: Sequence[bytes]) -> bytes:
+        """The row of a group from its records, oldest publication first."""
+        fields = self.fields(records[-1]) if records else []
+        return self.assembled(fields, [column.result(records) for column in self.columns])
+
+    def assembled(self, fields: Sequence[bytes | None], results: Sequence[bytes | None]) -> bytes:
+        """A row: the grouping fields first, as in the last record if any, then the columns."""
         row: Members = {}
-        if records:
-            fields = _reader(self.grouping.paths)(records[-1])
-            for path, text in zip(self.grouping.paths, fields, strict=True):
-                row = placed(row, _steps(path), text)
-        for column in self.columns:
-            row = placed(row, _steps(column.place), column.result(records))
+        for path, text in zip(self.grouping.paths, fields, strict=False):
+            row = placed(row, _steps(path), text)
+        for column, text in zip(self.columns, results, strict=True):
+            row = placed(row, _steps(column.place), text)
         return written(row)
 
 

@@ -1,0 +1,1 @@
+"""Views: aggregates and joins over the records of a source, as AMPS has them."""

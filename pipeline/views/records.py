@@ -1,0 +1,157 @@
+"""The records of a view in one task, and the groups that a batch of changes stirs.
+
+A record is in the group that its newest message says, if that matches the filter. What is kept
+of it are its cells; a group that has changed is made anew from those of all its records here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keys.filter import Filter
+from keys.projection import Projection
+from pipeline.columns.blocks import shard_of
+from pipeline.columns.filtering import BatchFilter
+from pipeline.columns.rows import SENT, arrow_schema
+from pipeline.views.cells import CellReader
+from pipeline.views.members import Members
+from pipeline.views.partials import NEWEST, Part, parts_of
+
+PARTS = f"{SENT}, home long, shard long, records long, part binary"
+ARROW_PARTS = arrow_schema(PARTS)
+UNMATCHED = "match"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Groups of records that match a filter, and what is told of each."""
+
+    projection: Projection
+    filter: Filter | None = None
+    topic: str = ""
+
+
+@dataclass(slots=True)
+class Stir:
+    """What a batch did to a group: how many messages, when the first, and which the last."""
+
+    messages: int = 0
+    first_ms: int | None = None
+    place: tuple[str, int, int] = ("", 0, 0)
+    removed: str | None = None
+
+    def add(self, change: dict[str, Any], *, counts: bool) -> None:
+        """Take a change; its messages count in one group only."""
+        place = (change["file"], change["block"], change["position"])
+        self.place, self.removed = place, change["removed"]
+        if counts:
+            self.messages += change["messages"]
+            times = [ms for ms in (self.first_ms, change["first_ms"]) if ms is not None]
+            self.first_ms = min(times, default=None)
+
+
+class Records:
+    """The records of one shard, kept from batch to batch as a table.
+
+    Columns: `key`, `group`, `batch`, `file`, `block`, `position`, `cell_0` and so on, in order of
+    publication.
+    """
+
+    def __init__(self, view: View, shard: int, shards: int, held: pa.Table | None) -> None:
+        self._view = view
+        self._cells = CellReader(view.projection)
+        self._shard, self._shards = shard, shards
+        self.table = self.schema().empty_table() if held is None else held
+
+    def schema(self) -> pa.Schema:
+        """Of the table."""
+        fields = [("key", pa.string()), ("group", pa.string()), ("batch", pa.int64())]
+        fields += [("file", pa.string()), ("block", pa.int64()), ("position", pa.int64())]
+        cells = [(f"cell_{at}", pa.binary()) for at in range(self._cells.count)]
+        return pa.schema([*fields, *cells])
+
+    def change(self, changes: pa.Table, batch: int) -> pa.RecordBatch:
+        """Take the newest of each record that changed (`SENT`); the stirred groups as `PARTS`.
+
+        `value` is null for a record that is gone. Rows are in order of publication.
+        """
+        keys = changes.column("key").combine_chunks()
+        is_changed = pc.is_in(self.table.column("key"), keys)
+        fresh = self._fresh(changes, batch)
+        groups_before = _groups_of(self.table.filter(is_changed), keys)
+        groups_now = _groups_of(fresh, keys)
+        stirred: dict[str, Stir] = {}
+        for change, before, now in zip(changes.to_pylist(), groups_before, groups_now, strict=True):
+            for group in dict.fromkeys(each for each in (before, now) if each is not None):
+                counts = group == now or now is None
+                stirred.setdefault(group, Stir()).add(change, counts=counts)
+        stays = pc.invert(is_changed)
+        self.table = pa.concat_tables([self.table.filter(stays), fresh]).combine_chunks()
+        return self._parts(stirred)
+
+    def _fresh(self, changes: pa.Table, batch: int) -> pa.Table:
+        """The changed records that are in a group."""
+        puts = changes.filter(changes.column("value").is_valid())
+        if self._view.filter is not None and puts.num_rows:
+            wanted = BatchFilter(self._view.filter, self._view.topic)
+            bodies = puts.column("value").to_pylist()
+            matching = wanted.matching(bodies, puts.column("key").to_pylist())
+            puts = puts.filter(pa.array(matching))
+        bodies = puts.column("value").to_pylist()
+        columns = [
+            puts.column("key"),
+            pa.array(map(self._view.projection.group_key, bodies), pa.string()),
+            pa.array(np.full(len(bodies), batch)),
+            *(puts.column(name) for name in ("file", "block", "position")),
+            *self._cells.columns(bodies),
+        ]
+        return pa.table(columns, schema=self.schema())
+
+    def _parts(self, stirred: dict[str, Stir]) -> pa.RecordBatch:
+        here = pc.is_in(self.table.column("group"), pa.array(stirred, pa.string()))
+        found = dict(self._parts_of(Members.of(self.table.filter(here))))
+        rows = [
+            {
+                "key": group,
+                **dict(zip(("file", "block", "position"), stir.place, strict=True)),
+                "messages": stir.messages,
+                "first_ms": stir.first_ms,
+                "removed": stir.removed,
+                "home": shard_of(group, self._shards),
+                "shard": self._shard,
+                "records": found[group][0] if group in found else 0,
+                "part": found[group][1] if group in found else None,
+            }
+            for group, stir in stirred.items()
+        ]
+        return pa.RecordBatch.from_pylist(rows, schema=ARROW_PARTS)
+
+    def _parts_of(self, members: Members) -> Iterator[tuple[str, tuple[int, bytes]]]:
+        """Of each group how many records it has here, and the parts of its cells."""
+        if not members.groups:
+            return
+        projection = self._view.projection
+        columns: list[list[Part]] = [
+            NEWEST.of(members.cells(at), members) for at in range(len(projection.grouping.paths))
+        ]
+        for column in projection.columns:
+            cells = members.cells(self._cells.place(column))
+            columns.append(parts_of(column).of(cells, members))
+        for group, size, *parts in zip(
+            members.groups, members.sizes.tolist(), *columns, strict=True
+        ):
+            yield group, (size, msgspec.msgpack.encode(parts))
+
+
+def _groups_of(records: pa.Table, keys: pa.Array) -> list[str | None]:
+    """The group of each key's record, None where there is no record."""
+    rows = pc.index_in(keys, records.column("key").combine_chunks())
+    groups: list[str | None] = records.column("group").take(rows).to_pylist()
+    return groups

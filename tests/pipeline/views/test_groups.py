@@ -1,0 +1,155 @@
+"""Views are held against a recomputation over all records, and against the engine's own groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from conflation.frame import Frame, Tombstone
+from keys.filter import Filter
+from keys.projection import Projection
+from pipeline.views.records import View
+from tests.pipeline.views.tasks import Message, Tasks, Told
+from tests.support.profiles import examples
+from tests.support.world import World, batches
+
+COLUMNS = (
+    "[/g,/v AS /newest,/v + 1 AS /more,COUNT(/v) AS /count,COUNT_DISTINCT(/v) AS /distinct,"
+    "SUM(/v) AS /sum,AVG(/v) AS /avg,MIN(/v) AS /low,MAX(/v) AS /high,FIRST(/v) AS /first,"
+    "LAST(/v) AS /last,STDDEV(/v) AS /spread,STDDEV_POP(/v) AS /all.spread,SUM(/v * 2) AS /twice]"
+).replace("/all.spread", "/all/spread")
+VALUES = (
+    '1', '1.0', '1e0', '-3', '0.1', '0.25', '1e300', '123456789012345678901', '9007199254740993',
+    'null', '""', '"x"', '"NaN"', '"2.5"', '"y"', 'true', '{"a":1}', '[7,8]', '1e999',
+)  # fmt: skip
+GROUPS = ('"X"', '"Y"', "1", "1.0", "null", '["z"]')
+TOTALS = Projection.parse("[SUM(/v) AS /v,COUNT(/k) AS /n]", 0, "[/g]", 0)
+
+message = st.builds(
+    lambda record, group, value: Message(f'["{record}"]', said(record, group, value)),
+    st.sampled_from("abcdef"),
+    st.sampled_from((*GROUPS, "")),
+    st.sampled_from((*VALUES, "")),
+)
+removal = st.sampled_from("abcdef").map(lambda record: Message(f'["{record}"]', None))
+histories = st.lists(st.lists(st.one_of(message, message, removal), max_size=12), max_size=5)
+
+
+def said(record: str, group: str, value: str) -> bytes:
+    """A message; a field without text is missing."""
+    fields = [("k", f'"{record}"'), ("g", group), ("v", value)]
+    return b"{%s}" % ",".join(f'"{name}":{text}' for name, text in fields if text).encode()
+
+
+def recomputed(records: dict[str, bytes], asked: View) -> dict[str, bytes]:
+    """The row of each group, from all records in the order of their last change."""
+    matches = asked.filter.matcher(asked.topic) if asked.filter else lambda body, key: True
+    groups: dict[str, list[bytes]] = {}
+    for record, body in records.items():
+        if matches(body, record):
+            groups.setdefault(asked.projection.group_key(body), []).append(body)
+    return {group: asked.projection.row(bodies) for group, bodies in groups.items()}
+
+
+def applied(records: dict[str, bytes], messages: Sequence[Message]) -> None:
+    for record, body in messages:
+        records.pop(record, None)
+        if body is not None:
+            records[record] = body
+
+
+def view(wanted: str = "") -> View:
+    projection = Projection.parse(COLUMNS, 0, "[/g]", 0)
+    return View(projection, Filter.parse(wanted) if wanted else None, "px")
+
+
+@pytest.mark.parametrize("wanted", ["", "/v > 0 OR /v IS NULL"])
+@pytest.mark.parametrize("shards", [1, 3])
+@examples(150, nightly=3_000)
+@given(histories)
+def test_a_view_is_what_its_records_come_to(
+    wanted: str, shards: int, history: list[list[Message]]
+) -> None:
+    """Rules 540 and 542."""
+    asked = view(wanted)
+    tasks, records, shown = Tasks(asked, shards), dict[str, bytes](), dict[str, bytes]()
+    for messages in history:
+        applied(records, messages)
+        for group, row in tasks.batch(messages).items():
+            if row.value is None:
+                del shown[group]
+            else:
+                shown[group] = row.value
+        assert shown == recomputed(records, asked)
+
+
+@pytest.mark.parametrize("wanted", ["", "/v > 0"])
+@examples(100, nightly=2_000)
+@given(histories)
+@example([[Message('["a"]', said("a", '"X"', "1"))], [Message('["a"]', None)]])
+def test_the_engine_sends_the_same_rows(wanted: str, history: list[list[Message]]) -> None:
+    """Rules 232, 540 and 541."""
+    asked = view(wanted)
+    tasks, world, position = Tasks(asked, 2), World(), 0
+    world.topic(key="[/k]")
+    world.session(messages_max=1 << 30)
+    options = f"conflation=40ms,oof,projection={COLUMNS},grouping=[/g]"
+    world.subscribe(options, wanted=wanted, command="sow_and_subscribe")
+    world.take()
+    records: dict[str, bytes] = {}
+    for messages in history:
+        for record, body in messages:
+            position += 1
+            kind = Frame if body is not None else Tombstone
+            frame = kind(position, body or b"", record, timestamp_ms=position)
+            world.engine.publish("px", [frame], world.now)
+        world.wait("40ms")
+        frames = [row for each in batches(world.take()) for row in each.frames]
+        sent = {row.key: None if row.removed else row.payload for row in frames}
+        why = {row.key: str(row.reason) for row in frames if isinstance(row, Tombstone)}
+        rows = tasks.batch(messages)
+        values = {group: row.value for group, row in rows.items()}
+        applied(records, messages)
+        if len({record for record, _ in messages}) == len(messages):
+            assert sent == values
+            assert why == {group: row.removed for group, row in rows.items() if row.removed}
+        # The engine also sees groups to which records came, and from which they went on.
+        now = recomputed(records, asked)
+        assert sent == {group: now.get(group) for group in sent.keys() - rows.keys()} | values
+
+
+def one(record: str, group: str, value: int) -> Message:
+    return Message(f'["{record}"]', b'{"k":"%s","g":"%s","v":%d}' % (
+        record.encode(), group.encode(), value,
+    ))  # fmt: skip
+
+
+def test_only_groups_that_changed_are_told_of() -> None:
+    """Rules 541, 543 and 544."""
+    tasks = Tasks(View(TOTALS, Filter.parse("/v < 100")), 4)
+    assert tasks.batch([one("a", "X", 1), one("b", "Y", 2), one("a", "X", 3)]) == {
+        '["X"]': Told(b'{"g":"X","v":3,"n":1}', None, 2),
+        '["Y"]': Told(b'{"g":"Y","v":2,"n":1}', None, 1),
+    }
+    assert tasks.batch([]) == {}
+    # A record that moves: the group that it left is told of, its messages count where it is now.
+    assert tasks.batch([one("a", "Y", 5)]) == {
+        '["X"]': Told(None, "match", 0),
+        '["Y"]': Told(b'{"g":"Y","v":7,"n":2}', None, 1),
+    }
+    # One that matches no more, and one that is removed; a removal of nobody is no news.
+    assert tasks.batch([one("a", "Y", 100), Message('["c"]', None)]) == {
+        '["Y"]': Told(b'{"g":"Y","v":2,"n":1}', None, 1)
+    }
+    assert tasks.batch([Message('["b"]', None)]) == {'["Y"]': Told(None, "deleted", 1)}
+    assert tasks.batch([Message('["b"]', None)]) == {}
+
+
+def test_a_group_that_came_and_went_within_a_batch_is_not_seen() -> None:
+    """Rule 541."""
+    tasks = Tasks(View(TOTALS), 2)
+    found = tasks.batch([one("a", "X", 1), one("a", "Y", 1), Message('["a"]', None)])
+    assert found == {}
