@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,13 +17,11 @@ from pipeline.errors import (
     RunFenced,
     SourceLost,
 )
+from pipeline.patience import PATIENCE_S, Trouble, patiently
 
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
-PATIENCE_S = 60.0
-BACKOFF_FIRST_S = 0.1
-BACKOFF_MAX_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,24 +125,19 @@ class Gateway:
     def _ask(
         self, method: str, path: str, *, absent_allowed: bool = False, **request: Any
     ) -> httpx2.Response:
-        give_up_at = time.monotonic() + self._patience_s
-        pause_s = BACKOFF_FIRST_S
-        while True:
-            trouble: PipelineError
+        def once() -> httpx2.Response:
             try:
                 answer = self._http.request(method, path, **request)
-                if answer.status_code != 429 and answer.status_code < 500:
-                    return self._accepted(answer, absent_allowed)
-                trouble = self._trouble(answer)
             except httpx2.TransportError as error:
                 said = str(error) or type(error).__name__
-                trouble = GatewayUnreachable(f"cannot reach the gateway at {self.address}: {said}")
-            # Jitter keeps many tasks from knocking at the same moment after an outage.
-            wait_s = pause_s * random.uniform(0.5, 1.0)
-            if time.monotonic() + wait_s > give_up_at:
-                raise trouble
-            time.sleep(wait_s)
-            pause_s = min(pause_s * 2, BACKOFF_MAX_S)
+                raise Trouble(
+                    GatewayUnreachable(f"cannot reach the gateway at {self.address}: {said}")
+                ) from error
+            if answer.status_code == 429 or answer.status_code >= 500:
+                raise Trouble(self._trouble(answer))
+            return self._accepted(answer, absent_allowed)
+
+        return patiently(once, self._patience_s)
 
     def _accepted(self, answer: httpx2.Response, absent_allowed: bool) -> httpx2.Response:
         if answer.is_success or (absent_allowed and answer.status_code == 404):

@@ -1,0 +1,44 @@
+"""Asking again, with growing pauses, what may be answered in a moment."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from pipeline.errors import PipelineError
+
+PATIENCE_S = 60.0
+BACKOFF_FIRST_S = 0.1
+BACKOFF_MAX_S = 5.0
+
+Answer = TypeVar("Answer")
+
+
+class Trouble(Exception):
+    """What may be over soon; `error` is what to tell if it is not."""
+
+    def __init__(self, error: PipelineError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def patiently(ask: Callable[[], Answer], patience_s: float) -> Answer:
+    """What `ask` answers; asked again for so many seconds while it raises `Trouble`.
+
+    Raises:
+        PipelineError: of the last trouble.
+    """
+    give_up_at = time.monotonic() + patience_s
+    pause_s = BACKOFF_FIRST_S
+    while True:
+        try:
+            return ask()
+        except Trouble as trouble:
+            # Jitter keeps many tasks from knocking at the same moment after an outage.
+            wait_s = pause_s * random.uniform(0.5, 1.0)
+            if time.monotonic() + wait_s > give_up_at:
+                raise trouble.error from trouble
+        time.sleep(wait_s)
+        pause_s = min(pause_s * 2, BACKOFF_MAX_S)

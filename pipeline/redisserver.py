@@ -1,0 +1,108 @@
+"""A Redis or Valkey, asked with patience: the one place of the pipeline that knows redis-py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from redis import ConnectionPool, Redis
+from redis.backoff import NoBackoff
+from redis.connection import parse_url
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.retry import Retry
+
+from pipeline.errors import DefinitionInvalid, GatewayRefused, GatewayUnreachable
+from pipeline.patience import PATIENCE_S, Trouble, patiently
+
+ANSWER_SECONDS_MAX = 60.0
+CONNECT_SECONDS_MAX = 5.0
+_SOON_OVER = (BusyLoadingError, ReadOnlyError)
+
+
+class RedisServer:
+    """One address, and a connection that ends with the `with` block. Answers are bytes (RESP2).
+
+    What cannot be reached is asked again for `patience_s` seconds, so ask nothing that must not be
+    done twice.
+    """
+
+    def __init__(self, address: str, patience_s: float = PATIENCE_S) -> None:
+        """Nothing is reached yet.
+
+        Args:
+            address: `redis://`, `rediss://` or `unix://`.
+            patience_s: how long to ask again.
+
+        Raises:
+            DefinitionInvalid: not such an address.
+        """
+        self.place = _place(address)
+        self._patience_s = patience_s
+        self._redis = _client(address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._redis.close()
+
+    def ask(self, *words: object) -> Any:
+        """What a command is answered, in redis-py's shape of the command.
+
+        Raises:
+            GatewayRefused: Redis said no.
+            GatewayUnreachable: it does not answer.
+        """
+        [answer] = self.ask_together(words)
+        return answer
+
+    def ask_together(self, *commands: Sequence[object]) -> list[Any]:
+        """What commands are answered that see one state of the server, nothing between them."""
+        return patiently(lambda: self._asked(commands), self._patience_s)
+
+    def _asked(self, commands: Sequence[Sequence[object]]) -> list[Any]:
+        try:
+            with self._redis.pipeline(transaction=len(commands) > 1) as made:
+                step: Any = made  # its own types leave out what RESP2 settles
+                for words in commands:
+                    step.execute_command(*words)
+                return list(step.execute())
+        except (ResponseError, AuthenticationError) as error:
+            refusal = GatewayRefused(f"{self.place} said no: {error}")
+            if isinstance(error, _SOON_OVER):
+                raise Trouble(refusal) from error
+            raise refusal from error
+        except (RedisError, OSError) as error:
+            said = str(error) or type(error).__name__
+            raise Trouble(GatewayUnreachable(f"cannot reach {self.place}: {said}")) from error
+
+
+def _client(address: str) -> Redis:
+    try:
+        given: dict[str, Any] = {**parse_url(address)}  # type: ignore[no-untyped-call]  # redis-py's
+    except ValueError as error:
+        raise DefinitionInvalid(f"not the address of a Redis: {error}") from None
+    given |= {
+        "protocol": 2,
+        "decode_responses": False,
+        "socket_timeout": ANSWER_SECONDS_MAX,
+        "retry": Retry(NoBackoff(), 0),
+        "health_check_interval": 0,
+    }
+    if "path" not in given:
+        given["socket_connect_timeout"] = CONNECT_SECONDS_MAX
+    return Redis(connection_pool=ConnectionPool(**given))
+
+
+def _place(address: str) -> str:
+    """The address without who asks."""
+    parts = urlsplit(address)
+    where = parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
+    return f"the Redis at {where}"

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import pytest
+
+from pipeline.errors import GatewayRefused, GatewayUnreachable
+from pipeline.patience import Trouble, patiently
+
+
+class Clock:
+    """Time that passes by sleeping alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.pauses: list[float] = []
+        self.now_s = 0.0
+        monkeypatch.setattr("pipeline.patience.time", self)
+        monkeypatch.setattr("pipeline.patience.random", self)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def uniform(self, low: float, high: float) -> float:
+        return high
+
+    def sleep(self, pause_s: float) -> None:
+        self.pauses.append(round(pause_s, 3))
+        self.now_s += pause_s
+
+
+def test_pauses_grow_until_there_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+
+    def ask() -> str:
+        if len(clock.pauses) < 8:
+            raise Trouble(GatewayUnreachable("out"))
+        return "here"
+
+    assert patiently(ask, 60.0) == "here"
+    assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+def test_patience_ends_with_the_last_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+
+    def ask() -> None:
+        raise Trouble(GatewayUnreachable(f"out at {clock.now_s:.1f}"))
+
+    with pytest.raises(GatewayUnreachable, match=r"out at 1\.5"):
+        patiently(ask, 2.0)
+
+
+def test_a_refusal_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+
+    def ask() -> None:
+        raise GatewayRefused("no")
+
+    with pytest.raises(GatewayRefused):
+        patiently(ask, 60.0)
+    assert clock.pauses == []
