@@ -31,13 +31,16 @@ class Reducer(StrEnum):
 class Monoid:
     """Of one message's field a state, of two states one, of a state JSON text.
 
-    States are immutable, and None is the state of nothing; `join` never sees it. `show` answers
-    None where there is nothing to show.
+    States are immutable, and None is the state of nothing; only `lift` gives it. `show` answers
+    None where there is nothing to show. `load` makes of the JSON text that `save` writes a state
+    that goes on as the one that was saved.
     """
 
     lift: Callable[[bytes | None], Any]
     join: Callable[[Any, Any], Any]
     show: Callable[[Any], bytes | None]
+    save: Callable[[Any], bytes]
+    load: Callable[[bytes], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +128,73 @@ def _array(parts: Any) -> bytes:
     return b"[" + b",".join(parts) + b"]"
 
 
+def _save_number(number: Exact) -> bytes:
+    return b'"%s"' % str(number).encode()
+
+
+def _load_number(text: bytes) -> Exact:
+    said = text.decode().strip('"')
+    return Fraction(said) if "/" in said else int(said)
+
+
+def _save_mean(mean: _Mean) -> bytes:
+    return b"[%s,%d]" % (_save_number(mean.total), mean.count)
+
+
+def _load_mean(text: bytes) -> _Mean:
+    total, count = items(text) or []
+    return _Mean(_load_number(bytes(total)), int(bytes(count)))
+
+
+def _save_extreme(state: _Extreme) -> bytes:
+    return _array(NULL if found is None else found[1] for found in (state.number, state.words))
+
+
+def _load_extreme(text: bytes) -> _Extreme:
+    parts = [_extreme(bytes(part)) or _Extreme(None, None) for part in items(text) or []]
+    return _Extreme(parts[0].number, parts[1].words)
+
+
 MONOIDS: dict[Reducer, Monoid] = {
-    Reducer.LAST: Monoid(lambda text: text or b"", lambda one, later: later, lambda at: at or None),
-    Reducer.FIRST: Monoid(_present, lambda one, later: one, lambda first: first),
-    Reducer.SUM: Monoid(_number, lambda one, later: one + later, spelled),
-    Reducer.MIN: Monoid(_extreme, _better(1), _best),
-    Reducer.MAX: Monoid(_extreme, _better(-1), _best),
+    Reducer.LAST: Monoid(
+        lambda text: text or b"",
+        lambda one, later: later,
+        lambda at: at or None,
+        lambda at: _array([at] if at else []),
+        lambda text: b"".join(_listed(text) or ()),
+    ),
+    Reducer.FIRST: Monoid(
+        _present,
+        lambda one, later: one,
+        lambda first: first,
+        lambda first: first,
+        lambda text: text,
+    ),
+    Reducer.SUM: Monoid(
+        _number, lambda one, later: one + later, spelled, _save_number, _load_number
+    ),
+    Reducer.MIN: Monoid(_extreme, _better(1), _best, _save_extreme, _load_extreme),
+    Reducer.MAX: Monoid(_extreme, _better(-1), _best, _save_extreme, _load_extreme),
     Reducer.COUNT: Monoid(
-        lambda text: None if _present(text) is None else 1, lambda one, later: one + later, spelled
+        lambda text: None if _present(text) is None else 1,
+        lambda one, later: one + later,
+        spelled,
+        _save_number,
+        _load_number,
     ),
     Reducer.AVG: Monoid(
         _mean,
         lambda one, later: _Mean(one.total + later.total, one.count + later.count),
         lambda mean: spelled(Fraction(mean.total) / mean.count),
+        _save_mean,
+        _load_mean,
     ),
-    Reducer.APPEND: Monoid(_listed, lambda one, later: one + later, _array),
-    Reducer.UNION: Monoid(_distinct, _united, lambda found: _array(found.values())),
+    Reducer.APPEND: Monoid(_listed, lambda one, later: one + later, _array, _array, _listed),
+    Reducer.UNION: Monoid(
+        _distinct,
+        _united,
+        lambda found: _array(found.values()),
+        lambda found: _array(found.values()),
+        _distinct,
+    ),
 }

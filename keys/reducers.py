@@ -17,7 +17,7 @@ from keys.extract import FieldsOf, read_fields
 from keys.monoids import MONOIDS, Reducer, join
 from keys.path import FieldPath
 from keys.spec import split_list
-from keys.value import meet, members, placed, written
+from keys.value import NULL, items, meet, members, placed, written
 
 COLUMNS_MAX = 64
 
@@ -115,6 +115,15 @@ class Reduce:
         )
         return Merged(self, payload, tuple(states))
 
+    def loaded(self, saved: bytes) -> Merged:
+        """What `Merged.saved` has written, to be gone on with."""
+        last, *states = map(bytes, items(saved) or [])
+        pairs = zip(self.columns, states, strict=True)
+        known = (
+            None if text == NULL else MONOIDS[column.reducer].load(text) for column, text in pairs
+        )
+        return Merged(self, last, tuple(known))
+
 
 @dataclass(frozen=True, slots=True)
 class Merged:
@@ -138,6 +147,15 @@ class Merged:
             )
         )
         return Merged(self.reduce, other.last, tuple(states))
+
+    def saved(self) -> bytes:
+        """All of it as JSON text, for `Reduce.loaded` of the same reducers."""
+        pairs = zip(self.reduce.columns, self.states, strict=True)
+        states = (
+            NULL if state is None else MONOIDS[column.reducer].save(state)
+            for column, state in pairs
+        )
+        return b"[" + b",".join([self.last, *states]) + b"]"
 
     def payload(self) -> bytes:
         """The message for all: the last one, with the results in their places."""

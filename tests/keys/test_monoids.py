@@ -39,3 +39,15 @@ def test_a_missing_field_and_null_are_nothing(reducer: Reducer) -> None:
 def test_the_last_word_may_be_nothing() -> None:
     monoid = MONOIDS[Reducer.LAST]
     assert monoid.show(join(monoid, monoid.lift(b"1"), monoid.lift(None))) is None
+
+
+@pytest.mark.parametrize("reducer", Reducer)
+@given(one=texts, two=texts)
+@examples(150, nightly=5_000)
+def test_a_state_that_was_saved_goes_on(
+    reducer: Reducer, one: bytes | None, two: bytes | None
+) -> None:
+    monoid = MONOIDS[reducer]
+    state = join(monoid, monoid.lift(one), monoid.lift(two))
+    if state is not None:
+        assert monoid.load(monoid.save(state)) == state

@@ -118,12 +118,15 @@ messages = st.one_of(
 
 @given(st.lists(messages, min_size=1, max_size=8))
 @examples(200, nightly=5_000)
-def test_messages_merged_in_any_groups_give_the_same(payloads: list[bytes]) -> None:
+def test_messages_merged_in_any_groups_and_saved_between_give_the_same(
+    payloads: list[bytes],
+) -> None:
     in_a_row = fold(Merged.add, payloads[1:], SPEC.begin(payloads[0]))
     for cut in range(1, len(payloads)):
         left = fold(Merged.add, payloads[1:cut], SPEC.begin(payloads[0]))
         right = fold(Merged.add, payloads[cut + 1 :], SPEC.begin(payloads[cut]))
         assert left.join(right) == in_a_row
+        assert SPEC.loaded(left.saved()).join(SPEC.loaded(right.saved())) == in_a_row
     json.loads(in_a_row.payload())
 
 
