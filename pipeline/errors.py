@@ -7,8 +7,10 @@ PipelineError
 |- HistoryInvalid       a line of a history is no message, or has no time
 |- SparkUnavailable     no Java 17, no PySpark, a session that does not start
 |- CheckpointMismatch   the checkpoint belongs to another stream, or is in use
+|- ArchiveUnusable      an archive that cannot be read or written, or is not whole
 |- SourceLost           messages that the stream still needed are gone
 |- GatewayRefused       the gateway said no
+|  `- RunFenced         a newer run of the stream has taken over
 |- GatewayUnreachable   nobody answers there
 `- StreamFailed         anything else that ended a query
 """
@@ -22,9 +24,13 @@ EXIT_INTERRUPTED = 130
 
 
 class PipelineError(Exception):
-    """Base: its text is one readable sentence; `exit_code` is the command's."""
+    """Base: its text is one readable sentence; `exit_code` is the command's.
+
+    `may_pass` tells whether the same may go well the next time: such a stream is started again.
+    """
 
     exit_code = 1
+    may_pass = False
 
 
 class DefinitionInvalid(PipelineError):
@@ -61,6 +67,12 @@ class CheckpointMismatch(PipelineError):
     exit_code = 78
 
 
+class ArchiveUnusable(PipelineError):
+    """An archive cannot be read or written, is not whole, or another process writes it."""
+
+    exit_code = 78
+
+
 class SourceLost(PipelineError):
     """The topic no longer holds what the stream has still to read: told, never skipped."""
 
@@ -68,27 +80,42 @@ class SourceLost(PipelineError):
 class GatewayRefused(PipelineError):
     """A 4xx answer, with the problem's title, code and detail."""
 
+    may_pass = True
+
+
+class RunFenced(GatewayRefused):
+    """A newer run of the stream has committed: this one is somebody's forgotten process."""
+
+    may_pass = False
+
 
 class GatewayUnreachable(PipelineError):
     """No answer, or none but 5xx and 429, for as long as was tried."""
 
     exit_code = 3
+    may_pass = True
 
 
 class StreamFailed(PipelineError):
     """A query ended for a reason of Spark's own."""
 
+    may_pass = True
+
 
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
+KAFKA_LOST = "KAFKA_DATA_LOSS"  # what Spark's connector says where a partition has a gap
 _KINDS = {
     kind.__name__: kind
     for kind in (
+        ArchiveUnusable,
         CheckpointMismatch,
         SourceLost,
         GatewayRefused,
         GatewayUnreachable,
         HistoryInvalid,
+        RunFenced,
+        SparkUnavailable,
         StreamFailed,
     )
 }
@@ -102,6 +129,15 @@ def from_spark(stream: str, text: str) -> PipelineError:
     found = [match for match in _SENTENCE.finditer(text) if match[1] in _KINDS]
     if found:
         return _KINDS[found[-1][1]](f"{stream}: {found[-1][2].strip()}")
-    # The last line of a worker's traceback says more than the first of Spark's own report.
+    if KAFKA_LOST in text:
+        return SourceLost(
+            f"{stream}: Kafka no longer holds messages that were still to be read: the topic was "
+            "trimmed, or deleted and made again; remove the checkpoint to read what is there"
+        )
+    return StreamFailed(f"{stream}: Spark ended the stream: {innermost(text)}")
+
+
+def innermost(text: str) -> str:
+    """The last line of a worker's traceback: it says more than the first of Spark's own report."""
     raised = _RAISED.findall(text) or text.strip().splitlines() or ["no reason given"]
-    return StreamFailed(f"{stream}: Spark ended the stream: {raised[-1].strip()[:500]}")
+    return raised[-1].strip()[:500]
