@@ -1,0 +1,130 @@
+"""A real cluster of a master and two workers: the same file, the same result, other processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.errors import SparkUnavailable
+from pipeline.executors import missing_package, pack_ours
+from tests.pipeline.children import Child
+from tests.pipeline.journals import Journals
+from tests.support.outside import require_java
+from tests.support.spark_cluster import ENVIRONMENT, spark_cluster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS, KEYS, ROWS = 2_000, 13, 700
+TOML = """\
+gateway = "{address}"
+[pipeline.topic]
+key = ["/k"]
+interval = "1s"
+rows_per_batch = {rows}
+source = {{kind = "tidegate", topic = "raw"}}
+sink = {{topic = "from-topic"}}
+[pipeline.landed]
+key = ["/k"]
+interval = "1s"
+files_per_batch = 1
+source = {{kind = "files", path = "{folder}/in/*.ndjson"}}
+sink = {{topic = "from-files"}}
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_definition_file_runs_on_a_cluster_as_it_does_locally(
+    journals: Journals, tmp_path: Path
+) -> None:
+    require_java()
+    records = [b'{"k":%d,"n":%d}' % (n * 7 % KEYS, n) for n in range(RECORDS)]
+    journals.topic("raw", records)
+    (tmp_path / "in").mkdir()
+    for at in range(2):
+        lines = [*records[at * 900 : at * 900 + 900], b"{broken"]
+        (tmp_path / "in" / f"{at}.ndjson").write_bytes(b"\n".join(lines))
+    told = {}
+    with spark_cluster(tmp_path) as cluster:
+        for name, master in (("cluster", cluster.master), ("local", "local[2]")):
+            told[name] = all_published(journals, tmp_path, name, master)
+        assert len(cluster.executors()) == 2
+    assert told["cluster"] == told["local"]
+    assert [len(batch) for batch in told["local"]["from-topic"]] == [KEYS] * 3
+    assert [len(batch) for batch in told["local"]["from-files"]] == [KEYS] * 2
+
+
+def all_published(
+    journals: Journals, folder: Path, name: str, master: str
+) -> dict[str, list[list[bytes]]]:
+    """What a run of the file, from its beginning, publishes to each sink, by batches."""
+    (folder / name).mkdir()
+    file = folder / name / "streams.toml"
+    file.write_text(TOML.format(address=journals.address, folder=folder, rows=ROWS))
+    for sink in ("from-topic", "from-files"):
+        journals.topics.pop(sink, None)
+    words = ["-m", "pipeline", "run", str(file), "--available-now", "--master", master]
+    with Child([*ENVIRONMENT, sys.executable, *words], folder) as running:
+        assert running.wait(120) == 0, running.output()
+        assert "2 refused" in running.output()
+    letters = sorted((folder / name / "checkpoints/landed/dead").iterdir())
+    assert [json.loads(letter.read_text())["row"] for letter in letters] == [901, 901]
+    return {
+        sink: [each.values for each in journals.topics[sink].publications]
+        for sink in ("from-topic", "from-files")
+    }
+
+
+def test_our_code_can_be_imported_from_what_is_sent(tmp_path: Path) -> None:
+    packed = pack_ours(tmp_path / "ours.zip")
+    code = (
+        f"import sys; sys.path.insert(0, {str(packed)!r}); "
+        "from pipeline import executors; print(executors.__file__, executors.missing_package())"
+    )
+    said = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert said == f"{packed}/pipeline/executors.py \n"
+
+
+def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert missing_package() == ""
+    monkeypatch.setattr("pipeline.executors.IMPORTED", ("pipeline", "no_such_package.at_all"))
+    assert missing_package() == "no_such_package"
+
+
+@pytest.mark.spark
+def test_executors_that_lack_a_package_are_one_sentence(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline import executors
+
+    monkeypatch.setattr(executors, "missing_package", lambda: "httpx2")
+    with pytest.raises(SparkUnavailable) as raised:
+        executors.prepare_executors(spark)
+    assert str(raised.value) == (
+        "an executor of local[2] has no Python package httpx2: "
+        "install the requirements of Tidegate on every node"
+    )
+
+
+@pytest.mark.spark
+def test_executors_that_cannot_work_are_one_sentence(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipeline import executors
+
+    def broken() -> str:
+        raise OSError("no room left")
+
+    monkeypatch.setattr(executors, "missing_package", broken)
+    with pytest.raises(SparkUnavailable) as raised:
+        executors.prepare_executors(spark)
+    assert str(raised.value) == "the executors of local[2] cannot work: OSError: no room left"
