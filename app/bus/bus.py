@@ -58,7 +58,7 @@ class Bus:
     ) -> None:
         """Say what it is to keep in step; `holder` is the gateway's id."""
         following = Following(self.connection, self.store, catalog, arrivals)
-        self._following, catalog.catch_up = following, following.sync
+        self._following, catalog.catch_up = following, following.catch_up
         self._follower = Follower(
             self.connection, self.store, catalog, driver, arrivals, following, outage
         )

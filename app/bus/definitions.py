@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -46,21 +46,13 @@ class Definitions:
         await self.read()
 
     async def read(self) -> list[TopicRecord]:
-        """All definitions, as of one version.
+        """All definitions, as of one version, which counts as seen.
 
         Raises:
             RedisError, OSError: the bus is out.
         """
-        async with self._connection.writer.pipeline(transaction=True) as step:
-            for name in self._keys[:3]:
-                step.hgetall(name)
-            epochs, documents, life = await step.execute()
-        self.life, self.version = life.get(b"id", b"").decode(), int(life.get(b"version", 0))
-        records = (
-            self._record(name.decode(), epoch.decode(), documents.get(name, b"{}"))
-            for name, epoch in epochs.items()
-        )
-        return [record for record in records if record is not None]
+        self.life, self.version, records = await self._all()
+        return records
 
     async def stands(self) -> bool:
         """Whether it is the bus that is known: the same life, and nothing of it was taken back."""
@@ -75,19 +67,28 @@ class Definitions:
         version = await self._connection.ask("HGET", self._keys[2], "version")
         return int(version or 0) > self.version
 
-    async def changes(self) -> Sequence[Change]:
-        """What was written since the last look; all of it anew where that is too long ago."""
+    async def changes(self, known: Iterable[str] = ()) -> Sequence[Change]:
+        """What was written behind what counts as seen; all of it anew where that is too long ago.
+
+        `known`: names of topics, of which those that are no more are told then.
+        """
         changes: list[Change] = []
-        for version, fields in await self._connection.entries(
-            self.stream, self.version, CHANGES_AT_ONCE
-        ):
-            if version != self.version + 1:
-                return [*changes, *await self._missed()]
-            self.version = version
+        entries = await self._connection.entries(self.stream, self.version, CHANGES_AT_ONCE)
+        for expected, (version, fields) in enumerate(entries, self.version + 1):
+            if version != expected:
+                return await self._missed(known)
             name, epoch = fields[b"name"].decode(), fields[b"epoch"].decode()
             record = self._record(name, epoch, fields[b"document"]) if epoch else None
             changes.append(Change(version, name, record))
         return changes
+
+    def seen(self, version: int) -> None:
+        """What was written up to this version holds here."""
+        self.version = max(self.version, version)
+
+    def doubt(self) -> None:
+        """What the bus has may not all hold here: it counts as another bus until it is read."""
+        self.life = ""
 
     async def put(self, record: TopicRecord) -> None:
         """Write a definition, its epoch with it.
@@ -111,12 +112,35 @@ class Definitions:
         version = await self._connection.run(DEFINE, self._keys, words)
         if not version:
             raise DefinitionsMoved
-        self.version = max(self.version, version)
+        self.seen(version)
 
-    async def _missed(self) -> list[Change]:
-        """Every definition there is; the stream reaches no further back."""
-        records = await self.read()
-        return [Change(self.version, record.name, record) for record in records]
+    async def _missed(self, known: Iterable[str]) -> list[Change]:
+        """Every definition there is, as the stream reaches no further back.
+
+        They count as seen with the last of them.
+        """
+        _, version, records = await self._all()
+        found = {**dict.fromkeys(known), **{record.name: record for record in records}}
+        if not found:
+            self.seen(version)
+        return [
+            Change(version if at == len(found) else self.version, name, record)
+            for at, (name, record) in enumerate(found.items(), 1)
+        ]
+
+    async def _all(self) -> tuple[str, int, list[TopicRecord]]:
+        """The life and the version of the bus, and the definitions as of that."""
+        async with self._connection.writer.pipeline(transaction=True) as step:
+            for name in self._keys[:3]:
+                step.hgetall(name)
+            epochs, documents, life = await step.execute()
+        records = (
+            self._record(name.decode(), epoch.decode(), documents.get(name, b"{}"))
+            for name, epoch in epochs.items()
+        )
+        version = int(life.get(b"version", 0))
+        known = [record for record in records if record is not None]
+        return life.get(b"id", b"").decode(), version, known
 
     def _record(self, name: str, epoch: str, document: bytes) -> TopicRecord | None:
         """None of a topic that asks for what this gateway does not have, a merger for instance."""

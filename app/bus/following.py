@@ -10,8 +10,9 @@ from redis.exceptions import RedisError
 from app.arrivals import Arrivals
 from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection, patiently
-from app.bus.redis_store import RedisStore, new_epoch
+from app.bus.redis_store import RedisStore, bus_is_out, new_epoch
 from app.catalog import Catalog
+from app.followed import Followed
 from app.problems import Problem
 from app.stores.shared import DefinitionsMoved
 from app.stores.store import Kept, TopicRecord
@@ -31,6 +32,7 @@ class Following:
         self._connection = connection
         self._store = store
         self._catalog = catalog
+        self._followed = Followed(catalog)
         self._arrivals = arrivals
 
     async def run(self) -> None:
@@ -56,6 +58,17 @@ class Following:
         async with self._catalog.changing:
             for change in await self._store.changes():
                 await self._apply(change.name, change.record)
+                self._store.took_over(change)
+
+    async def catch_up(self) -> None:
+        """The same for who waits for it; while the bus is out nobody is kept waiting.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        if self._store.is_out():
+            raise bus_is_out()
+        await self.sync()
 
     async def restore(self) -> None:
         """The bus has lost definitions: it gets those that are known here, in other epochs.
@@ -73,6 +86,9 @@ class Following:
                     return
                 except DefinitionsMoved:
                     continue  # another gateway is about the same
+                except BaseException:
+                    self._store.definitions.doubt()  # until all of it holds here
+                    raise
 
     async def _put_back(self) -> None:
         await self._store.reopen()
@@ -98,17 +114,17 @@ class Following:
         known = self._catalog.find(name)
         if record is None:
             if known is not None:
-                await self._catalog.forget(known)
+                await self._followed.forget(known)
             self._store.note(name, None)
         elif known is None:
             await self._adopt(record, await self._store.kept_as(record))
         elif known.document.identity != record.document.identity:
             kept = await self._store.kept_as(record)
-            await self._catalog.forget(known)
+            await self._followed.forget(known)
             await self._adopt(record, kept)
         else:
             if known.document != record.document:
-                await self._catalog.redefine(known, record.document)
+                await self._followed.redefine(known, record.document)
             if known.record.epoch != record.epoch:
                 self._renew(record, await self._store.kept_as(record))
             self._store.note(name, record)
@@ -117,7 +133,7 @@ class Following:
     async def _adopt(self, record: TopicRecord, kept: Kept) -> None:
         """A topic is there; what its stream has from the beginning comes to patterns from there."""
         self._store.note(record.name, record)
-        await self._catalog.adopt(record, kept if kept.dropped_through else Kept())
+        await self._followed.adopt(record, kept if kept.dropped_through else Kept())
 
     def _renew(self, record: TopicRecord, kept: Kept) -> None:
         self._store.note(record.name, record)

@@ -102,9 +102,13 @@ class RedisStore:
         return records
 
     async def changes(self) -> Sequence[Change]:
-        """Definitions that were written since; each is to be noted as it is taken over."""
+        """Definitions that were written since; each is told again until it is taken over."""
         with reaching():
-            return await self.definitions.changes()
+            return await self.definitions.changes(self._logs)
+
+    def took_over(self, change: Change) -> None:
+        """A change holds here."""
+        self.definitions.seen(change.version)
 
     def note(self, name: str, record: TopicRecord | None) -> None:
         """From now on the topic is written to as this; None: it is no more."""
@@ -178,8 +182,7 @@ class RedisStore:
         """
         log = self.log(topic)
         if self.is_out():
-            detail = "The bus is out; try again."
-            raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+            raise bus_is_out()
         words = log.append_words(publication, syncs=self._syncs, seen=self.seen(topic))
         with reaching():
             answer = await self._run(scripts.APPEND, log.append_keys(publication), words)
@@ -243,11 +246,19 @@ class RedisStore:
         return str((await self._connection.ask("INFO", "server"))["run_id"])
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
-        """Keep items aside for an hour; those of an earlier stage of that name are forgotten."""
-        value = _pack_stage((now_ms, pack(items)))
+        """Keep items aside for an hour; those of an earlier stage of that name are forgotten.
+
+        Raises:
+            EpochMoved: the topic is not what it is noted as.
+            Problem: bus-unavailable.
+        """
+        log, value = self.log(topic), _pack_stage((now_ms, pack(items)))
         with reaching():
-            place = self.log(topic).aside(name)
-            await self._connection.ask("SET", place, value, "PX", STAGE_MS)
+            keys = [log.keys[0], log.aside(name)]
+            is_kept = await self._run(scripts.STAGE, keys, [log.record.epoch, value, STAGE_MS])
+        if not is_kept:
+            self.on_doubt(topic)
+            raise EpochMoved
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
         """The items of stages, in the order of the names; None if one is not there (any more)."""
@@ -298,6 +309,11 @@ class RedisStore:
 
     async def _run(self, script: str, keys: Sequence[str], words: Sequence[Any]) -> Any:
         return await self._connection.run(script, keys, words)
+
+
+def bus_is_out() -> Problem:
+    """What is told while nothing is tried."""
+    return Problem("bus-unavailable", "The bus is out; try again.", headers={"Retry-After": "1"})
 
 
 def new_epoch() -> str:

@@ -103,6 +103,14 @@ return {'new', first, last}
 """
 )
 
+# What is kept aside is of an epoch: what was checked by another definition is no stage of this one.
+# KEYS state stage; ARGV epoch items ms
+STAGE: Final = """
+if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
+return 1
+"""
+
 # What was there is another topic's: of the epoch that its maker knew, or nothing at all. The answer
 # is the epoch that holds now. KEYS state stream sow producers; ARGV epoch syncs known-epoch
 BEGIN: Final = (

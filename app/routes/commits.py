@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from app.commit_document import DOCUMENT_BYTES_MAX, commit_of
+from app.entry import Entry
 from app.gateway import gateway_of
 from app.openapi import described
 from app.publish_request import JSON, check_ack, refuse_retry_key
@@ -30,5 +31,9 @@ async def commit(request: Request) -> Response:
     check_ack(query_values(request.scope, {"ack": "options-invalid"}).get("ack"), gateway.store)
     refuse_retry_key(request.scope, "a commit has its sequence")
     asked = commit_of(await read_body(request, DOCUMENT_BYTES_MAX))
-    entry = gateway.catalog.get(name)
-    return published(entry, await gateway.ingest.commit(entry, asked.producer, asked.stages))
+    await gateway.catalog.seek(name)
+
+    async def committed(entry: Entry) -> Response:
+        return published(entry, await gateway.ingest.commit(entry, asked.producer, asked.stages))
+
+    return await gateway.catalog.by_what_holds(gateway.catalog.get(name), committed)

@@ -36,4 +36,6 @@ async def explain(request: Request) -> dict[str, object]:
     if "topic" not in values:
         raise Problem("topic-invalid", "topic is missing: it names the topic.", pointer="/topic")
     name = checked_topic_name(values.pop("topic"))
-    return await explained(gateway_of(request), name, values)
+    gateway = gateway_of(request)
+    await gateway.catalog.seek(name)
+    return await explained(gateway, name, values)

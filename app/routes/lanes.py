@@ -28,7 +28,8 @@ async def lanes(request: Request) -> dict[str, list[dict[str, Any]]]:
     gateway = gateway_of(request)
     wanted = query_values(request.scope, {"topic": "topic-invalid"}).get("topic")
     if wanted is not None:
-        names = [gateway.catalog.get(checked_topic_name(wanted)).record.name]
+        await gateway.catalog.seek(checked_topic_name(wanted))
+        names = [gateway.catalog.get(wanted).record.name]
     else:
         entries = gateway.catalog.listed("", "", gateway.settings.topics_max)
         names = [entry.record.name for entry in entries]

@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from app.entry import Entry
 from app.envelope import EnvelopeWriter
 from app.gateway import Gateway, gateway_of
-from app.ingest import check_filler
+from app.ingest import Form, check_filler
 from app.openapi import described
 from app.problems import Problem
 from app.publish_request import (
@@ -24,9 +24,7 @@ from app.publish_request import (
     PublishRequest,
 )
 from app.query import integer, query_values, read_body, topic_name, writable_topic_name
-from app.stores.shared import EpochMoved
 from app.stores.store import Appended
-from app.writer import BegunAnew
 from conflation.bookmark import Bookmark
 from conflation.definition import Kind
 from conflation.frame import Frame
@@ -51,6 +49,7 @@ router = APIRouter(tags=["messages"])
         query={
             "ack": ACK,
             "delta": "true: each is merged into the record that its key fields name",
+            "format": "value, or envelope: each is {value}, or {key, reason} for a removal",
         },
         header={
             "Idempotency-Key": "Makes a retry safe for 24 hours: it is answered as the first time",
@@ -67,39 +66,33 @@ async def publish(request: Request) -> Response:
     gateway, name = gateway_of(request), writable_topic_name(request.scope)
     asked = PublishRequest.read(request.scope, gateway.store)
     body = await read_body(request, gateway.settings.request_bytes_max)
-    entry = gateway.catalog.find(name)
+    entry = await gateway.catalog.seek(name)
     if entry is None and not gateway.settings.auto_create_topics:
         raise Problem("topic-unknown", "There is no topic of this name.")
-    if entry is not None:
-        check_filler(entry, asked.producer)
-    _check_taken(entry, asked.media_type)
     if entry is None:  # nothing is made for a request that is refused
+        _check_taken(Kind.JSON, asked.media_type)
         await gateway.ingest.check_plain(body, asked.form)
         entry = await gateway.catalog.get_or_create(name)
-        _check_taken(entry, asked.media_type)
-    if asked.stage is not None:
-        messages = await gateway.ingest.check(entry, body, asked.form)
-        await gateway.ingest.stage(entry, messages, asked.stage, asked.producer)
-        kept = {"topic": name, "stage": asked.stage, "messages": len(messages)}
-        return Response(msgspec.json.encode(kept), CREATED, media_type=JSON)
-    return await _taken(gateway, entry, body, asked)
-
-
-async def _taken(gateway: Gateway, entry: Entry, body: bytes, asked: PublishRequest) -> Response:
-    """Published by the definition that holds, also where another gateway has just changed it."""
     retry = await asked.retry(body)
-    while True:
-        record = entry.record
-        _check_taken(entry, asked.media_type)
-        try:
-            appended = await gateway.ingest.take(entry, body, asked.form, asked.numbered, retry)
-        except (EpochMoved, BegunAnew):
-            newer = await gateway.catalog.newer(record)
-            if newer is None:
-                raise
-            entry = newer
-        else:
-            return published(entry, appended)
+
+    async def taken(entry: Entry) -> Response:
+        check_filler(entry, asked.producer)
+        _check_taken(entry.document.kind, asked.media_type)
+        if asked.stage is not None:
+            return await _staged(gateway, entry, body, asked.form, asked.stage, asked.producer)
+        appended = await gateway.ingest.take(entry, body, asked.form, asked.numbered, retry)
+        return published(entry, appended)
+
+    return await gateway.catalog.by_what_holds(entry, taken)
+
+
+async def _staged(
+    gateway: Gateway, entry: Entry, body: bytes, form: Form, stage: str, producer: str | None
+) -> Response:
+    messages = await gateway.ingest.check(entry, body, form)
+    await gateway.ingest.stage(entry, messages, stage, producer)
+    kept = {"topic": entry.record.name, "stage": stage, "messages": len(messages)}
+    return Response(msgspec.json.encode(kept), CREATED, media_type=JSON)
 
 
 def published(entry: Entry, appended: Appended) -> Response:
@@ -131,6 +124,7 @@ async def read_journal(request: Request) -> Response:
         values.get("limit", str(JOURNAL_LIMIT)), least=1, most=JOURNAL_LIMIT_MAX,
         code="options-invalid", what="limit",
     )  # fmt: skip
+    await gateway.catalog.seek(name)
     kind = gateway.catalog.get(name).document.kind
     topic = gateway.driver.engine.topic(name)
     start = values.get("from", "epoch")
@@ -147,9 +141,8 @@ def _lines(writer: EnvelopeWriter, frames: list[Frame]) -> Iterator[bytes]:
         yield b"".join(writer.envelope(frame) + b"\n" for frame in piece)
 
 
-def _check_taken(entry: Entry | None, media_type: str) -> None:
-    """Whether the topic's type takes this media type; a topic that is still to be made is JSON."""
-    kind = Kind.JSON if entry is None else entry.document.kind
+def _check_taken(kind: Kind, media_type: str) -> None:
+    """Whether topics of a type take this media type."""
     if media_type not in _TAKEN[kind]:
         taken = ", ".join(_TAKEN[kind])
         raise Problem("unsupported-media-type", f"A topic of type {kind} takes {taken}.")

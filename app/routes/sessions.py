@@ -12,11 +12,12 @@ from app.gateway import Gateway, gateway_of
 from app.inner_call import MARK, Call
 from app.openapi import described
 from app.posted import JSON, posted_body
+from app.premises import Premises
 from app.problems import Problem
 from app.query import checked_session_id, integer, query_values, require_accept, session_id
 from app.routes.subscribe import STREAM, last_event_id
 from app.sessions.cursor import parse_cursor
-from app.sessions.documents import Opening, Tuning, opening_of, pointing, tuning_of
+from app.sessions.documents import Opening, Target, Tuning, opening_of, pointing, tuning_of
 from app.sessions.pages import Page
 from app.sessions.session import Session
 from app.sessions.view import answer, session_view
@@ -43,7 +44,10 @@ async def open_session(request: Request) -> Response:
     if gateway.stopping:
         raise Problem("not-ready", "The gateway is shutting down.")
     characters_max = gateway.settings.options_characters_max
-    session = _opened(gateway, opening_of(body, gateway.driver.limits, characters_max))
+    opening = opening_of(body, gateway.driver.limits, characters_max)
+    for target in opening.subscriptions:
+        await seek(gateway, target)
+    session = _opened(gateway, opening)
     events = f"/v1/sessions/{session.id}/events"
     subscriptions = [answer(asked) for asked in session.asked.values()]
     document = {"session": session.id, "events": events, "subscriptions": subscriptions}
@@ -182,6 +186,16 @@ def live_session_of(request: Request) -> Session:
     if session.has_ended:
         raise Problem("session-unknown", "The session has ended.")
     return session
+
+
+async def seek(gateway: Premises, target: Target) -> None:
+    """Have the topic here that a subscription names, be it that it was just made elsewhere.
+
+    Raises:
+        Problem: bus-unavailable; whether it is there is not known.
+    """
+    if isinstance(target.topic, str):
+        await gateway.catalog.seek(target.topic)
 
 
 def json_answer(document: Any, status: int, headers: dict[str, str] | None = None) -> Response:

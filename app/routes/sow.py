@@ -57,7 +57,7 @@ async def read_sow(request: Request) -> Response:
     """Rows as NDJSON, or a JSON array where Accept asks for application/json."""
     require_accept(request.scope, NDJSON, JSON)
     values = query_values(request.scope, {"format": "options-invalid", **PARAMETERS})
-    gateway, entry = _entry(request)
+    gateway, entry = await _entry(request)
     topic, board = _records(gateway, entry)
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
     query = SowQuery.read(values, kind, characters_max)
@@ -80,7 +80,7 @@ async def read_record(request: Request) -> Response:
     """The record whose key is the percent-encoded JSON array in the path."""
     require_accept(request.scope, NDJSON, JSON)
     values = query_values(request.scope, {"format": "options-invalid"})
-    gateway, entry = _entry(request)
+    gateway, entry = await _entry(request)
     topic, board = _records(gateway, entry)
     text = _text_of(entry, topic, values)
     frame = board.get(canonical_key(record_key_text(request.scope).encode()))
@@ -104,26 +104,39 @@ async def delete_records(request: Request) -> Response:
     refuse_retry_key(request.scope, "a removal goes in several steps")
     if len(values) != 1:
         raise Problem("options-invalid", "Either filter or key says what to delete.")
-    gateway, entry = _entry(request)
+    gateway, entry = await _entry(request)
+
+    async def removed(entry: Entry) -> int:
+        records = await _named(gateway, entry, values)
+        return await gateway.writer.remove(entry, records, Gone.DELETED)
+
+    deleted = await gateway.catalog.by_what_holds(entry, removed)
+    return Response(msgspec.json.encode({"deleted": deleted}), media_type=JSON)
+
+
+async def _named(gateway: Gateway, entry: Entry, values: Mapping[str, str]) -> Sequence[Frame]:
+    """The records that a key or a filter names.
+
+    Raises:
+        Problem, KeysError: topic-read-only, key-invalid, filter-invalid.
+    """
     if entry.document.source is not None:
         raise Problem("topic-read-only", "The topic is filled from another; delete there.")
     topic, board = _records(gateway, entry)
     if "key" in values:
         found = board.get(canonical_key(values["key"].encode()))
-        records = [] if found is None else [found]
-    else:
-        kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
-        wanted = SowQuery.read(values, kind, characters_max).filter
-        if wanted is None:
-            raise Problem("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
-        records = await matching(board.live(), wanted, topic.name)
-    deleted = await gateway.writer.remove(entry, records, Gone.DELETED)
-    return Response(msgspec.json.encode({"deleted": deleted}), media_type=JSON)
+        return [] if found is None else [found]
+    kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
+    wanted = SowQuery.read(values, kind, characters_max).filter
+    if wanted is None:
+        raise Problem("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
+    return await matching(board.live(), wanted, topic.name)
 
 
-def _entry(request: Request) -> tuple[Gateway, Entry]:
-    gateway = gateway_of(request)
-    return gateway, gateway.catalog.get(topic_name(request.scope))
+async def _entry(request: Request) -> tuple[Gateway, Entry]:
+    gateway, name = gateway_of(request), topic_name(request.scope)
+    await gateway.catalog.seek(name)
+    return gateway, gateway.catalog.get(name)
 
 
 def _records(gateway: Gateway, entry: Entry) -> tuple[Topic, Board]:

@@ -94,7 +94,7 @@ async def _topic_stream(
     gateway: Gateway, name: str, values: Mapping[str, str], last_id: str | None
 ) -> Response:
     resume = None if last_id is None else _bookmark(last_id)
-    is_gone = gateway.catalog.find(name) is None
+    is_gone = await gateway.catalog.seek(name) is None
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
     gateway.catalog.get(name)

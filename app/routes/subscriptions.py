@@ -8,7 +8,7 @@ from app.openapi import described
 from app.posted import JSON, posted_body
 from app.problems import Problem
 from app.query import query_values, subscription_name
-from app.routes.sessions import SESSION, json_answer, live_session_of
+from app.routes.sessions import SESSION, json_answer, live_session_of, seek
 from app.sessions.documents import change_of, target_of
 from app.sessions.session import Session
 from app.sessions.view import answer, subscription_view, subscription_views
@@ -32,7 +32,8 @@ async def add_subscription(request: Request) -> Response:
     if session.cursor is None or session.pattern:
         detail = "The session of a plain GET has one subscription; open one with POST for more."
         raise Problem("options-invalid", detail)
-    asked, warnings = session.subscribe(target.topic, target.wish)
+    await seek(session.gateway, target)
+    asked, warnings = live_session_of(request).subscribe(target.topic, target.wish)
     location = f"/v1/sessions/{session.id}/subscriptions/{asked.name}"
     return json_answer(answer(asked, warnings), 201, {"Location": location})
 

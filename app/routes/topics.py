@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from app.catalog import Precondition
 from app.entry import Entry
 from app.gateway import Gateway, gateway_of
 from app.openapi import described
+from app.precondition import Precondition
 from app.problems import Problem
 from app.query import (
     checked_topic_name,
@@ -83,7 +83,9 @@ async def get_topic(request: Request) -> Response:
     """The definition, with what has come in and what it came to."""
     gateway = gateway_of(request)
     query_values(request.scope, {})
-    entry = gateway.catalog.get(topic_name(request.scope))
+    name = topic_name(request.scope)
+    await gateway.catalog.seek(name)
+    entry = gateway.catalog.get(name)
     return _answer(description(gateway, entry), 200, entry)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.catalog import Precondition
+from app.precondition import Precondition
 from app.problems import Problem
 from app.stores.memory import MemoryStore
 from app.stores.store import TopicRecord

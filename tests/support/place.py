@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from app.catalog import Catalog, Precondition
+from app.catalog import Catalog
 from app.driver import Driver
 from app.duty import Duty
 from app.entry import Entry
 from app.filler import Fillers
 from app.ingest import Form, Ingest
 from app.mergers import Mergers
+from app.precondition import Precondition
 from app.stores.memory import MemoryStore
 from app.stores.store import Appended, Producer, Store
 from app.topic_document import TopicDocument

@@ -43,6 +43,9 @@ async def test_they_come_in_the_order_in_which_they_were_written(connection: Bus
     assert await other.is_behind()
     told = [(change.name, change.record) for change in await other.changes()]
     assert told == [("b", record("b")), ("a", record("a")), ("b", None)]
+    assert await other.is_behind()
+    for change in await other.changes():
+        other.seen(change.version)
     assert not await other.is_behind()
     assert await other.read() == [record("a")]
 
@@ -52,8 +55,18 @@ async def test_who_was_away_for_too_long_reads_all_of_them(connection: BusConnec
     for name in ("a", "b", "c"):
         await one.put(record(name))
     await connection.ask("XDEL", one.stream, "1-0")
-    assert {change.name for change in await other.changes()} == {"a", "b", "c"}
+    for _ in range(2):
+        told = {change.name: change.record for change in await other.changes(["gone"])}
+        assert told == {"a": record("a"), "b": record("b"), "c": record("c"), "gone": None}
+    for change in await other.changes():
+        assert other.version == 0, "until the last one holds"
+        other.seen(change.version)
     assert other.version == 3
+    for name in ("a", "b", "c"):
+        await one.delete(name)
+    await connection.ask("XDEL", one.stream, "4-0")
+    assert list(await other.changes()) == []
+    assert other.version == 6
 
 
 async def test_a_bus_that_was_emptied_or_set_back_is_another(connection: BusConnection) -> None:

@@ -6,13 +6,16 @@ Rule 423 is told here.
 from __future__ import annotations
 
 import asyncio
+import itertools
+from typing import Any
 
 import pytest
 
+from app.bus.following import Following
 from app.bus.redis_store import RedisStore
 from app.stores.store import Kept, TopicRecord
 from tests.support.buses import BusServer, document, gateways, has_topic
-from tests.support.gateways import Remote, Running, eventually
+from tests.support.gateways import NDJSON, Remote, Running, eventually
 
 pytestmark = pytest.mark.redis
 
@@ -217,3 +220,161 @@ async def test_a_pattern_has_a_topic_that_is_made_elsewhere_from_its_beginning(
             rows = (await document(stream, "message"))["rows"]
             told += [row["value"]["v"] for row in rows]
         assert told == [1, 2]
+
+
+STAGED = {**NDJSON, "Tidegate-Stage": "s", "Tidegate-Producer": "p"}
+COMMIT = {"producer": "p", "run": 1, "sequence": 1, "stages": ["s"]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("POST", "messages", {"content": b'{"id":1}', "headers": NDJSON}), (422, "key-missing")),
+        (("POST", "messages", {"content": b'{"z":1}', "headers": NDJSON}), (200, None)),
+        (("POST", "messages", {"content": b'{"id":1}', "headers": STAGED}), (422, "key-missing")),
+        (("POST", "messages", {"content": b'{"z":1}', "headers": STAGED}), (201, None)),
+        (("POST", "commits", {"json": COMMIT}), (412, "precondition-failed")),
+    ],
+)
+async def test_whatever_is_written_goes_by_a_key_that_has_just_changed(
+    redis_bus: BusServer,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: tuple[str, str, dict[str, Any]],
+    told: tuple[int, str | None],
+) -> None:
+    """Rule 591."""
+    monkeypatch.setattr(Following, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        path = "/v1/topics/px"
+        old = await other.http.post(f"{path}/messages", content=b'{"id":1}', headers=STAGED)
+        assert old.status_code == 201
+        await one.topic(key=["/z"])
+        method, what, words = asked
+        answer = await other.http.request(method, f"{path}/{what}", **words)
+        assert (answer.status_code, answer.json().get("code")) == told, answer.text
+        if answer.status_code == 201:
+            committed = await one.http.post(f"{path}/commits", json=COMMIT)
+            assert committed.status_code == 200, committed.text
+            assert await one.sow() == [{"z": 1}]
+
+
+async def test_what_is_removed_is_of_the_topic_that_is_there(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 591."""
+    monkeypatch.setattr(Following, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        await other.publish({"id": 1})
+        await one.http.delete("/v1/topics/px")
+        await one.topic(key=["/z"])
+        answer = await other.http.delete("/v1/topics/px/sow", params={"filter": "TRUE"})
+        assert (answer.status_code, answer.json()) == (200, {"deleted": 0}), answer.text
+
+
+async def test_a_topic_that_was_just_made_elsewhere_is_known_to_who_asks_for_it(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 590."""
+    monkeypatch.setattr(Following, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus, auto_create_topics=False) as (one, other):
+        names = (f"t{number}" for number in itertools.count())
+
+        async def made(**document: Any) -> str:
+            name = next(names)
+            await one.topic(name, **document)
+            return name
+
+        async with other.subscribe(topic=await made()) as stream:
+            await stream.until("group_end")
+        await other.publish({"k": 1}, topic=await made())
+        text = await made(key=[], type="text")
+        path = f"/v1/topics/{text}/messages"
+        words = {"Content-Type": "text/plain"}
+        assert (await other.http.post(path, content=b"a", headers=words)).status_code == 200
+        assert await other.sow(await made()) == []
+        for path in ("", "/messages"):
+            assert (await other.http.get(f"/v1/topics/{await made()}{path}")).status_code == 200
+        lanes = await other.http.get("/v1/lanes", params={"topic": await made()})
+        assert lanes.status_code == 200
+        explained = await other.http.post("/v1/explain", json={"topic": await made()})
+        assert explained.status_code == 200
+        opened = await other.http.post(
+            "/v1/sessions", json={"subscriptions": [{"topic": await made()}]}
+        )
+        assert opened.status_code == 201, opened.text
+        added = await other.http.post(
+            f"/v1/sessions/{opened.json()['session']}/subscriptions", json={"topic": await made()}
+        )
+        assert added.status_code == 201, added.text
+        commit = {"producer": "p", "run": 1, "sequence": 1, "stages": ["s"]}
+        answer = await other.http.post(f"/v1/topics/{await made()}/commits", json=commit)
+        assert answer.json()["code"] == "precondition-failed"
+        changed = await other.http.patch(f"/v1/topics/{await made()}", json={"description": "d"})
+        assert changed.status_code == 200
+        assert (await other.http.delete(f"/v1/topics/{await made()}")).status_code == 204
+        await other.topic("slow", source={"topic": await made(), "interval": "1s"})
+        answer = await other.http.get("/v1/topics/nowhere")
+        assert (answer.status_code, answer.json()["code"]) == (404, "topic-unknown")
+
+
+async def test_nothing_is_refused_for_a_definition_that_has_changed_by_then(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Following, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        for number in range(3):
+            asked = {"description": str(number)}
+            gateway = (one, other)[number % 2]
+            tag = (await gateway.http.get("/v1/topics/px")).headers["etag"]
+            changed = await gateway.http.patch("/v1/topics/px", json=asked)
+            match = {"If-Match": changed.headers["etag"]}
+            elsewhere = (other, one)[number % 2]
+            again = await elsewhere.http.patch(
+                "/v1/topics/px", json={"priority": ("high", "low", "high")[number]}, headers=match
+            )
+            assert again.status_code == 200, again.text
+            stale = await gateway.http.patch(
+                "/v1/topics/px", json={"priority": "default"}, headers={"If-Match": tag}
+            )
+            assert stale.status_code == 412
+
+
+async def test_a_change_that_could_not_be_taken_over_is_taken_over_later(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        store = store_of(other)
+        kept_as, failures = store.kept_as, iter((OSError("once"), RuntimeError("twice")))
+
+        async def failing(record: TopicRecord) -> Kept:
+            for failure in failures:
+                raise failure
+            return await kept_as(record)
+
+        monkeypatch.setattr(store, "kept_as", failing)
+        await one.topic()
+        await has_topic(other)
+        assert list(failures) == []
+
+
+async def test_a_bus_that_could_not_be_taken_as_it_is_is_taken_later(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Following, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        store = store_of(other)
+        kept_as, failures = store.kept_as, iter((RuntimeError("once"),))
+
+        async def failing(record: TopicRecord) -> Kept:
+            for failure in failures:
+                raise failure
+            return await kept_as(record)
+
+        monkeypatch.setattr(store, "kept_as", failing)
+        store.definitions.doubt()  # as of a bus that has lost something
+        await has_topic(other)
+        assert list(failures) == []

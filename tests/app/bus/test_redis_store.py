@@ -16,7 +16,7 @@ from app.bus.redis_store import RedisStore
 from app.mergers import Mergers
 from app.problems import Problem
 from app.settings import Settings
-from app.stores.shared import DefinitionsMoved, EpochMoved
+from app.stores.shared import Change, DefinitionsMoved, EpochMoved
 from app.stores.store import (
     Appended,
     HeadMoved,
@@ -60,6 +60,14 @@ async def shared(redis_bus: BusServer) -> AsyncIterator[Shared]:
     yield made
     for connection in made.connections:
         await connection.aclose()
+
+
+async def heard(store: RedisStore) -> Change:
+    """The one definition that was written since; it holds here from now on."""
+    [change] = await store.changes()
+    store.note(change.name, change.record)
+    store.took_over(change)
+    return change
 
 
 async def put(store: RedisStore, *words: str, topic: str = "px", **more: object) -> None:
@@ -141,12 +149,10 @@ async def test_definitions_are_written_by_who_has_seen_all_before(shared: Shared
     await one.put_topic(TopicRecord("a", TopicDocument(), "e1"))
     with pytest.raises(DefinitionsMoved):
         await other.put_topic(TopicRecord("a", KEYED, "e2"))
-    [change] = await other.changes()
-    assert change.record == TopicRecord("a", TopicDocument(), "e1")
-    other.note("a", change.record)
+    assert (await heard(other)).record == TopicRecord("a", TopicDocument(), "e1")
     assert (await other.append("a", Publication([Message(b"1")], 0))).first == 1
     await other.delete_topic("a")
-    [change] = await one.changes()
+    change = await heard(one)
     assert (change.name, change.record) == ("a", None)
     assert list(await other.changes()) == []
 
@@ -168,7 +174,7 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     one, other = await shared.store(), await shared.store()
     await one.put_topic(TopicRecord("t", TopicDocument(), "e1"))
     other.note("t", TopicRecord("t", TopicDocument(), "e1"))
-    await other.changes()
+    await heard(other)
     await one.append("t", Publication([Message(b"1")], 0))
     assert await one.renew("t", seen=1) == "e1", "there is nothing to doubt"
     epoch = await one.renew("t", seen=2)
@@ -182,8 +188,7 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     assert (await one.append("t", Publication([Message(b"2")], 0))).first == 2
     with pytest.raises(EpochMoved):
         await other.append("t", Publication([Message(b"3")], 0))  # it has not taken it over
-    [change] = await other.changes()
-    other.note("t", change.record)
+    await heard(other)
     assert (await other.append("t", Publication([Message(b"3")], 0))).first == 3
 
 
@@ -191,11 +196,12 @@ async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: S
     """From then on nothing is appended by the old definition, be the new one ever told or not."""
     one, other = await shared.store(), await shared.store()
     await one.put_topic(TopicRecord("px", TopicDocument(), "e1"))
-    [change] = await other.changes()
-    other.note("px", change.record)
+    await heard(other)
     await one.put_topic(TopicRecord("px", KEYED, "e2"))
     with pytest.raises(EpochMoved):
         await other.append("px", Publication([Message(b"1")], 0))
+    with pytest.raises(EpochMoved):
+        await other.stage("px", "s", [Message(b"1")], 0)
     assert await other.renew("px", seen=0) == "e2"
     assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 1
     with pytest.raises(HeadMoved):
