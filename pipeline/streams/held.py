@@ -1,0 +1,154 @@
+"""Held state: tables that outlive a batch, beside Spark's own checkpoint.
+
+    <checkpoint>/held/<batch>/<shard>.arrow   what a shard holds after a batch
+    <checkpoint>/held/ended                   the batch after which all that was held went out
+
+A task writes what its shard holds after batch n, and reads what it held after n - 1. What it
+writes follows from those two, so that attempts and replays write the same; batch n forgets what
+was before n - 1. All nodes share the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.errors import CheckpointMismatch
+from pipeline.sinks.sink import Batch
+
+SHARDS = b"shards"
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The tables of one stream; `folder` is `<checkpoint>/held`."""
+
+    folder: Path
+
+    def before(self, batch: Batch) -> str | None:
+        """The label of what was held before a batch; None before the first."""
+        if batch.is_end:
+            return Batch(batch.number, 0, "").label
+        if batch.number == 0:
+            return None
+        last = batch.number - 1
+        return Batch(last, 0, "", is_end=self.ended == last).label
+
+    def shards(self, label: str | None, new: int) -> int:
+        """How many shards there are: as many as were before, `new` for a stream that begins.
+
+        Raises:
+            CheckpointMismatch: one of their tables is not there.
+        """
+        if label is None:
+            return new
+        found = sorted((self.folder / label).glob("*.arrow"))
+        shards = int(self.notes(found[0])[SHARDS]) if found else 1
+        for shard in range(shards):
+            if not self.path(label, shard).exists():
+                raise self._missing(self.path(label, shard))
+        return shards
+
+    def read(self, label: str, shard: int) -> pa.Table:
+        """What a shard held.
+
+        Raises:
+            CheckpointMismatch: it is not there, or cannot be read.
+        """
+        path = self.path(label, shard)
+        try:
+            with pa.OSFile(str(path)) as file:
+                return pa.ipc.open_file(file).read_all()
+        except (OSError, pa.ArrowInvalid):
+            raise self._missing(path) from None
+
+    def write(self, label: str, shard: int, table: pa.Table, attempt: int) -> None:
+        """Keep what a shard holds; `table` has its `SHARDS` in the schema's notes."""
+        path = self.path(label, shard)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{attempt}.unfinished")
+        with unfinished.open("wb") as file:
+            with pa.ipc.new_file(file, table.schema, options=_LZ4) as stream:
+                stream.write_table(table)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        sync_folder(path.parent)
+
+    def notes(self, path: Path) -> Mapping[bytes, bytes]:
+        """What the schema of a table notes beside its columns.
+
+        Raises:
+            CheckpointMismatch: it cannot be read.
+        """
+        try:
+            with pa.OSFile(str(path)) as file:
+                return dict(pa.ipc.open_file(file).schema.metadata or {})
+        except (OSError, pa.ArrowInvalid):
+            raise self._missing(path) from None
+
+    def forget(self, number: int) -> None:
+        """Remove what no batch from `number` on needs."""
+        for path in self._tables():
+            if _number(path) < number - 1:
+                shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def last(self) -> Path | None:
+        """The folder of the newest tables; None before the first batch."""
+        return max(self._tables(), default=None)
+
+    @property
+    def last_number(self) -> int | None:
+        """The number of the batch that wrote the newest tables."""
+        return None if self.last is None else _number(self.last)
+
+    @property
+    def ended(self) -> int | None:
+        """The batch after which all that was held has gone out; None if there is none."""
+        path = self.folder / "ended"
+        text = path.read_text() if path.exists() else ""
+        return int(text) if text.strip().isdigit() else None
+
+    def end(self, number: int) -> None:
+        """Note that what was held after a batch has gone out."""
+        path = self.folder / "ended"
+        unfinished = path.with_suffix(".unfinished")
+        with unfinished.open("w") as file:
+            file.write(f"{number}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        sync_folder(self.folder)
+
+    def path(self, label: str, shard: int) -> Path:
+        """Where the table of a shard stands."""
+        return self.folder / label / f"{shard:04d}.arrow"
+
+    def _tables(self) -> list[Path]:
+        return [path for path in self.folder.glob("[0-9]*") if path.is_dir()]
+
+    def _missing(self, path: Path) -> CheckpointMismatch:
+        return CheckpointMismatch(
+            f"{path} is missing or damaged, and what was held went with it: put the checkpoint "
+            "back as a whole, or remove it to begin again"
+        )
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder outlive a loss of power."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _number(path: Path) -> int:
+    return int(path.name.partition("-")[0])
