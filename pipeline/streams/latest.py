@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from keys.errors import JsonInvalid, KeysError
+from keys.errors import JsonInvalid, KeyMissing, KeysError
 from keys.extract import KeyOf, record_key
 from keys.jsontext import check_json, one_line
 from keys.spec import KeySpec
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 COMBINED = SENT + ", first_file string, first_block long, first_position long"
+DELETED = "deleted"
 LINE_BYTES_MAX = 1024 * 1024
 BATCH_ROWS_MAX = 10_000
 BATCH_BYTES_MAX = 32 * 1024 * 1024
@@ -39,7 +40,7 @@ class Winner:
     """The newest message of a key, and what it stands for."""
 
     place: Place
-    value: bytes
+    value: bytes | None
     messages: int
     first: Place
     first_ms: int | None
@@ -65,16 +66,23 @@ def conflated(messages: DataFrame, spec: KeySpec, *, are_checked: bool) -> DataF
 
 
 def combine_messages(
-    batches: Iterator[pa.RecordBatch], spec: KeySpec, are_checked: bool
+    batches: Iterator[pa.RecordBatch],
+    spec: KeySpec,
+    are_checked: bool,
+    tells_removals: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """One task's messages reduced to rows as in `COMBINED`."""
-    key_of = record_key(spec)
+    """One task's messages reduced to rows as in `COMBINED`; without `spec` each tells its key."""
+    key_of = record_key(spec) if spec else _no_key
     winners: dict[str, Winner] = {}
     for _, start, piece in lines_by_block(batches):
         refused: list[tuple[Any, ...]] = []
         for place, time_ms, key_text, body in _messages(piece, start, are_checked):
+            if body is None:
+                if tells_removals and key_text is not None:
+                    _hold(winners, key_text, Winner(place, None, 1, place, time_ms))
+                continue
             try:
-                record = key_text or _checked_key(body, key_of, are_checked)
+                record = _checked_key(body, key_text, key_of, are_checked)
             except KeysError as error:
                 reason = f"{error.code}: {error.detail}"
                 refused.append((None, *place, body, 1, time_ms, None, reason, None, *place))
@@ -102,25 +110,27 @@ def merge_winners(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 def _messages(
     piece: pa.RecordBatch, start: int, are_checked: bool
-) -> Iterator[tuple[Place, int | None, str | None, bytes]]:
-    """Place, time, key if it is told, and body of each message of a piece of a block."""
+) -> Iterator[tuple[Place, int | None, str | None, bytes | None]]:
+    """Place, time, key if it is told, and body of each message of a piece; null for a removal."""
     rows = _columns(piece, "file", "block", "position", "time_ms", "key", "body")
     for number, (file, block, position, time_ms, key_text, body) in enumerate(rows, start + 1):
-        if body is None:
-            continue
-        line = body if are_checked else one_line(body)
-        if line:
+        line = body if are_checked or body is None else one_line(body)
+        if line or line is None:
             place = (file, block, number if position is None else position)
             yield place, time_ms, key_text, line
 
 
-def _checked_key(line: bytes, key_of: KeyOf, is_checked: bool) -> str:
+def _no_key(line: bytes) -> str:
+    raise KeyMissing("the message does not tell its key")
+
+
+def _checked_key(line: bytes, told: str | None, key_of: KeyOf, is_checked: bool) -> str:
     if not is_checked:
         if len(line) > LINE_BYTES_MAX:
             raise JsonInvalid(f"longer than {LINE_BYTES_MAX} bytes")
         check_json(line)
     try:
-        return key_of(line)
+        return key_of(line) if told is None else told
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise JsonInvalid(f"not JSON: {error}") from None
 
@@ -139,7 +149,8 @@ def _columns(batch: pa.RecordBatch, *names: str) -> Iterator[tuple[Any, ...]]:
 
 def _winner_rows(winners: dict[str, Winner]) -> Iterator[tuple[Any, ...]]:
     for record, held in winners.items():
-        told = (held.value, held.messages, held.first_ms, None, None, None)
+        removed = DELETED if held.value is None else None
+        told = (held.value, held.messages, held.first_ms, removed, None, None)
         yield (record, *held.place, *told, *held.first)
 
 
@@ -149,7 +160,7 @@ def _row_batches(rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:
     held_bytes = 0
     for row in rows:
         held.append(row)
-        held_bytes += len(row[4])
+        held_bytes += len(row[4] or b"")
         if len(held) == BATCH_ROWS_MAX or held_bytes >= BATCH_BYTES_MAX:
             yield _row_batch(held)
             held, held_bytes = [], 0

@@ -144,3 +144,26 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
 def rows_before_the_shuffle(frame: DataFrame) -> int:
     combine = partial(combine_messages, spec=SPEC, are_checked=True)
     return frame.mapInArrow(combine, COMBINED).count()
+
+
+def test_removals_are_told_to_who_asks_and_a_key_that_is_told_is_the_key() -> None:
+    told = [
+        ("[1]", b"{}"),
+        ("[2]", b"{}"),
+        ("[1]", None),
+        (None, b"{}"),
+        ("[3]", b"{"),
+        (None, None),
+    ]
+    rows = [{"file": "", "block": 0, "key": key, "body": body} for key, body in told]
+    batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
+    found = rows_of(combine_messages(iter([batch]), KeySpec(), False, tells_removals=True))
+    kept = [(row["key"], row["value"], row["messages"], row["removed"]) for row in found]
+    assert sorted(kept, key=str) == [
+        ("[1]", None, 2, "deleted"), ("[2]", b"{}", 1, None), (None, b"{", 1, None),
+        (None, b"{}", 1, None),
+    ]  # fmt: skip
+    refused = [row["refused"].partition(":")[0] for row in found if row["refused"]]
+    assert refused == ["key-missing", "message-invalid"]
+    unasked = rows_of(combine_messages(iter([batch]), KeySpec(), True))
+    assert [row["key"] for row in unasked if row["key"]] == ["[1]", "[2]", "[3]"]
