@@ -7,13 +7,16 @@ from decimal import Decimal
 
 import msgspec
 
-from keys.errors import KeyInvalid
+from keys.errors import JsonInvalid, KeyInvalid
+from keys.jsontext import check_json
+from keys.value import canonical_value
 
 NUMBER_LENGTH_MAX = 400
 INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**64 - 1
 
 _SHORT_INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,17}").fullmatch
+_SOME_DIGIT = re.compile(rb"[-0.]*[1-9]").match
 _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _text = msgspec.json.Decoder(str).decode
 
@@ -52,6 +55,30 @@ def canonical_key(text: bytes) -> str:
         raise KeyInvalid('a key is written as a JSON array such as ["IBM",7]') from error
 
 
+def group_key(text: bytes) -> str:
+    """The same for a group, or a conflation key: any value is a field of it.
+
+    Raises:
+        KeyInvalid: not a JSON array.
+    """
+    try:
+        check_json(text)
+        return join_key([canonical_or_own(bytes(field)) for field in _items(text)])
+    except (msgspec.DecodeError, JsonInvalid) as error:
+        raise KeyInvalid('a key is written as a JSON array such as ["IBM",7]') from error
+
+
+def canonical_or_own(text: bytes) -> str:
+    """As `canonical_scalar`; what is no such scalar has one spelling of its own.
+
+    So unlike values stay apart, and alike ones are together.
+    """
+    try:
+        return canonical_or_null(text)
+    except KeyInvalid:
+        return canonical_value(text)
+
+
 def canonical_or_null(text: bytes) -> str:
     """As `canonical_scalar`, but null stays null."""
     return "null" if text == b"null" else canonical_scalar(text)
@@ -63,23 +90,24 @@ def join_key(fields: list[str]) -> str:
 
 
 def _number(text: bytes) -> str:
+    """Integers exactly; another number is a double whose spelling is this very number.
+
+    Raises:
+        KeyInvalid: 64 bits do not hold it, so that another number would be the same key.
+    """
     beyond = KeyInvalid("a number in a key must fit into 64 bits")
-    if len(text) > NUMBER_LENGTH_MAX:
+    near = float(text)
+    if len(text) > NUMBER_LENGTH_MAX or near in (float("inf"), float("-inf")):
         raise beyond
-    value = float(text)
-    if not value.is_integer():
-        if value in (float("inf"), float("-inf")):
+    if near == 0:
+        if _SOME_DIGIT(text):
             raise beyond
-        return repr(value)
-    if abs(value) > 2**64:  # as a double; the exact bounds are checked below
+        return "0"
+    exact = Decimal(text.decode())
+    if exact == int(exact):
+        if not INTEGER_MIN <= exact <= INTEGER_MAX:
+            raise beyond
+        return str(int(exact))
+    if exact != Decimal(repr(near)):
         raise beyond
-    integer = int(value) if abs(value) < 2**53 else _nearest_integer(text.decode())
-    if not INTEGER_MIN <= integer <= INTEGER_MAX:
-        raise beyond
-    return str(integer)
-
-
-def _nearest_integer(text: str) -> int:
-    """Exact for an integer, however it is written; a fraction is what a double makes of it."""
-    exact = Decimal(text)
-    return int(exact) if exact == int(exact) else int(float(text))
+    return repr(near)

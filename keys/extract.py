@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from keys.canonical import canonical_scalar, join_key
+from keys.canonical import canonical_or_own, canonical_scalar, join_key
 from keys.errors import KeyInvalid, KeyMissing
 from keys.path import FieldPath, Getter, fields_decoder, getter
 from keys.spec import KeySpec
@@ -40,12 +40,12 @@ def record_key(spec: KeySpec) -> KeyOf:
 def conflation_key(spec: KeySpec) -> KeyOf:
     """`payload -> conflation key`: a field that is missing counts as null.
 
-    A field that is no scalar within 64 bits counts as its own text: unlike values stay apart.
+    A field that is no scalar within 64 bits has its own spelling: unlike values stay apart.
     """
     fields_of = read_fields(spec.paths)
 
     def key_of(payload: bytes) -> str:
-        return join_key([_lenient(text) for text in fields_of(payload)])
+        return join_key([_or_null(text) for text in fields_of(payload)])
 
     return key_of
 
@@ -82,10 +82,5 @@ def _inside(found: object, rest: Getter | None) -> bytes | None:
     return text if rest is None else rest(text)
 
 
-def _lenient(text: bytes | None) -> str:
-    if text is None or text == b"null":
-        return "null"
-    try:
-        return canonical_scalar(text)
-    except KeyInvalid:
-        return text.decode()
+def _or_null(text: bytes | None) -> str:
+    return "null" if text is None else canonical_or_own(text)

@@ -30,7 +30,7 @@ from app.sow_query import PARAMETERS, SowQuery, matching
 from conflation.boards.board import Board
 from conflation.frame import Frame, Gone
 from conflation.topics.topic import Topic
-from keys.canonical import canonical_key
+from keys.canonical import canonical_key, group_key
 
 Text = Callable[[Frame], bytes]
 
@@ -83,7 +83,8 @@ async def read_record(request: Request) -> Response:
     gateway, entry = await _entry(request)
     topic, board = _records(gateway, entry)
     text = _text_of(entry, topic, values)
-    frame = board.get(canonical_key(record_key_text(request.scope).encode()))
+    key_of = canonical_key if entry.document.source is None else group_key
+    frame = board.get(key_of(record_key_text(request.scope).encode()))
     if frame is None:
         raise Problem("record-unknown", "There is no record of this key.")
     headers = {"Tidegate-Bookmark": str(topic.bookmark(frame.offset))}

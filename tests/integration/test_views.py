@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from urllib.parse import quote
 
 from tests.support.gateways import DEADLINE_S, Running, running_gateway
 
@@ -96,3 +97,27 @@ async def test_it_is_changed_as_it_runs_without_loss() -> None:
         assert answer.status_code == 200, answer.text
         await until_sow(running, "slow", [{"k": 2, "v": 2}])
         assert [row["op"] for row in await journal(running, "slow")] == ["publish"] * 2 + ["oof"]
+
+
+async def test_the_row_of_a_group_is_found_however_its_key_is_spelled() -> None:
+    """Rule 592."""
+    shape = {"grouping": ["/sym"], "projection": ["COUNT(/k) AS /orders"]}
+    symbols = ("A", [1.0, {"b": 1, "a": "x"}], {"n": 0.1}, 1e30, None)
+    async with running_gateway() as running:
+        await running.topic()
+        await running.topic("totals", key=(), source={**SLOW, **shape})
+        async with running.subscribe(
+            "conflation=none,send_keys", topic="totals", command="subscribe", format="envelope"
+        ) as stream:
+            for k, symbol in enumerate(symbols):
+                await running.publish({"k": k, "sym": symbol})
+                [row] = await stream.values(1)
+                for spelled in (row["key"], [symbol], [{"n": 0.10}] if k == 2 else row["key"]):
+                    path = quote(json.dumps(spelled, sort_keys=True), safe="")
+                    found = await running.http.get(f"/v1/topics/totals/sow/{path}")
+                    assert (found.status_code, found.json()) == (200, row["value"]), found.text
+        other = await running.http.get("/v1/topics/totals/sow/%5B%5B%5D%5D")
+        assert (other.status_code, other.json()["code"]) == (404, "record-unknown")
+        for refused in ("/v1/topics/px/sow/%5B%5B%5D%5D", "/v1/topics/px/sow/%5B1e20%5D"):
+            answer = await running.http.get(refused)
+            assert answer.json()["code"] == "key-invalid"

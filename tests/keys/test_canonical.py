@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.canonical import canonical_key, canonical_or_null, canonical_scalar, join_key
+from keys.canonical import (
+    canonical_key,
+    canonical_or_null,
+    canonical_scalar,
+    group_key,
+    join_key,
+)
 from keys.errors import KeyInvalid
 from tests.support.profiles import examples
 
@@ -25,18 +31,14 @@ def meaning(text: str) -> Meaning | None:
 
 
 def number(value: Decimal) -> Meaning | None:
-    """Integers exactly; anything else as a double (rule 72)."""
-    if value.adjusted() > 400:
+    """What 64 bits hold exactly: integers, and what a double is spelled as (rule 72)."""
+    if not value:
+        return ("number", Decimal(0))
+    if not -400 <= value.adjusted() <= 400:
         return None
-    exact = value if value.adjusted() >= -400 else Decimal(0)
-    if exact == int(exact) and (exact == value or not value):
-        whole = int(exact)
-    else:
-        double = float(value)
-        if not double.is_integer():
-            return None if double in (float("inf"), float("-inf")) else ("number", Decimal(double))
-        whole = int(double)
-    return ("number", Decimal(whole)) if -(2**63) <= whole < 2**64 else None
+    if value == int(value):
+        return ("number", value) if -(2**63) <= value < 2**64 else None
+    return ("number", value) if Decimal(repr(float(value))) == value else None
 
 
 def canonical(text: str) -> str | None:
@@ -50,14 +52,16 @@ def canonical(text: str) -> str | None:
     "spellings",
     [
         ["1", "1.0", "1e0", "10e-1", "0.1e1", "1.000", "1E+0", "100E-2"],
-        ["0", "-0", "0.0", "-0.0", "0e99", "-0E-5", "1e-999"],
+        ["0", "-0", "0.0", "-0.0", "0e99", "-0E-5", "0e-99999999999999999999"],
         ["1.5", "15e-1", "1.50"],
         ["-7", "-7.0", "-70e-1"],
         ["18446744073709551615", "18446744073709551615.0", "1844674407370955161.5e1"],
         ["-9223372036854775808", "-9223372036854775808.00"],
         ["9007199254740993", "9007199254740993.0"],
-        ["9007199254740994", "9007199254740993.5", "9007199254740994e0"],
-        ["0.1", "0.10", "1e-1", "0.1000000000000000000001"],
+        ["9007199254740994", "9007199254740994e0"],
+        ["2251799813685248.5", "22517998136852485e-1"],
+        ["0.1", "0.10", "1e-1"],
+        ["5e-324", "0.5e-323"],
         ['"1"', '"\\u0031"'],
         ['"/"', '"\\/"'],
         ['"\u00e9"', '"\\u00e9"', '"\\u00E9"'],
@@ -98,6 +102,10 @@ def test_unlike_values_stay_apart() -> None:
         "1.5e300",
         "1" * 401,
         "18446744073709551615.5",
+        "9007199254740993.5",
+        "0.1000000000000000000001",
+        "1e-999",
+        "4e-324",
         f"0.{'1' * 400}",
     ],
 )
@@ -191,3 +199,28 @@ def test_null_stands_only_where_it_is_let() -> None:
     assert canonical_or_null(b"null") == "null"
     assert canonical_or_null(b"1.0") == "1"
     assert join_key(["1", "null"]) == "[1,null]"
+
+
+@pytest.mark.parametrize(
+    "spellings",
+    [
+        ['[{"b":[1.0,2],"a":"\\u0041"}]', '[ {"a": "A", "b": [1, 2.0]} ]'],
+        ["[1e30]", "[1000000000000000000000000000000]", "[1000000000000000000000000000000.0]"],
+        ['["IBM",7.0,null]', '["IBM",7,null]'],
+        ["[0.1000000000000000000001]", "[1000000000000000000001e-22]"],
+    ],
+)
+def test_any_value_is_a_field_of_a_group_s_key(spellings: list[str]) -> None:
+    """Rule 592."""
+    [spelling] = {group_key(text.encode()) for text in spellings}
+    assert group_key(spelling.encode()) == spelling
+
+
+def test_unlike_values_are_unlike_groups() -> None:
+    """Rule 592."""
+    texts = ["[[1]]", '[["1"]]', "[[]]", "[{}]", "[null]", '[""]', "[[[1]]]", "[1]"]
+    texts += ["[0.1]", "[0.1000000000000000000001]", "[1e30]", "[1e31]"]
+    assert len({group_key(text.encode()) for text in texts}) == len(texts)
+    for text in ("", "1", "{}", "[1", '["\\ud800"]', "[" * 99 + "]" * 99):
+        with pytest.raises(KeyInvalid):
+            group_key(text.encode())
