@@ -270,13 +270,17 @@ def load_settings(
     Raises:
         SettingsInvalid: one line that names the source and the setting at fault.
     """
-    found = {
-        **_file_layer(config),
-        **_environment_layer(os.environ if environment is None else environment),
-        **_override_layer(overrides or {}),
-    }
+    layers = (
+        _file_layer(config),
+        _environment_layer(os.environ if environment is None else environment),
+        _override_layer(overrides or {}),
+    )
+    found: dict[str, Given] = {}
+    for layer in layers:
+        _check_each(layer)
+        found |= layer
     try:
-        return Settings(**{name: given.value for name, given in found.items()})
+        return _settings(found)
     except ValidationError as error:
         raise SettingsInvalid(_one_line(error, found)) from None
 
@@ -286,6 +290,22 @@ class Given(NamedTuple):
 
     origin: str
     value: Any
+
+
+def _settings(found: Mapping[str, Given]) -> Settings:
+    return Settings(**{name: given.value for name, given in found.items()})
+
+
+def _check_each(layer: Mapping[str, Given]) -> None:
+    """Whether each value can be used, also one that another layer goes before.
+
+    What several settings are together is seen when all are there.
+    """
+    try:
+        _settings(layer)
+    except ValidationError as error:
+        if error.errors(include_url=False, include_input=False)[0]["loc"]:
+            raise SettingsInvalid(_one_line(error, layer)) from None
 
 
 def _file_layer(config: Path | None) -> dict[str, Given]:

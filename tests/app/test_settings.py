@@ -59,6 +59,23 @@ def test_each_source_goes_before_the_one_below() -> None:
     assert settings.topics_max == 3
 
 
+def test_a_wrong_value_is_refused_also_where_another_goes_before_it() -> None:
+    config = written("port = 99999")
+    assert "some.toml: 'port'" in refusal(config, TIDEGATE_PORT="1")
+    for given, origin in (
+        ({"environment": {}}, "some.toml: 'port'"),
+        ({"environment": {"TIDEGATE_PORT": "abc"}, "config": None}, "TIDEGATE_PORT"),
+    ):
+        with pytest.raises(SettingsInvalid, match=origin):
+            load_settings(**{"config": config, "overrides": {"port": 1}, **given})  # type: ignore[arg-type]  # by name
+
+
+def test_what_is_wrong_only_together_is_seen_together() -> None:
+    config = written('host = "0.0.0.0"')
+    assert load_settings(config, environment={}, overrides={"insecure": True}).insecure
+    assert load_settings(config, environment={"TIDEGATE_HOST": "localhost"}).host == "localhost"
+
+
 def test_the_file_in_the_working_directory_is_read_and_another_one_instead() -> None:
     written("port = 1", "tidegate.toml")
     assert load_settings(environment={}).port == 1
