@@ -25,11 +25,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Check it, copy it, and say what comes next.
 
     Raises:
-        UsageInvalid: there is no folder to restore into.
-        ConfigurationInvalid: a setting that cannot be used.
+        UsageInvalid: there is no such backup, or no folder to restore into.
+        ConfigurationInvalid: a setting or a folder that cannot be used.
         CommandError: the backup cannot be used, or there is a store already.
     """
     from app.settings import SettingsInvalid, load_settings
+    from app.stores.folder import FolderUnusable
     from app.stores.restore import restore
     from app.stores.store import StoreUnusable
 
@@ -39,9 +40,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigurationInvalid(str(error)) from None
     if settings.keeps_nothing:
         raise UsageInvalid("--data :memory: keeps nothing, so there is nothing to restore")
+    if not arguments.backup.is_file():
+        raise UsageInvalid(
+            f"There is no file {arguments.backup}; a backup is a copy of tidegate.db."
+        )
     folder = Path(settings.store_dir)
     try:
         topics = restore(arguments.backup, folder, replaces=arguments.replace)
+    except FolderUnusable as error:
+        raise ConfigurationInvalid(str(error)) from None
     except StoreUnusable as error:
         raise CommandError(str(error)) from None
     tell(f"{topics} topics restored into {folder}; at the next start each has another epoch")

@@ -15,6 +15,10 @@ LOCK = "tidegate.lock"
 _FOLDER_MODE, _FILE_MODE = 0o700, 0o600  # messages are nobody else's business
 
 
+class FolderUnusable(StoreUnusable):
+    """The folder cannot be made, or not be written."""
+
+
 class Folder:
     """A folder that is held until it is released, or the process is gone, however it ends."""
 
@@ -27,14 +31,16 @@ class Folder:
         """Make it where it is not there, and keep others out.
 
         Raises:
-            StoreUnusable: it cannot be written, or another gateway has it.
+            FolderUnusable: it cannot be written.
+            StoreUnusable: another gateway has it.
         """
         try:
             path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
             descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
         except OSError as error:
             reason = error.strerror or error
-            raise StoreUnusable(f"The store's folder {path} cannot be written: {reason}.") from None
+            detail = f"The store's folder {path} cannot be written: {reason}."
+            raise FolderUnusable(detail) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

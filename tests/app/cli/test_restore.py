@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.stores.schema import APPLICATION_ID
 from tests.support.commands import run, serving
 
 pytestmark = pytest.mark.slow
@@ -31,7 +32,18 @@ def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
-    ended = run("restore", str(tmp_path / "none.db"), "--data", str(tmp_path))
-    assert ended.code == 1
-    assert len(ended.err.splitlines()) == 1
-    assert run("restore", "backup.db", "--data", ":memory:").code == 2
+    text, backup = tmp_path / "text.db", tmp_path / "backup.db"
+    text.write_text("no database")
+    with closing(sqlite3.connect(backup)) as made:
+        made.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        made.execute("CREATE TABLE topics (name TEXT)")
+    for code, source, folder in (
+        (2, tmp_path / "none.db", tmp_path),
+        (2, tmp_path / "nowhere" / "none.db", tmp_path),
+        (2, tmp_path, tmp_path),
+        (2, backup, ":memory:"),
+        (1, text, tmp_path),
+        (78, backup, text / "inside"),
+    ):
+        ended = run("restore", str(source), "--data", str(folder))
+        assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err
