@@ -1,4 +1,4 @@
-"""NDJSON envelopes of the journal as Arrow rows, values byte for byte as published."""
+"""NDJSON envelopes of the journal as rows, values byte for byte as published."""
 
 from __future__ import annotations
 
@@ -8,26 +8,18 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.bookmark import split_bookmark
+from pipeline.datasource.rows import Row, row_batch
 from pipeline.errors import SourceLost
-
-ROWS = pa.schema(
-    [
-        ("offset", pa.int64()),
-        ("key", pa.string()),
-        ("value", pa.string()),
-        ("timestamp_ms", pa.int64()),
-        ("bookmark", pa.string()),
-    ]
-)
 
 
 class Envelope(msgspec.Struct, gc=False):
-    """One line of the journal; `key` and `value` stay JSON text."""
+    """One line of the journal; `key` and `value` stay JSON text. A removal has a `reason`."""
 
     bookmark: str
     value: msgspec.Raw
     key: msgspec.Raw = msgspec.Raw(b"null")
     timestamp: int | float | str | None = None
+    reason: str | None = None
 
 
 _lines = msgspec.json.Decoder(Envelope).decode_lines
@@ -46,21 +38,17 @@ def envelope_batch(body: bytes, epoch: str, after: int) -> pa.RecordBatch:
                 f"expected position {position} of epoch {epoch} in the journal, "
                 f"found {envelope.bookmark}: messages between are gone"
             )
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(range(after + 1, after + 1 + len(envelopes)), pa.int64()),
-            pa.array([_text(envelope.key) for envelope in envelopes], pa.string()),
-            pa.array([bytes(envelope.value) for envelope in envelopes], pa.string()),
-            pa.array([_milliseconds(envelope.timestamp) for envelope in envelopes], pa.int64()),
-            pa.array([envelope.bookmark for envelope in envelopes], pa.string()),
-        ],
-        schema=ROWS,
+    return row_batch([_row(envelope) for envelope in envelopes], epoch, after)
+
+
+def _row(envelope: Envelope) -> Row:
+    key_text = bytes(envelope.key)
+    return Row(
+        None if key_text == b"null" else key_text,
+        bytes(envelope.value) if envelope.reason is None else None,
+        _milliseconds(envelope.timestamp),
+        envelope.reason,
     )
-
-
-def _text(raw: msgspec.Raw) -> bytes | None:
-    text = bytes(raw)
-    return None if text == b"null" else text
 
 
 def _milliseconds(timestamp: float | str | None) -> int | None:

@@ -25,6 +25,6 @@ def read_topic(spark: SparkSession, source: TopicSource, gateway: str) -> DataFr
         "CAST(0 AS LONG) AS block",
         "offset AS position",
         "timestamp_ms AS time_ms",
-        "CAST(NULL AS STRING) AS key",
+        "IF(removed IS NULL, NULL, key) AS key",
         "CAST(value AS BINARY) AS body",
     )

@@ -164,7 +164,7 @@ def _line(value: bytes, bookmark: bytes) -> bytes:
 def _unfolded(envelope: dict[str, Any]) -> bytes:
     if "reason" in envelope:
         return Removed(json.dumps(envelope["key"]).encode())
-    return json.dumps(envelope["value"]).encode()
+    return json.dumps(envelope["value"], separators=(",", ":")).encode()
 
 
 def _is_pipeline(producer: str) -> bool:

@@ -1,156 +1,102 @@
+"""`format("tidegate")` in a Spark that found it by itself."""
+
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from pipeline.datasource import source
-from pipeline.datasource.source import JournalStreamReader, TopicOptions
-from pipeline.errors import DefinitionInvalid, GatewayRefused, SourceLost
-from tests.pipeline.journals import Journals
+from tests.pipeline.journals import Journals, Removed
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 LINES = [b'{"n":%d}' % at for at in range(1, 11)]
 
 
-def options(journals: Journals, **given: str) -> TopicOptions:
-    return TopicOptions.of({"gateway": journals.address, "topic": "t", **given})
-
-
-def reader(journals: Journals, **given: str) -> JournalStreamReader:
-    return JournalStreamReader(options(journals, **given))
-
-
-def at(position: int, epoch: str = "e-1") -> dict[str, str]:
-    return {"bookmark": f"{epoch}-{position}"}
-
-
-def read(journals: Journals, start: dict[str, str], end: dict[str, str]) -> list[int]:
-    stream = reader(journals)
-    batches = [batch for part in stream.partitions(start, end) for batch in stream.read(part)]
-    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
-
-
-def test_a_batch_is_at_most_as_long_as_the_limit(journals: Journals) -> None:
-    journals.topic("t", LINES)
-    stream = reader(journals, rows_per_batch="4")
-    limit = stream.getDefaultReadLimit()
-    assert limit == ReadMaxRows(4)
-    assert stream.initialOffset() == at(0)
-    assert stream.latestOffset(at(0), limit) == at(4)
-    assert stream.latestOffset(at(8), limit) == at(10)
-    assert stream.latestOffset(at(10), limit) == at(10)
-    assert stream.latestOffset(at(0), ReadAllAvailable()) == at(10)
-    assert isinstance(reader(journals).getDefaultReadLimit(), ReadAllAvailable)
-
-
-def test_what_comes_after_the_start_is_no_part_of_available_now(journals: Journals) -> None:
-    journals.topic("t", LINES)
-    stream = reader(journals)
-    stream.prepareForTriggerAvailableNow()
-    journals.topic("t", LINES)
-    assert stream.latestOffset(at(3), ReadAllAvailable()) == at(10)
-    assert stream.latestOffset(at(10), ReadAllAvailable()) == at(10)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"), [("epoch", at(2)), ("now", at(10)), ("e-1-7", at(7))]
-)
-def test_a_stream_starts_where_it_is_told(
-    journals: Journals, given: str, expected: dict[str, str]
-) -> None:
-    journals.topic("t", LINES).trimmed = 2
-    assert reader(journals, **{"from": given}).initialOffset() == expected
-
-
-@pytest.mark.parametrize("tells_epoch", [True, False])
-@pytest.mark.parametrize("given", ["epoch", "now"])
-def test_a_stream_on_an_empty_topic_starts_with_its_first_message(
-    journals: Journals, given: str, tells_epoch: bool
-) -> None:
-    journals.tells_epoch = tells_epoch
-    journals.topic("t")
-    stream = reader(journals, **{"from": given})
-    start = stream.initialOffset()
-    assert start == (at(0) if tells_epoch else {"bookmark": "epoch"})
-    assert stream.latestOffset(start, ReadAllAvailable()) == start
-    assert stream.partitions(start, start) == []
-    journals.topic("t", LINES)
-    end = stream.latestOffset(start, ReadMaxRows(3))
-    assert end == at(3)
-    assert read(journals, start, end) == [1, 2, 3]
-
-
-def test_a_batch_is_cut_into_slices_and_pages_without_gaps(
-    journals: Journals, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "MESSAGES_PER_TASK_MAX", 4)
-    monkeypatch.setattr(source, "MESSAGES_PER_REQUEST_MAX", 2)
-    journals.topic("t", LINES)
-    assert len(reader(journals).partitions(at(1), at(10))) == 3
-    assert read(journals, at(1), at(10)) == list(range(2, 11))
-
-
-def test_another_life_of_the_topic_is_told(journals: Journals) -> None:
-    topic = journals.topic("t", LINES)
-    topic.epoch = "e-2"
-    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e-1, now e-2\)"):
-        reader(journals).latestOffset(at(3), ReadAllAvailable())
-    topic.values.clear()
-    journals.tells_epoch = False
-    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e-1, now of an empty"):
-        reader(journals).latestOffset(at(3), ReadAllAvailable())
-
-
-def test_messages_that_are_gone_are_told(journals: Journals) -> None:
-    topic = journals.topic("t", LINES)
-    [part] = reader(journals).partitions(at(0), at(10))
-    topic.trimmed = 1
-    with pytest.raises(SourceLost, match="expected position 1"):
-        list(reader(journals).read(part))
-    with pytest.raises(SourceLost, match="ends at position 10, before position 11"):
-        reader(journals).latestOffset(at(11), ReadAllAvailable())
-    [part] = reader(journals).partitions(at(5), at(10))
-    topic.values = LINES[:7]
-    with pytest.raises(SourceLost, match="no longer holds the messages after position 7"):
-        list(reader(journals).read(part))
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({}, "needs"),
-        ({"topic": "t", "rows_per_batch": "0"}, "whole number above 0"),
-        ({"topic": "t", "rows": "1"}, "has no option rows"),
-    ],
-)
-def test_options_are_checked(given: dict[str, str], said: str) -> None:
-    with pytest.raises(DefinitionInvalid, match=said):
-        TopicOptions.of(given)
-
-
-def test_a_start_or_topic_that_is_not_there_is_refused(journals: Journals) -> None:
-    with pytest.raises(GatewayRefused, match="has no topic t"):
-        reader(journals).initialOffset()
-    journals.topic("t", LINES)
-    with pytest.raises(DefinitionInvalid, match="epoch, now or a bookmark"):
-        reader(journals, **{"from": "then"}).initialOffset()
-    with pytest.raises(SourceLost, match="another life"):
-        reader(journals, **{"from": "e-0-7"}).initialOffset()
-
-
-@pytest.mark.spark
-def test_spark_finds_the_format_by_itself_and_reads_a_topic(
-    spark: SparkSession, journals: Journals
-) -> None:
-    journals.topic("t", [*LINES, b'{"text": "\xc3\xa9", "n": 1.0e0}'])
+def test_a_topic_is_read_as_a_frame(spark: SparkSession, journals: Journals) -> None:
+    journals.topic("t", [*LINES, b'{"text": "\xc3\xa9", "n": 1.0e0}', Removed(b'["k"]')])
     frame = spark.read.format("tidegate").option("gateway", journals.address).option("topic", "t")
     rows = frame.load().orderBy("offset").collect()
-    assert [row.offset for row in rows] == list(range(1, 12))
-    assert rows[-1].value == '{"text": "é", "n": 1.0e0}'
-    assert rows[-1].bookmark == "e-1-11"
-    assert rows[-1].key == '["k"]'
-    assert frame.option("from", "e-1-8").load().count() == 3
+    assert [row.offset for row in rows] == list(range(1, 13))
+    assert rows[-2].value == '{"text": "é", "n": 1.0e0}'
+    assert (rows[-1].bookmark, rows[-1].key) == ("e-1-12", '["k"]')
+    assert (rows[-1].value, rows[-1].removed) == (None, "deleted")
+    assert frame.option("from", "e-1-8").load().count() == 4
+    sharded = frame.option("from", "epoch").option("shards", 3).load()
+    assert sharded.rdd.getNumPartitions() == 3
+    assert sorted(row.offset for row in sharded.collect()) == list(range(1, 13))
+
+
+def copy(
+    spark: SparkSession, journals: Journals, checkpoint: Path, partitions: int = 0
+) -> DataStreamWriter:
+    read = spark.readStream.format("tidegate").option("gateway", journals.address)
+    rows: DataFrame = read.option("topic", "t").option("rows_per_batch", 4).load()
+    rows = rows.select("key", "value", "removed")
+    if partitions:
+        rows = rows.repartition(partitions)
+    return (
+        rows.writeStream.format("tidegate")
+        .option("gateway", journals.address)
+        .option("topic", "u")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+    )
+
+
+def finish(query: DataStreamWriter) -> None:
+    assert query.start().awaitTermination(60)
+
+
+def test_a_stream_is_written_once_whatever_comes_again(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    """Rules 523 and 524: a batch that was committed here and not in Spark, in other partitions."""
+    journals.topic("t", [*LINES, Removed(b'["k"]')])
+    copied = journals.topic("u")
+    finish(copy(spark, journals, tmp_path / "c"))
+    assert [bytes(value) for value in copied.values] == [*LINES, b'["k"]']
+    assert isinstance(copied.values[-1], Removed)
+    runs = [it.run for it in copied.publications]
+    assert ([it.sequence for it in copied.publications], len(set(runs))) == ([0, 1, 2], 1)
+    (tmp_path / "c" / "commits" / "2").unlink()
+    journals.topic("t", [b"11"])
+    finish(copy(spark, journals, tmp_path / "c", partitions=3))
+    assert [bytes(value) for value in copied.values] == [*LINES, b'["k"]', b"11"]
+    assert copied.repeats == 1
+    assert copied.publications[-1].run > runs[0]
+    assert len({it.producer for it in copied.publications}) == 1
+
+
+def test_a_frame_is_written_in_one_step_in_its_order(
+    spark: SparkSession, journals: Journals
+) -> None:
+    topic = journals.topic("u")
+    rows = spark.range(50, numPartitions=4).selectExpr("to_json(struct(id)) AS value")
+
+    def write(**options: Any) -> None:
+        to = rows.write.format("tidegate").option("gateway", journals.address).options(**options)
+        to.mode("append").save()
+
+    for count in (1, 2):
+        write(topic="u")
+        assert len(topic.publications) == count
+    assert topic.values == [b'{"id":%d}' % number for number in range(50)] * 2
+    write(topic="made", key="/id")
+    assert journals.topics["made"].definition["key"] == ["/id"]
+
+
+def test_what_cannot_be_written_is_told_in_words(spark: SparkSession, journals: Journals) -> None:
+    journals.topic("u")
+    to = spark.range(3).write.format("tidegate").option("gateway", journals.address)
+    with pytest.raises(Exception, match="not column id"):
+        to.option("topic", "u").mode("append").save()
+    values = spark.createDataFrame([("{",)], "value string").write.format("tidegate")
+    with pytest.raises(Exception, match="a value is no JSON text"):
+        values.option("gateway", journals.address).option("topic", "u").mode("append").save()
+    assert journals.topics["u"].values == []

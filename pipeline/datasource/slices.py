@@ -1,0 +1,125 @@
+"""What lies between two bookmarks of a topic, cut into slices that tasks read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from pipeline.bookmark import START, join_bookmark, split_bookmark
+from pipeline.datasource.journal import open_journal
+from pipeline.datasource.options import ReadOptions
+from pipeline.datasource.rows import of_shard
+from pipeline.errors import DefinitionInvalid, SourceLost
+from pipeline.gateway import Journal
+
+MESSAGES_PER_TASK_MAX = 20_000
+
+
+@dataclass(frozen=True)
+class JournalSlice(InputPartition):
+    """The messages of one task: positions after `after` up to and including `last`.
+
+    With `shards`, of these only the ones whose keys belong to `shard`.
+    """
+
+    epoch: str
+    after: int
+    last: int
+    shard: int = 0
+    shards: int = 1
+
+
+class JournalEdge:
+    """The driver's view of a topic's journal: its ends, and what is cut from it."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def initial(self) -> str:
+        """The bookmark after which reading begins; `epoch` if an empty topic tells no epoch."""
+        journal = self._journal()
+        end = _end(journal)
+        if self._options.start == "now":
+            return end or START
+        if self._options.start == START:
+            if journal.first is None:
+                return end or START
+            epoch, position = split_bookmark(journal.first)
+            return join_bookmark(epoch, position - 1)
+        try:
+            split_bookmark(self._options.start)
+        except ValueError as error:
+            raise DefinitionInvalid(f"from is epoch, now or a bookmark: {error}") from None
+        self.resolve(self._options.start, end)
+        return self._options.start
+
+    def end(self) -> str | None:
+        """The bookmark of the newest message, None if an empty topic tells no epoch."""
+        return _end(self._journal())
+
+    def resolve(self, start: str, end: str | None) -> int:
+        """The position of `start`, after proof that it belongs to the topic's life of `end`.
+
+        Raises:
+            SourceLost: another epoch, or a position that the topic has not reached.
+        """
+        if start == START:
+            return 0
+        epoch, position = split_bookmark(start)
+        live_epoch, live_position = split_bookmark(end) if end else ("of an empty topic", 0)
+        if epoch != live_epoch:
+            raise SourceLost(
+                f"the checkpoint was made with another life of topic {self._options.topic} "
+                f"(epoch {epoch}, now {live_epoch}): "
+                "remove the checkpoint to read the new one from its start"
+            )
+        if position > live_position:
+            raise SourceLost(
+                f"topic {self._options.topic} ends at position {live_position}, before position "
+                f"{position} that was read earlier: the gateway has lost messages"
+            )
+        return position
+
+    def slices(self, start: str, end: str) -> list[JournalSlice]:
+        """Even slices of what lies between two bookmarks, or all of it for each shard."""
+        epoch, last = split_bookmark(end)
+        after = self.resolve(start, end)
+        rows = last - after
+        if self._options.shards is not None and rows > 0:
+            shards = self._options.shards
+            return [JournalSlice(epoch, after, last, shard, shards) for shard in range(shards)]
+        count = -(-rows // MESSAGES_PER_TASK_MAX)
+        cuts = [after + rows * part // count for part in range(count)] + [last] if rows > 0 else []
+        return [JournalSlice(epoch=epoch, after=low, last=high) for low, high in pairwise(cuts)]
+
+    def _journal(self) -> Journal:
+        with open_journal(self._options) as journal:
+            return journal.ends()
+
+
+def _end(journal: Journal) -> str | None:
+    if journal.last is None and journal.epoch is not None:
+        return join_bookmark(journal.epoch, 0)
+    return journal.last
+
+
+def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBatch]:
+    """Fetch one slice in pages; positions must be contiguous, else messages are missing.
+
+    Raises:
+        SourceLost: the journal was trimmed, or the topic began a new life.
+    """
+    after = part.after
+    with open_journal(options) as journal:
+        while after < part.last:
+            page = journal.page(part.epoch, after, part.last)
+            if page.num_rows == 0:
+                raise SourceLost(
+                    f"topic {options.topic} no longer holds the messages after position {after}"
+                )
+            after += page.num_rows
+            yield page if part.shards == 1 else of_shard(page, part.shard, part.shards)
