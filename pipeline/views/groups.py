@@ -8,7 +8,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keys.canonical import canonical_scalar
+from keys.errors import KeyInvalid
 from keys.projection import Projection
+from keys.value import items
 from pipeline.columns.rows import SENT, arrow_schema
 from pipeline.views.partials import NEWEST, Parts, parts_of
 from pipeline.views.records import UNMATCHED
@@ -35,7 +38,8 @@ class Groups:
     def change(self, parts: pa.Table) -> pa.RecordBatch:
         """Take parts (`PARTS`) of groups that were stirred; their rows, `SENT`.
 
-        A group that has no record any more is gone; one that never had any is not told of.
+        A group that has no record any more is gone; one that never had any is not told of. A row
+        whose key cannot be a record's is refused.
         """
         stirred: dict[str, list[dict[str, Any]]] = {}
         for part in parts.to_pylist():
@@ -51,10 +55,21 @@ class Groups:
             there = [share for share in now.values() if share["records"]]
             kept += there
             if there or before:
-                rows.append(self._row(group, news, there))
+                rows += self._told(self._row(group, news, there))
         others = self.table.filter(pc.invert(is_stirred))
         self.table = pa.concat_tables([others, _table(kept)]).combine_chunks()
         return pa.RecordBatch.from_pylist(rows, schema=ARROW_SENT)
+
+    def _told(self, row: dict[str, Any]) -> list[dict[str, Any]]:
+        """The row; refused where its key is none that a record can have, a removal then nothing."""
+        paths = self._projection.grouping.paths
+        for path, text in zip(paths, items(row["key"].encode()) or (), strict=True):
+            try:
+                canonical_scalar(bytes(text))
+            except KeyInvalid as error:
+                reason = f"{error.code}: {path}: {error.detail}"
+                return [{**row, "key": None, "refused": reason}] if row["value"] else []
+        return [row]
 
     def _row(
         self, group: str, news: list[dict[str, Any]], there: list[dict[str, Any]]

@@ -1,17 +1,22 @@
-"""A view as Spark's tasks work on it, a shard after the other, without Spark."""
+"""A view's stages a shard after the other, without Spark; what is kept goes through bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from keys.filter import Filter
+from keys.projection import Projection
 from pipeline.columns.blocks import shard_of
 from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.views.groups import Groups
-from pipeline.views.records import Records, View
+from pipeline.views.links import Join, Side
+from pipeline.views.records import PARTS, View
+from pipeline.views.routes import ROUTED
+from pipeline.views.stages import CHANGED, Viewing
 
-ARROW_SENT = arrow_schema(SENT)
+Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class Message(NamedTuple):
@@ -19,77 +24,100 @@ class Message(NamedTuple):
 
     key: str
     body: bytes | None
+    side: Side = Side.LEFT
 
 
 class Told(NamedTuple):
-    """A row of a group: its value, or why it is gone; and how many messages it stands for."""
+    """A row: its value, or why it is gone; and how many messages it stands for."""
 
     value: bytes | None
     removed: str | None
     messages: int
 
 
-def changes(messages: list[Message], begin: int = 1) -> pa.Table:
-    """The newest message of each record, in order of publication, as `SENT`."""
-    newest: dict[str, dict[str, object]] = {}
-    for position, (key, body) in enumerate(messages, begin):
-        earlier = newest.pop(key, None)
-        newest[key] = {
-            "key": key,
-            "file": "",
-            "block": 0,
-            "position": position,
-            "value": body,
-            "messages": 1 if earlier is None else earlier["messages"] + 1,  # type: ignore[operator]  # a number
-            "first_ms": position,
-            "removed": "deleted" if body is None else None,
-        }
-    return pa.Table.from_pylist(list(newest.values()), schema=ARROW_SENT)
+def view(projection: str, grouping: str = "[/g]", wanted: str = "") -> View:
+    """A view of the topic `px`."""
+    found = Projection.parse(projection, 0, grouping, 0)
+    return View(found, Filter.parse(wanted) if wanted else None, "px")
+
+
+class Kept:
+    """What stages keep in a batch; the batch before is another one."""
+
+    def __init__(self, before: Kept | None = None) -> None:
+        self._before = before.written if before else None
+        self.written: dict[tuple[str, int], bytes] = {}
+
+    def read(self, stage: str, shard: int) -> pa.Table | None:
+        if self._before is None:
+            return None
+        return pa.ipc.open_file(pa.py_buffer(self._before[stage, shard])).read_all()
+
+    def write(self, stage: str, shard: int, table: pa.Table) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as file:
+            file.write_table(table)
+        self.written[stage, shard] = sink.getvalue().to_pybytes()
 
 
 class Tasks:
-    """All tasks of a view; what they hold goes through files' bytes after each batch."""
+    """All tasks of a view."""
 
-    def __init__(self, view: View, shards: int) -> None:
-        self._view = view
-        self._shards = shards
-        self._records: list[pa.Table | None] = [None] * shards
-        self._groups: list[pa.Table | None] = [None] * shards
+    def __init__(self, grouped: View | None, shards: int, join: Join | None = None) -> None:
+        self._grouped, self._join, self._shards = grouped, join, shards
+        self._kept: Kept | None = None
         self._batch = 0
         self._position = 1
+        self.refused: list[bytes] = []
 
     def batch(self, messages: list[Message]) -> dict[str, Told]:
-        """One micro-batch; the rows by group."""
-        parts = []
-        everything = changes(messages, self._position)
-        for shard in range(self._shards):
-            records = Records(self._view, shard, self._shards, self._records[shard])
-            parts.append(
-                records.change(_chosen(everything, "key", shard, self._shards), self._batch)
-            )
-            self._records[shard] = _stored(records.table)
+        """One micro-batch; the rows by key."""
+        self._kept = Kept(self._kept)
+        viewing = Viewing(self._grouped, self._join, self._batch, self._shards, self._kept)
+        rows = self._changed(messages)
+        if self._join is not None:
+            rows = self._staged(rows, viewing.routes, CHANGED, ROUTED)
+            last = SENT if self._grouped is None else PARTS
+            rows = self._staged(rows, viewing.pairs, ROUTED, last)
+        else:
+            rows = self._staged(rows, viewing.records, CHANGED, PARTS)
+        if self._grouped is not None:
+            rows = self._staged(rows, viewing.groups, PARTS, SENT)
+        assert {stage for stage, _ in self._kept.written} == set(viewing.stages)
         self._batch += 1
         self._position += len(messages)
-        found: dict[str, Told] = {}
+        self.refused = [row["value"] for row in rows.to_pylist() if row["refused"]]
+        found = [row for row in rows.to_pylist() if not row["refused"]]
+        told = {row["key"]: Told(row["value"], row["removed"], row["messages"]) for row in found}
+        assert len(told) == len(found), "a key has two rows"
+        return told
+
+    def _changed(self, messages: list[Message]) -> pa.Table:
+        """A row for each message, as tasks would give that have one each."""
+        rows = [
+            {
+                "key": record,
+                "file": "",
+                "block": 0,
+                "position": position,
+                "value": body,
+                "messages": 1,
+                "first_ms": position,
+                "removed": "deleted" if body is None else None,
+                "side": int(side),
+                "home": shard_of(record, self._shards),
+            }
+            for position, (record, body, side) in enumerate(messages, self._position)
+        ]
+        return pa.Table.from_pylist(rows[::-1], schema=arrow_schema(CHANGED))
+
+    def _staged(self, rows: pa.Table, stage: Stage, taken: str, given: str) -> pa.Table:
+        """Every row to the task of its shard, beside a mark."""
+        schema = arrow_schema(taken)
+        marks = pa.Table.from_pylist([{"home": at} for at in range(self._shards)], schema=schema)
+        marked = pa.concat_tables([rows, marks])
+        found: list[pa.RecordBatch] = []
         for shard in range(self._shards):
-            groups = Groups(self._view.projection, self._groups[shard])
-            table = pa.Table.from_batches(parts)
-            here = [home == shard for home in table.column("home").to_pylist()]
-            rows = groups.change(table.filter(pa.array(here, pa.bool_())))
-            self._groups[shard] = _stored(groups.table)
-            for row in rows.to_pylist():
-                assert row["key"] not in found
-                found[row["key"]] = Told(row["value"], row["removed"], row["messages"])
-        return found
-
-
-def _chosen(table: pa.Table, name: str, shard: int, shards: int) -> pa.Table:
-    here = [shard_of(text, shards) == shard for text in table.column(name).to_pylist()]
-    return table.filter(pa.array(here, pa.bool_()))
-
-
-def _stored(table: pa.Table) -> pa.Table:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema) as file:
-        file.write_table(table)
-    return pa.ipc.open_file(sink.getvalue()).read_all()
+            here = [home == shard for home in marked.column("home").to_pylist()]
+            found += stage(iter(marked.filter(pa.array(here)).to_batches()))
+        return pa.Table.from_batches(found, arrow_schema(given))

@@ -1,0 +1,127 @@
+"""The stages of a view: what a task does with the rows of its shard, and what it keeps of them.
+
+    records   changed records, by record key        -> parts of the groups that they stir
+    groups    parts, by group                       -> a row for each group
+    routes    changed records of two topics, by key -> the same, to the task of their link
+    pairs     these, by link                        -> joined records, or parts of their groups
+
+A group is stirred where its records are; what a stage keeps is a table a shard, written once a
+batch from the batch before. Rows that were refused go along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.columns.rows import SENT, arrow_schema
+from pipeline.views.groups import Groups
+from pipeline.views.links import Join, Side
+from pipeline.views.newest import newest
+from pipeline.views.pairs import Pairs
+from pipeline.views.records import PARTS, Records, View
+from pipeline.views.routes import ROUTED, Routes
+
+ROUTES = ("lefts", "rights")
+CHANGED = f"{SENT}, side long, home long"
+"""The newest of a record that one task knows of, and by its key the shard of it."""
+
+
+class Tables(Protocol):
+    """What stages keep: tables of the batch before, and of this one."""
+
+    def read(self, stage: str, shard: int) -> pa.Table | None:
+        """What a shard kept at the batch before; None at the first."""
+
+    def write(self, stage: str, shard: int, table: pa.Table) -> None:
+        """Keep a table for the next batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewing:
+    """A view at one batch: of one topic, or of two that are joined; grouped, or as joined."""
+
+    view: View | None
+    join: Join | None
+    batch: int
+    shards: int
+    tables: Tables
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of what is kept."""
+        joined = () if self.join is None else (*ROUTES, "pairs")
+        return joined if self.view is None else (*joined, "records", "groups")
+
+    def records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """CHANGED to PARTS."""
+        for shard, rows in _by_shard(batches, CHANGED):
+            yield _refused(rows, PARTS)
+            yield self._stirred(shard, newest(_told(rows)))
+
+    def groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """PARTS to SENT."""
+        assert self.view is not None
+        for shard, rows in _by_shard(batches, PARTS):
+            yield _refused(rows, SENT)
+            groups = Groups(self.view.projection, self.tables.read("groups", shard))
+            yield groups.change(_told(rows))
+            self.tables.write("groups", shard, groups.table)
+
+    def routes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """CHANGED to ROUTED."""
+        assert self.join is not None
+        for shard, rows in _by_shard(batches, CHANGED):
+            yield _refused(rows, ROUTED)
+            told = _told(rows)
+            for side in Side:
+                stage = ROUTES[side]
+                routes = Routes(self.join, side, self.shards, self.tables.read(stage, shard))
+                mine = told.filter(pc.equal(told.column("side"), int(side)))
+                yield routes.change(newest(mine))
+                self.tables.write(stage, shard, routes.table)
+
+    def pairs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """ROUTED to PARTS, or to SENT where nothing is grouped."""
+        assert self.join is not None
+        for shard, rows in _by_shard(batches, ROUTED):
+            yield _refused(rows, SENT if self.view is None else PARTS)
+            pairs = Pairs(self.join, self.tables.read("pairs", shard))
+            joined = pairs.change(_told(rows), grouped=self.view is not None)
+            self.tables.write("pairs", shard, pairs.table)
+            if self.view is None:
+                yield from joined.to_batches()
+            else:
+                yield self._stirred(shard, joined)
+
+    def _stirred(self, shard: int, changes: pa.Table) -> pa.RecordBatch:
+        assert self.view is not None
+        held = self.tables.read("records", shard)
+        records = Records(self.view, shard, self.shards, held)
+        parts = records.change(changes, self.batch)
+        self.tables.write("records", shard, records.table)
+        return parts
+
+
+def _by_shard(batches: Iterator[pa.RecordBatch], columns: str) -> Iterator[tuple[int, pa.Table]]:
+    """A task's rows by shard; each shard has at least a row that marks it."""
+    table = pa.Table.from_batches(batches, arrow_schema(columns))
+    for shard in pc.unique(table.column("home")).to_pylist():
+        yield shard, table.filter(pc.equal(table.column("home"), shard))
+
+
+def _told(rows: pa.Table) -> pa.Table:
+    """Rows of a record or group; not what was refused, and no marks."""
+    return rows.filter(rows.column("key").is_valid())
+
+
+def _refused(rows: pa.Table, columns: str) -> pa.RecordBatch:
+    """Rows that were refused, with other columns; any task may have them."""
+    refused = rows.filter(rows.column("refused").is_valid()).to_pylist()
+    return pa.RecordBatch.from_pylist(
+        [{**row, "home": 0} for row in refused], schema=arrow_schema(columns)
+    )

@@ -1,0 +1,157 @@
+"""Joins are held against a recomputation over all records of both sides."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from keys.path import FieldPath
+from pipeline.views.links import Join, Side
+from pipeline.views.records import View
+from tests.pipeline.views.tasks import Message, Tasks, Told, view
+from tests.support.profiles import examples
+
+ON = ((FieldPath.parse("/symbol"), FieldPath.parse("/ticker")),)
+JOIN = Join(ON, FieldPath.parse("/quote"))
+COLUMNS = "[SUM(/qty * /quote/bid) AS /worth,COUNT(/quote/bid) AS /n,/quote/bid AS /bid]"
+LINKS = ("A", "B", "1", 1, 1.0, None, "", [2])
+
+lefts = st.builds(
+    lambda name, symbol, qty, side: message(side, name, symbol, qty),
+    st.sampled_from("abcd"), st.sampled_from(LINKS), st.integers(0, 9), st.sampled_from(Side),
+)  # fmt: skip
+removals = st.builds(
+    lambda name, side: Message(f'["{name}"]', None, side),
+    st.sampled_from("abcd"),
+    st.sampled_from(Side),
+)
+histories = st.lists(st.lists(st.one_of(lefts, lefts, removals), max_size=8), max_size=5)
+
+
+def message(side: Side, name: str, link: object, number: int) -> Message:
+    """An order `name` of a symbol, or a quote `name` of a ticker."""
+    fields = ("symbol", "qty") if side is Side.LEFT else ("ticker", "bid")
+    body = {"k": name, fields[0]: link, fields[1]: number}
+    return Message(f'["{name}"]', json.dumps(body, separators=(",", ":")).encode(), side)
+
+
+def order(name: str, symbol: object, qty: int) -> Message:
+    return message(Side.LEFT, name, symbol, qty)
+
+
+def quote(name: str, ticker: object, bid: int) -> Message:
+    return message(Side.RIGHT, name, ticker, bid)
+
+
+class World:
+    """All records of both sides, in the order of their last change."""
+
+    def __init__(self) -> None:
+        self.sides: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+
+    def take(self, messages: list[Message]) -> None:
+        for record, body, side in messages:
+            self.sides[side].pop(record, None)
+            if body is not None:
+                self.sides[side][record] = json.loads(body)
+
+    def partners(self, left: dict[str, Any]) -> list[Any]:
+        """The right records of equal text; NULL is equal to nothing."""
+        link = text(left["symbol"])
+        return [
+            right
+            for right in self.sides[Side.RIGHT].values()
+            if link is not None and text(right["ticker"]) == link
+        ]
+
+    def joined(self) -> dict[str, Any]:
+        """Each left record with the newest of its partners."""
+        return {
+            record: left | ({"quote": found[-1]} if (found := self.partners(left)) else {})
+            for record, left in self.sides[Side.LEFT].items()
+        }
+
+    def worth(self) -> dict[str, tuple[int | None, int]]:
+        """Of each symbol the sum over all pairs, and how many there are."""
+        pairs: dict[str, list[int]] = {}
+        for left in self.sides[Side.LEFT].values():
+            group = json.dumps([left["symbol"]], separators=(",", ":")).replace("1.0", "1")
+            bids = [left["qty"] * right["bid"] for right in self.partners(left)]
+            if group[1] not in "[n":
+                pairs.setdefault(group, []).extend(bids)
+        return {
+            group: (sum(found) if found else None, len(found)) for group, found in pairs.items()
+        }
+
+
+def text(link: object) -> str | None:
+    if link in (None, "") or isinstance(link, list):
+        return None
+    return link if isinstance(link, str) else str(int(link))  # type: ignore[call-overload]  # a number
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@examples(50, nightly=3_000)
+@given(histories)
+def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
+    shards: int, history: list[list[Message]]
+) -> None:
+    """Rules 545 to 548."""
+    tasks, world, shown = Tasks(None, shards, JOIN), World(), dict[str, Any]()
+    for messages in history:
+        world.take(messages)
+        for record, row in tasks.batch(messages).items():
+            if row.value is None:
+                del shown[record]
+            else:
+                shown[record] = json.loads(row.value)
+        assert shown == world.joined()
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@examples(50, nightly=3_000)
+@given(histories)
+def test_groups_of_a_join_are_over_all_pairs(shards: int, history: list[list[Message]]) -> None:
+    """Rule 549."""
+    grouped: View = view(COLUMNS, "[/symbol]")
+    tasks, world = Tasks(grouped, shards, JOIN), World()
+    shown: dict[str, tuple[int | None, int]] = {}
+    for messages in history:
+        world.take(messages)
+        for group, row in tasks.batch(messages).items():
+            if row.value is None:
+                del shown[group]
+            else:
+                found = json.loads(row.value)
+                shown[group] = found["worth"], found["n"]
+        assert shown == world.worth()
+
+
+def test_either_side_makes_a_row_and_a_message_counts_once() -> None:
+    """Rules 543 and 548."""
+    tasks = Tasks(None, 3, JOIN)
+    assert tasks.batch([order("a", "A", 1), order("b", "A", 2), quote("q", "B", 5)]) == {
+        '["a"]': Told(b'{"k":"a","symbol":"A","qty":1}', None, 1),
+        '["b"]': Told(b'{"k":"b","symbol":"A","qty":2}', None, 1),
+    }
+    bid = b'"quote":{"k":"p","ticker":"A","bid":%d}}'
+    assert tasks.batch([quote("p", "A", 6), quote("p", "A", 7)]) == {
+        '["a"]': Told(b'{"k":"a","symbol":"A","qty":1,' + bid % 7, None, 2),
+        '["b"]': Told(b'{"k":"b","symbol":"A","qty":2,' + bid % 7, None, 0),
+    }
+    assert tasks.batch([]) == {}
+    assert tasks.batch([Message('["p"]', None, Side.RIGHT), Message('["b"]', None)]) == {
+        '["a"]': Told(b'{"k":"a","symbol":"A","qty":1}', None, 1),
+        '["b"]': Told(None, "deleted", 1),
+    }
+
+
+def test_the_place_of_the_right_record_is_never_the_left_ones_own() -> None:
+    """Rule 547."""
+    tasks = Tasks(None, 1, JOIN)
+    found = tasks.batch([Message("a", b'{"quote":1,"symbol":"A"}')])
+    assert found == {"a": Told(b'{"symbol":"A"}', None, 1)}
