@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from redis.exceptions import ResponseError
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
 from app.bus.connection import BusConnection
 from app.stores.store import StoreUnusable
 
 EVICTION_NONE = "noeviction"
+CODE_CHARACTERS_MAX = 20
+
+_REFUSALS = {
+    "MISCONF": "it cannot save to its disk",
+    "NOREPLICAS": "it has too few replicas",
+    "NOPERM": "its user may not write",
+}
 
 
 async def check_persistence(connection: BusConnection, *, survives_power: bool) -> None:
@@ -37,6 +44,18 @@ def persistence_fault(settings: Mapping[str, str], *, survives_power: bool) -> s
     if survives_power and settings.get("appendfsync") != "always":
         return "durability=power needs a bus that syncs each write: set appendfsync always in Redis"
     return ""
+
+
+def refusal_of(error: ResponseError) -> str:
+    """Why a server refuses a write that it could read, in a few words."""
+    match error:
+        case OutOfMemoryError():
+            return "its memory is full"
+        case ReadOnlyError():
+            return "it is a replica"
+        case _:
+            code = str(error).partition(" ")[0]
+            return _REFUSALS.get(code, f"it answers {code[:CODE_CHARACTERS_MAX]}")
 
 
 async def syncs_every_write(connection: BusConnection) -> bool:

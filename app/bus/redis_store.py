@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from app.bus import scripts
 from app.bus.connection import BusConnection, reaching
 from app.bus.definitions import Definitions
-from app.bus.persistence import check_persistence, syncs_every_write
+from app.bus.persistence import check_persistence, refusal_of, syncs_every_write
 from app.bus.topic_log import TopicLog
 from app.problems import Problem
 from app.settings import Settings
@@ -34,6 +34,8 @@ from app.stores.store import (
     TopicRecord,
 )
 from conflation.errors import TopicUnknown
+
+PROBE_MS = 10_000
 
 _pack_stage = msgspec.msgpack.Encoder().encode
 _unpack_stage = msgspec.msgpack.Decoder(tuple[int, bytes]).decode
@@ -69,6 +71,7 @@ class RedisStore:
         self._survives_power = survives_power
         self._syncs = False
         self._logs: dict[str, TopicLog] = {}
+        self._probe = connection.shared_key("probe")
 
     async def open(self) -> None:
         """Reach the bus, and see that it keeps what will be acknowledged.
@@ -275,6 +278,16 @@ class RedisStore:
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         """Nothing is to do: records are written with each append."""
+
+    async def fault(self) -> str | None:
+        """Why the bus refuses writes, as one that means nothing finds out."""
+        try:
+            await self._connection.ask("SET", self._probe, "", "PX", PROBE_MS)
+        except ResponseError as error:
+            return f"the bus takes no writes: {refusal_of(error)}"
+        except (RedisError, OSError):
+            return "the bus does not answer"
+        return None
 
     async def aclose(self) -> None:
         """Let go of all connections."""

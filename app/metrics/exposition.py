@@ -20,6 +20,7 @@ from app.metrics.server import server_families
 from app.metrics.sessions import session_families
 from app.metrics.store import store_families
 from app.metrics.topics import topic_families, topic_table
+from app.readiness import unready
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -38,7 +39,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
     """What there is to say of a gateway; of `connections` where the server is ours."""
     table = await topic_table(gateway.catalog, gateway.driver, gateway.settings.metrics_topics_max)
     return [
-        *gateway_families(gateway, table.topics),
+        *gateway_families(gateway, table.topics, is_ready=await unready(gateway) is None),
         *topic_families(table),
         *session_families(gateway),
         *store_families(gateway.store, gateway.driver.figures),

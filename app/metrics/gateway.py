@@ -11,11 +11,10 @@ from app.gateway import Gateway
 from app.metrics.families import counter, counters, gauge, gauges, histogram
 
 
-def gateway_families(gateway: Gateway, topics: int) -> Iterator[Metric]:
+def gateway_families(gateway: Gateway, topics: int, *, is_ready: bool) -> Iterator[Metric]:
     """Readiness, bounds, flushes, and times."""
     settings, figures = gateway.settings, gateway.driver.figures
     stats = gateway.driver.engine.stats(())
-    is_ready = gateway.ready and not gateway.outage.is_on
     yield gauge("ready", "1 while the gateway is ready, as /readyz has it.", is_ready)
     yield gauge("topics", "Topics.", topics)
     limits = {

@@ -66,7 +66,7 @@ async def metrics_page() -> str:
 
 def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     gateway = Gateway.build(Settings(data=MEMORY_ONLY))
-    yield "Gateway", gateway_families(gateway, 0)
+    yield "Gateway", gateway_families(gateway, 0, is_ready=False)
     yield "Topics", topic_families(TopicTable())
     yield "Sessions and streams", session_families(gateway)
     yield (

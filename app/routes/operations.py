@@ -8,6 +8,7 @@ from app.connection import figures_of
 from app.gateway import gateway_of
 from app.metrics.exposition import CONTENT_TYPE, exposition
 from app.problems import Problem
+from app.readiness import unready
 
 router = APIRouter(tags=["operations"])
 
@@ -20,13 +21,10 @@ async def healthz() -> dict[str, str]:
 
 @router.get("/readyz", summary="Ready")
 async def readyz(request: Request) -> dict[str, str]:
-    """200 once the store has answered; 503 before, while the bus is out, and during a shutdown."""
-    gateway = gateway_of(request)
-    if not gateway.ready:
-        reason = "it is shutting down" if gateway.stopping else "the store has not answered yet"
+    """200 where the store takes writes; 503 with the reason before, else, and during a shutdown."""
+    reason = await unready(gateway_of(request))
+    if reason is not None:
         raise Problem("not-ready", f"The gateway is not ready: {reason}.")
-    if gateway.outage.is_on:
-        raise Problem("not-ready", f"The gateway is not ready: the {gateway.outage.source} is out.")
     return {"status": "ready"}
 
 

@@ -21,6 +21,7 @@ from app.problems import Problem
 from app.stores.store import HeadMoved
 
 GROUP_MAX = 1_000
+PROBE_BYTES = 64 << 10
 
 Answer = TypeVar("Answer")
 Work = Callable[[sqlite3.Connection], Answer]
@@ -46,6 +47,7 @@ class GroupCommit:
         self._on_rollback = on_rollback
         self._asked: SimpleQueue[_Asked | None] = SimpleQueue()
         self._is_out = False
+        self._reason = ""
         self.commits = 0
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
         self._thread.start()
@@ -65,6 +67,16 @@ class GroupCommit:
         asked = _Asked(work, asyncio.get_running_loop().create_future())
         self._asked.put(asked)
         return cast("Answer", await asked.future)
+
+    async def fault(self) -> str | None:
+        """Why nothing is written: what the last transaction has failed of, if it does so still."""
+        if not self._is_out:
+            return None
+        try:
+            await self.do(_probe)
+        except Problem:
+            return f"the store cannot be written: {self._reason}"
+        return None
 
     async def aclose(self) -> None:
         """Finish what was asked, and end the thread."""
@@ -122,13 +134,20 @@ class GroupCommit:
     def _out(self, error: sqlite3.Error) -> Problem:
         if not self._is_out:
             logger.error("the store is out: %s", error, extra=event("store-out"))
-        self._is_out = True
+        self._is_out, self._reason = True, str(error)
         return Problem("bus-unavailable", f"The store cannot be written: {error}.")
 
     def _back(self) -> None:
         if self._is_out:
             logger.warning("the store is back", extra=event("store-back"))
         self._is_out = False
+
+
+def _probe(connection: sqlite3.Connection) -> None:
+    """Take room for a request of some size, and give it back, in the same transaction."""
+    connection.execute("CREATE TABLE probe (bytes BLOB)")
+    connection.execute("INSERT INTO probe VALUES (zeroblob(?))", (PROBE_BYTES,))
+    connection.execute("DROP TABLE probe")
 
 
 def _tell(future: asyncio.Future[Any], answer: object) -> None:

@@ -99,6 +99,10 @@ class MemoryStore:
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         """Nothing is kept."""
 
+    async def fault(self) -> str | None:
+        """There is always room, or none for the process."""
+        return None
+
     async def aclose(self) -> None:
         """Nothing to let go."""
 

@@ -156,6 +156,10 @@ class SqliteStore:
 
         await self._do(work)
 
+    async def fault(self) -> str | None:
+        """What the last write has failed of, if that is so still."""
+        return "the store is closed" if self._commits is None else await self._commits.fault()
+
     async def aclose(self) -> None:
         """Finish what was asked, and let the folder go."""
         if self._commits is not None:

@@ -172,6 +172,12 @@ class Store(Protocol):
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
         """Keep a topic's records, and forget what nobody will ask for."""
 
+    async def fault(self) -> str | None:
+        """Why nothing can be written just now, in a few words for the operator; None if it can.
+
+        Where that is not known it is tried, by a write that changes nothing.
+        """
+
     async def aclose(self) -> None:
         """Let go of files and connections; what was acknowledged is safe."""
 

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
 from app.bus.connection import BusConnection
-from app.bus.persistence import check_persistence, persistence_fault, syncs_every_write
+from app.bus.persistence import (
+    check_persistence,
+    persistence_fault,
+    refusal_of,
+    syncs_every_write,
+)
 from app.stores.store import StoreUnusable
 from tests.support.buses import BusServer, bus_server
 
@@ -57,3 +63,18 @@ async def test_where_the_settings_may_not_be_seen_info_tells(redis_bus: BusServe
     await guest.aclose()
     await admin.ask("ACL DELUSER", "guest")
     await admin.aclose()
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OutOfMemoryError("command not allowed"), "its memory is full"),
+        (ReadOnlyError("You can't write against a read only replica."), "it is a replica"),
+        (ResponseError("MISCONF Redis is configured to save"), "it cannot save to its disk"),
+        (ResponseError("NOREPLICAS Not enough good replicas to write."), "too few replicas"),
+        (ResponseError("ODD " + "x" * 99), "it answers ODD"),
+        (ResponseError("x" * 99), "it answers " + "x" * 20),
+    ],
+)
+def test_why_a_write_is_refused_is_said_in_a_few_words(error: ResponseError, said: str) -> None:
+    assert refusal_of(error).endswith(said)
