@@ -100,7 +100,7 @@ def text(link: object) -> str | None:
 def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
     shards: int, history: list[list[Message]]
 ) -> None:
-    """Rules 545 to 548."""
+    """Rules 545, 546, 547 and 548."""
     tasks, world, shown = Tasks(None, shards, JOIN), World(), dict[str, Any]()
     for messages in history:
         world.take(messages)
