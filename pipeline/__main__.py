@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pipeline.streams.run import DEFAULT_MASTER, run
+from pipeline.streams.run import DEFAULT_MASTER, Manner, run
 
 
 def main() -> int:
@@ -16,6 +16,9 @@ def main() -> int:
     running = commands.add_parser("run", help="run the streams of a definition file")
     running.add_argument("file", type=Path, metavar="FILE.toml")
     running.add_argument("--available-now", action="store_true", help="end when all is read")
+    running.add_argument("--no-restart", action="store_true", help="end at the first failure")
+    running.add_argument("--metrics-port", type=int, metavar="N", help="for Prometheus (none)")
+    running.add_argument("--metrics-host", default="127.0.0.1", help="(%(default)s)")
     planning = commands.add_parser("plan", help="what intervals would have cost and saved")
     planning.add_argument("path", type=Path, metavar="PATH")
     planning.add_argument("--key", action="append", required=True)
@@ -32,7 +35,7 @@ def main() -> int:
 
 def _done(given: argparse.Namespace) -> int:
     if given.command == "run":
-        return run(given.file, master=given.master, available_now=given.available_now)
+        return run(given.file, _manner(given))
     from pipeline.planner.plan import Wish, plan
 
     return plan(
@@ -47,6 +50,16 @@ def _done(given: argparse.Namespace) -> int:
             charts=given.chart,
             master=given.master,
         )
+    )
+
+
+def _manner(given: argparse.Namespace) -> Manner:
+    return Manner(
+        master=given.master,
+        available_now=given.available_now,
+        restarts=not given.no_restart,
+        metrics_port=given.metrics_port,
+        metrics_host=given.metrics_host,
     )
 
 

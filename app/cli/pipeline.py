@@ -28,6 +28,11 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     running.add_argument(
         "--available-now", action="store_true", help="end when all that is there was read"
     )
+    running.add_argument(
+        "--no-restart", action="store_true", help="end a stream at its first failure"
+    )
+    running.add_argument("--metrics-port", metavar="N", help="answer Prometheus there (nowhere)")
+    running.add_argument("--metrics-host", metavar="HOST", help="(127.0.0.1)")
     running.set_defaults(run=run)
     _add_plan(actions)
     for name, does in NOT_YET.items():
@@ -76,6 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
         command += ["--master", arguments.master]
     if arguments.available_now:
         command.append("--available-now")
+    if arguments.no_restart:
+        command.append("--no-restart")
+    for option in ("metrics_port", "metrics_host"):
+        if getattr(arguments, option) is not None:
+            command.append(f"--{option.replace('_', '-')}={getattr(arguments, option)}")
     sys.stdout.flush()
     os.execve(command[0], command, pipeline_environment())
 

@@ -6,14 +6,21 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from pipeline.definitions.stream import read_definitions
-from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError, StreamFailed, from_spark
+from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError, StreamFailed
+from pipeline.operations.condition import Condition
+from pipeline.operations.lines import progress_line
+from pipeline.operations.metrics import Board, serving_metrics
+from pipeline.operations.supervised import Supervised
+from pipeline.operations.watch import Onlooker, tell, watch
 from pipeline.session import open_session
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream
@@ -23,22 +30,39 @@ if TYPE_CHECKING:
 
 DEFAULT_MASTER = "local[*]"
 PROGRESS_EVERY_S = 3.0
+BOARD_EVERY_S = 1.0
 LOOK_EVERY_S = 0.1
 LAST_BATCH_SECONDS_MAX = 4.0
 
 Report = Callable[[str], None]
 
 
-def run(path: Path, master: str = DEFAULT_MASTER, available_now: bool = False) -> int:
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How streams are run.
+
+    `master` is Spark's; with `available_now` they end when all that is there was read; `restarts`
+    says whether one that failed is started again; metrics are told on `metrics_port` if there is
+    one.
+    """
+
+    master: str = DEFAULT_MASTER
+    available_now: bool = False
+    restarts: bool = True
+    metrics_port: int | None = None
+    metrics_host: str = "127.0.0.1"
+
+
+def run(path: Path, manner: Manner = Manner()) -> int:
     """Run the file's streams; returns the exit code of the command line.
 
-    0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 3 and
+    0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 2, 3 and
     78 as for every command, after one line on standard error.
     """
     stop = Stop()
     try:
         with stop.listening():
-            run_streams(path, master, available_now, stop, _say)
+            run_streams(path, manner, stop, _say)
     except PipelineError as error:
         sys.stderr.write(f"tidegate: {error}\n")
         return error.exit_code
@@ -90,50 +114,60 @@ class Stop:
         self._asked.set()
 
 
-def run_streams(path: Path, master: str, available_now: bool, stop: Stop, report: Report) -> None:
+def run_streams(path: Path, manner: Manner, stop: Stop, report: Report) -> None:
     """As `run`, with errors raised and lines given to `report`.
 
     Raises:
-        PipelineError: what ended the streams, as one sentence.
+        PipelineError: what ended the first stream that failed for good, as one sentence.
     """
-    streams = [Stream(definition) for definition in read_definitions(path)]
+    definitions = read_definitions(path)
+    streams = [Stream(definition) for definition in definitions]
     with ExitStack() as held:
+        onlookers = _onlookers(held, manner, streams, report)
         checkpoints = [held.enter_context(Checkpoint(stream.definition)) for stream in streams]
-        report(f"starting Spark on {master}")
-        spark = open_session(master)
+        report(f"starting Spark on {manner.master}")
+        spark = open_session(manner.master)
         held.callback(_close_session, spark)
         held.enter_context(_outliving_its_jvm(stop))
         stop.take_signals()
+        watched = [
+            Supervised(
+                stream.definition.name,
+                stream,
+                partial(stream.start, spark, checkpoint, available_now=manner.available_now),
+                restarts=manner.restarts and not manner.available_now,
+                say=report,
+            )
+            for stream, checkpoint in zip(streams, checkpoints, strict=True)
+        ]
         try:
-            for stream, checkpoint in zip(streams, checkpoints, strict=True):
-                stream.start(spark, checkpoint, available_now=available_now)
+            for each, stream in zip(watched, streams, strict=True):
+                each.begin()
                 report(_started(stream))
-            _watch(streams, stop, report)
+            watch(watched, onlookers, stop, report)
         finally:
             _stop_queries(streams)
-        for stream in streams:
-            report(_progress(stream))
+        tell(watched, onlookers)
+    failures = [each.failure for each in watched if each.failure is not None]
+    if failures:
+        raise failures[0]
 
 
-def _watch(streams: list[Stream], stop: Stop, report: Report) -> None:
-    """Report now and then until all have ended, one has failed or the end is asked for."""
-    next_report_at = time.monotonic() + PROGRESS_EVERY_S
-    while not stop.asked:
-        for stream in streams:
-            _raise_failure(stream)
-        if not any(stream.query and stream.query.isActive for stream in streams):
-            return
-        if time.monotonic() >= next_report_at:
-            next_report_at += PROGRESS_EVERY_S
-            for stream in streams:
-                report(_progress(stream))
-        stop.wait(LOOK_EVERY_S)
+def _onlookers(
+    held: ExitStack, manner: Manner, streams: list[Stream], report: Report
+) -> list[Onlooker]:
+    """Who is told how streams stand: the terminal, and a scraper where one is wanted."""
+    letters = {stream.definition.name: stream.definition.dead_letters for stream in streams}
 
+    def say(conditions: Sequence[Condition]) -> None:
+        for condition in conditions:
+            report(progress_line(condition, letters[condition.name]))
 
-def _raise_failure(stream: Stream) -> None:
-    failure = stream.query.exception() if stream.query else None
-    if failure is not None:
-        raise from_spark(stream.definition.name, str(failure)) from None
+    if manner.metrics_port is None:
+        return [Onlooker(say, PROGRESS_EVERY_S)]
+    board = Board()
+    held.enter_context(serving_metrics(board, manner.metrics_port, manner.metrics_host))
+    return [Onlooker(say, PROGRESS_EVERY_S), Onlooker(board.show, BOARD_EVERY_S)]
 
 
 def _stop_queries(streams: list[Stream]) -> None:
@@ -174,19 +208,6 @@ def _started(stream: Stream) -> str:
         f"{definition.name}: newest of {definition.key} every {definition.interval_text} "
         f"to topic {definition.sink.topic} at {definition.gateway}"
     )
-
-
-def _progress(stream: Stream) -> str:
-    done = stream.totals
-    line = (
-        f"{stream.definition.name}: {done.batches:,} batches, {done.messages:,} messages in, "
-        f"{done.published:,} out"
-    )
-    if done.repeated:
-        line += f", {done.repeated:,} written by an earlier run"
-    if done.refused:
-        line += f", {done.refused:,} refused (see {stream.definition.dead_letters})"
-    return line
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,1 @@
+"""Running streams watched over: started again, told of, counted."""

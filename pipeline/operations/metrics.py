@@ -1,0 +1,120 @@
+"""What Prometheus gets of a running command: one row for each stream, on a port of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from pipeline.errors import UsageInvalid
+from pipeline.operations.condition import Condition, State
+
+PREFIX = "tidegate_pipeline_"
+LABEL = "query"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A metric: its name without prefix, what it says, and where it comes from.
+
+    A condition that has no such figure has no sample. `rises` tells a counter, whose samples are
+    called `..._total`, from a gauge.
+    """
+
+    name: str
+    meaning: str
+    of: Callable[[Condition], float | None]
+    rises: bool = False
+
+
+FIGURES = (
+    Figure(
+        "running",
+        "1 while the query runs; 0 while it waits for its next start, and once it has ended.",
+        lambda now: now.state is State.RUNNING,
+    ),
+    Figure(
+        "failed",
+        "1 once it has ended for a reason that no start mends.",
+        lambda now: now.state is State.FAILED,
+    ),
+    Figure("batches", "Batches done.", lambda now: now.batches, rises=True),
+    Figure("messages", "Messages read.", lambda now: now.messages, rises=True),
+    Figure("published", "Rows written to the sink.", lambda now: now.published, rises=True),
+    Figure(
+        "repeated",
+        "Rows that an earlier try had written already.",
+        lambda now: now.repeated,
+        rises=True,
+    ),
+    Figure("dead_letters", "Lines refused.", lambda now: now.refused, rises=True),
+    Figure("restarts", "Starts after a failure.", lambda now: now.restarts, rises=True),
+    Figure("batch", "Number of the newest batch.", lambda now: now.pace.batch),
+    Figure("batch_seconds", "How long the newest batch took.", lambda now: now.pace.batch_s),
+    Figure(
+        "rows_per_second",
+        "How fast the rows of the newest batch were worked off.",
+        lambda now: now.pace.rows_per_s,
+    ),
+    Figure(
+        "lag_messages",
+        "Messages of the source topic that the newest batch left for the next.",
+        lambda now: now.pace.lag,
+    ),
+    Figure("held_keys", "Keys that wait for the end of their interval.", lambda now: now.held),
+    Figure(
+        "told_timestamp_seconds",
+        "When all this was looked at: long ago, where the command hangs.",
+        lambda now: now.at_s,
+    ),
+)
+
+
+class Board(Collector):
+    """The newest conditions, as the main thread saw them; scraped by another."""
+
+    def __init__(self) -> None:
+        self._conditions: Sequence[Condition] = ()
+
+    def show(self, conditions: Sequence[Condition]) -> None:
+        """Replace what is told."""
+        self._conditions = conditions
+
+    def collect(self) -> Iterator[Metric]:
+        """A family for each figure."""
+        conditions = self._conditions
+        for figure in FIGURES:
+            kind = CounterMetricFamily if figure.rises else GaugeMetricFamily
+            family = kind(PREFIX + figure.name, figure.meaning, labels=[LABEL])
+            for condition in conditions:
+                value = figure.of(condition)
+                if value is not None:
+                    family.add_metric([condition.name], float(value))
+            yield family
+
+
+@contextmanager
+def serving_metrics(board: Board, port: int, host: str) -> Iterator[int]:
+    """Answer scrapes while the block runs; the answer is the port, which 0 leaves open.
+
+    Raises:
+        UsageInvalid: somebody else listens there.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(board)
+    try:
+        server, thread = start_http_server(port, addr=host, registry=registry)
+    except OSError as error:
+        raise UsageInvalid(
+            f"no metrics on {host}:{port}: {(error.strerror or str(error)).lower()}"
+        ) from None
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,168 @@
+"""One stream through its failures: what a new start may mend is started again, later each time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from pipeline.errors import PipelineError, from_spark
+from pipeline.operations.backoff import pause_s
+from pipeline.operations.condition import Condition, State, pace_of
+from pipeline.operations.lines import restart_line
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+Say = Callable[[str], None]
+
+
+class Counts(Protocol):
+    """What a stream did since the command was started."""
+
+    @property
+    def batches(self) -> int:
+        """Batches done."""
+
+    @property
+    def messages(self) -> int:
+        """Messages read."""
+
+    @property
+    def published(self) -> int:
+        """Rows written."""
+
+    @property
+    def repeated(self) -> int:
+        """Rows that an earlier try had written."""
+
+    @property
+    def refused(self) -> int:
+        """Lines that are no messages."""
+
+
+class Watched(Protocol):
+    """A stream, as far as it is looked at from outside."""
+
+    @property
+    def totals(self) -> Counts:
+        """What it did so far."""
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """That of its newest start."""
+
+
+class Supervised:
+    """A stream and how it stands.
+
+    Args:
+        name: of the stream.
+        stream: not started.
+        start: starts it from its checkpoint, any number of times.
+        restarts: whether it is started again.
+        say: told why it stands still.
+        monotonic: seconds; for tests.
+
+    Attributes:
+        failure: why it has ended for good, if it has failed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stream: Watched,
+        start: Callable[[], None],
+        *,
+        restarts: bool,
+        say: Say,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.stream = stream
+        self.failure: PipelineError | None = None
+        self._start = start
+        self._may_restart = restarts
+        self._say = say
+        self._monotonic = monotonic
+        self._state = State.STARTING
+        self._due_s = 0.0
+        self._restarts = 0
+        self._failures = 0
+        self._batches_at_failure = 0
+        self._error = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self._state in (State.ENDED, State.FAILED)
+
+    def begin(self) -> None:
+        """Start it for the first time.
+
+        Raises:
+            PipelineError: it does not start. Nobody waits for what never ran.
+        """
+        self._begin()
+
+    def look(self) -> None:
+        """Notice its end or its failure; start it again if that is due."""
+        match self._state:
+            case State.RUNNING:
+                self._look_at_query()
+            case State.WAITING if self._monotonic() >= self._due_s:
+                self._restarts += 1
+                try:
+                    self._begin()
+                except PipelineError as error:
+                    self._fail(error)
+
+    def condition(self) -> Condition:
+        """How it stands now."""
+        done, query = self.stream.totals, self.stream.query
+        return Condition(
+            name=self.name,
+            state=self._state,
+            pace=pace_of(query.lastProgress if query is not None else None),
+            batches=done.batches,
+            messages=done.messages,
+            published=done.published,
+            repeated=done.repeated,
+            refused=done.refused,
+            restarts=self._restarts,
+            error=self._error,
+            at_s=time.time(),
+        )
+
+    def _begin(self) -> None:
+        from pyspark.errors import PySparkException
+
+        try:
+            self._start()
+        except PySparkException as error:
+            raise from_spark(self.name, str(error)) from error
+        self._state = State.RUNNING
+
+    def _look_at_query(self) -> None:
+        query = self.stream.query
+        assert query is not None, "it runs"
+        # Asked in this order: one that fails in between is still active, or has its reason.
+        is_active, failure = query.isActive, query.exception()
+        if failure is not None:
+            self._fail(from_spark(self.name, str(failure)))
+        elif not is_active:
+            self._state = State.ENDED
+
+    def _fail(self, error: PipelineError) -> None:
+        self._error = str(error)
+        if not (self._may_restart and error.may_pass):
+            self._state, self.failure = State.FAILED, error
+            return
+        batches = self.stream.totals.batches
+        if batches > self._batches_at_failure:
+            self._failures = 0
+        self._batches_at_failure = batches
+        self._failures += 1
+        pause = pause_s(self._failures)
+        self._state, self._due_s = State.WAITING, self._monotonic() + pause
+        self._say(restart_line(str(error), pause))

@@ -1,0 +1,70 @@
+"""The loop of the main thread: streams are looked at until all are over or the end is asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pipeline.operations.condition import Condition
+from pipeline.operations.supervised import Say, Supervised
+
+WATCH_EVERY_S = 0.1
+
+
+class Asked(Protocol):
+    """Somebody may ask for the end."""
+
+    @property
+    def asked(self) -> bool:
+        """Whether it was."""
+
+    def wait(self, seconds: float) -> None:
+        """Return after `seconds`, or at once when it is asked for."""
+
+
+@dataclass
+class Onlooker:
+    """Somebody who is told how all streams stand, so often."""
+
+    look: Callable[[Sequence[Condition]], None]
+    every_s: float
+    due_s: float = 0.0
+
+
+def watch(
+    watched: Sequence[Supervised],
+    onlookers: Sequence[Onlooker],
+    stop: Asked,
+    say: Say,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> None:
+    """Look at streams and tell onlookers, until all are over or the end is asked for.
+
+    A stream that fails for good is told at once where others go on.
+    """
+    for onlooker in onlookers:
+        onlooker.due_s = monotonic() + onlooker.every_s
+    told: set[str] = set()
+    while not stop.asked:
+        for each in watched:
+            each.look()
+        if all(each.is_over for each in watched):
+            return
+        for each in watched:
+            if each.failure is not None and each.name not in told:
+                told.add(each.name)
+                say(f"{each.failure}; the other streams go on")
+        tell(watched, [each for each in onlookers if monotonic() >= each.due_s])
+        stop.wait(WATCH_EVERY_S)
+
+
+def tell(watched: Sequence[Supervised], onlookers: Sequence[Onlooker]) -> None:
+    """Tell these onlookers how streams stand now."""
+    if not onlookers:
+        return
+    conditions = [each.condition() for each in watched]
+    for onlooker in onlookers:
+        onlooker.look(conditions)
+        onlooker.due_s += onlooker.every_s

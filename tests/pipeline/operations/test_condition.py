@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pipeline.operations.condition import Pace, pace_of
+
+TOPIC = {"endOffset": '{"bookmark":"e-1-40"}', "latestOffset": '{"bookmark":"e-1-100"}'}
+
+
+def test_the_pace_is_that_of_the_newest_batch() -> None:
+    progress: dict[str, Any] = {
+        "batchId": 7,
+        "durationMs": {"triggerExecution": 1500, "addBatch": 1200},
+        "processedRowsPerSecond": 40.5,
+        "sources": [TOPIC],
+    }
+    assert pace_of(progress) == Pace(batch=7, rows_per_s=40.5, batch_s=1.5, lag=60)
+
+
+def test_before_the_first_batch_nothing_is_known() -> None:
+    assert pace_of(None) == Pace()
+
+
+@pytest.mark.parametrize(
+    ("source", "lag"),
+    [
+        (TOPIC, 60),
+        ({"endOffset": {"bookmark": "e-5"}, "latestOffset": {"bookmark": "e-7"}}, 2),
+        ({"endOffset": {"bookmark": "e-9"}, "latestOffset": {"bookmark": "e-7"}}, 0),
+        ({"endOffset": {"logOffset": 3}, "latestOffset": None}, None),
+        ({"endOffset": "3", "latestOffset": "nonsense"}, None),
+        ({}, None),
+    ],
+)
+def test_the_lag_is_what_a_topic_has_more(source: dict[str, Any], lag: int | None) -> None:
+    assert pace_of({"batchId": 1, "sources": [source]}).lag == lag

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from urllib.request import urlopen
+
+import pytest
+
+from pipeline.errors import UsageInvalid
+from pipeline.operations.condition import Condition, Pace, State
+from pipeline.operations.metrics import FIGURES, PREFIX, Board, serving_metrics
+
+LOOPBACK = "127.0.0.1"
+
+
+def scraped(board: Board) -> dict[str, float]:
+    with (
+        serving_metrics(board, 0, LOOPBACK) as port,
+        urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=10) as answer,
+    ):
+        lines = answer.read().decode().splitlines()
+    samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+    return {name: float(value) for name, _, value in samples}
+
+
+def test_every_figure_of_every_stream_is_scraped() -> None:
+    board = Board()
+    busy = Condition(
+        "busy",
+        State.RUNNING,
+        Pace(batch=6, rows_per_s=50.5, batch_s=0.25, lag=12),
+        batches=7, messages=100, published=70, repeated=3, refused=2, held=5, restarts=1, at_s=99.0,
+    )  # fmt: skip
+    board.show([busy, Condition("failed", State.FAILED)])
+    found = scraped(board)
+    assert {name: value for name, value in found.items() if "busy" in name} == {
+        f'{PREFIX}{name}{{query="busy"}}': value
+        for name, value in {
+            "running": 1, "failed": 0, "batches_total": 7, "messages_total": 100,
+            "published_total": 70, "repeated_total": 3, "dead_letters_total": 2,
+            "restarts_total": 1, "batch": 6, "batch_seconds": 0.25, "rows_per_second": 50.5,
+            "lag_messages": 12, "held_keys": 5, "told_timestamp_seconds": 99,
+        }.items()
+    }  # fmt: skip
+    assert found[f'{PREFIX}failed{{query="failed"}}'] == 1
+    assert found[f'{PREFIX}running{{query="failed"}}'] == 0
+    assert f'{PREFIX}lag_messages{{query="failed"}}' not in found
+
+
+def test_before_anything_runs_there_are_families_without_samples() -> None:
+    assert scraped(Board()) == {}
+    assert len({figure.name for figure in FIGURES}) == len(FIGURES)
+
+
+def test_a_port_that_is_taken_is_one_sentence() -> None:
+    with (
+        serving_metrics(Board(), 0, LOOPBACK) as port,
+        pytest.raises(UsageInvalid, match=f"^no metrics on 127.0.0.1:{port}: address already"),
+        serving_metrics(Board(), port, LOOPBACK),
+    ):
+        pass

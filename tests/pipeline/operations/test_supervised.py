@@ -1,0 +1,163 @@
+"""A stream that fails is started again, later each time; what no start mends ends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from pipeline.errors import (
+    CheckpointMismatch,
+    DefinitionInvalid,
+    GatewayRefused,
+    GatewayUnreachable,
+    PipelineError,
+    RunFenced,
+    SourceLost,
+    SparkUnavailable,
+    StreamFailed,
+)
+from pipeline.operations.condition import State
+from pipeline.operations.supervised import Supervised
+
+
+@dataclass
+class Play:
+    """A stream whose query fails as it is told, under a clock that is set by hand."""
+
+    restarts: bool = True
+    now_s: float = 0.0
+    starts: int = 0
+    fails_to_start: PipelineError | None = None
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stream = SimpleNamespace(
+            totals=SimpleNamespace(batches=0, messages=0, published=0, repeated=0, refused=0),
+            query=None,
+        )
+        self.supervised = Supervised(
+            "s",
+            cast(Any, self.stream),
+            self._start,
+            restarts=self.restarts,
+            say=self.said.append,
+            monotonic=lambda: self.now_s,
+        )
+
+    def _start(self) -> None:
+        self.starts += 1
+        if self.fails_to_start is not None:
+            raise self.fails_to_start
+        self.stream.query = query(active=True, exception=None)
+
+    def fail(self, kind: type[PipelineError], said: str = "no room") -> None:
+        text = f"Traceback\npipeline.errors.{kind.__name__}: {said}\n"
+        self.stream.query = query(active=False, exception=text)
+        self.supervised.look()
+
+    def pass_s(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.supervised.look()
+
+    @property
+    def state(self) -> State:
+        return self.supervised.condition().state
+
+
+def query(*, active: bool, exception: str | None) -> SimpleNamespace:
+    return SimpleNamespace(isActive=active, exception=lambda: exception, lastProgress=None)
+
+
+def test_a_failure_is_told_and_the_stream_started_again_after_a_pause() -> None:
+    """Rule 580."""
+    play = Play()
+    play.supervised.begin()
+    play.fail(GatewayUnreachable)
+    assert play.said == ["s: no room; it is started again in 1 s"]
+    play.pass_s(0.9)
+    assert (play.starts, play.state) == (1, State.WAITING)
+    play.pass_s(0.1)
+    assert (play.starts, play.state) == (2, State.RUNNING)
+    now = play.supervised.condition()
+    assert (now.restarts, now.error) == (1, "s: no room")
+    assert not play.supervised.is_over
+
+
+def test_pauses_grow_until_a_batch_was_done() -> None:
+    play = Play()
+    play.supervised.begin()
+    for pause in (1, 2, 4):
+        play.fail(StreamFailed)
+        play.pass_s(pause)
+    assert play.starts == 4
+    play.stream.totals.batches = 5
+    play.fail(StreamFailed)
+    assert play.said[-1].endswith("started again in 1 s")
+
+
+def test_a_start_that_fails_counts_as_well() -> None:
+    play = Play()
+    play.supervised.begin()
+    play.fail(StreamFailed)
+    play.fails_to_start = GatewayUnreachable("s: nobody answers")
+    play.pass_s(1)
+    assert play.said[-1] == "s: nobody answers; it is started again in 2 s"
+    play.fails_to_start = CheckpointMismatch("s: not its own")
+    play.pass_s(2)
+    assert play.state is State.FAILED
+    assert play.supervised.failure is play.fails_to_start
+
+
+@pytest.mark.parametrize("kind", [CheckpointMismatch, SourceLost, RunFenced, SparkUnavailable])
+def test_what_no_start_mends_ends_it_at_once(kind: type[PipelineError]) -> None:
+    """Rule 581."""
+    play = Play()
+    play.supervised.begin()
+    play.fail(kind)
+    assert play.state is State.FAILED
+    assert type(play.supervised.failure) is kind
+    assert play.said == []
+    play.pass_s(100)
+    assert play.starts == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "may_pass"),
+    [
+        (GatewayRefused, True),
+        (GatewayUnreachable, True),
+        (StreamFailed, True),
+        (DefinitionInvalid, False),
+        (RunFenced, False),
+        (SourceLost, False),
+    ],
+)
+def test_which_errors_a_start_may_mend(kind: type[PipelineError], may_pass: bool) -> None:
+    """Rule 581."""
+    assert kind.may_pass is may_pass
+
+
+def test_without_restarts_any_failure_is_the_end() -> None:
+    play = Play(restarts=False)
+    play.supervised.begin()
+    play.fail(GatewayUnreachable)
+    assert play.state is State.FAILED
+
+
+def test_a_first_start_that_fails_is_raised() -> None:
+    play = Play(fails_to_start=GatewayUnreachable("nobody"))
+    with pytest.raises(GatewayUnreachable):
+        play.supervised.begin()
+
+
+def test_a_query_that_has_read_all_has_ended() -> None:
+    play = Play()
+    play.supervised.begin()
+    play.stream.query.isActive = False
+    play.pass_s(1)
+    assert play.supervised.is_over
+    assert play.state is State.ENDED
+    assert play.supervised.failure is None
