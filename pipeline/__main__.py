@@ -1,4 +1,4 @@
-"""`python -m pipeline run FILE.toml`, `plan PATH`: the pipeline without the command line's rest."""
+"""`python -m pipeline run`, `journal`, `replay`, `plan`: without the command line's rest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from pipeline.archive.command import VERBS, add_commands, done
 from pipeline.streams.run import DEFAULT_MASTER, Manner, run
 
 
@@ -30,10 +31,13 @@ def main() -> int:
     planning.add_argument("--chart", type=Path, action="append", default=[])
     for command in (running, planning):
         command.add_argument("--master", default=DEFAULT_MASTER, help="Spark master (%(default)s)")
+    add_commands(commands)
     return _done(parser.parse_args())
 
 
 def _done(given: argparse.Namespace) -> int:
+    if given.command in VERBS:
+        return done(given)
     if given.command == "run":
         return run(given.file, _manner(given))
     from pipeline.planner.plan import Wish, plan

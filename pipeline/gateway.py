@@ -110,6 +110,18 @@ class Gateway:
         path = f"{_topic_path(topic)}/messages"
         self._ask("POST", path, content=body, headers=headers, params=form)
 
+    def publish(self, topic: str, body: bytes, producer: str, sequence: int) -> bool:
+        """Publish NDJSON envelopes under a number; False if that number had been published."""
+        headers = {
+            "Content-Type": "application/x-ndjson",
+            "Tidegate-Producer": producer,
+            "Tidegate-Sequence": str(sequence),
+        }
+        path = f"{_topic_path(topic)}/messages"
+        params = {"format": "envelope"}
+        answer = self._ask("POST", path, content=body, headers=headers, params=params)
+        return not _json_object(answer).get("duplicate", False)
+
     def commit(
         self, topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
     ) -> bool:

@@ -1,4 +1,4 @@
-"""`tidegate pipeline run` and `plan`: the Spark side, in a process that is all its own."""
+"""`tidegate pipeline run`, `journal`, `replay` and `plan`: a process that is all its own."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
+from app.cli.archive import add_journal, add_replay, journal_words, replay_words
 from app.cli.arguments import Parser
-from app.cli.later import add_refused
-
-NOT_YET = {
-    "journal": "archive a topic to Parquet",
-    "replay": "publish an archive again",
-}
 
 
 def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
@@ -35,8 +31,8 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     running.add_argument("--metrics-host", metavar="HOST", help="(127.0.0.1)")
     running.set_defaults(run=run)
     _add_plan(actions)
-    for name, does in NOT_YET.items():
-        add_refused(actions, name, f"{does} (not available yet)", f"pipeline {name}")
+    add_journal(actions).set_defaults(run=journal)
+    add_replay(actions).set_defaults(run=replay)
 
 
 def _add_plan(actions: argparse._SubParsersAction[Parser]) -> None:
@@ -69,9 +65,7 @@ def plan(arguments: argparse.Namespace) -> int:
         for text in given if isinstance(given, list) else [given]:
             if text is not None:
                 command.append(f"--{option.replace('_', '-')}={text}")
-    command += ["--", arguments.path]
-    sys.stdout.flush()
-    os.execve(command[0], command, pipeline_environment())
+    _become([*command, "--", arguments.path])
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -86,6 +80,20 @@ def run(arguments: argparse.Namespace) -> int:
     for option in ("metrics_port", "metrics_host"):
         if getattr(arguments, option) is not None:
             command.append(f"--{option.replace('_', '-')}={getattr(arguments, option)}")
+    _become(command)
+
+
+def journal(arguments: argparse.Namespace) -> int:
+    """Become the archiver's process."""
+    _become([*_pipeline("journal"), *journal_words(arguments)])
+
+
+def replay(arguments: argparse.Namespace) -> int:
+    """Become the process that publishes again."""
+    _become([*_pipeline("replay"), *replay_words(arguments)])
+
+
+def _become(command: list[str]) -> NoReturn:
     sys.stdout.flush()
     os.execve(command[0], command, pipeline_environment())
 

@@ -35,8 +35,8 @@ def require_history(path: Path) -> bool:
         raise HistoryUnreadable(f"{path}: there is no such file or folder")
     if path.is_file():
         return path.suffix == ".parquet"
-    inside = path.rglob("*")
-    names = [each.name for each in inside if each.is_file() and each.name[0] not in "._"]
+    inside = (each for each in path.rglob("*") if each.is_file())
+    names = [each.name for each in inside if not _is_hidden(each.relative_to(path))]
     if not names:
         raise HistoryUnreadable(f"{path}: there is no file in this folder")
     parquet = [name.endswith(".parquet") for name in names]
@@ -69,6 +69,8 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
     if kinds.get("value") in {"string", "binary"}:
         line = F.col("value").cast("binary")
         time = F.col("timestamp_ms").cast("long") if "timestamp_ms" in kinds else _no_time()
+        if "reason" in kinds:  # an archive: its removals are no messages
+            rows = rows.where("value IS NOT NULL OR reason IS NULL")
     else:
         line = F.to_json(F.struct(*(F.col(f"`{name}`") for name in rows.columns))).cast("binary")
         time = _no_time()
@@ -109,6 +111,11 @@ def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
     name = file.rpartition("/")[2] or "messages"
     place = f"line {number}" if int(start) == 0 else f"line {number} after byte {int(start)}"
     return HistoryInvalid(f"{name}, {place}: {reason}")
+
+
+def _is_hidden(path: Path) -> bool:
+    """Whether Spark and others pass over a file, by its name or its folder's."""
+    return any(part[0] in "._" for part in path.parts)
 
 
 def _no_time() -> Column:

@@ -15,7 +15,9 @@ RULES = set(
 def cited() -> dict[str, list[str]]:
     """The rules that test modules cite, in words such as `Rule 1` or `Rules 1, 2 and 3`."""
     found: dict[str, list[str]] = {}
-    for path in modules("tests/keys", "tests/conflation", "tests/app", "tests/support"):
+    for path in modules(
+        "tests/keys", "tests/conflation", "tests/app", "tests/pipeline", "tests/support"
+    ):
         for numbers in re.findall(r"[Rr]ules? ((?:\d+(?:, | and )?)+)", path.read_text("utf-8")):
             for number in re.findall(r"\d+", numbers):
                 found.setdefault(number, []).append(path.name)

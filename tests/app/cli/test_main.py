@@ -46,7 +46,6 @@ def one_line(text: str) -> str:
         (("serve", "--workers", "2"), "needs --redis"),
         (("serve", "--dry-run"), "--dry-run goes with --topics"),
         (("top",), "top is not available yet"),
-        (("pipeline", "replay", "x"), "pipeline replay is not available yet"),
     ],
 )
 def test_wrong_usage_is_2(

@@ -1,0 +1,77 @@
+"""How the files of an archive are called, so that a listing alone says what is in them.
+
+    topic=ticks/date=2026-11-21/part-1795000000000-e5f0-…1-…100000.parquet
+
+`stamp` is the time of the file's first message in milliseconds on a clock that never runs back,
+`date` its day; then the epoch, and the first and the last position, between which no position is
+missing. In the order of their paths files stand in the order of publication, whatever the epochs.
+Names that begin with `_` or `.` are no part of an archive; Spark and pyarrow pass over them too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+COLUMNS = ("epoch", "position", "timestamp_ms", "key", "value", "reason")
+"""`value` is null for a removal; then `reason` says why. What it took away is not kept."""
+
+DAY_MS = 86_400_000
+_NAME = re.compile(
+    r"part-(?P<stamp>\d{13})-(?P<epoch>[A-Za-z0-9-]{1,64})-(?P<first>\d{19})-(?P<last>\d{19})\.parquet"
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Part:
+    """What a file holds: positions `first` to `last` of an epoch, from `stamp_ms` on.
+
+    Parts are ordered as their names are: by publication.
+    """
+
+    stamp_ms: int
+    epoch: str
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, name: str) -> Part | None:
+        """From a file's name; None for a name of another kind."""
+        found = _NAME.fullmatch(name)
+        if found is None:
+            return None
+        return cls(int(found["stamp"]), found["epoch"], int(found["first"]), int(found["last"]))
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return f"part-{self.stamp_ms:013}-{self.epoch}-{self.first:019}-{self.last:019}.parquet"
+
+    @property
+    def day(self) -> int:
+        """The day of `stamp_ms`, counted from 1970-01-01 (UTC)."""
+        return self.stamp_ms // DAY_MS
+
+
+def topic_folder(topic: str) -> str:
+    """The folder of a topic."""
+    return f"topic={topic}"
+
+
+def reach(parts: Sequence[Part], epoch: str) -> tuple[int, int] | None:
+    """First and last position of an epoch's newest stretch without a hole; None without parts."""
+    own = sorted((part for part in parts if part.epoch == epoch), key=lambda part: part.first)
+    if not own:
+        return None
+    first, last = own[-1].first, own[-1].last
+    for part in reversed(own[:-1]):
+        if part.last + 1 != first:
+            break
+        first = part.first
+    return first, last
+
+
+def after(parts: Iterable[Part], epoch: str, position: int) -> list[Part]:
+    """Parts of an epoch that have anything after a position, in order."""
+    return sorted(part for part in parts if part.epoch == epoch and part.last > position)

@@ -1,0 +1,1 @@
+"""Topics kept as Parquet: written from the journal, read again, published again."""

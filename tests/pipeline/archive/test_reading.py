@@ -1,0 +1,93 @@
+"""An archive is read in order, whole, and from any place."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from pipeline.archive.compaction import compact
+from pipeline.archive.folder import TopicFolder
+from pipeline.archive.reading import archived
+from pipeline.archive.recorded import BEGINNING, Place, Window
+from pipeline.errors import ArchiveUnusable
+from tests.pipeline.archive.archives import DAY_MS, NOON_MS, archive, files, removal, row
+
+EVERYTHING = Window()
+
+
+def places(folder: TopicFolder, behind: Place = BEGINNING, window: Window = EVERYTHING) -> str:
+    return " ".join(
+        f"{each.place.epoch}-{each.place.position}" for each in archived(folder, behind, window)
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> TopicFolder:
+    found = TopicFolder(tmp_path, "ticks")
+    archive(found, [row(1), row(2, NOON_MS + 20)], [removal(3, NOON_MS + 10), row(4, NOON_MS + 30)])
+    archive(found, [row(1, NOON_MS - DAY_MS), row(2, NOON_MS + DAY_MS)], epoch="a0")
+    return found
+
+
+def test_messages_come_in_the_order_of_publication(folder: TopicFolder) -> None:
+    assert places(folder) == "e1-1 e1-2 e1-3 e1-4 a0-1 a0-2"
+    third = next(islice(archived(folder, BEGINNING, EVERYTHING), 2, None))
+    assert (third.key_text, third.value, third.reason) == ('["a"]', None, "deleted")
+    assert third.clock_ms == NOON_MS + 20
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        (Place("e1", 2), "e1-3 e1-4 a0-1 a0-2"),
+        (Place("e1", 4), "a0-1 a0-2"),
+        (Place("a0", 1), "a0-2"),
+        (Place("a0", 2), ""),
+    ],
+)
+def test_reading_goes_on_behind_a_place(folder: TopicFolder, behind: Place, expected: str) -> None:
+    assert places(folder, behind) == expected
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "until_ms", "expected"),
+    [
+        (20, None, "e1-2 e1-3 e1-4 a0-1 a0-2"),
+        (21, 31, "e1-4"),
+        (None, 20, "e1-1"),
+        (31, 32, "a0-1"),
+        (DAY_MS, None, "a0-2"),
+        (20, 20, ""),
+    ],
+)
+def test_a_window_is_by_the_recorded_clock(
+    folder: TopicFolder, from_ms: int | None, until_ms: int | None, expected: str
+) -> None:
+    """Rules 560 and 565."""
+    ends = [None if end is None else NOON_MS + end for end in (from_ms, until_ms)]
+    assert places(folder, BEGINNING, Window(*ends)) == expected
+
+
+def test_files_that_are_put_together_meanwhile_are_found_there(tmp_path: Path) -> None:
+    """Rule 562."""
+    folder = TopicFolder(tmp_path, "ticks")
+    archive(folder, *([row(at)] for at in range(1, 9)))
+    reading = archived(folder, BEGINNING, EVERYTHING)
+    read = [message.place.position for message in islice(reading, 3)]
+    compact(folder)
+    assert read + [message.place.position for message in reading] == list(range(1, 9))
+
+
+def test_a_hole_and_a_damaged_file_are_told(folder: TopicFolder) -> None:
+    first, second, *_ = files(folder)
+    second.write_bytes(first.read_bytes()[:-4])
+    with pytest.raises(ArchiveUnusable, match="cannot be read"):
+        places(folder, Place("e1", 2))
+    archive(folder, [row(3, NOON_MS + DAY_MS)], [row(4, NOON_MS + DAY_MS)], epoch="a0")
+    folder.file(folder.parts()[-2]).unlink()
+    with pytest.raises(ArchiveUnusable, match="position 3 is missing"):
+        places(folder, Place("a0", 1))
+    with pytest.raises(ArchiveUnusable, match="nothing of epoch zz"):
+        places(folder, Place("zz", 1))

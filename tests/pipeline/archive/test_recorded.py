@@ -1,0 +1,24 @@
+"""What is known of a recorded message."""
+
+from __future__ import annotations
+
+from pipeline.archive.recorded import Place, Recorded, RecordedClock, Window
+
+
+def test_the_recorded_clock_never_runs_back() -> None:
+    clock = RecordedClock(50)
+    assert [clock.at(time_ms) for time_ms in (40, 60, 55, 61)] == [50, 60, 60, 61]
+
+
+def test_a_window_is_half_open() -> None:
+    """Rule 565."""
+    window = Window(10, 20)
+    assert [window.has_begun(at) for at in (9, 10)] == [False, True]
+    assert [window.is_over(at) for at in (19, 20)] == [False, True]
+    assert Window().has_begun(0)
+    assert not Window().is_over(1 << 60)
+
+
+def test_a_message_weighs_what_its_value_does() -> None:
+    assert Recorded(Place("e1", 1), 0, None, b"abc").size == 3
+    assert Recorded(Place("e1", 1), 0, '["a"]', None, "deleted").size == 0
