@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
 
 from pipeline.definitions.names import TOPIC
 from pipeline.definitions.tomltable import TomlTable
-from pipeline.errors import DefinitionInvalid
-
-NOT_YET = frozenset({"parquet"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,15 +22,41 @@ class TopicSink:
         return f"topic {self.topic}"
 
 
-def read_sink(table: TomlTable) -> TopicSink:
-    """The sink of a stream."""
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """A folder that gets a Parquet file a batch."""
+
+    folder: Path
+    topic: ClassVar[None] = None
+
+    @property
+    def place(self) -> str:
+        """What a checkpoint remembers of it; no two streams of a file share it."""
+        return f"parquet {self.folder}"
+
+
+Sink = TopicSink | ParquetSink
+
+
+def read_sink(table: TomlTable, folder: Path) -> Sink:
+    """The sink of a stream; paths are seen from `folder`."""
     kind = table.text("kind", default="topic")
-    if kind in NOT_YET:
-        raise DefinitionInvalid(f"{table.where('kind')}: {kind} is not available yet")
-    if kind != "topic":
-        raise table.wrong("kind", "topic", kind)
+    sink: Sink
+    if kind == "topic":
+        sink = TopicSink(_topic(table))
+    elif kind == "parquet":
+        path = table.checked("path", str.strip, "a folder")
+        if "://" in path:
+            raise table.wrong("path", "a folder that is mounted", path)
+        sink = ParquetSink((folder / path).resolve())
+    else:
+        raise table.wrong("kind", "topic or parquet", kind)
+    table.finish()
+    return sink
+
+
+def _topic(table: TomlTable) -> str:
     topic = table.checked("topic", TOPIC.fullmatch, "a topic name")
     if topic.startswith("tidegate."):
         raise table.wrong("topic", "a name outside the gateway's own tidegate.", topic)
-    table.finish()
-    return TopicSink(topic)
+    return topic

@@ -11,7 +11,7 @@ from keys.errors import PathInvalid
 from keys.spec import KeySpec
 from pipeline.definitions.duration import duration_ms
 from pipeline.definitions.names import STREAM
-from pipeline.definitions.sink import TopicSink, read_sink
+from pipeline.definitions.sink import Sink, read_sink
 from pipeline.definitions.source import Source, read_source
 from pipeline.definitions.tomltable import TomlTable
 from pipeline.errors import DefinitionInvalid
@@ -28,7 +28,7 @@ class StreamDefinition:
     key: KeySpec
     interval_text: str
     interval_ms: int
-    sink: TopicSink
+    sink: Sink
     description: str
     checkpoint: Path
     dead_letters: Path
@@ -68,7 +68,7 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
     if pace != "batch":
         raise table.wrong("pace", "batch", pace)
     interval = table.checked("interval", duration_ms, "a duration from 1ms to 1d, such as 500ms")
-    sink = read_sink(table.table("sink"))
+    sink = read_sink(table.table("sink"), folder)
     source = read_source(table.table("source"), table, folder)
     checkpoint = _folder(table, "checkpoint", folder, f"checkpoints/{name}")
     definition = StreamDefinition(
@@ -84,7 +84,7 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
         dead_letters=_folder(table, "dead_letters", folder, str(checkpoint / "dead")),
     )
     table.finish()
-    if sink.topic == source.topic:
+    if sink.topic is not None and sink.topic == source.topic:
         raise table.wrong("sink.topic", "a topic other than the source", sink.topic)
     return definition
 

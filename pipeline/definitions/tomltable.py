@@ -11,7 +11,7 @@ NOT_YET = frozenset(
     {"filter", "time", "watermark", "merge", "reduce", "grouping", "projection", "edge", "never"}
 )
 ONLY_WITH = {
-    "rows_per_batch": "a source of kind tidegate",
+    "rows_per_batch": "a source of kind tidegate, redis or kafka",
     "files_per_batch": "a source of kind files",
 }
 
@@ -61,6 +61,13 @@ class TomlTable:
         found: int | None = self.take(field, int, "a whole number above 0")
         if found is not None and found < 1:
             raise self.wrong(field, "a whole number above 0", found)
+        return found
+
+    def flag(self, field: str, default: bool) -> bool:
+        """True or false."""
+        found = self.left.pop(field, default)
+        if not isinstance(found, bool):
+            raise self.wrong(field, "true or false", found)
         return found
 
     def table(self, field: str) -> TomlTable:

@@ -22,6 +22,7 @@ from pipeline.operations.metrics import Board, serving_metrics
 from pipeline.operations.supervised import Supervised
 from pipeline.operations.watch import Onlooker, tell, watch
 from pipeline.session import open_session
+from pipeline.sources.source import jars_of
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream
 
@@ -126,7 +127,7 @@ def run_streams(path: Path, manner: Manner, stop: Stop, report: Report) -> None:
         onlookers = _onlookers(held, manner, streams, report)
         checkpoints = [held.enter_context(Checkpoint(stream.definition)) for stream in streams]
         report(f"starting Spark on {manner.master}")
-        spark = open_session(manner.master)
+        spark = open_session(manner.master, jars_of(definitions))
         held.callback(_close_session, spark)
         held.enter_context(_outliving_its_jvm(stop))
         stop.take_signals()
@@ -206,7 +207,7 @@ def _started(stream: Stream) -> str:
     definition = stream.definition
     return (
         f"{definition.name}: newest of {definition.key} every {definition.interval_text} "
-        f"to topic {definition.sink.topic} at {definition.gateway}"
+        f"to {definition.sink.place}"
     )
 
 

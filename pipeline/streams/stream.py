@@ -6,13 +6,13 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.definitions.source import FilesSource, TopicSource
+from pipeline.definitions.sink import ParquetSink, TopicSink
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.sinks.dead_letters import DeadLetters
+from pipeline.sinks.parquet import ParquetWriter
 from pipeline.sinks.sink import Batch, Receipt, Sink
 from pipeline.sinks.topic import TopicWriter
-from pipeline.sources.files import read_files
-from pipeline.sources.topic import read_topic
+from pipeline.sources.source import are_checked, open_source
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.latest import conflated
 
@@ -40,7 +40,7 @@ class Stream:
     def __init__(self, definition: StreamDefinition) -> None:
         self.definition = definition
         self.query: StreamingQuery | None = None
-        self._sink = _sink(definition)
+        self._sink = open_sink(definition)
         self._totals = Totals()
         self._sent_at_s = 0.0
         self._run = 0
@@ -64,7 +64,7 @@ class Stream:
         self._paced = not available_now
         self._run = checkpoint.run
         writer = (
-            _published(spark, definition)
+            open_source(spark, definition)
             .writeStream.queryName(definition.name)
             .option("checkpointLocation", str(checkpoint.spark_folder))
             .foreachBatch(self._write_batch)
@@ -77,8 +77,8 @@ class Stream:
 
     def _write_batch(self, messages: DataFrame, number: int) -> None:
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
-        are_checked = isinstance(self.definition.source, TopicSource)
-        rows = conflated(messages, self.definition.key, are_checked=are_checked)
+        definition = self.definition
+        rows = conflated(messages, definition.key, are_checked=are_checked(definition))
         batch = Batch(number, self._run, query, self._not_before_s())
         self._count(self._sink.write(rows, batch))
 
@@ -120,18 +120,17 @@ def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
     return fields
 
 
-def _sink(definition: StreamDefinition) -> Sink:
-    return TopicWriter(
-        gateway=definition.gateway,
-        topic=definition.sink.topic,
-        stream=definition.name,
-        definition=sink_definition(definition),
-        dead_letters=DeadLetters(str(definition.dead_letters)),
-    )
-
-
-def _published(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
-    source = definition.source
-    if isinstance(source, FilesSource):
-        return read_files(spark, source)
-    return read_topic(spark, source, definition.gateway)
+def open_sink(definition: StreamDefinition) -> Sink:
+    """The sink of a definition; it is not made yet."""
+    dead_letters = DeadLetters(str(definition.dead_letters))
+    match definition.sink:
+        case ParquetSink(folder):
+            return ParquetWriter(str(folder), definition.name, dead_letters)
+        case TopicSink(topic):
+            return TopicWriter(
+                gateway=definition.gateway,
+                topic=topic,
+                stream=definition.name,
+                definition=sink_definition(definition),
+                dead_letters=dead_letters,
+            )

@@ -13,10 +13,8 @@ from tests.pipeline.definitions.streams_file import check_mistake
         ('topic = "ticks"}', 'topic = "_x"}', "newest.source.topic: expected a topic name"),
         ('topic = "ticks"}', 'topic = "t", from = "1"}', "from: expected epoch, now or a bookmark"),
         ('topic = "ticks"}', 'topic = "t", path = "x"}', "newest.source.path: unknown field"),
-        ('kind = "tidegate"', 'kind = "kafka"', "source.kind: kafka is not available yet"),
-        ('kind = "tidegate"', 'kind = "redis"', "source.kind: redis is not available yet"),
-        ('kind = "tidegate"', 'kind = "rate"', "source.kind: rate is not available yet"),
-        ('kind = "tidegate"', 'kind = "tape"', "source.kind: expected tidegate or files"),
+        ('kind = "tidegate"', 'kind = "tape"', "source.kind: expected tidegate, redis, kafka, "),
+        ('kind = "tidegate", ', "", "source.kind: is missing, expected tidegate, redis, kafka, "),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(

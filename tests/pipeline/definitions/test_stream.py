@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
-from pipeline.definitions.source import FilesSource, TopicSource
+from pipeline.definitions.files import FilesSource
+from pipeline.definitions.source import TopicSource
 from pipeline.definitions.stream import read_definitions
 from pipeline.errors import DefinitionInvalid
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written

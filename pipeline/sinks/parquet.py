@@ -1,0 +1,117 @@
+"""Writes the rows of a micro-batch to a folder: a Parquet file a batch, there as a whole or not.
+
+    FOLDER/ticks-1s-9f0c22ab-000000012.parquet
+
+A task on an executor writes it under a name that Spark, pyarrow and others pass over; the driver
+then gives it the batch's name, in one step. The name has the stream, its checkpoint's id and the
+batch's number, so a batch that is run again is not there twice. One task writes, so that rows stand
+in order.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
+from pipeline.sinks.dead_letters import DeadLetters, attempt
+from pipeline.sinks.draft import REPORT, Draft, Report
+from pipeline.sinks.sink import Batch, Receipt
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PLACES = ["key", "file", "block", "position", "messages"]
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetWriter:
+    """The folder of a stream (a `Sink`), which all nodes share; travels to the executors."""
+
+    folder: str
+    stream: str
+    dead_letters: DeadLetters
+
+    def prepare(self) -> None:
+        """Make the folder if it is not there.
+
+        Raises:
+            DefinitionInvalid: it cannot be made, or is no folder.
+        """
+        try:
+            Path(self.folder).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DefinitionInvalid(f"{self.folder}: {error.strerror or error}") from None
+
+    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+        """Write a batch's rows; only counts and the name of a file come to the driver."""
+
+        def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            draft = Draft(self.path(batch), batch, attempt(), self.dead_letters)
+            for each in batches:
+                draft.take(each)
+            draft.end()
+            yield draft.report()
+
+        in_order = rows.repartition(1).sortWithinPartitions("due_ns", "file", "block", "position")
+        reports = [Report(*row) for row in in_order.mapInArrow(write_task, REPORT).collect()]
+        time.sleep(max(0.0, batch.not_before_s - time.monotonic()))
+        return self.finish(reports, batch)
+
+    def finish(self, reports: Sequence[Report], batch: Batch) -> Receipt:
+        """Give the file that a task has written the batch's name, unless there is such a file.
+
+        Raises:
+            CheckpointMismatch: there is, and it has other rows.
+            StreamFailed: what an executor has written is not to be seen from here.
+        """
+        unfinished = [Path(each.unfinished) for each in reports if each.unfinished]
+        written = sum(report.written for report in reports)
+        is_new = all(self._name(path, self.path(batch)) for path in unfinished)
+        return Receipt(
+            messages=sum(report.messages for report in reports),
+            published=written if is_new else 0,
+            repeated=0 if is_new else written,
+            refused=sum(report.refused for report in reports),
+            sent_at_s=time.monotonic() if unfinished else 0.0,
+        )
+
+    def path(self, batch: Batch) -> Path:
+        """The file of a batch; a stream begun anew has others."""
+        return Path(self.folder) / f"{self.stream}-{batch.query[:8]}-{batch.label}.parquet"
+
+    def _name(self, unfinished: Path, target: Path) -> bool:
+        if not unfinished.exists():
+            raise StreamFailed(f"{self.folder} is not the same folder on all nodes")
+        is_new = not target.exists()
+        if is_new:
+            unfinished.replace(target)
+            _sync_folder(target.parent)
+        elif not _same_rows(unfinished, target):
+            raise CheckpointMismatch(
+                f"{target} has other rows than this batch: the checkpoint is older than the folder"
+            )
+        for left in target.parent.glob(f".{target.stem}.*"):
+            left.unlink(missing_ok=True)
+        return is_new
+
+
+def _same_rows(one: Path, other: Path) -> bool:
+    """Whether two files stand for the same messages; their values are not looked at."""
+    tables = [pq.ParquetFile(path).read(columns=PLACES) for path in (one, other)]
+    return bool(tables[0].equals(tables[1]))
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

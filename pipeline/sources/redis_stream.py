@@ -1,0 +1,198 @@
+"""Spark's data source over a Redis stream of others: PUBLISHED rows, one for each entry.
+
+An offset is `{"id", "entries"}`: the entry that was read last, and how many were read until then.
+So a batch says how many rows it has, and one that comes again with fewer is told from one that is
+whole. Planning takes ids to the driver; entries are fetched by the executors alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.bookmark import START
+from pipeline.columns.rows import PUBLISHED, arrow_schema
+from pipeline.errors import SourceLost
+from pipeline.redisserver import RedisServer
+from pipeline.sources.entries import BEGINNING, Entries, Fields
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.definitions.feeds import RedisSource
+
+FORMAT = "tidegate-redis"
+ROWS_PER_TASK_MAX = 20_000
+ARROW_PUBLISHED = arrow_schema(PUBLISHED)
+
+Offset = dict[str, str | int]
+
+
+def read_redis(spark: SparkSession, source: RedisSource) -> DataFrame:
+    """The entries of a stream (`columns.rows.PUBLISHED`), unchecked; `position` counts them."""
+    spark.dataSource.register(RedisStreams)
+    reader = (
+        spark.readStream.format(FORMAT)
+        .option("url", source.address)  # Spark shows no option of this name
+        .option("stream", source.stream)
+        .option("from", source.start)
+        .option("field", source.field or "")
+    )
+    if source.rows_per_batch is not None:
+        reader = reader.option("rows_per_batch", source.rows_per_batch)
+    return reader.load()
+
+
+@dataclass(frozen=True)
+class EntriesSlice(InputPartition):
+    """The entries of one task: `rows` after one id up to and including another."""
+
+    after: str
+    last: str
+    rows_before: int
+    rows: int
+
+
+class RedisStreams(DataSource):
+    """A Redis stream as Spark knows it; options as `read_redis` gives them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """The columns, always the same."""
+        return PUBLISHED
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A stream that follows the entries."""
+        return EntriesReader({name.lower(): text for name, text in self.options.items()})
+
+
+class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A Redis stream, followed; admission is by rows, a target is an id."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._options = options
+        self._target: str | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where a stream without checkpoint begins."""
+        start = self._options["from"]
+        if start == START:
+            return {"id": BEGINNING, "entries": 0}
+        with self._entries() as entries:
+            return {"id": entries.last() if start == "now" else start, "entries": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """`rows_per_batch` as Spark knows it."""
+        rows = self._options.get("rows_per_batch")
+        return ReadMaxRows(int(rows)) if rows else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix the newest entry as the last one to be read."""
+        with self._entries() as entries:
+            self._target = entries.last()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """The end of the next micro-batch, at most `limit` rows on; `start` if nothing is new."""
+        with self._entries() as entries:
+            after, read = _parts(start)
+            entries.require(after)
+            until = self._target or entries.last()
+            bound = limit.max_rows if isinstance(limit, ReadMaxRows) else 2**62
+            rows, last = entries.step(after, until, bound)
+        return {"id": last, "entries": read + rows}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Slices of one micro-batch, each small enough for one task.
+
+        Raises:
+            SourceLost: there are fewer entries than when the batch was planned.
+        """
+        (after, read), (until, rows) = _parts(start), _parts(end)
+        slices: list[EntriesSlice] = []
+        with self._entries() as entries:
+            while read < rows:
+                found, last = entries.step(after, until, min(ROWS_PER_TASK_MAX, rows - read))
+                if not found:
+                    raise lost(self._options["stream"], after)
+                slices.append(EntriesSlice(after, last, read, found))
+                after, read = last, read + found
+        return slices
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one slice, from an executor.
+
+        Raises:
+            SourceLost: entries were deleted or trimmed since the batch was planned.
+        """
+        assert isinstance(partition, EntriesSlice)
+        stream, field = self._options["stream"], self._options["field"].encode()
+        read = partition.rows_before
+        with self._entries() as entries:
+            for page in entries.pages(partition.after, partition.last):
+                yield entries_batch(stream, page, read, field)
+                read += len(page)
+        if read != partition.rows_before + partition.rows:
+            raise lost(stream, partition.after)
+
+    @contextmanager
+    def _entries(self) -> Iterator[Entries]:
+        with RedisServer(self._options["url"]) as server:
+            yield Entries(server, self._options["stream"])
+
+
+def lost(stream: str, after: str) -> SourceLost:
+    """The error for entries that are gone."""
+    return SourceLost(f"Redis stream {stream} no longer holds all entries after {after}")
+
+
+def entries_batch(
+    stream: str, page: Sequence[tuple[bytes, Fields]], read: int, field: bytes
+) -> pa.RecordBatch:
+    """PUBLISHED rows of some entries, `read` of which came before; published as their ids say.
+
+    An entry without `field` has the body `null`, which is no record.
+    """
+    rows = len(page)
+    bodies = [fields.get(field, b"null") if field else as_json(fields) for _, fields in page]
+    columns = [
+        pa.array([stream] * rows),
+        pa.array([0] * rows),
+        pa.array(range(read + 1, read + 1 + rows)),
+        pa.array([int(at.partition(b"-")[0]) for at, _ in page]),
+        pa.nulls(rows, pa.string()),
+        pa.array(bodies, pa.binary()),
+    ]
+    columns = [
+        column.cast(kind) for column, kind in zip(columns, ARROW_PUBLISHED.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW_PUBLISHED)
+
+
+def as_json(fields: Fields) -> bytes:
+    """All fields of an entry as one JSON object of texts."""
+    texts = (
+        (name.decode("utf-8", "backslashreplace"), text.decode("utf-8", "backslashreplace"))
+        for name, text in fields.items()
+    )
+    return msgspec.json.encode(dict(texts))
+
+
+def _parts(offset: Offset) -> tuple[str, int]:
+    return str(offset["id"]), int(offset["entries"])

@@ -1,0 +1,30 @@
+"""Rows that a stream sends, and a task's file of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.columns.rows import SENT, arrow_schema
+from pipeline.sinks.dead_letters import DeadLetters
+from pipeline.sinks.draft import Draft
+from pipeline.sinks.sink import Batch
+
+ROWS = [
+    {"key": '["a"]', "file": "0\0file:/in/x", "block": 3, "position": 9, "value": b'{"k":"a"}'}
+    | {"messages": 4, "first_ms": 17, "due_ns": 18_000_000},
+    {"key": '["b"]', "file": "", "block": 0, "position": 2, "removed": "deleted", "messages": 1},
+    {"file": "0\0file:/in/x", "block": 3, "position": 10, "value": b"{", "messages": 1}
+    | {"refused": "message-invalid: not JSON"},
+]
+
+
+def drafted(folder: Path, rows: list[dict[str, object]], attempt: int = 0) -> Draft:
+    """A draft of rows that come in two pieces."""
+    letters = DeadLetters(str(folder / "dead"))
+    draft = Draft(folder / "s-q-7.parquet", Batch(7, 3, "q"), attempt, letters)
+    for piece in (rows[:1], rows[1:]):
+        draft.take(pa.RecordBatch.from_pylist(piece, schema=arrow_schema(SENT)))
+    draft.end()
+    return draft

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.columns.rows import SENT
+from pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
+from pipeline.sinks.dead_letters import DeadLetters
+from pipeline.sinks.draft import Report
+from pipeline.sinks.parquet import ParquetWriter
+from pipeline.sinks.sink import Batch, Receipt
+from tests.pipeline.sinks.drafts import ROWS, drafted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def writer_to(folder: Path) -> ParquetWriter:
+    return ParquetWriter(str(folder), "s", DeadLetters(str(folder / "dead")))
+
+
+def batch(number: int, run: int = 3) -> Batch:
+    return Batch(number, run, "0a1b2c3d-4e5f")
+
+
+def written(folder: Path, rows: list[dict[str, object]], attempt: int) -> Report:
+    [report] = drafted(folder, rows, attempt).report().to_pylist()
+    return Report(**report)
+
+
+def seen(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_batch_is_there_once_however_often_it_comes(tmp_path: Path) -> None:
+    writer = writer_to(tmp_path)
+    writer.prepare()
+    first = writer.finish([written(tmp_path, ROWS[:2], 0)], batch(7))
+    assert (first.messages, first.published, first.repeated, first.refused) == (5, 2, 0, 0)
+    assert seen(tmp_path) == ["s-0a1b2c3d-000000007.parquet"]
+    again = writer.finish([written(tmp_path, ROWS[:2], 1)], batch(7, run=4))
+    assert (again.messages, again.published, again.repeated) == (5, 0, 2)
+    writer.finish([written(tmp_path, ROWS[:1], 2)], batch(8))
+    assert pq.read_table(tmp_path).column("value").to_pylist() == ['{"k":"a"}', None, '{"k":"a"}']
+
+
+def test_what_an_attempt_left_behind_goes_with_its_batch(tmp_path: Path) -> None:
+    writer = writer_to(tmp_path)
+    left = tmp_path / f".{writer.path(batch(7)).stem}.2.5"
+    other = tmp_path / f".{writer.path(batch(8)).stem}.2.6"
+    for path in (left, other):
+        path.touch()
+    writer.finish([written(tmp_path, ROWS[:2], 0)], batch(7))
+    assert (left.exists(), other.exists()) == (False, True)
+
+
+def test_a_batch_with_other_rows_is_not_taken_for_the_one_that_is_there(
+    tmp_path: Path,
+) -> None:
+    """Rule 535."""
+    writer = writer_to(tmp_path)
+    writer.finish([written(tmp_path, ROWS[:2], 0)], batch(7))
+    with pytest.raises(CheckpointMismatch, match="the checkpoint is older than the folder"):
+        writer.finish([written(tmp_path, [ROWS[0] | {"messages": 5}, ROWS[1]], 1)], batch(7))
+
+
+def test_a_batch_without_rows_is_no_file(tmp_path: Path) -> None:
+    assert writer_to(tmp_path).finish([], batch(7)) == Receipt()
+    assert writer_to(tmp_path).finish([Report(1, 0, 1, None)], batch(7)) == Receipt(1, 0, 0, 1)
+    assert seen(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    with pytest.raises(DefinitionInvalid, match="taken: File exists"):
+        writer_to(tmp_path / "taken").prepare()
+    with pytest.raises(StreamFailed, match="is not the same folder on all nodes"):
+        writer_to(tmp_path).finish([Report(1, 1, 0, str(tmp_path / ".gone"))], batch(7))
+
+
+@pytest.mark.spark
+def test_the_rows_of_a_frame_stand_in_order_and_plain_spark_reads_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    writer = writer_to(tmp_path / "out")
+    writer.prepare()
+    rows = [
+        {"key": f"[{at}]", "file": "", "block": 0, "position": at, "value": b"{}", "messages": 2}
+        for at in range(50)
+    ]
+    rows.append(rows[0] | {"refused": "no", "key": None})
+    frame = spark.createDataFrame(rows[::-1], SENT).repartition(4)
+    told = writer.write(frame, batch(0))
+    assert (told.messages, told.published, told.refused) == (102, 50, 1)
+    assert writer.write(frame, batch(0)).repeated == 50
+    read = spark.read.parquet(str(tmp_path / "out")).orderBy("batch", "row").collect()
+    assert [row.position for row in read] == list(range(50))
+    assert {(row.batch, row.value) for row in read} == {(0, "{}")}
+    assert writer.write(frame.where("key = 'none'"), batch(1)) == Receipt()

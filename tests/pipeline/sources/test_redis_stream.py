@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from redis import Redis
+
+from pipeline.definitions.feeds import RedisSource
+from pipeline.errors import SourceLost, from_spark
+from pipeline.sources import redis_stream
+from pipeline.sources.redis_stream import EntriesReader, EntriesSlice, read_redis
+from tests.pipeline.drained import bodies, drained
+from tests.support.outside import redis_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.redis, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with redis_server() as found:
+        yield found
+
+
+@pytest.fixture
+def redis(address: str) -> Iterator[Redis]:
+    with Redis.from_url(address) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def source(address: str, redis: Redis) -> RedisSource:
+    return RedisSource(address, "ticks", "epoch", None, None)
+
+
+def reader(source: RedisSource) -> EntriesReader:
+    options = {"url": source.address, "stream": source.stream, "from": source.start, "field": ""}
+    return EntriesReader(options)
+
+
+def add(redis: Redis, low: int, high: int) -> None:
+    for at in range(low, high):
+        redis.xadd("ticks", {"k": at % 3, "n": at}, id=f"{1_700_000_000_000 + at}-0")
+
+
+def test_entries_are_one_piece_in_order_whatever_batches_and_runs_they_come_in(
+    spark: SparkSession, source: RedisSource, redis: Redis, tmp_path: Path
+) -> None:
+    asked = replace(source, rows_per_batch=30)
+    add(redis, 0, 100)
+    rows = drained(read_redis(spark, asked), tmp_path)
+    assert [row.position for row in rows] == list(range(1, 101))
+    assert {(row.file, row.block, row.key) for row in rows} == {("ticks", 0, None)}
+    assert [row.time_ms for row in rows] == [1_700_000_000_000 + at for at in range(100)]
+    assert bodies(rows) == [f'{{"k":"{at % 3}","n":"{at}"}}' for at in range(100)]
+    add(redis, 100, 110)
+    redis.xtrim("ticks", maxlen=11, approximate=False)
+    rows = drained(read_redis(spark, asked), tmp_path)
+    assert [row.position for row in rows] == list(range(101, 111))
+    add(redis, 110, 120)
+    redis.xtrim("ticks", maxlen=10, approximate=False)
+    with pytest.raises(StreamingQueryException) as caught:
+        drained(read_redis(spark, asked), tmp_path)
+    said = from_spark("s", str(caught.value))
+    assert isinstance(said, SourceLost)
+    assert str(said).startswith(
+        "s: Redis stream ticks no longer holds entry 1700000000109-0, which"
+    )
+
+
+def test_a_field_holds_the_message_and_one_without_it_is_no_record(
+    spark: SparkSession, source: RedisSource, redis: Redis
+) -> None:
+    redis.xadd("ticks", {"json": b'{"k":1}', "other": b"x"})
+    redis.xadd("ticks", {"other": b"x"})
+    redis.xadd("ticks", {"json": b"\xff", "other": b"x"})
+    rows = drained(read_redis(spark, replace(source, field="json")))
+    assert [bytes(row.body) for row in rows] == [b'{"k":1}', b"null", b"\xff"]
+
+
+def test_a_stream_begins_where_it_is_told(source: RedisSource, redis: Redis) -> None:
+    assert reader(source).initialOffset() == {"id": "0-0", "entries": 0}
+    assert reader(replace(source, start="now")).initialOffset()["id"] == "0-0"
+    add(redis, 0, 2)
+    now = reader(replace(source, start="now")).initialOffset()
+    assert now == {"id": "1700000000001-0", "entries": 0}
+    assert reader(replace(source, start="7-0")).initialOffset() == {"id": "7-0", "entries": 0}
+
+
+def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
+    source: RedisSource, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_stream, "ROWS_PER_TASK_MAX", 4)
+    add(redis, 0, 10)
+    told = reader(source)
+    start = told.initialOffset()
+    end = told.latestOffset(start, told.getDefaultReadLimit())
+    assert end == {"id": "1700000000009-0", "entries": 10}
+    slices = told.partitions(start, end)
+    assert [part.rows for part in slices if isinstance(part, EntriesSlice)] == [4, 4, 2]
+    rows = [row for part in slices for page in told.read(part) for row in page.to_pylist()]
+    assert [row["position"] for row in rows] == list(range(1, 11))
+    assert told.partitions(end, end) == []
+
+
+def test_a_batch_that_comes_again_with_fewer_entries_is_told(
+    source: RedisSource, redis: Redis
+) -> None:
+    """Rule 533."""
+    add(redis, 0, 10)
+    told = reader(source)
+    start = told.initialOffset()
+    end = told.latestOffset(start, told.getDefaultReadLimit())
+    [planned] = told.partitions(start, end)
+    redis.xdel("ticks", "1700000000004-0")
+    with pytest.raises(SourceLost, match="no longer holds all entries after 0-0"):
+        list(told.read(planned))
+    with pytest.raises(SourceLost, match="no longer holds all entries after 1700000000009-0"):
+        told.partitions(start, end)

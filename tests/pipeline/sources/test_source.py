@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipeline.columns.rows import PUBLISHED, arrow_schema
+from pipeline.definitions.feeds import KafkaSource, RateSource, RedisSource
+from pipeline.definitions.files import FileFormat, FilesSource
+from pipeline.definitions.source import Source, TopicSource
+from pipeline.definitions.stream import StreamDefinition, read_definitions
+from pipeline.sources.source import are_checked, jars_of, open_source
+from tests.pipeline.definitions.streams_file import GOOD, written
+from tests.pipeline.journals import Journals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KAFKA = KafkaSource("127.0.0.1:1", "t", "epoch", None, (), None)
+
+
+@pytest.fixture
+def definition(tmp_path: Path) -> StreamDefinition:
+    return read_definitions(written(tmp_path, GOOD))[0]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    "source",
+    [
+        TopicSource("t", "epoch", None),
+        FilesSource("/nowhere/*.ndjson"),
+        FilesSource("/nowhere/*.csv", format=FileFormat.CSV, schema=(("a", "long"),)),
+        RedisSource("redis://127.0.0.1:1/0", "t", "epoch", None, 5),
+        RateSource(10, keys=2, seed=1),
+    ],
+    ids=lambda source: source.place.partition(" ")[0],
+)
+def test_every_source_gives_published_rows(
+    spark: SparkSession, journals: Journals, definition: StreamDefinition, source: Source
+) -> None:
+    journals.topic("t", [b"{}"])
+    given = replace(definition, gateway=journals.address, source=source)
+    frame = open_source(spark, given)
+    assert frame.isStreaming
+    assert frame.schema.names == arrow_schema(PUBLISHED).names
+    assert are_checked(given) == isinstance(source, TopicSource)
+
+
+def test_only_kafka_needs_jars_and_each_connector_is_had_once(
+    definition: StreamDefinition, tmp_path: Path
+) -> None:
+    assert jars_of([definition]) == []
+    (tmp_path / "a.jar").touch()
+    (tmp_path / "readme").touch()
+    kafka = replace(definition, source=replace(KAFKA, connector=tmp_path))
+    assert jars_of([definition, kafka, kafka]) == [tmp_path / "a.jar"]
