@@ -7,20 +7,20 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from keys.errors import PathInvalid
 from keys.spec import KeySpec
 from pipeline.definitions.duration import duration_ms
 from pipeline.definitions.names import STREAM
 from pipeline.definitions.sink import Sink, read_sink
 from pipeline.definitions.source import Source, read_source
 from pipeline.definitions.tomltable import TomlTable
+from pipeline.definitions.view import ViewDefinition, read_paths, read_view
 from pipeline.errors import DefinitionInvalid
 from pipeline.gateway import DEFAULT_GATEWAY
 
 
 @dataclass(frozen=True, slots=True)
 class StreamDefinition:
-    """One `[pipeline.NAME]`: a source conflated by key each interval into a sink."""
+    """One `[pipeline.NAME]`: each interval a source, conflated by key, or a view, into a sink."""
 
     name: str
     gateway: str
@@ -32,6 +32,13 @@ class StreamDefinition:
     description: str
     checkpoint: Path
     dead_letters: Path
+    view: ViewDefinition | None = None
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """Its source, and the one that it is joined with."""
+        join = self.view.join if self.view else None
+        return (self.source,) if join is None else (self.source, join.source)
 
 
 def read_definitions(path: Path) -> list[StreamDefinition]:
@@ -70,34 +77,26 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
     interval = table.checked("interval", duration_ms, "a duration from 1ms to 1d, such as 500ms")
     sink = read_sink(table.table("sink"), folder)
     source = read_source(table.table("source"), table, folder)
+    view = read_view(table, folder)
+    grouped = view.projection if view else None
     checkpoint = _folder(table, "checkpoint", folder, f"checkpoints/{name}")
     definition = StreamDefinition(
         name=name,
         gateway=gateway.rstrip("/"),
         source=source,
-        key=_key(table),
+        key=grouped.grouping if grouped else read_paths(table, "key"),
         interval_text=interval.lower(),
         interval_ms=duration_ms(interval) or 0,
         sink=sink,
         description=table.text("description", default=f"Filled by the pipeline {name}"),
         checkpoint=checkpoint,
         dead_letters=_folder(table, "dead_letters", folder, str(checkpoint / "dead")),
+        view=view,
     )
     table.finish()
-    if sink.topic is not None and sink.topic == source.topic:
+    if sink.topic is not None and sink.topic in [each.topic for each in definition.sources]:
         raise table.wrong("sink.topic", "a topic other than the source", sink.topic)
     return definition
-
-
-def _key(table: TomlTable) -> KeySpec:
-    expected = 'field paths, such as ["/symbol", "/venue"]'
-    paths = table.take("key", list, expected)
-    if not paths or not all(isinstance(path, str) for path in paths):
-        raise table.wrong("key", expected, paths)
-    try:
-        return KeySpec.of(paths)
-    except PathInvalid as error:
-        raise DefinitionInvalid(f"{table.where('key')}: {error.detail}") from None
 
 
 def _folder(table: TomlTable, field: str, folder: Path, default: str) -> Path:

@@ -7,12 +7,11 @@ from typing import Any
 
 from pipeline.errors import DefinitionInvalid
 
-NOT_YET = frozenset(
-    {"filter", "time", "watermark", "merge", "reduce", "grouping", "projection", "edge", "never"}
-)
+NOT_YET = frozenset({"filter", "time", "watermark", "merge", "reduce", "edge", "never"})
 ONLY_WITH = {
     "rows_per_batch": "a source of kind tidegate, redis or kafka",
     "files_per_batch": "a source of kind files",
+    "record_key": "grouping and projection",
 }
 
 

@@ -26,8 +26,8 @@ def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
     Raises:
         SparkUnavailable: it cannot be had.
     """
-    sources = [each.source for each in definitions if isinstance(each.source, KafkaSource)]
-    named = {source.connector: source for source in sources}
+    sources = [source for each in definitions for source in each.sources]
+    named = {each.connector: each for each in sources if isinstance(each, KafkaSource)}
     return list(dict.fromkeys(jar for source in named.values() for jar in connector_jars(source)))
 
 

@@ -15,6 +15,7 @@ from pipeline.sinks.topic import TopicWriter
 from pipeline.sources.source import are_checked, open_source
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.latest import conflated
+from pipeline.streams.views import ViewBatches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,7 @@ class Stream:
         self.definition = definition
         self.query: StreamingQuery | None = None
         self._sink = open_sink(definition)
+        self._view = ViewBatches(definition, definition.view) if definition.view else None
         self._totals = Totals()
         self._sent_at_s = 0.0
         self._run = 0
@@ -64,7 +66,7 @@ class Stream:
         self._paced = not available_now
         self._run = checkpoint.run
         writer = (
-            open_source(spark, definition)
+            (self._view.open(spark) if self._view else open_source(spark, definition))
             .writeStream.queryName(definition.name)
             .option("checkpointLocation", str(checkpoint.spark_folder))
             .foreachBatch(self._write_batch)
@@ -78,8 +80,12 @@ class Stream:
     def _write_batch(self, messages: DataFrame, number: int) -> None:
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
         definition = self.definition
-        rows = conflated(messages, definition.key, are_checked=are_checked(definition))
         batch = Batch(number, self._run, query, self._not_before_s())
+        if self._view is not None:
+            self._count(self._sink.write(self._view.rows(messages, batch), batch))
+            self._view.forget(batch)
+            return
+        rows = conflated(messages, definition.key, are_checked=are_checked(definition))
         self._count(self._sink.write(rows, batch))
 
     def _not_before_s(self) -> float:
@@ -105,13 +111,13 @@ def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
     """The sink topic as `PUT /v1/topics/{topic}` takes it.
 
     With a source topic it is a conflated topic, read-only but for this pipeline; files have
-    none, and fill a plain keyed topic.
+    none, and fill a plain keyed topic, as a view does: its records are not the source's.
     """
     fields: dict[str, Any] = {
         "key": [str(path) for path in definition.key.paths],
         "description": definition.description,
     }
-    if definition.source.topic is not None:
+    if definition.source.topic is not None and definition.view is None:
         fields["source"] = {
             "topic": definition.source.topic,
             "interval": definition.interval_text,

@@ -42,6 +42,8 @@ def _grouped(parts: DataFrame, viewing: Viewing) -> DataFrame:
 
 def _sharded(rows: DataFrame, stage: Stage, columns: str, shards: int) -> DataFrame:
     """Rows to the tasks of their `home`, of which each has a row: what is held is always read."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
     marks = rows.sparkSession.range(shards).withColumnRenamed("id", "home")
     marked = rows.unionByName(marks, allowMissingColumns=True)
-    return marked.repartitionById(shards, "home").mapInArrow(stage, columns)
+    return marked.repartitionById(shards, F.expr("CAST(home AS INT)")).mapInArrow(stage, columns)

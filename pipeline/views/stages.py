@@ -109,7 +109,9 @@ class Viewing:
 
 def _by_shard(batches: Iterator[pa.RecordBatch], columns: str) -> Iterator[tuple[int, pa.Table]]:
     """A task's rows by shard; each shard has at least a row that marks it."""
-    table = pa.Table.from_batches(batches, arrow_schema(columns))
+    schema = arrow_schema(columns)
+    # Spark says of some columns that they are never null, of which more is not asked.
+    table = pa.Table.from_batches((batch.cast(schema) for batch in batches), schema)
     for shard in pc.unique(table.column("home")).to_pylist():
         yield shard, table.filter(pc.equal(table.column("home"), shard))
 

@@ -1,0 +1,126 @@
+"""The batches of a view: what changed in its sources, and what its stages keep of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from keys.spec import KeySpec
+from pipeline.columns.rows import PUBLISHED, SENT, arrow_schema
+from pipeline.definitions.stream import StreamDefinition
+from pipeline.definitions.view import JoinDefinition, ViewDefinition
+from pipeline.sinks.dead_letters import attempt
+from pipeline.sinks.sink import Batch
+from pipeline.sources.source import are_checked, open_source
+from pipeline.streams.held import SHARDS, Held
+from pipeline.streams.latest import COMBINED, combine_messages
+from pipeline.views.frames import viewed
+from pipeline.views.links import Join, Side
+from pipeline.views.records import View
+from pipeline.views.stages import Viewing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTables:
+    """What the stages of a view keep: `folder` has a `Held` for each of them."""
+
+    folder: Path
+    batch: Batch
+    shards: int
+
+    def read(self, stage: str, shard: int) -> pa.Table | None:
+        """What a shard kept at the batch before; None at the first.
+
+        Raises:
+            CheckpointMismatch: it is not there, or cannot be read.
+        """
+        held = Held(self.folder / stage)
+        label = held.before(self.batch)
+        return None if label is None else held.read(label, shard)
+
+    def write(self, stage: str, shard: int, table: pa.Table) -> None:
+        """Keep a table for the next batch."""
+        noted = table.replace_schema_metadata({SHARDS: str(self.shards)})
+        Held(self.folder / stage).write(self.batch.label, shard, noted, attempt())
+
+
+class ViewBatches:
+    """Goes through the batches of a definition with a view.
+
+    Raises:
+        CheckpointMismatch: from `rows`, if what the batch before kept is not there.
+    """
+
+    def __init__(self, definition: StreamDefinition, view: ViewDefinition) -> None:
+        self._folder = definition.checkpoint / "held"
+        self._sides = _sides(definition, view)
+        self._view = None
+        if view.projection is not None:
+            topic = definition.source.topic or ""
+            self._view = View(view.projection, None if view.join else view.filter, topic)
+        self._join = None if view.join is None else _join(view, view.join, self._sides)
+
+    def open(self, spark: SparkSession) -> DataFrame:
+        """The messages of its sources (`PUBLISHED`), and of which `side` they are."""
+        frames = [
+            open_source(spark, side).selectExpr("*", f"{at} AS side")
+            for at, side in enumerate(self._sides)
+        ]
+        return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
+
+    def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
+        """SENT rows of a batch of messages as `open` gives them."""
+        news = [self._news(messages, at) for at in range(len(self._sides))]
+        shards = self._shards(messages, batch)
+        tables = HeldTables(self._folder, batch, shards)
+        viewing = Viewing(self._view, self._join, batch.number, shards, tables)
+        return viewed(news[0], news[1] if self._join else None, viewing)
+
+    def forget(self, batch: Batch) -> None:
+        """Remove what no batch from this one on needs."""
+        for path in self._folder.iterdir():
+            Held(path).forget(batch.number)
+
+    def _news(self, messages: DataFrame, side: int) -> DataFrame:
+        """The newest of each record of a side that a task has seen, removals too."""
+        definition = self._sides[side]
+        combine = partial(
+            combine_messages,
+            spec=definition.key,
+            are_checked=are_checked(definition),
+            tells_removals=True,
+        )
+        columns = arrow_schema(PUBLISHED).names
+        if definition.key:  # of messages the fields tell it, of removals nothing else does
+            columns[columns.index("key")] = "CASE WHEN body IS NULL THEN key END AS key"
+        mine = messages.where(f"side = {side}").selectExpr(*columns)
+        return mine.mapInArrow(combine, COMBINED).select(*arrow_schema(SENT).names)
+
+    def _shards(self, messages: DataFrame, batch: Batch) -> int:
+        """As many as there were; for a stream that begins one for each task of a shuffle."""
+        new = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+        held = Held(self._folder / ("groups" if self._view else "pairs"))
+        return held.shards(held.before(batch), new)
+
+
+def _sides(definition: StreamDefinition, view: ViewDefinition) -> list[StreamDefinition]:
+    """The definition for each source, with the fields that tell its records apart as the key."""
+    own = definition.key if view.projection is None else view.record_key
+    sides = [replace(definition, key=own or KeySpec())]
+    if view.join is not None:
+        right = view.join.record_key or KeySpec()
+        sides.append(replace(definition, source=view.join.source, key=right))
+    return sides
+
+
+def _join(view: ViewDefinition, join: JoinDefinition, sides: list[StreamDefinition]) -> Join:
+    topics = tuple(side.source.topic or "" for side in sides)
+    left, right = topics[Side.LEFT], topics[Side.RIGHT]
+    return Join(join.on, join.place, (view.filter, join.filter), (left, right))
