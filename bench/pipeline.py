@@ -18,8 +18,9 @@ from bench import peer
 from dev import ROOT
 from keys.path import FieldPath
 from keys.spec import KeySpec
-from pipeline.columns.deliveries import Conflation, Intake
+from pipeline.columns.conflation import Conflation
 from pipeline.columns.history import read_history
+from pipeline.columns.intake import Intake
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.reading import TimeField
 from pipeline.planner.planning import Question, answered, planned

@@ -77,6 +77,14 @@ def runs_of(interval: Interval, codes: Column, times_ns: Column) -> Runs:
     return Runs(order, starts, np.append(starts, count)[1:], due_ns[opened])
 
 
+def one_run_each(interval: Interval, codes: Column, times_ns: Column) -> Runs:
+    """All messages of a key as one delivery, due as its first one says."""
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(_changes(codes[order]))
+    due_ns = interval.due_ns(times_ns[order[starts]])
+    return Runs(order, starts, np.append(starts, len(order))[1:], due_ns)
+
+
 def _chase(following: Column) -> Column:
     """The places that are reached from the first one by going on to `following[place]`."""
     follow, end = following.tolist(), len(following)

@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from keys.canonical import INTEGER_MAX, INTEGER_MIN, join_key
-from keys.errors import JsonInvalid
-from keys.extract import conflation_key
+from keys.errors import JsonInvalid, KeysError
+from keys.extract import conflation_key, record_key
 from keys.jsontext import DEPTH_MAX, check_json
 from keys.path import FieldPath, getter
 from keys.spec import KeySpec
@@ -101,27 +101,38 @@ class TimeField:
 
 
 class KeyCodes:
-    """Numbers for the keys that one task has seen, from 0 in order of appearance."""
+    """Numbers for the keys that one task has seen, from 0 in order of appearance.
 
-    def __init__(self, spec: KeySpec) -> None:
+    Keys are those of records with `strict`, else of conflation, where a missing field is null.
+    """
+
+    def __init__(self, spec: KeySpec, *, strict: bool = False) -> None:
         self.texts: list[str] = []
         self._codes: dict[str, int] = {}
         self._known: dict[Any, int] = {}
-        self._key_of = conflation_key(spec)
+        self._strict = strict
+        self._key_of = record_key(spec) if strict else conflation_key(spec)
 
-    def of_lines(self, lines: Sequence[bytes]) -> Column:
-        """The closures' way: any message."""
-        return np.array([self.code(self._key_of(line)) for line in lines], np.int64)
+    def of_line(self, line: bytes) -> int:
+        """The closures' way: any message.
+
+        Raises:
+            KeysError: it has no such key.
+        """
+        return self.code(self._key_of(line))
 
     def of_fields(self, fields: list[tuple[Any, ...]]) -> Column:
         """The quick way: decoded fields, each a text, an integer or None.
 
         Raises:
             OverflowError: an integer beyond 64 bits, which is a key by its own spelling.
+            ValueError: a record lacks a field.
         """
         codes = list(map(self._known.get, fields))
         if None in codes:
             for field in set(fields) - self._known.keys():
+                if self._strict and None in field:
+                    raise ValueError("a field of the key is missing")
                 self._known[field] = self.code(join_key([_canonical(each) for each in field]))
             codes = list(map(self._known.get, fields))
         return np.array(codes, np.int64)
@@ -138,8 +149,10 @@ class KeyCodes:
 class MessageReader:
     """Reads keys and times out of the lines of one task."""
 
-    def __init__(self, specs: Sequence[KeySpec], time: TimeField | None) -> None:
-        self.codes = [KeyCodes(spec) for spec in specs]
+    def __init__(
+        self, specs: Sequence[KeySpec], time: TimeField | None, *, strict: bool = False
+    ) -> None:
+        self.codes = [KeyCodes(spec, strict=strict) for spec in specs]
         self._time = time
         self._time_of = None if time is None else getter(time.path.steps)
         self._quick = _quick_decoder(specs, time)
@@ -148,7 +161,7 @@ class MessageReader:
         """Times and key codes of stripped lines.
 
         Raises:
-            LineInvalidError: the first line that is not strict JSON, or has no time.
+            LineInvalidError: the first line that is not strict JSON, or has no key or no time.
         """
         if self._quick is not None and not _may_be_odd(lines):
             try:
@@ -170,26 +183,46 @@ class MessageReader:
         ]
         return times, codes
 
+    def judged(self, lines: Sequence[bytes | None], bytes_max: int) -> list[str | None]:
+        """Why each line cannot be read, as problems of the gateway say it; None if it can."""
+        return [None if line is None else self._judge(line, bytes_max) for line in lines]
+
+    def _judge(self, line: bytes, bytes_max: int) -> str | None:
+        try:
+            if len(line) > bytes_max:
+                raise JsonInvalid(f"longer than {bytes_max} bytes")
+            check_json(line)
+            for known in self.codes:
+                known.of_line(line)
+            if self._time is not None:
+                self._time_in(line)
+        except KeysError as error:
+            return f"{error.code}: {error.detail}"
+        return None
+
     def _read_one_by_one(self, lines: list[bytes]) -> Read:
         times: list[int] = []
+        codes: list[list[int]] = [[] for _ in self.codes]
         for index, line in enumerate(lines):
             try:
                 check_json(line)
-            except JsonInvalid as error:
+                for known, found in zip(self.codes, codes, strict=True):
+                    found.append(known.of_line(line))
+                if self._time is not None:
+                    times.append(self._time_in(line))
+            except KeysError as error:
                 raise LineInvalidError(index, error.detail) from None
-            if self._time is not None:
-                times.append(self._time_in(line, index))
         column = None if self._time is None else np.array(times, np.int64)
-        return column, [known.of_lines(lines) for known in self.codes]
+        return column, [np.array(found, np.int64) for found in codes]
 
-    def _time_in(self, line: bytes, index: int) -> int:
+    def _time_in(self, line: bytes) -> int:
         assert self._time is not None
         assert self._time_of is not None
         found = self._time_of(line)
         try:
             return self._time.ns(None if found is None else msgspec.json.decode(found))
         except (ValueError, OverflowError, msgspec.MsgspecError):
-            raise LineInvalidError(index, f"no time in {self._time.path}") from None
+            raise JsonInvalid(f"no time in {self._time.path}") from None
 
 
 @dataclass(frozen=True, slots=True)

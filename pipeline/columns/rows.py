@@ -17,6 +17,9 @@ SENT, what is told of a key:
     removed       null, or why the record is gone: `deleted`, `match`
     refused       null, or why `value` is no message: a dead letter
     due_ns        when it was due on the stream's own timeline; null where it goes out at once
+
+DELIVERIES are SENT rows that also tell
+    first         the position of the first message, in its own piece
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ SENT = (
     "key string, file string, block long, position long, value binary, messages long, "
     "first_ms long, removed string, refused string, due_ns long"
 )
+DELIVERIES = SENT + ", first long"
 _KINDS = {"string": pa.string(), "long": pa.int64(), "binary": pa.binary()}
 
 

@@ -19,15 +19,10 @@ from typing import TYPE_CHECKING
 
 from keys.spec import KeySpec
 from pipeline.columns.blocks import ORDER, ROWS
-from pipeline.columns.deliveries import (
-    DELIVERIES,
-    Conflation,
-    conflate_blocks,
-    conflate_in_place,
-    cut_messages,
-)
+from pipeline.columns.conflation import Conflation
+from pipeline.columns.deliveries import conflate_blocks, conflate_in_place, cut_messages
 from pipeline.columns.intervals import Pace
-from pipeline.columns.rows import SENT, arrow_schema
+from pipeline.columns.rows import DELIVERIES, SENT, arrow_schema
 from pipeline.streams.latest import COMBINED, combine_messages, conflated
 
 if TYPE_CHECKING:

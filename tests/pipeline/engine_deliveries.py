@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from conflation.count import count_of
 from conflation.frame import Frame, Tombstone
@@ -31,24 +31,66 @@ class Delivered(NamedTuple):
     due_ns: int
 
 
+def delivered(row: dict[str, Any]) -> Delivered:
+    """A row of the pipeline (`DELIVERIES`) as one of the engine's."""
+    value = None if row["value"] is None else bytes(row["value"])
+    told = (row["messages"], value, row["removed"], row["due_ns"])
+    return Delivered(row["key"], row["first"], row["position"], *told)
+
+
 def engine_deliveries(
     messages: Iterable[Recorded], options: str, wanted: str = "", key: str = "[/k]"
 ) -> list[Delivered]:
     """Rows of one subscriber who always takes at once; counts are asked for with `receipt`."""
+    world = _world(options, wanted, key)
+    found: list[Delivered] = []
+    for message in messages:
+        time_ns = message.time_ms * 1_000_000
+        found += _served(world, time_ns)
+        _publish(world, message, time_ns)
+    return found + _served(world, None)
+
+
+def batch_deliveries(
+    batches: Iterable[tuple[int, list[Recorded]]],
+    options: str,
+    wanted: str = "",
+    *,
+    batch_is_interval: bool,
+) -> list[list[Delivered]]:
+    """Rows of a caller who comes once a batch, at a time in ms; then those still held at its end.
+
+    With `batch_is_interval` every batch has an interval to itself. Nothing is said of due times.
+    """
+    world = _world(options, wanted, "[/k]")
+    found: list[list[Delivered]] = []
+    for now_ms, messages in batches:
+        for message in messages:
+            _publish(world, message, now_ms * 1_000_000 if not batch_is_interval else world.now)
+        if batch_is_interval:
+            found.append(_served(world, None))
+        else:
+            world.now = now_ms * 1_000_000
+            world.engine.advance(world.now)
+            found.append(_taken(world, 0))
+    found.append(_served(world, None))
+    return [[row._replace(due_ns=0) for row in each] for each in found]
+
+
+def _world(options: str, wanted: str, key: str) -> World:
     world = World()
     world.topic(key=key)
     world.session(messages_max=1 << 30)
     world.subscribe(f"{options},receipt", wanted=wanted)
     world.take()
-    found: list[Delivered] = []
-    for message in messages:
-        time_ns = message.time_ms * 1_000_000
-        found += _served(world, time_ns)
-        world.now = max(world.now, time_ns)
-        kind = Frame if message.body is not None else Tombstone
-        frame = kind(message.position, message.body or b"", message.key, message.time_ms)
-        world.engine.publish("px", [frame], world.now)
-    return found + _served(world, None)
+    return world
+
+
+def _publish(world: World, message: Recorded, now_ns: int) -> None:
+    world.now = max(world.now, now_ns)
+    kind = Frame if message.body is not None else Tombstone
+    frame = kind(message.position, message.body or b"", message.key, message.time_ms)
+    world.engine.publish("px", [frame], world.now)
 
 
 def _served(world: World, until_ns: int | None) -> list[Delivered]:
@@ -58,8 +100,12 @@ def _served(world: World, until_ns: int | None) -> list[Delivered]:
             break
         world.now = due
         world.engine.advance(due)
-        found += [_delivered(row, due) for batch in batches(world.take()) for row in batch.frames]
+        found += _taken(world, due)
     return found
+
+
+def _taken(world: World, due_ns: int) -> list[Delivered]:
+    return [_delivered(row, due_ns) for batch in batches(world.take()) for row in batch.frames]
 
 
 def _delivered(row: Frame, due_ns: int) -> Delivered:

@@ -13,9 +13,15 @@ from hypothesis import strategies as st
 from keys.filter import Filter
 from keys.reducers import Reduce
 from keys.spec import KeySpec
-from pipeline.columns.deliveries import Conflation, conflate_blocks, conflate_in_place, cut_messages
+from pipeline.columns.conflation import Conflation
+from pipeline.columns.deliveries import conflate_blocks, conflate_in_place, cut_messages
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from tests.pipeline.engine_deliveries import Delivered, Recorded, engine_deliveries
+from tests.pipeline.engine_deliveries import (
+    Delivered,
+    Recorded,
+    delivered,
+    engine_deliveries,
+)
 
 REDUCERS = "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]"
 WANTED = "/v > 4"
@@ -63,7 +69,7 @@ def pieces(messages: list[Recorded], edges: list[int]) -> list[pa.RecordBatch]:
 
 
 def rows(found: Iterator[pa.RecordBatch]) -> list[Delivered]:
-    return [Delivered(*row.values()) for each in found for row in each.to_pylist()]
+    return [delivered(row) for each in found for row in each.to_pylist()]
 
 
 def conflation(pace: Pace, wanted: str, reduce: str, *, oof: bool) -> tuple[Conflation, str]:

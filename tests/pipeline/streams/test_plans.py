@@ -13,7 +13,7 @@ import pytest
 from keys.extract import record_key
 from keys.path import FieldPath
 from keys.spec import KeySpec
-from pipeline.columns.deliveries import Conflation
+from pipeline.columns.conflation import Conflation
 from pipeline.columns.history import read_history
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.reading import TimeField
@@ -28,7 +28,12 @@ from pipeline.streams.plans import (
     recorded_lines,
 )
 from tests.pipeline.columns.test_conflator import REDUCERS, conflation, recorded
-from tests.pipeline.engine_deliveries import Delivered, Recorded, engine_deliveries
+from tests.pipeline.engine_deliveries import (
+    Delivered,
+    Recorded,
+    delivered,
+    engine_deliveries,
+)
 from tests.support.outside import require_ticks
 
 if TYPE_CHECKING:
@@ -40,11 +45,7 @@ TICK_KEY = "[/tickerId,/exchange,/type]"
 
 
 def rows(frame: DataFrame) -> list[Delivered]:
-    found = [Delivered(*row) for row in frame.collect()]
-    return sorted(
-        (row._replace(value=None if row.value is None else bytes(row.value)) for row in found),
-        key=str,
-    )
+    return sorted((delivered(row.asDict()) for row in frame.collect()), key=str)
 
 
 def shared_case() -> list[Recorded]:

@@ -8,9 +8,12 @@ import pytest
 from keys.filter import Filter
 from keys.path import FieldPath
 from keys.spec import KeySpec
+from pipeline.columns.conflation import Conflation
 from pipeline.columns.conflator import DELETED, PUT, UNMATCHED
-from pipeline.columns.deliveries import Conflation, Intake, Messages, conflate_in_place
+from pipeline.columns.deliveries import conflate_in_place
+from pipeline.columns.intake import Intake
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from pipeline.columns.messages import Messages
 from pipeline.columns.reading import TimeField
 from pipeline.errors import HistoryInvalid
 
@@ -58,8 +61,9 @@ def test_what_columns_do_not_say_stands_in_the_bodies() -> None:
         (None, None, None, b'{"k":"z","t":2}'),
     )  # fmt: skip
     assert keys == ["[1]", '["z"]']
-    assert found.times_ns.tolist() == [3 * MILLISECOND_NS, 3 * MILLISECOND_NS]  # never back
-    assert found.positions.tolist() == [1, 2]
+    assert found.times_ns.tolist() == [3 * MILLISECOND_NS, 2 * MILLISECOND_NS]
+    assert found.greatest_ns.tolist() == [3 * MILLISECOND_NS, 3 * MILLISECOND_NS]
+    assert found.positions.tolist() == [1, 3]
 
 
 def test_an_archive_has_times_and_bodies_have_keys() -> None:
@@ -78,8 +82,7 @@ def test_what_does_not_match_is_gone_with_its_body() -> None:
 @pytest.mark.parametrize(
     ("row", "said"),
     [
-        ((1, 5, None, None), "line 1: a removal needs key and time"),
-        ((1, None, "[1]", None), "line 1: a removal needs key and time"),
+        ((1, 5, None, None), "line 1: a removal needs a key"),
         ((1, 5, None, b"{"), "line 1: not JSON"),
         ((1, None, "[1]", b"{}"), "line 1: no time in /t"),
     ],

@@ -1,0 +1,52 @@
+"""What a stream asks for: which messages become one, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from keys.filter import Filter
+from keys.reducers import Reduce
+from keys.spec import KeySpec
+from pipeline.columns.bodies import Bodies, Folded, Newest
+from pipeline.columns.conflator import Conflator
+from pipeline.columns.intervals import Interval
+from pipeline.columns.reading import TimeField
+from pipeline.columns.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Conflation:
+    """What is conflated, and how; `tells_removals` is the option `oof`.
+
+    `time` is the field of event time; without one `time_ms` is the time. `lateness_ns` is how far
+    the watermark stays behind. With `sets_aside` a line that is no record of the key, or has no
+    time, is a row of its own with the reason; without, it is an error, and a field of the key
+    that is missing counts as null. A line that is set aside for its length is longer than
+    `line_bytes_max`.
+    """
+
+    key: KeySpec
+    interval: Interval
+    time: TimeField | None = None
+    filter: Filter | None = None
+    reduce: Reduce | None = None
+    tells_removals: bool = False
+    topic: str = ""
+    lateness_ns: int = 0
+    sets_aside: bool = False
+    line_bytes_max: int | None = None
+
+    @property
+    def bodies(self) -> Bodies:
+        """How bodies become one."""
+        if self.reduce is None or self.reduce.is_plain:
+            return Newest()
+        return Folded(self.reduce)
+
+    def conflator(self) -> Conflator:
+        """The state of a stream, with nothing held."""
+        return Conflator(self.interval, self.bodies, tells_removals=self.tells_removals)
+
+    def timeline(self) -> Timeline:
+        """The state of its event time, with nothing waiting."""
+        return Timeline(self.lateness_ns, self.bodies)

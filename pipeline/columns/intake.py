@@ -1,0 +1,153 @@
+"""PUBLISHED rows as columns: key, time, and whether the filter wants them, a block at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keys.jsontext import one_line
+from pipeline.columns.conflation import Conflation
+from pipeline.columns.conflator import DELETED, FOREVER_NS, NEVER_MS, PUT, UNMATCHED
+from pipeline.columns.filtering import BatchFilter
+from pipeline.columns.history import lines_by_block, stripped, wrong_line
+from pipeline.columns.intervals import MILLISECOND_NS, Column
+from pipeline.columns.messages import Messages
+from pipeline.columns.reading import LineInvalidError, MessageReader
+from pipeline.columns.timeline import EARLIEST_NS
+
+
+class Intake:
+    """Reads the messages of one task."""
+
+    def __init__(self, conflation: Conflation) -> None:
+        self._conflation = conflation
+        self._reader = MessageReader(
+            [conflation.key], conflation.time, strict=conflation.sets_aside
+        )
+        wanted = conflation.filter
+        self._filter = None if wanted is None else BatchFilter(wanted, conflation.topic)
+
+    @property
+    def texts(self) -> list[str]:
+        """The keys that the codes number."""
+        return self._reader.codes[0].texts
+
+    def messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Messages]:
+        """A task's messages, a piece of a block at a time; those set aside by themselves.
+
+        Raises:
+            HistoryInvalid: a line is no message, has no time, or nothing says whose removal it is,
+                unless such are set aside.
+        """
+        for part, row, piece in lines_by_block(batches):
+            bodies = _on_one_line(piece.column("body"))
+            count = pa.array(np.arange(row + 1, row + 1 + len(bodies)), pa.int64())
+            piece = piece.set_column(2, "position", pc.coalesce(piece.column("position"), count))
+            piece = piece.set_column(5, "body", bodies)
+            piece = piece.filter(pc.fill_null(pc.not_equal(pc.binary_length(bodies), 0), True))
+            if self._conflation.sets_aside:
+                yield from self._sorted_out(part, piece)
+            elif len(piece):
+                yield self._taken(part, piece)
+
+    def _sorted_out(self, part: str, piece: pa.RecordBatch) -> Iterator[Messages]:
+        bytes_max = self._conflation.line_bytes_max or FOREVER_NS
+        try:
+            if (pc.max(pc.binary_length(piece.column("body"))).as_py() or 0) <= bytes_max:
+                yield from [self._read(part, piece)] if len(piece) else []
+                return
+        except LineInvalidError:
+            pass  # which lines they are is found out below
+        reasons = self._reader.judged(piece.column("body").to_pylist(), bytes_max)
+        is_aside = pa.array([reason is not None for reason in reasons])
+        yield self._set_aside(part, piece.filter(is_aside), [why for why in reasons if why])
+        rest = piece.filter(pc.invert(is_aside))
+        if len(rest):
+            yield self._taken(part, rest)
+
+    def _taken(self, part: str, piece: pa.RecordBatch) -> Messages:
+        try:
+            return self._read(part, piece)
+        except LineInvalidError as error:
+            number = piece.column("position")[error.index].as_py()
+            raise wrong_line(part, number, error.reason) from None
+
+    def _set_aside(self, part: str, piece: pa.RecordBatch, reasons: list[str]) -> Messages:
+        places, none = np.arange(len(piece)), np.full(len(piece), EARLIEST_NS)
+        gone = np.zeros(len(piece), np.int64)
+        return _messages(part, piece, places, none, gone, piece.column("body"), tuple(reasons))
+
+    def _read(self, part: str, piece: pa.RecordBatch) -> Messages:
+        bodies = piece.column("body")
+        codes, times_ns = self._keys_and_times(piece)
+        gone = np.where(np.asarray(bodies.is_null()), DELETED, PUT)
+        if self._filter is not None:
+            there, texts = np.flatnonzero(gone == PUT), self.texts
+            keys = [texts[code] for code in codes[there].tolist()]
+            matching = self._filter.matching(bodies.drop_null().to_pylist(), keys)
+            gone[there[~matching]] = UNMATCHED
+            bodies = pc.if_else(pa.array(gone == PUT), bodies, pa.scalar(None, pa.binary()))
+        return _messages(part, piece, codes, times_ns, gone, bodies)
+
+    def _keys_and_times(self, piece: pa.RecordBatch) -> tuple[Column, Column]:
+        """From the columns where they say it of every message, else from the bodies."""
+        keys, stored, bodies = (piece.column(name) for name in ("key", "time_ms", "body"))
+        by_field = self._conflation.time is not None
+        there = np.flatnonzero(np.asarray(bodies.is_valid()))
+        times_ns = np.full(len(bodies), EARLIEST_NS)
+        codes = np.zeros(len(bodies), np.int64)
+        if keys.null_count or by_field:
+            nobodys = np.flatnonzero(np.asarray(pc.and_(keys.is_null(), bodies.is_null())))
+            if len(nobodys):
+                raise LineInvalidError(int(nobodys[0]), "a removal needs a key")
+            try:
+                found_ns, [found] = self._reader.read(bodies.drop_null().to_pylist())
+            except LineInvalidError as error:
+                raise LineInvalidError(int(there[error.index]), error.reason) from None
+            codes[there] = found
+            if found_ns is not None:
+                times_ns[there] = found_ns
+        told = np.flatnonzero(np.asarray(keys.is_valid()))
+        if len(told):
+            encoded = keys.drop_null().dictionary_encode()
+            code_of = self._reader.codes[0].code
+            known = np.array([code_of(text) for text in encoded.dictionary.to_pylist()], np.int64)
+            codes[told] = known[np.asarray(encoded.indices)]
+        if not by_field:
+            times_ns = self._stored_ns(stored)
+        return codes, times_ns
+
+    def _stored_ns(self, stored: pa.Array) -> Column:
+        if stored.null_count and not self._conflation.sets_aside:
+            raise LineInvalidError(pc.indices_nonzero(stored.is_null())[0].as_py(), "no time")
+        times_ns: Column = np.asarray(pc.fill_null(stored, 0)) * MILLISECOND_NS
+        return times_ns
+
+
+def _on_one_line(bodies: pa.Array) -> pa.Array:
+    try:
+        return stripped(bodies)
+    except pa.ArrowInvalid:  # one of them is no UTF-8, and the reader says which
+        lines = (None if body is None else one_line(body) for body in bodies.to_pylist())
+        return pa.array(lines, pa.binary())
+
+
+def _messages(
+    part: str,
+    piece: pa.RecordBatch,
+    codes: Column,
+    times_ns: Column,
+    gone: Column,
+    bodies: pa.Array,
+    reasons: tuple[str, ...] = (),
+) -> Messages:
+    positions = np.asarray(piece.column("position"))
+    greatest_ns = np.maximum.accumulate(times_ns)
+    published_ms = np.asarray(pc.fill_null(piece.column("time_ms"), NEVER_MS))
+    return Messages(
+        part, int(positions[0]), int(greatest_ns[-1]), codes, times_ns, greatest_ns, positions,
+        published_ms, gone, bodies, reasons,
+    )  # fmt: skip

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+from keys.reducers import Reduce
+from keys.spec import KeySpec
+from pipeline.columns.bodies import Folded, Newest
+from pipeline.columns.conflation import Conflation
+from pipeline.columns.intervals import Interval, Pace
+
+
+@pytest.mark.parametrize(
+    ("reduce", "kind"), [(None, Newest), ("[/v:last]", Newest), ("[/v:max]", Folded)]
+)
+def test_bodies_are_combined_only_where_reducers_ask_for_it(
+    reduce: str | None, kind: type[Newest | Folded]
+) -> None:
+    parsed = None if reduce is None else Reduce.parse(reduce)
+    asked = Conflation(KeySpec.of(["/k"]), Interval(1, Pace.KEY), reduce=parsed)
+    assert isinstance(asked.conflator().bodies, kind)
+    assert len(asked.timeline().waiting.codes) == 0

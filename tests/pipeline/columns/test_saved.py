@@ -1,0 +1,140 @@
+"""Shards that are saved and gone on with between any two pieces deliver what the engine does.
+
+Rules 500 to 508: event time is the engine on messages put in order, processing time the engine
+that is given one batch after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from keys.path import FieldPath
+from pipeline.columns.conflation import Conflation
+from pipeline.columns.intake import Intake
+from pipeline.columns.intervals import MILLISECOND_NS, Pace
+from pipeline.columns.reading import TimeField
+from pipeline.columns.rows import PUBLISHED, arrow_schema
+from pipeline.columns.saved import DUE, restored, saved
+from pipeline.columns.shard import Shard
+from tests.pipeline.columns.test_conflator import INTERVAL_MS, REDUCERS, WANTED, conflation
+from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
+from tests.pipeline.reordered import Timed, event_deliveries
+
+Told = list[tuple[str, int | None, int]]
+steps = st.lists(
+    st.tuples(
+        st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 9), st.integers(0, 9)),
+        st.sampled_from([0, 0, 1, 7, 19, 40, 41, 200, -15, -60, -90]),
+    ),
+    max_size=30,
+)  # fmt: skip
+cuts = st.lists(st.integers(0, 30), max_size=5)
+
+
+def timed(told: Told) -> list[Timed]:
+    """Messages from key, value (None: a removal) and the step of time before each."""
+    time_ms, found = 1_000, []
+    for position, (name, value, step) in enumerate(told, start=1):
+        time_ms += step
+        body = b'{"k":"%s","v":%d,"t":%d}' % (name.encode(), value or 0, time_ms)
+        key = f'["{name}"]'
+        if value is None:
+            found.append(Timed(position, None, key, None))
+        else:
+            found.append(Timed(position, time_ms, key, body))
+    return found
+
+
+def batch(messages: list[Timed]) -> pa.RecordBatch:
+    rows = [
+        {"file": "", "block": 0, "position": one.position, "time_ms": one.position}
+        | {"key": None if one.body else one.key, "body": one.body}
+        for one in messages
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
+
+
+def rows_of(batches: Iterator[pa.RecordBatch]) -> list[Delivered]:
+    return [delivered(row) for each in batches for row in each.to_pylist()]
+
+
+def pieces(messages: list[Timed], edges: list[int]) -> list[list[Timed]]:
+    bounds = [0, *sorted(min(edge, len(messages)) for edge in edges), len(messages)]
+    return [messages[low:high] for low, high in pairwise(bounds)]
+
+
+def saved_between(
+    asked: Conflation, messages: list[list[Timed]], nows_ns: list[int] | None = None
+) -> list[list[Delivered]]:
+    """What goes out of each piece, the shard being saved after it; and at the end."""
+    shard = Shard(asked, nows_ns[0] if nows_ns else None)
+    sent = []
+    for at, piece in enumerate(messages):
+        shard = restored(saved(shard), asked, nows_ns[at] if nows_ns else None)
+        intake, found = Intake(asked), list[Delivered]()
+        for each in intake.messages(iter([batch(piece)])):
+            found += rows_of(shard.add(each, intake.texts))
+        sent.append(found + rows_of(shard.close()))
+    shard = restored(saved(shard), asked, nows_ns[-1] if nows_ns else None)
+    return [*sent, rows_of(shard.finish())]
+
+
+@pytest.mark.parametrize("oof", [False, True])
+@pytest.mark.parametrize("reduce", ["", REDUCERS])
+@pytest.mark.parametrize("pace", Pace)
+@settings(deadline=None)
+@given(steps, cuts, st.sampled_from([0, 20, 75, 1_000]))
+@example([("a", 9, 0), ("b", 5, 60), ("a", 7, -30), ("a", None, 0), ("a", 8, -60)], [2, 3], 75)
+def test_event_time_is_the_engine_on_messages_put_in_order(
+    pace: Pace, reduce: str, oof: bool, told: Told, edges: list[int], lateness_ms: int
+) -> None:
+    asked, options = conflation(pace, WANTED, reduce, oof=oof)
+    asked = replace(
+        asked,
+        time=TimeField(FieldPath.parse("/t")),
+        lateness_ns=lateness_ms * MILLISECOND_NS,
+        sets_aside=True,
+    )
+    messages = timed(told)
+    sent = saved_between(asked, pieces(messages, edges))
+    expected = event_deliveries(messages, lateness_ms, options, WANTED)
+    assert sorted((row for each in sent for row in each), key=str) == sorted(expected, key=str)
+
+
+@pytest.mark.parametrize("oof", [False, True])
+@pytest.mark.parametrize("reduce", ["", REDUCERS])
+@pytest.mark.parametrize("pace", Pace)
+@settings(deadline=None)
+@given(steps, cuts, st.lists(st.sampled_from([0, 1, 15, 39, 40, 42, 90]), min_size=6, max_size=6))
+def test_processing_time_is_the_engine_that_is_given_batches(
+    pace: Pace, reduce: str, oof: bool, told: Told, edges: list[int], waits: list[int]
+) -> None:
+    asked, options = conflation(pace, WANTED, reduce, oof=oof)
+    parts = pieces(timed(told), edges)
+    nows_ms = [1_000 + sum(waits[: at + 1]) for at in range(len(parts))]
+    sent = saved_between(asked, parts, [now * MILLISECOND_NS for now in nows_ms])
+    recorded = [
+        (now, [Recorded(one.position, now, one.key, one.body) for one in part])
+        for now, part in zip(nows_ms, parts, strict=True)
+    ]
+    by_batch = pace is Pace.BATCH
+    expected = batch_deliveries(recorded, options, WANTED, batch_is_interval=by_batch)
+    found = [[row._replace(due_ns=0) for row in each] for each in sent]
+    assert [sorted(each, key=str) for each in found] == [sorted(each, key=str) for each in expected]
+
+
+def test_what_is_held_tells_when_it_is_due() -> None:
+    asked, _ = conflation(Pace.KEY, "", "", oof=False)
+    shard = Shard(asked, 1_000 * MILLISECOND_NS)
+    assert int(saved(shard).schema.metadata[DUE]) == 2**63 - 1
+    intake = Intake(asked)
+    for each in intake.messages(iter([batch(timed([("a", 1, 0)]))])):
+        assert list(shard.add(each, intake.texts)) == []
+    assert int(saved(shard).schema.metadata[DUE]) == (1_000 + INTERVAL_MS) * MILLISECOND_NS
