@@ -144,6 +144,7 @@ class Staging:
     attempt: int
     lines: list[bytes] = field(default_factory=list)
     lines_bytes: int = 0
+    removals: set[int] = field(default_factory=set)
     messages: int = 0
     staged: int = 0
     stages: list[str] = field(default_factory=list)
@@ -155,8 +156,14 @@ class Staging:
         """Add rows, which come in the order in which they are to be published."""
         self.messages += pc.sum(rows.column("messages")).as_py() or 0
         self._burial.take(rows)
-        for line in rows.filter(pc.is_null(rows.column("refused"))).column("value").to_pylist():
-            self._add(line)
+        told = rows.filter(pc.is_null(rows.column("refused")))
+        columns = (told.column(name).to_pylist() for name in ("key", "value", "removed"))
+        for record, value, removed in zip(*columns, strict=True):
+            if removed is None:
+                self._add(value)
+            else:
+                self._add(b'{"key":%s,"reason":"%s"}' % (record.encode(), removed.encode()))
+                self.removals.add(len(self.lines) - 1)
 
     def end(self) -> None:
         """Stage what is left, then give the dead letters their name."""
@@ -180,10 +187,16 @@ class Staging:
         writer, batch = self.writer, self.batch
         producer = writer.producer(batch)
         name = f"{producer}.{batch.run}.{batch.number}.{self.attempt}.{len(self.stages)}"
-        self.gateway.stage(writer.topic, b"\n".join(self.lines) + b"\n", producer, name)
+        enveloped = bool(self.removals)  # else texts as they are: nothing to put in and take out
+        lines = map(self._in_envelope, range(len(self.lines))) if enveloped else self.lines
+        body = b"\n".join(lines) + b"\n"
+        self.gateway.stage(writer.topic, body, producer, name, enveloped=enveloped)
         self.stages.append(name)
         self.staged += len(self.lines)
-        self.lines, self.lines_bytes = [], 0
+        self.lines, self.lines_bytes, self.removals = [], 0, set()
+
+    def _in_envelope(self, at: int) -> bytes:
+        return self.lines[at] if at in self.removals else b'{"value":%s}' % self.lines[at]
 
 
 def _sleep_until(moment_s: float) -> None:

@@ -15,7 +15,7 @@ from pipeline.sinks import topic as sink
 from pipeline.sinks.dead_letters import DeadLetters
 from pipeline.sinks.sink import Batch, Receipt
 from pipeline.sinks.topic import Report, Staging, TopicWriter
-from tests.pipeline.journals import Journals
+from tests.pipeline.journals import Journals, Removed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,6 +69,30 @@ def test_a_batch_is_staged_in_pieces_and_published_in_one_step(
     assert (publication.producer, publication.run, publication.sequence) == (PRODUCER, 1, 3)
     assert (receipt.messages, receipt.published, receipt.repeated) == (20, 10, 0)
     assert topic.stages == {}
+
+
+def test_removals_are_staged_in_their_place(
+    journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "STAGE_MESSAGES_MAX", 2)
+    topic = journals.topic("newest")
+    told = [
+        (None, "deleted"),
+        (b"1", None),
+        (b"2", None),
+        (b"3", None),
+        (b"4", None),
+        (None, "match"),
+    ]
+    rows = [
+        {"key": f'["{at}"]', "value": value, "removed": removed, "messages": 1}
+        for at, (value, removed) in enumerate(told)
+    ]
+    table = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SENT))
+    receipt = write(writer_to(journals, tmp_path), batch(1), table)
+    assert topic.values == [Removed(b'["0"]'), b"1", b"2", b"3", b"4", Removed(b'["5"]')]
+    assert [type(value) for value in topic.values] == [Removed, *[bytes] * 4, Removed]
+    assert receipt.published == 6
 
 
 def test_a_stage_is_bounded_in_bytes(
