@@ -103,11 +103,18 @@ def _share(app: FastAPI, gateway: Gateway, bus: BusConnection) -> None:
     """Requests about sessions of other gateways are answered there, and theirs here."""
     from app.bus.elsewhere import Elsewhere
     from app.bus.neighbours import Neighbours
+    from app.bus.remains import Remains
 
     answered = partial(perform, app)
     neighbours = Neighbours(
         bus, gateway.id, gateway.sessions, answered, gateway.settings, gateway.catalog.catch_up
     )
+    neighbours.attend(
+        Remains(
+            neighbours.roll, neighbours.places, gateway.catalog, gateway.driver, gateway.writer,
+            gateway.duty,
+        )
+    )  # fmt: skip
     gateway.neighbours = neighbours
     app.add_middleware(Elsewhere, neighbours=neighbours)
 

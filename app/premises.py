@@ -14,6 +14,7 @@ from app.writer import Writer
 class Premises(Protocol):
     """A gateway, seen from its parts."""
 
+    id: str
     settings: Settings
     driver: Driver
     catalog: Catalog

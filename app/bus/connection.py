@@ -54,6 +54,16 @@ class BusConnection:
         self.reader = _client(url, READERS_MAX, answer_s_max=None)
         self._scripts: dict[str, AsyncScript] = {}
 
+    def sign(self, name: str) -> None:
+        """Have the server know connections that are made from now on by a name without spaces."""
+        for client in (self.writer, self.reader):
+            client.connection_pool.connection_kwargs["client_name"] = name
+
+    async def names(self) -> frozenset[str]:
+        """The names of all connections that the server has, of whomever they are."""
+        clients = await self.ask("CLIENT LIST")
+        return frozenset(client["name"] for client in clients)
+
     def shared_key(self, *parts: str) -> str:
         """A key that belongs to no topic, such as `{tidegate}:leases`: all are in one slot."""
         return ":".join((f"{{{self.prefix}}}", *parts))

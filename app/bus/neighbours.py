@@ -19,6 +19,7 @@ from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection
 from app.bus.places import HELD_AGAIN_MS, Places
 from app.bus.post import Post
+from app.bus.remains import Remains
 from app.bus.roll import Roll
 from app.inner_call import Call, Reply
 from app.problems import Problem
@@ -74,7 +75,7 @@ class Neighbours:
     ) -> None:
         self.gateway = gateway
         self.roll = Roll(bus, gateway)
-        self._places = Places(bus, gateway)
+        self.places = Places(bus, gateway)
         self._post = Post(bus, self.roll, {CALL: self._answer_call, GIVE: self._give})
         self._sessions = sessions
         self._perform = perform
@@ -83,6 +84,11 @@ class Neighbours:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._looking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._running: list[asyncio.Task[None]] = []
+        self._remains: Remains | None = None
+
+    def attend(self, remains: Remains) -> None:
+        """While this gateway is there, it clears away what dead ones have left."""
+        self._remains = remains
 
     async def open(self) -> None:
         """Be there for the others.
@@ -94,6 +100,8 @@ class Neighbours:
         self._start(self.roll.run(), "say that the gateway is there")
         self._start(self._post.run(), "open letters of gateways")
         self._start(self._hold_on(), "say where sessions are")
+        if self._remains is not None:
+            self._start(self._remains.run(), "clear away remains of gateways")
 
     async def aclose(self) -> None:
         """Leave sessions for whoever their readers come to, and be gone."""
@@ -124,9 +132,7 @@ class Neighbours:
                 owner = await self._owner(session)
                 if owner is None or owner == had_none:
                     return True
-                answer = await self._post.ask(
-                    owner, GIVE, msgspec.msgpack.encode((session, number))
-                )
+                answer = await self._asked(owner, GIVE, msgspec.msgpack.encode((session, number)))
                 if answer == TAKEN:
                     return False
                 if answer != LEFT:
@@ -146,7 +152,7 @@ class Neighbours:
                 owner = await self._owner(session)
             if owner is None or owner == had_none:
                 return None
-            answer = await self._post.ask(owner, CALL, text)
+            answer = await self._asked(owner, CALL, text)
             if answer:
                 return _REPLIES.decode(answer)
             had_none = owner
@@ -179,6 +185,22 @@ class Neighbours:
 
         return dict(zip(others, await asyncio.gather(*map(ask, others)), strict=True))
 
+    async def _asked(self, gateway: str, subject: str, body: bytes) -> bytes:
+        """What a gateway answers; empty as well if it dies meanwhile.
+
+        Raises:
+            Problem: bus-unavailable; whether it was heeded is not known.
+        """
+        asking = asyncio.create_task(self._post.ask(gateway, subject, body), name="ask a gateway")
+        dying = asyncio.create_task(self.roll.gone(gateway), name="see whether it dies")
+        try:
+            await asyncio.wait({asking, dying}, return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else b""
+        finally:
+            asking.cancel()
+            dying.cancel()
+            await asyncio.gather(asking, dying, return_exceptions=True)
+
     # Where sessions are
 
     async def _owner(self, session: str) -> str | None:
@@ -186,7 +208,7 @@ class Neighbours:
         await self._settled(session)
         if session in self._sessions:
             return None
-        place = await self._places.take(session)
+        place = await self.places.take(session)
         if place.luggage:
             if self._catch_up is not None:
                 await self._catch_up()
@@ -203,7 +225,7 @@ class Neighbours:
         try:
             self._sessions.adopt(luggage)
         except LimitReached as error:
-            await self._places.park(session, luggage, self._kept_ms)  # for another to take
+            await self.places.park(session, luggage, self._kept_ms)  # for another to take
             raise Problem(
                 "limit-reached", f"{error.detail}.", headers={"Retry-After": "60"}
             ) from error
@@ -211,7 +233,7 @@ class Neighbours:
             logger.warning("session %s: %s", session, error)
             return
         with contextlib.suppress(Problem):  # it is said again in time
-            await self._places.hold(session)
+            await self.places.hold(session)
 
     async def _settled(self, session: str) -> None:
         """Wait while a session is about to leave.
@@ -232,7 +254,7 @@ class Neighbours:
             for session in self._sessions.kept():
                 if _first_guess(session.id) != self.gateway and session.id not in self._leaving:
                     with contextlib.suppress(Problem):
-                        await self._places.hold(session.id)
+                        await self.places.hold(session.id)
                     heed_cancellation()
 
     # What others ask
@@ -269,7 +291,7 @@ class Neighbours:
         while True:
             heed_cancellation()
             try:
-                await self._places.park(session.id, luggage, self._kept_ms)
+                await self.places.park(session.id, luggage, self._kept_ms)
             except Problem:
                 await asyncio.sleep(RETRY_S)
             else:

@@ -82,6 +82,18 @@ class Places:
         owner, luggage = await self._run(_TAKE, session, HELD_MS)
         return Place(owner.decode(), luggage)
 
+    async def look(self, session: str) -> Place:
+        """Where a session is; it stays there.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        with reaching():
+            owner, luggage = await self._bus.ask(
+                "HMGET", self._bus.shared_key("session", session), "owner", "luggage"
+            )
+        return Place((owner or b"").decode(), luggage or b"")
+
     async def hold(self, session: str) -> None:
         """Say that a session which another gateway opened is here.
 

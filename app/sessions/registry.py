@@ -203,7 +203,7 @@ class Sessions:
         """Have it published on the gateway's own topic."""
         at_ms = self._gateway.driver.wall_ms()
         told = {"event": event, "state": session.state, "reason": session.closed, "at_ms": at_ms}
-        self.topic.note(session.id, {**told, **more})
+        self.topic.note(session.id, {**told, "gateway": self._gateway.id, **more})
 
     def _lapse_later(self, session: Session) -> None:
         self._lapse_never(session.id)

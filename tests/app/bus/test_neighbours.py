@@ -192,13 +192,13 @@ async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.Mon
     async with houses(redis_url) as (one, two):
         session = one.kept()
         held = asyncio.Event()
-        park = one.neighbours._places.park
+        park = one.neighbours.places.park
 
         async def late(*given: Any) -> None:
             await held.wait()
             await park(*given)
 
-        monkeypatch.setattr(one.neighbours._places, "park", late)
+        monkeypatch.setattr(one.neighbours.places, "park", late)
         moving = asyncio.create_task(brought(two, session))
         while one.neighbours.has(session.id):
             await asyncio.sleep(0)
@@ -212,6 +212,30 @@ async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.Mon
         reply = await one.asks(session.id)
         assert reply is not None
         assert reply.status == 200
+
+
+async def dies(house: House) -> None:
+    """As of `kill -9`: it says nothing any more, and its connections end."""
+    await house.neighbours._post.aclose()
+    for task in house.neighbours._running:
+        task.cancel()
+    await asyncio.gather(*house.neighbours._running, return_exceptions=True)
+    await house.bus.aclose()
+
+
+async def test_who_waits_for_a_gateway_that_dies_hears_that_there_is_no_such_session(
+    redis_url: str,
+) -> None:
+    """Rule 594."""
+    async with houses(redis_url) as (one, two):
+        session = one.kept()
+        asking = asyncio.create_task(two.asks(session.id))
+        bringing = asyncio.create_task(brought(two, session))
+        await dies(one)
+        assert await asking is None
+        assert await bringing
+        assert session.id not in two.gateway.sessions
+        assert two.neighbours.roll.others == []
 
 
 async def test_lists_are_of_all_and_who_is_silent_is_named(

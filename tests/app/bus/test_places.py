@@ -26,6 +26,17 @@ async def test_nobody_has_said_where_a_session_is_that_never_moved(bus: BusConne
     assert await Places(bus, "one").take(S) == Place("", b"")
 
 
+async def test_looking_takes_nothing(bus: BusConnection) -> None:
+    one, two = (Places(bus, name) for name in ("one", "two"))
+    assert await two.look(S) == Place("", b"")
+    await one.park(S, b"session", KEPT_MS)
+    for _ in range(2):
+        assert await two.look(S) == Place("", b"session")
+    await two.take(S)
+    await two.hold(S)
+    assert await one.look(S) == Place("two", b"")
+
+
 async def test_one_gateway_takes_it(bus: BusConnection) -> None:
     one, two, three = (Places(bus, name) for name in ("one", "two", "three"))
     await one.park(S, b"session", KEPT_MS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -46,6 +47,71 @@ async def test_who_is_not_heard_of_is_gone(
         await one.beat()
     assert not await one.has("two")
     assert await one.has("one")
+
+
+@pytest.mark.parametrize("is_connected", [False, True])
+async def test_who_is_silent_has_died_if_it_is_not_connected(
+    bus: BusConnection,
+    redis_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_connected: bool,
+) -> None:
+    """Rule 594."""
+    monkeypatch.setattr(rolls, "SILENT_S", 0.0)
+    theirs = BusConnection(redis_url, "roll-test")
+    one, two = Roll(bus, "one"), Roll(theirs, "two")
+    await two.beat()
+    await one.beat()
+    if not is_connected:
+        await theirs.aclose()
+        while "tidegate:two" in await bus.names():
+            await asyncio.sleep(0)
+    await one.bury()
+    assert one.others == (["two"] if is_connected else [])
+    await one.beat()
+    assert await one.has("two") == is_connected, "it is struck off for all"
+    if not is_connected:
+        await one.gone("two")
+    await two.beat()
+    assert await one.has("two"), "who says so is there"
+    await theirs.aclose()
+
+
+async def test_who_was_not_heard_of_himself_strikes_nobody_off(
+    bus: BusConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 594."""
+    monkeypatch.setattr(rolls, "SILENT_S", 60.0)
+    now = [1_000.0]
+    monkeypatch.setattr(rolls, "_now_s", lambda: now[0])
+    one = Roll(bus, "one")
+    assert not one.is_steady(0.0)
+    await one.beat()
+    now[0] += 60
+    assert one.is_steady(60.0)
+    await one.beat()
+    lost = BusConnection("unix:///nowhere/bus.sock")
+    monkeypatch.setattr(one, "_bus", lost)
+    with pytest.raises(Problem):
+        await one.beat()
+    assert not one.is_steady(0.0)
+    await lost.aclose()
+
+
+async def test_who_may_not_look_for_connections_waits(
+    bus: BusConnection, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolls, "SILENT_S", 0.0)
+    await bus.ask("ACL SETUSER", "blind", "on", "nopass", "~*", "+@all", "-client|list")
+    blind = BusConnection(redis_url.replace("unix://", "unix://blind:none@"), "roll-test")
+    await Roll(bus, "two").beat()
+    one = Roll(blind, "one")
+    await one.beat()
+    await one.bury()
+    assert one.others == ["two"]
+    await blind.aclose()
+    await bus.ask("ACL DELUSER", "blind")
 
 
 async def test_all_go_by_the_bus_s_clock(
