@@ -20,11 +20,21 @@ local function run(syncs)
 end
 """
 
+# Numbers of producers are of 63 bits, which Lua's own do not hold: they are compared by their
+# digits. No number, "", is below any.
+_BELOW: Final = """
+local function below(one, other)
+    if #one ~= #other then return #one < #other end
+    return one < other
+end
+"""
+
 # KEYS state stream sow producers retry [stage ...]
 # ARGV epoch syncs seen now_ms count bytes items | producer run sequence | digest | head | fence
 #      | messages bytes age_ms | records (key, index, value)... removed keys...
 APPEND: Final = (
     _RUN
+    + _BELOW
     + """
 local state, stream, sow, producers, retry = unpack(KEYS, 1, 5)
 local known = redis.call('HMGET', state, 'epoch', 'head', 'run', 'fence', 'bytes', 'base', 'made')
@@ -49,10 +59,10 @@ if ARGV[11] ~= '' then
 end
 if ARGV[8] ~= '' then
     local noted = redis.call('HGET', producers, ARGV[8]) or ''
-    local run_at, highest = string.match(noted, '^(%d+) (%-?%d+)$')
+    local run_at, highest = string.match(noted, '^(%d+) (%d*)$')
     if run_at then
-        if tonumber(ARGV[9]) < tonumber(run_at) then return {'fenced'} end
-        if tonumber(ARGV[10]) <= tonumber(highest) then
+        if below(ARGV[9], run_at) then return {'fenced'} end
+        if not below(highest, ARGV[10]) then
             redis.call('HSET', producers, ARGV[8], ARGV[9] .. ' ' .. highest)
             forget_stages()
             return {'again', 0, 0}
@@ -167,7 +177,7 @@ if through ~= head then
     local noted = redis.call('HGETALL', KEYS[4])
     for at = 1, #noted, 2 do
         local run_at = string.match(noted[at + 1], '^%d+')
-        redis.call('HSET', KEYS[4], noted[at], run_at .. ' -1')
+        redis.call('HSET', KEYS[4], noted[at], run_at .. ' ')
     end
 end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'was', ARGV[1], 'run', here,

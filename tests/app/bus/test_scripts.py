@@ -9,7 +9,9 @@ import pytest
 from app.bus import scripts
 
 SCRIPTS = {
-    name: text for name, text in vars(scripts).items() if name.isupper() and isinstance(text, str)
+    name: text
+    for name, text in vars(scripts).items()
+    if name.isupper() and isinstance(text, str) and "redis.call" in text
 }
 COMMANDS = {
     "DEL", "EXISTS", "GET", "HDEL", "HGET", "HGETALL", "HINCRBY", "HMGET", "HSET", "INCR", "INFO",

@@ -132,6 +132,23 @@ async def test_a_number_not_above_the_highest_publishes_nothing(store: Store) ->
     assert await append(store, "a", [Message(b"3")], Producer("p", 8)) == Appended(3, 3)
 
 
+@pytest.mark.parametrize("highest", [2**53, 2**63 - 2, 9, 99])
+async def test_numbers_are_compared_exactly(store: Store, highest: int) -> None:
+    """Rule 596."""
+    await store.put_topic(TopicRecord("a", PLAIN, "e1"))
+    await append(store, "a", [Message(b"1")], Producer("p", highest, run=highest))
+    for again in (highest, highest - 1):
+        assert (await append(store, "a", [Message(b"x")], Producer("p", again, highest))).duplicate
+    assert not (
+        await append(store, "a", [Message(b"2")], Producer("p", highest + 1, highest))
+    ).duplicate
+    with pytest.raises(Problem, match="producer-fenced"):
+        await append(store, "a", [Message(b"x")], Producer("p", highest + 1, highest - 1))
+    assert (await append(store, "a", [Message(b"3")], Producer("p", 1, highest + 1))).duplicate
+    with pytest.raises(Problem, match="producer-fenced"):
+        await append(store, "a", [Message(b"x")], Producer("p", highest + 1, highest))
+
+
 async def test_producers_count_for_themselves_in_each_topic(store: Store) -> None:
     for name in ("a", "b"):
         await store.put_topic(TopicRecord(name, PLAIN, "e1"))
