@@ -34,12 +34,14 @@ def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
 def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
     """The messages of a definition's source (`columns.rows.PUBLISHED`).
 
+    Where the definition has no key a topic's messages tell theirs.
+
     Raises:
         PipelineError: the source is not as the definition says.
     """
     match definition.source:
         case TopicSource() as source:
-            return read_topic(spark, source, definition.gateway)
+            return read_topic(spark, source, definition.gateway, tells_keys=not definition.key)
         case FilesSource() as source:
             return read_files(spark, source)
         case KafkaSource() as source:

@@ -10,8 +10,13 @@ if TYPE_CHECKING:
     from pipeline.definitions.source import TopicSource
 
 
-def read_topic(spark: SparkSession, source: TopicSource, gateway: str) -> DataFrame:
-    """The messages of a topic (`columns.rows.PUBLISHED`), which its gateway has checked."""
+def read_topic(
+    spark: SparkSession, source: TopicSource, gateway: str, *, tells_keys: bool = False
+) -> DataFrame:
+    """The messages of a topic (`columns.rows.PUBLISHED`), which its gateway has checked.
+
+    `tells_keys`: the topic's own keys are the records', whatever fields these have.
+    """
     reader = (
         spark.readStream.format("tidegate")
         .option("gateway", gateway)
@@ -25,6 +30,6 @@ def read_topic(spark: SparkSession, source: TopicSource, gateway: str) -> DataFr
         "CAST(0 AS LONG) AS block",
         "offset AS position",
         "timestamp_ms AS time_ms",
-        "IF(removed IS NULL, NULL, key) AS key",
+        "key" if tells_keys else "IF(removed IS NULL, NULL, key) AS key",
         "CAST(value AS BINARY) AS body",
     )

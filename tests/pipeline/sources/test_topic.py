@@ -7,7 +7,7 @@ import pytest
 from pipeline.columns.rows import PUBLISHED, arrow_schema
 from pipeline.definitions.source import TopicSource
 from pipeline.sources.topic import read_topic
-from tests.pipeline.journals import Journals
+from tests.pipeline.journals import Journals, Removed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,3 +25,21 @@ def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
     rows = spark.sql("SELECT * FROM topic ORDER BY file, block, position").collect()
     assert [bytes(row.body) for row in rows] == [b'{"n":%d}' % at for at in range(5)]
     assert [row.position for row in rows] == [1, 2, 3, 4, 5]
+    assert {row.key for row in rows} == {None}
+
+
+@pytest.mark.spark
+def test_a_topic_tells_the_keys_of_its_records_if_asked(
+    spark: SparkSession, journals: Journals
+) -> None:
+    """Rule 550."""
+    journals.topic("t", [b"{}", Removed(b'["b"]')])
+    source = TopicSource("t", "epoch", None)
+    frame = read_topic(spark, source, journals.address, tells_keys=True)
+    query = frame.writeStream.format("memory").queryName("keys").trigger(availableNow=True).start()
+    query.awaitTermination()
+    rows = spark.sql("SELECT * FROM keys ORDER BY file, block, position").collect()
+    assert [(row.key, row.body and bytes(row.body)) for row in rows] == [
+        ('["k"]', b"{}"),
+        ('["b"]', None),
+    ]
