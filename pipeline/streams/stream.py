@@ -42,7 +42,11 @@ class Stream:
         self.definition = definition
         self.query: StreamingQuery | None = None
         self._sink = open_sink(definition)
-        self._view = ViewBatches(definition, definition.view) if definition.view else None
+        self._batches: Batches = (
+            ViewBatches(definition, definition.view)
+            if definition.view
+            else ConflatedBatches(definition)
+        )
         self._totals = Totals()
         self._sent_at_s = 0.0
         self._run = 0
@@ -58,15 +62,17 @@ class Stream:
     def start(self, spark: SparkSession, checkpoint: Checkpoint, *, available_now: bool) -> None:
         """Make the sink ready and start the query.
 
-        The interval is the trigger. With `available_now` recorded input is worked off as fast
-        as it goes, and the query ends with what was there at its start.
+        The interval, or a part of it, is the trigger. With `available_now` recorded input is
+        worked off as fast as it goes, and the query ends with what was there at its start.
         """
         definition = self.definition
         self._sink.prepare()
-        self._paced = not available_now
+        self._paced = not available_now and self._batches.is_paced
         self._run = checkpoint.run
+        if self._batches.is_ending:
+            self._end(spark)
         writer = (
-            (self._view.open(spark) if self._view else open_source(spark, definition))
+            self._batches.open(spark)
             .writeStream.queryName(definition.name)
             .option("checkpointLocation", str(checkpoint.spark_folder))
             .foreachBatch(self._write_batch)
@@ -74,19 +80,19 @@ class Stream:
         if available_now:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{definition.interval_ms} milliseconds")
+            writer = writer.trigger(processingTime=f"{self._batches.trigger_ms} milliseconds")
         self.query = writer.start()
+
+    def end(self) -> None:
+        """Send what is still held, once a query of recorded input has read it all."""
+        if self.query is not None and self.query.exception() is None:
+            self._end(self.query.sparkSession)
 
     def _write_batch(self, messages: DataFrame, number: int) -> None:
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
-        definition = self.definition
         batch = Batch(number, self._run, query, self._not_before_s())
-        if self._view is not None:
-            self._count(self._sink.write(self._view.rows(messages, batch), batch))
-            self._view.forget(batch)
-            return
-        rows = conflated(messages, definition.key, are_checked=are_checked(definition))
-        self._count(self._sink.write(rows, batch))
+        self._count(self._sink.write(self._batches.rows(messages, batch), batch))
+        self._batches.forget(batch)
 
     def _not_before_s(self) -> float:
         """When the interval since the last commit is over (monotonic)."""
@@ -111,13 +117,13 @@ def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
     """The sink topic as `PUT /v1/topics/{topic}` takes it.
 
     With a source topic it is a conflated topic, read-only but for this pipeline; files have
-    none, and fill a plain keyed topic, as a view does: its records are not the source's.
+    none, and fill a plain keyed topic.
     """
     fields: dict[str, Any] = {
         "key": [str(path) for path in definition.key.paths],
         "description": definition.description,
     }
-    if definition.source.topic is not None and definition.view is None:
+    if definition.source.topic is not None:
         fields["source"] = {
             "topic": definition.source.topic,
             "interval": definition.interval_text,
