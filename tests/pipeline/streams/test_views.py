@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from dev import ROOT
 from pipeline.definitions.stream import read_definitions
 from pipeline.errors import CheckpointMismatch, from_spark
 from pipeline.sinks.sink import Batch
@@ -50,6 +51,10 @@ def ran(spark: SparkSession, journals: Journals, folder: Path, view: str) -> Str
         f'gateway = "{journals.address}"\n[pipeline.v]\ninterval = "1s"\n'
         f'sink = {{topic = "view"}}\n{view}'
     )
+    return run_to_its_end(spark, path)
+
+
+def run_to_its_end(spark: SparkSession, path: Path) -> Stream:
     [definition] = read_definitions(path)
     stream = Stream(definition)
     with Checkpoint(definition) as checkpoint:
@@ -134,6 +139,25 @@ def test_a_join_follows_both_sides(spark: SparkSession, journals: Journals, tmp_
     ended = ran(spark, journals, tmp_path, JOINED).query
     assert ended is not None
     assert "is missing or damaged" in str(from_spark("v", str(ended.exception())))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_example_shows_what_its_page_says(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "pipeline.md").read_text("utf-8").split("## Views")[1]
+    example = page.split("```toml\n")[1].split("```")[0]
+    assert example in (ROOT / "examples" / "pipeline-view.toml").read_text("utf-8")
+    orders, ticks, rows = (block.split("```")[0] for block in page.split("```json\n")[1:])
+    journals.topic("orders", orders.encode().splitlines())
+    journals.topic("ticks", ticks.encode().splitlines())
+    path = tmp_path / "v.toml"
+    path.write_text(f'gateway = "{journals.address}"\n' + example.replace("../", ""))
+    run_to_its_end(spark, path)
+    sink = journals.topics["orders.exposure"]
+    assert sorted(sink.values) == rows.encode().splitlines()
+    assert sink.definition["source"]["topic"] == "orders"
 
 
 @pytest.mark.parametrize(
