@@ -16,9 +16,11 @@ from pyspark.sql.streaming.datasource import (
 from pipeline.bookmark import join_bookmark, split_bookmark
 from pipeline.datasource.options import ReadOptions
 from pipeline.datasource.slices import JournalEdge, JournalSlice, read_slice
+from pipeline.datasource.travel import Traveller
+from pipeline.errors import CheckpointMismatch
 
 
-class JournalReader(DataSourceReader):
+class JournalReader(Traveller, DataSourceReader):
     """A topic's journal, read once."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -36,7 +38,7 @@ class JournalReader(DataSourceReader):
         return read_slice(self._options, partition)
 
 
-class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JournalStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A topic's journal, followed; admission is by rows, targets by bookmark."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -63,7 +65,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the next micro-batch, at most `limit` rows on; `start` if nothing is new."""
         newest = self._edge.end()
         last = self._target if self._targeted else newest
-        after = self._edge.resolve(start["bookmark"], newest)
+        after = self._edge.resolve(_bookmark(start), newest)
         if last is None:
             return start
         epoch, position = split_bookmark(last)
@@ -75,9 +77,22 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Slices of one micro-batch, each small enough for one task."""
         if start == end:
             return []
-        return self._edge.slices(start["bookmark"], end["bookmark"])
+        return self._edge.slices(_bookmark(start), _bookmark(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one slice, from an executor."""
         assert isinstance(partition, JournalSlice)
         return read_slice(self._options, partition)
+
+
+def _bookmark(offset: dict[str, str]) -> str:
+    """The bookmark of an offset in a checkpoint.
+
+    Raises:
+        CheckpointMismatch: another source has written it.
+    """
+    if "bookmark" not in offset:
+        raise CheckpointMismatch(
+            "the checkpoint has the offsets of another source: each stream has one of its own"
+        )
+    return offset["bookmark"]

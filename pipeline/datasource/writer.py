@@ -21,6 +21,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from pipeline.datasource.options import WriteOptions
 from pipeline.datasource.staging import Staged, stage_rows
+from pipeline.datasource.travel import Traveller
 from pipeline.errors import DefinitionInvalid, GatewayRefused, StreamFailed
 from pipeline.gateway import Gateway
 
@@ -34,7 +35,7 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 STAGES_MAX = 10_000
 
 
-class TopicStreamWriter(DataSourceStreamArrowWriter):
+class TopicStreamWriter(Traveller, DataSourceStreamArrowWriter):
     """Writes the batches of a stream; `run` numbers the stream's lives."""
 
     def __init__(self, options: WriteOptions, run: int) -> None:
@@ -57,7 +58,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         """Nothing is to do: what nobody commits is forgotten after an hour."""
 
 
-class TopicBatchWriter(DataSourceArrowWriter):
+class TopicBatchWriter(Traveller, DataSourceArrowWriter):
     """Writes one frame, of whatever size a commit may have."""
 
     def __init__(self, options: WriteOptions) -> None:

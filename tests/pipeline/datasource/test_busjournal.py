@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from dev import ROOT
 from pipeline.bookmark import split_bookmark
 from pipeline.datasource import busjournal
 from pipeline.datasource.busjournal import BusJournal
 from pipeline.datasource.options import ReadOptions
 from pipeline.datasource.slices import JournalEdge, JournalSlice, read_slice
 from pipeline.errors import GatewayRefused, SourceLost
+from pipeline.redisserver import RedisServer
 from tests.support.buses import BusServer, bus_server, gateways
 from tests.support.gateways import NDJSON, Running
 
@@ -165,6 +168,21 @@ async def test_no_value_crosses_the_wire_for_the_ends(bus: BusServer) -> None:
             ends = await asyncio.to_thread(journal.ends)
             assert ends.first == ends.last
             assert sent_bytes(journal) - before < 10_000
+
+
+async def test_the_user_of_the_page_may_read_and_no_more(bus: BusServer) -> None:
+    page = (ROOT / "docs" / "pipeline.md").read_text("utf-8")
+    [line] = re.findall(r"^ACL SETUSER spark on .*$", page, re.MULTILINE)
+    async with gateways(bus, 1) as [running]:
+        await fill(running)
+        prefix = running.gateway.settings.redis_prefix
+        with RedisServer(bus.url) as admin:
+            admin.ask(*line.replace("{tidegate", "{" + prefix).split())
+        address = f"{bus.url.replace('unix://', 'unix://spark@')}?password=PASSWORD"
+        read = ReadOptions(address, "px", prefix)
+        assert len(await asyncio.to_thread(all_rows, read)) == 71
+        with RedisServer(address) as redis, pytest.raises(GatewayRefused, match="no permissions"):
+            redis.ask("DEL", f"{{{prefix}:px}}:stream")
 
 
 def sent_bytes(journal: BusJournal) -> int:

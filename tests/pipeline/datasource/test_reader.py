@@ -8,7 +8,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pipeline.datasource import journal, slices
 from pipeline.datasource.options import ReadOptions
 from pipeline.datasource.reader import JournalReader, JournalStreamReader
-from pipeline.errors import DefinitionInvalid, GatewayRefused, SourceLost
+from pipeline.errors import CheckpointMismatch, DefinitionInvalid, GatewayRefused, SourceLost
 from tests.pipeline.journals import Journals
 
 LINES = [b'{"n":%d}' % at for at in range(1, 11)]
@@ -135,3 +135,9 @@ def test_a_batch_frame_has_all_that_the_journal_holds(journals: Journals) -> Non
     ]
     assert [row.as_py() for row in rows] == list(range(3, 11))
     assert JournalReader(options(journals, **{"from": "now"})).partitions() == []
+
+
+def test_the_checkpoint_of_another_source_is_told(journals: Journals) -> None:
+    journals.topic("t", LINES)
+    with pytest.raises(CheckpointMismatch, match="offsets of another source"):
+        reader(journals).latestOffset({"logOffset": "3"}, ReadAllAvailable())

@@ -1,0 +1,58 @@
+"""A Python without our package says so in a sentence."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+from dev import ROOT
+from pipeline.datasource.options import ReadOptions, WriteOptions
+from pipeline.datasource.reader import JournalReader, JournalStreamReader
+from pipeline.datasource.writer import TopicBatchWriter, TopicStreamWriter
+
+TRAVELLERS = [
+    JournalReader(ReadOptions("http://h", "t")),
+    JournalStreamReader(ReadOptions("http://h", "t")),
+    TopicStreamWriter(WriteOptions("http://h", "t"), 7),
+    TopicBatchWriter(WriteOptions("http://h", "t")),
+]
+
+
+def packed(traveller: object) -> bytes:
+    """As Spark packs it, inside a function."""
+    return bytes(cloudpickle.dumps(lambda: traveller))  # type: ignore[no-untyped-call]  # Spark's
+
+
+def elsewhere(folder: Path, sent: bytes, *paths: Path) -> subprocess.CompletedProcess[str]:
+    """A Python that unpacks what Spark has sent it, and has our package only by `paths`."""
+    (folder / "sent").write_bytes(sent)
+    code = (
+        f"import sys; sys.path.remove({str(ROOT)!r}); "
+        f"sys.path += {[str(path) for path in paths]!r}; import pickle, pathlib; "
+        "print(type(pickle.loads(pathlib.Path('sent').read_bytes())()).__name__)"
+    )
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=folder, env={}, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("traveller", TRAVELLERS, ids=lambda it: type(it).__name__)
+def test_what_an_executor_lacks_is_one_sentence(tmp_path: Path, traveller: object) -> None:
+    said = elsewhere(tmp_path, packed(traveller)).stderr.splitlines()[-1]
+    assert said.startswith("RuntimeError: the Python of executor ")
+    assert said.endswith(
+        " has no package pipeline: install tidegate with its requirements on every node"
+    )
+
+
+def test_where_it_is_there_it_arrives_as_it_was(tmp_path: Path) -> None:
+    there = elsewhere(tmp_path, packed(TRAVELLERS[0]), ROOT)
+    assert there.stdout == "JournalReader\n", there.stderr
+    for traveller in TRAVELLERS:
+        arrived = cloudpickle.loads(packed(traveller))()
+        assert (type(arrived), vars(arrived).keys()) == (type(traveller), vars(traveller).keys())
+        assert vars(arrived)["_options"] == vars(traveller)["_options"]

@@ -1,0 +1,89 @@
+"""The examples for Spark users run, and docs/pipeline.md shows what stands in them."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dev import ROOT
+from pipeline.gateway import Gateway
+from tests.pipeline.children import Child
+from tests.pipeline.journals import Journals
+from tests.support.commands import serving
+from tests.support.outside import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EXAMPLES = ROOT / "examples" / "spark"
+TICKS = [{"tickerId": name, "price": price} for name, price in (("A", 1.5), ("B", 7.0), ("A", 2.5))]
+
+
+def example(name: str) -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLES / f"{name}.py"))
+
+
+def land(folder: Path) -> None:
+    folder.mkdir()
+    for number, tick in enumerate(TICKS):
+        (folder / f"{number}.json").write_text(json.dumps(tick))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> None:
+    land(tmp_path / "landing")
+    with serving() as address, Gateway(address) as gateway:
+        example("write_stream")["main"](
+            address, "ticks", str(tmp_path / "landing"), str(tmp_path / "written")
+        )
+        gateway.stage("ticks", b'{"key":["B"],"reason":"deleted"}', "p", "s", enveloped=True)
+        assert gateway.commit("ticks", "p", 1, 1, ["s"])
+        example("read_stream")["main"](address, "ticks", str(tmp_path))
+        frame = example("analyse_journal")["moves"](spark, address, "ticks")
+        told = [tuple(row) for row in frame.collect()]
+    assert told == [("A", 2, 1.5, 2.5), ("B", 1, 7.0, 7.0)]
+    rows = spark.read.parquet(str(tmp_path / "ticks")).orderBy("offset").collect()
+    assert [row.offset for row in rows] == [1, 2, 3]
+    assert sorted((row.tickerId, row.price) for row in rows) == [("A", 1.5), ("A", 2.5), ("B", 7.0)]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_driver_that_is_killed_between_two_commits_loses_and_doubles_nothing(
+    journals: Journals, tmp_path: Path
+) -> None:
+    """Rule 523: the gateway has published the second batch, and nobody has heard of it."""
+    require_java()
+    land(tmp_path / "landing")
+    words = [journals.address, "t", str(tmp_path / "landing"), str(tmp_path / "checkpoint")]
+    command = [sys.executable, str(EXAMPLES / "write_stream.py"), *words]
+    journals.hold_after = 2
+    with Child(command, tmp_path) as first:
+        first.await_until(journals.held.is_set, 120)
+        first.kill()
+    topic = journals.topics["t"]
+    assert len(topic.publications) == 2
+    journals.hold_after = None
+    with Child(command, tmp_path) as second:
+        assert second.wait(120) == 0, second.output()
+    assert sorted(json.loads(value)["price"] for value in topic.values) == [1.5, 2.5, 7.0]
+    assert topic.repeats == 1
+    assert [it.sequence for it in topic.publications] == [0, 1, 2]
+    assert topic.publications[2].run > topic.publications[1].run == topic.publications[0].run
+
+
+def test_the_page_shows_what_stands_in_the_examples() -> None:
+    page = (ROOT / "docs" / "pipeline.md").read_text("utf-8").partition("## For Spark users")[2]
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    examples = [textwrap.dedent(path.read_text("utf-8")) for path in sorted(EXAMPLES.iterdir())]
+    shown = [textwrap.indent(block, "    ") for block in blocks]
+    assert [sum(block in example for example in examples) for block in shown] == [1, 1, 1]
