@@ -104,7 +104,7 @@ class StreamFailed(PipelineError):
 
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
-KAFKA_LOST = "KAFKA_DATA_LOSS"  # what Spark's connector says where a partition has a gap
+KAFKA_LOST = "not available in Kafka any more"  # what Spark's connector says of a gap
 _KINDS = {
     kind.__name__: kind
     for kind in (
@@ -138,6 +138,6 @@ def from_spark(stream: str, text: str) -> PipelineError:
 
 
 def innermost(text: str) -> str:
-    """The last line of a worker's traceback: it says more than the first of Spark's own report."""
-    raised = _RAISED.findall(text) or text.strip().splitlines() or ["no reason given"]
-    return raised[-1].strip()[:500]
+    """The last line of a worker's traceback, or else the first of Spark's own report."""
+    raised = _RAISED.findall(text)[-1:] or text.strip().splitlines() or ["no reason given"]
+    return raised[0].strip()[:500]

@@ -7,7 +7,6 @@ as the key lives in one partition, where producers put it. Across partitions the
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,13 +78,16 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
     )
     if source.rows_per_batch is not None:
         reader = reader.option("maxOffsetsPerTrigger", source.rows_per_batch)
+
+    def removed_by(texts: pa.Array) -> pa.Array:
+        return removed_keys(texts, spec)
+
     by_columns: Any = arrow_udf  # its hints ask for what it has a default for
-    removed = by_columns(partial(removed_keys, spec=spec), "string")
     # Only a tombstone's key goes to Python; the others are null there.
     tombstone = F.expr("CASE WHEN value IS NULL THEN coalesce(key, CAST('' AS BINARY)) END")
     return (
         reader.load()
-        .withColumn("removed", removed(tombstone))
+        .withColumn("removed", by_columns(removed_by, "string")(tombstone))
         .selectExpr(
             "topic AS file",
             "CAST(partition AS LONG) AS block",

@@ -23,5 +23,13 @@ def test_what_is_not_ours_is_told_by_the_last_line_of_the_traceback() -> None:
     found = from_spark("newest", WRAPPED.replace("pipeline.errors.SourceLost", "KeyError"))
     assert isinstance(found, StreamFailed)
     assert str(found) == "newest: Spark ended the stream: KeyError: messages are gone"
-    assert str(from_spark("newest", "boom")).endswith("boom")
+    assert str(from_spark("newest", "boom\n=== Logical Plan ===\nscan")).endswith("boom")
     assert str(from_spark("newest", "")).endswith("no reason given")
+
+
+def test_what_kafka_has_lost_is_lost() -> None:
+    said = "Some data may have been lost because they are not available in Kafka any more;\n"
+    found = from_spark("s", said + "Reason: Partition t-2 offset was changed from 21 to 2.\n")
+    assert isinstance(found, SourceLost)
+    assert str(found).startswith("s: Kafka no longer holds messages")
+    assert "\n" not in str(found)

@@ -1,13 +1,30 @@
 from __future__ import annotations
 
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from keys.spec import KeySpec
 from pipeline.definitions.feeds import KafkaSource
-from pipeline.errors import SparkUnavailable
+from pipeline.errors import SourceLost, SparkUnavailable, from_spark
 from pipeline.sources import kafka
-from pipeline.sources.kafka import connector_jars, removed_keys
+from pipeline.sources.kafka import connector_jars, read_kafka, removed_keys
+from tests.pipeline.children import Child
+from tests.pipeline.drained import bodies, drained
+from tests.pipeline.journals import Journals
+from tests.pipeline.newest import newest_by_key
+from tests.support.kafka import PARTITIONS, Broker, broker_jars, connector_folder, kafka_broker
+from tests.support.outside import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SOURCE = KafkaSource("127.0.0.1:1", "t", "epoch", None, (), None)
 
@@ -57,3 +74,114 @@ def test_a_connector_that_cannot_be_had_is_a_sentence(monkeypatch: pytest.Monkey
     assert said.startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:")
     assert said.endswith("name a version or a folder of jars as connector of the source")
     assert "\n" not in said
+
+
+TOML = """\
+gateway = "{gateway}"
+[pipeline.ticks]
+key = ["/k"]
+interval = "1s"
+source = {{kind = "kafka", brokers = "{brokers}", topic = "ticks", connector = "{connector}"}}
+sink = {{topic = "newest"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def connector(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The connector's jars, or None where there is nobody to have packages from."""
+    require_java()
+    return connector_folder(tmp_path_factory.mktemp("connector"))
+
+
+@pytest.fixture(scope="module")
+def broker(
+    connector: Path | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker | None]:
+    jars = broker_jars() if connector else None
+    if jars is None:
+        yield None
+        return
+    with kafka_broker(jars, tmp_path_factory.mktemp("kafka")) as running:
+        yield running
+
+
+def ticks(low: int, high: int) -> list[tuple[str, str]]:
+    return [(f"k{at % 7}", f'{{"k":"k{at % 7}","n":{at}}}') for at in range(low, high)]
+
+
+def check_sentence() -> None:
+    """What is left to be seen of Kafka where its packages cannot be had."""
+    with pytest.raises(SparkUnavailable, match="name a version or a folder of jars as connector"):
+        connector_jars(replace(SOURCE, connector="0.0.0"))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
+    spark: SparkSession, broker: Broker | None, connector: Path | None, tmp_path: Path
+) -> None:
+    """Rule 530."""
+    if broker is None or connector is None:
+        check_sentence()
+        return
+    for jar in connector.glob("*.jar"):
+        spark.sql(f"ADD JAR '{jar}'")
+    source = replace(SOURCE, brokers=broker.address, kafka_topic="raw", rows_per_batch=25)
+    spec = KeySpec.of(["/k"])
+    broker.send("raw", [*ticks(0, 60), ("gone", '{"k":"gone"}'), ("gone", None), ("[]", None)])
+    rows = drained(read_kafka(spark, source, spec), tmp_path)
+    assert {row.block for row in rows} == set(range(PARTITIONS))
+    for partition in range(PARTITIONS):
+        here = [row for row in rows if row.block == partition]
+        assert [row.position for row in here] == list(range(len(here)))
+    assert {row.file for row in rows} == {"raw"}
+    told = [json.loads(body) for body in bodies(rows) if body is not None]
+    for name in {f"k{at}" for at in range(7)}:
+        numbers = [record["n"] for record in told if record and record["k"] == name]
+        assert numbers == [at for at in range(60) if f"k{at % 7}" == name]
+    assert [row.key for row in rows if row.body is None] == ['["gone"]']
+    assert told.count(None) == 1
+    broker.send("raw", ticks(60, 70))
+    onwards = [
+        json.loads(body or "")["n"]
+        for body in bodies(drained(read_kafka(spark, source, spec), tmp_path))
+    ]
+    assert sorted(onwards) == list(range(60, 70))
+    broker.remove("raw")
+    broker.send("raw", ticks(0, 3))
+    with pytest.raises(StreamingQueryException) as caught:
+        drained(read_kafka(spark, source, spec), tmp_path)
+    said = from_spark("s", str(caught.value))
+    assert isinstance(said, SourceLost)
+    assert str(said).startswith("s: Kafka no longer holds messages that were still to be read")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_definition_file_brings_the_newest_of_each_key_from_kafka_to_a_topic(
+    journals: Journals, broker: Broker | None, connector: Path | None, tmp_path: Path
+) -> None:
+    """Or, where packages cannot be had, the sentence that says so, and exit 78."""
+    brokers = broker.address if broker else "127.0.0.1:1"
+    named = str(connector) if broker and connector else "0.0.0"
+    path = tmp_path / "ticks.toml"
+    path.write_text(TOML.format(gateway=journals.address, brokers=brokers, connector=named))
+    sent = ticks(0, 100)
+    if broker:
+        broker.send("ticks", [*sent, ("k0", "nonsense")])
+    command = [sys.executable, "-m", "pipeline", "run", str(path), "--available-now"]
+    with Child(command, tmp_path) as child:
+        code = child.wait(120)
+        said = child.output()
+    if broker is None:
+        assert code == 78
+        assert "spark-sql-kafka-0-10_2.13:0.0.0 cannot be had" in said
+        return
+    assert code == 0, said
+    assert "101 messages in, 7 out" in said
+    assert "1 refused (see" in said
+    values = journals.topics["newest"].values
+    assert newest_by_key(values, "k") == newest_by_key([text.encode() for _, text in sent], "k")
+    assert len(values) == 7
