@@ -18,6 +18,7 @@ from app.bus.connection import BusConnection, reaching
 from app.bus.definitions import Definitions
 from app.bus.persistence import check_persistence, refusal_of, syncs_every_write
 from app.bus.topic_log import TopicLog
+from app.bus.written import written
 from app.problems import Problem
 from app.settings import Settings
 from app.stores.memory import STAGE_MS
@@ -178,6 +179,8 @@ class RedisStore:
     async def append(self, topic: str, publication: Publication) -> Appended:
         """Number items and keep them, in one step with what is noted of their sender.
 
+        On return the server has written them: its own death does not take them along.
+
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
             EpochMoved: the topic is not what it is noted as.
@@ -190,10 +193,10 @@ class RedisStore:
         with reaching():
             answer = await self._run(scripts.APPEND, log.append_keys(publication), words)
         match answer:
-            case [b"new", first, last]:
-                return Appended(first, last)
-            case [b"again", first, last]:
-                return Appended(first, last, duplicate=True)
+            case [b"new" | b"again" as what, first, last, waits]:
+                if waits:
+                    await written(self._connection)
+                return Appended(first, last, duplicate=what == b"again")
             case [b"moved"]:
                 raise HeadMoved
             case [b"conflict"]:

@@ -20,6 +20,16 @@ local function run(syncs)
 end
 """
 
+# Whether the server may answer before it has written: while a sync of the disk goes on, one that
+# syncs each second puts its writes off. No sync begins between a script and the write that follows.
+_WAITS: Final = """
+local function waits(syncs)
+    if syncs == '1' then return 0 end
+    local syncing = 'aof_pending_bio_fsync:(%d+)'
+    return tonumber(string.match(redis.call('INFO', 'persistence'), syncing) or 0)
+end
+"""
+
 # Numbers of producers are of 63 bits, which Lua's own do not hold: they are compared by their
 # digits. No number, "", is below any.
 _BELOW: Final = """
@@ -34,6 +44,7 @@ end
 #      | messages bytes age_ms | records (key, index, value)... removed keys...
 APPEND: Final = (
     _RUN
+    + _WAITS
     + _BELOW
     + """
 local state, stream, sow, producers, retry = unpack(KEYS, 1, 5)
@@ -54,7 +65,7 @@ if ARGV[11] ~= '' then
     if made == (known[7] or '') and tonumber(at_ms) + 86400000 > now_ms then
         if digest ~= ARGV[11] then return {'conflict'} end
         forget_stages()
-        return {'again', tonumber(first), tonumber(last)}
+        return {'again', tonumber(first), tonumber(last), waits(ARGV[2])}
     end
 end
 if ARGV[8] ~= '' then
@@ -65,7 +76,7 @@ if ARGV[8] ~= '' then
         if not below(highest, ARGV[10]) then
             redis.call('HSET', producers, ARGV[8], ARGV[9] .. ' ' .. highest)
             forget_stages()
-            return {'again', 0, 0}
+            return {'again', 0, 0, waits(ARGV[2])}
         end
     end
 end
@@ -109,7 +120,7 @@ else
     end
 end
 redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes))
-return {'new', first, last}
+return {'new', first, last, waits(ARGV[2])}
 """
 )
 

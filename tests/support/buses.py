@@ -8,7 +8,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,12 @@ class BusServer:
         self._binary = binary
         self._server: subprocess.Popen[bytes] | None = None
 
-    def start(self, *flags: str) -> None:
-        """Start it on what its folder has; later flags win."""
+    def start(self, *flags: str, before: Sequence[str] = ()) -> None:
+        """Start it on what its folder has; later flags win. `before`: words to run it by."""
         address = str(self.folder / "bus.sock")
         command = [self._binary, "--port", "0", "--unixsocket", address, "--dir", str(self.folder)]
         self._server = subprocess.Popen(
-            [*command, *FLAGS, *flags], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            [*before, *command, *FLAGS, *flags], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
         await_redis(self._server, address)
 
@@ -53,6 +53,13 @@ class BusServer:
             self._server.kill()
             self._server.wait(timeout=END_S_MAX)
             self._server = None
+
+
+def on_a_slow_disk(sync_s: float) -> list[str]:
+    """Words before a command by which each sync of the disk takes so long."""
+    require(shutil.which("strace") is not None, "no strace, which makes a disk slow")
+    inject = f"inject=fdatasync:delay_enter={round(sync_s * 1e6)}"
+    return ["strace", "-D", "-f", "-q", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", inject]
 
 
 @contextlib.contextmanager
