@@ -14,7 +14,7 @@ import pyarrow as pa
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.conflator import FOREVER_NS, Rows
 from pipeline.columns.intervals import Column
-from pipeline.columns.shard import Shard, named, placed
+from pipeline.columns.shard import Shard, named, numbered, placed
 
 GREATEST, PASSED, DUE = b"greatest_ns", b"passed_ns", b"due_ns"
 HELD, WAITING, UNTOLD, THERE = "held", "waiting", "untold", "there"
@@ -88,15 +88,11 @@ def _loaded(shard: Shard, table: pa.Table, chosen: Column) -> Rows:
     parts = [f"{file}\0{block:019}" for file, block in zip(files, blocks, strict=True)]
     value = found.column("value")
     return Rows(
-        codes=_numbered(shard.keys, keys),
-        parts=_numbered(shard.parts, parts),
+        codes=numbered(shard.keys, keys),
+        parts=numbered(shard.parts, parts),
         absent=found.column("absent").to_numpy().astype(np.bool_),
         values=shard.conflator.bodies.loaded(
             value.chunk(0) if value.num_chunks else pa.array([], pa.binary())
         ),
         **{name: found.column(name).to_numpy().astype(np.int64) for name in _NUMBERS},
     )
-
-
-def _numbered(numbers: dict[str, int], texts: list[str]) -> Column:
-    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,12 +58,37 @@ class Shard:
         yield from self._told(self.conflator.add(self.timeline.finish(), self.timeline.passed_ns))
         yield from self._told(self.conflator.finish())
 
+    def combined(self) -> Iterator[pa.RecordBatch]:
+        """All that is held, with values as they are saved: for `join` of another shard."""
+        yield from self._told(self.conflator.finish(), self.conflator.bodies.saved)
+
+    def join(self, rows: pa.RecordBatch) -> None:
+        """What others have combined of later messages, in processing time."""
+        count = rows.num_rows
+        keys, files, blocks = (rows.column(name).to_pylist() for name in ("key", "file", "block"))
+        parts = [f"{file}\0{block:019}" for file, block in zip(files, blocks, strict=True)]
+        messages, lasts, firsts = (
+            np.asarray(rows.column(name)) for name in ("messages", "position", "first")
+        )
+        found = Rows(
+            codes=numbered(self.keys, keys),
+            times_ns=np.full(count, self.now_ns or 0),
+            messages=messages,
+            firsts=firsts,
+            first_ms=np.asarray(pc.fill_null(rows.column("first_ms"), NEVER_MS)),
+            parts=numbered(self.parts, parts),
+            lasts=lasts,
+            gone=np.full(count, PUT),
+            absent=np.zeros(count, np.bool_),
+            values=self.conflator.bodies.loaded(rows.column("value")),
+        )
+        self.conflator.gather(found)
+
     def _rows(self, found: Messages, texts: list[str]) -> Rows:
-        known = [self.keys.setdefault(text, len(self.keys)) for text in texts]
         count = len(found.codes)
         put = (found.gone == PUT).astype(np.int64)
         return Rows(
-            codes=np.array(known, np.int64)[found.codes],
+            codes=numbered(self.keys, texts)[found.codes],
             times_ns=found.times_ns,
             messages=put,
             firsts=found.positions,
@@ -74,12 +100,14 @@ class Shard:
             values=self.conflator.bodies.begin(found.bodies),
         )
 
-    def _told(self, found: Deliveries) -> Iterator[pa.RecordBatch]:
+    def _told(
+        self, found: Deliveries, shown: Callable[[Any], pa.Array] | None = None
+    ) -> Iterator[pa.RecordBatch]:
         rows, due_ns = found.rows, found.due_ns
         if not len(rows.codes):
             return
         is_put = pa.array(rows.gone == PUT)
-        values = self.conflator.bodies.shown(rows.values)
+        values = (shown or self.conflator.bodies.shown)(rows.values)
         at_once = self.now_ns is not None and self.conflator.interval.pace is Pace.BATCH
         told = {
             "key": named(self.keys, rows.codes),
@@ -114,6 +142,11 @@ def refused(found: Messages) -> pa.RecordBatch:
         "first": found.positions,
     }
     return pa.RecordBatch.from_pydict(told, schema=_SCHEMA)
+
+
+def numbered(numbers: dict[str, int], texts: Sequence[str]) -> Column:
+    """The numbers of texts, new ones for new texts."""
+    return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
 
 
 def named(texts: dict[str, int], codes: Column) -> pa.Array:

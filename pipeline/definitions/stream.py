@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keys.spec import KeySpec
+from pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_conflation
 from pipeline.definitions.duration import duration_ms
 from pipeline.definitions.names import STREAM
 from pipeline.definitions.sink import Sink, read_sink
@@ -33,6 +34,7 @@ class StreamDefinition:
     checkpoint: Path
     dead_letters: Path
     view: ViewDefinition | None = None
+    conflation: ConflationDefinition = PLAIN
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -69,22 +71,18 @@ def read_definitions(path: Path) -> list[StreamDefinition]:
 def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDefinition:
     if not STREAM.fullmatch(name):
         raise DefinitionInvalid(f"{table.where('')[:-1]}: a name is 1 to 63 of A-Z a-z 0-9 _ -")
-    pace = table.text("pace", default="batch")
-    if pace == "key":
-        raise DefinitionInvalid(f"{table.where('pace')}: pace key is not available yet")
-    if pace != "batch":
-        raise table.wrong("pace", "batch", pace)
     interval = table.checked("interval", duration_ms, "a duration from 1ms to 1d, such as 500ms")
     sink = read_sink(table.table("sink"), folder)
     source = read_source(table.table("source"), table, folder)
     view = read_view(table, folder)
     grouped = view.projection if view else None
+    key_spec = grouped.grouping if grouped else read_paths(table, "key")
     checkpoint = _folder(table, "checkpoint", folder, f"checkpoints/{name}")
     definition = StreamDefinition(
         name=name,
         gateway=gateway.rstrip("/"),
         source=source,
-        key=grouped.grouping if grouped else read_paths(table, "key"),
+        key=key_spec,
         interval_text=interval.lower(),
         interval_ms=duration_ms(interval) or 0,
         sink=sink,
@@ -92,6 +90,7 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
         checkpoint=checkpoint,
         dead_letters=_folder(table, "dead_letters", folder, str(checkpoint / "dead")),
         view=view,
+        conflation=read_conflation(table, key_spec) if view is None else PLAIN,
     )
     table.finish()
     if sink.topic is not None and sink.topic in [each.topic for each in definition.sources]:

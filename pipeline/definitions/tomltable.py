@@ -7,11 +7,12 @@ from typing import Any
 
 from pipeline.errors import DefinitionInvalid
 
-NOT_YET = frozenset({"filter", "time", "watermark", "merge", "reduce", "edge", "never"})
+NOT_YET = frozenset({"edge", "never"})
 ONLY_WITH = {
     "rows_per_batch": "a source of kind tidegate, redis or kafka",
     "files_per_batch": "a source of kind files",
     "record_key": "grouping and projection",
+    "watermark": "the table time",
 }
 
 

@@ -19,7 +19,7 @@ from pipeline.errors import DefinitionInvalid
 PATHS = 'field paths, such as ["/symbol", "/venue"]'
 COLUMNS = 'columns, such as ["SUM(/qty) AS /qty", "/price"]'
 PAIRS = 'pairs of fields, left and right, such as [["/symbol", "/ticker"]]'
-NOT_WITH = ("time", "watermark", "merge", "reduce", "edge", "never")
+NOT_WITH = ("time", "merge", "reduce", "oof")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,8 @@ def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
     for field in NOT_WITH:
         if field in table.left:
             raise DefinitionInvalid(f"{table.where(field)}: not with grouping or join")
+    if (pace := table.text("pace", default="batch")) != "batch":
+        raise table.wrong("pace", "batch with grouping or join", pace)
     projection = _projection(table)
     join = _join(table.table("join"), folder) if "join" in table.left else None
     return ViewDefinition(_record_key(table, projection), read_filter(table), projection, join)

@@ -56,6 +56,12 @@ class Checkpoint:
         """Where Spark keeps offsets and commits."""
         return self._folder / "spark"
 
+    @property
+    def query(self) -> str:
+        """The id of the query that Spark's files belong to; empty before its first start."""
+        path = self.spark_folder / "metadata"
+        return str(msgspec.json.decode(path.read_bytes())["id"]) if path.exists() else ""
+
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -131,4 +137,5 @@ def identity(definition: StreamDefinition) -> dict[str, str]:
         "key": str(definition.key),
         "sink": definition.sink.place,
         "view": str(definition.view or ""),
+        "conflation": str(definition.conflation),
     }

@@ -99,6 +99,11 @@ class Held:
             if _number(path) < number - 1:
                 shutil.rmtree(path, ignore_errors=True)
 
+    def earliest(self, note: bytes) -> int | None:
+        """The least that the newest tables note; None where there are none."""
+        tables = [] if self.last is None else self.last.glob("*.arrow")
+        return min((int(self.notes(path)[note]) for path in tables), default=None)
+
     @property
     def last(self) -> Path | None:
         """The folder of the newest tables; None before the first batch."""

@@ -1,13 +1,17 @@
-"""Which way a conflation goes: the cheapest that is correct for where its messages stand.
+"""Which way a conflation goes: the cheapest that is correct for what is asked of it.
 
-    latest     one batch is one interval (processing time): combined where the messages are, then
-               winners by key; without the shuffle where each partition has keys of its own
-    in place   recorded messages that are one partition, or one for each set of keys: no shuffle
-    by shards  recorded messages in several partitions: columns shuffled as blocks, the interval
-               found where all messages of a key are (with `pace=batch`: where all are)
+Of a running stream (`way_of`):
+    latest     a batch is an interval: combined where the messages are, then a row for each key
+    held       by key in processing time, or removals told: what is held goes from batch to batch
+    timed      event time: messages wait for the watermark in the shard of their key
 
-None of them keeps state inside Spark: what spans blocks is a row for each key that is held, in
-the task that reads them.
+Of recorded messages (`plan_recorded`):
+    in place   they are one partition, or one for each set of keys: no shuffle
+    by shards  columns shuffled as blocks, the interval found where all messages of a key are (with
+               `pace=batch`: where all are)
+
+None of them keeps state inside Spark: what spans blocks or batches is a row for each key that is
+held, in the task that reads them.
 """
 
 from __future__ import annotations
@@ -17,13 +21,12 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from keys.spec import KeySpec
 from pipeline.columns.blocks import ORDER, ROWS
+from pipeline.columns.combined import combine, merge
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.deliveries import conflate_blocks, conflate_in_place, cut_messages
 from pipeline.columns.intervals import Pace
-from pipeline.columns.rows import DELIVERIES, SENT, arrow_schema
-from pipeline.streams.latest import COMBINED, combine_messages, conflated
+from pipeline.columns.rows import DELIVERIES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,6 +40,8 @@ class Way(StrEnum):
     """How a plan goes about it."""
 
     LATEST = "latest"
+    HELD = "held"
+    TIMED = "timed"
     IN_PLACE = "in place"
     BY_SHARDS = "by shards"
 
@@ -56,45 +61,54 @@ class ConflationPlan:
     frame: DataFrame
 
 
+def way_of(asked: Conflation) -> Way:
+    """The way of a running stream."""
+    if asked.time is not None:
+        return Way.TIMED
+    if asked.interval.pace is Pace.KEY or asked.tells_removals:
+        return Way.HELD
+    return Way.LATEST
+
+
 def plan_latest(
-    messages: DataFrame, spec: KeySpec, *, are_checked: bool, layout: Layout = Layout.ANY
+    messages: DataFrame, asked: Conflation, layout: Layout = Layout.ANY
 ) -> ConflationPlan:
-    """The newest of each key of a batch: SENT rows of PUBLISHED ones."""
-    if layout is Layout.ANY:
-        return ConflationPlan(Way.LATEST, conflated(messages, spec, are_checked=are_checked))
-    combine = partial(combine_messages, spec=spec, are_checked=are_checked)
-    combined = messages.mapInArrow(combine, COMBINED)
-    return ConflationPlan(Way.IN_PLACE, combined.select(*arrow_schema(SENT).names))
+    """What one batch comes to: DELIVERIES of PUBLISHED rows."""
+    rows = messages.mapInArrow(partial(combine, conflation=asked), DELIVERIES)
+    by_key = rows if layout is Layout.BY_KEY else rows.repartition("key")
+    in_order = by_key.sortWithinPartitions("file", "block", "position")
+    merged = in_order.mapInArrow(partial(merge, conflation=asked), DELIVERIES)
+    return ConflationPlan(Way.IN_PLACE if layout is Layout.BY_KEY else Way.LATEST, merged)
 
 
 def plan_recorded(
-    messages: DataFrame, conflation: Conflation, layout: Layout = Layout.ANY
+    messages: DataFrame, asked: Conflation, layout: Layout = Layout.ANY
 ) -> ConflationPlan:
-    """The deliveries of recorded messages; `PUBLISHED` rows in, `DELIVERIES` out.
+    """The deliveries of recorded messages: DELIVERIES of PUBLISHED rows.
 
     With `Layout.BY_KEY` a partition's clock is that of its own messages: their times must not run
     back.
     """
-    by_key = conflation.interval.pace is Pace.KEY
+    by_key = asked.interval.pace is Pace.KEY
     if (by_key and layout is Layout.BY_KEY) or messages.rdd.getNumPartitions() == 1:
-        return ConflationPlan(Way.IN_PLACE, in_place(messages, conflation))
-    return ConflationPlan(Way.BY_SHARDS, by_shards(messages, conflation))
+        return ConflationPlan(Way.IN_PLACE, in_place(messages, asked))
+    return ConflationPlan(Way.BY_SHARDS, by_shards(messages, asked))
 
 
-def in_place(messages: DataFrame, conflation: Conflation) -> DataFrame:
+def in_place(messages: DataFrame, asked: Conflation) -> DataFrame:
     """Each partition by itself."""
-    _bound_batches(messages)
-    return messages.mapInArrow(partial(conflate_in_place, conflation=conflation), DELIVERIES)
+    bound_batches(messages)
+    return messages.mapInArrow(partial(conflate_in_place, conflation=asked), DELIVERIES)
 
 
-def by_shards(messages: DataFrame, conflation: Conflation) -> DataFrame:
+def by_shards(messages: DataFrame, asked: Conflation) -> DataFrame:
     """Blocks to where all messages of a key are; with `pace=batch` all messages."""
-    partitions = int(_bound_batches(messages).get("spark.sql.shuffle.partitions") or 1)
-    shards = partitions if conflation.interval.pace is Pace.KEY else 1
-    cut = partial(cut_messages, conflation=conflation, shards=shards)
+    partitions = int(bound_batches(messages).get("spark.sql.shuffle.partitions") or 1)
+    shards = partitions if asked.interval.pace is Pace.KEY else 1
+    cut = partial(cut_messages, conflation=asked, shards=shards)
     blocks = messages.mapInArrow(cut, ROWS).repartition(partitions, "stream")
     in_order = blocks.sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(partial(conflate_blocks, conflation=conflation), DELIVERIES)
+    return in_order.mapInArrow(partial(conflate_blocks, conflation=asked), DELIVERIES)
 
 
 def recorded_lines(lines: DataFrame) -> DataFrame:
@@ -109,7 +123,7 @@ def recorded_lines(lines: DataFrame) -> DataFrame:
     )
 
 
-def _bound_batches(messages: DataFrame) -> RuntimeConfig:
+def bound_batches(messages: DataFrame) -> RuntimeConfig:
     """Blocks large enough for columns to pay, small enough for a worker's memory."""
     settings = messages.sparkSession.conf
     settings.set("spark.sql.execution.arrow.maxRecordsPerBatch", ROWS_PER_BLOCK_MAX)

@@ -146,6 +146,9 @@ def run_streams(path: Path, manner: Manner, stop: Stop, report: Report) -> None:
                 each.begin()
                 report(_started(stream))
             watch(watched, onlookers, stop, report)
+            if manner.available_now and not stop.asked:
+                for stream in streams:
+                    stream.end()
         finally:
             _stop_queries(streams)
         tell(watched, onlookers)

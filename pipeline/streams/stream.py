@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from pipeline.definitions.sink import ParquetSink, TopicSink
 from pipeline.definitions.stream import StreamDefinition
+from pipeline.errors import from_spark
 from pipeline.sinks.dead_letters import DeadLetters
 from pipeline.sinks.parquet import ParquetWriter
 from pipeline.sinks.sink import Batch, Receipt, Sink
 from pipeline.sinks.topic import TopicWriter
-from pipeline.sources.source import are_checked, open_source
+from pipeline.streams.batches import ConflatedBatches
 from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.latest import conflated
 from pipeline.streams.views import ViewBatches
 
 if TYPE_CHECKING:
@@ -42,15 +42,13 @@ class Stream:
         self.definition = definition
         self.query: StreamingQuery | None = None
         self._sink = open_sink(definition)
-        self._batches: Batches = (
-            ViewBatches(definition, definition.view)
-            if definition.view
-            else ConflatedBatches(definition)
-        )
+        view = definition.view
+        self._batches = ViewBatches(definition, view) if view else ConflatedBatches(definition)
         self._totals = Totals()
         self._sent_at_s = 0.0
         self._run = 0
         self._paced = True
+        self._spark: SparkSession | None = None
         self._lock = threading.Lock()
 
     @property
@@ -67,10 +65,11 @@ class Stream:
         """
         definition = self.definition
         self._sink.prepare()
+        self._spark = spark
         self._paced = not available_now and self._batches.is_paced
         self._run = checkpoint.run
-        if self._batches.is_ending:
-            self._end(spark)
+        if isinstance(self._batches, ConflatedBatches) and self._batches.is_ending:
+            self._end(self._batches, spark, checkpoint.query)
         writer = (
             self._batches.open(spark)
             .writeStream.queryName(definition.name)
@@ -84,9 +83,27 @@ class Stream:
         self.query = writer.start()
 
     def end(self) -> None:
-        """Send what is still held, once a query of recorded input has read it all."""
-        if self.query is not None and self.query.exception() is None:
-            self._end(self.query.sparkSession)
+        """Send what is still held, once a query of recorded input has read all there was.
+
+        Raises:
+            PipelineError: it cannot be sent; the next start will.
+        """
+        query, batches = self.query, self._batches
+        if query is None or query.exception() is not None:
+            return
+        if isinstance(batches, ConflatedBatches) and batches.unended is not None:
+            self._end(batches, self._spark, query.id)
+
+    def _end(self, batches: ConflatedBatches, spark: SparkSession | None, query: str) -> None:
+        from pyspark.errors import PySparkException
+
+        assert spark is not None, "it was started"
+        batch = Batch(batches.unended or 0, self._run, query, is_end=True)
+        try:
+            self._count(self._sink.write(batches.ended(spark, batch), batch))
+        except PySparkException as error:
+            raise from_spark(self.definition.name, str(error)) from error
+        batches.note_end(batch)
 
     def _write_batch(self, messages: DataFrame, number: int) -> None:
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""

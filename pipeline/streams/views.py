@@ -60,12 +60,23 @@ class ViewBatches:
 
     def __init__(self, definition: StreamDefinition, view: ViewDefinition) -> None:
         self._folder = definition.checkpoint / "held"
+        self._interval_ms = definition.interval_ms
         self._sides = _sides(definition, view)
         self._view = None
         if view.projection is not None:
             topic = definition.source.topic or ""
             self._view = View(view.projection, None if view.join else view.filter, topic)
         self._join = None if view.join is None else _join(view, view.join, self._sides)
+
+    @property
+    def trigger_ms(self) -> int:
+        """A batch is an interval."""
+        return self._interval_ms
+
+    @property
+    def is_paced(self) -> bool:
+        """A batch is an interval."""
+        return True
 
     def open(self, spark: SparkSession) -> DataFrame:
         """The messages of its sources (`PUBLISHED`), and of which `side` they are."""

@@ -23,7 +23,7 @@ def test_fields_that_were_taken_are_known() -> None:
     ("field", "said"),
     [
         ("other", "s.toml: pipeline.s.other: unknown field"),
-        ("filter", "s.toml: pipeline.s.filter: not available yet"),
+        ("edge", "s.toml: pipeline.s.edge: not available yet"),
         ("files_per_batch", "s.toml: pipeline.s.files_per_batch: only with a source of kind files"),
     ],
 )

@@ -123,10 +123,10 @@ def test_the_newest_of_a_batch_is_shuffled_only_where_keys_are_anywhere(
         "CAST(NULL AS STRING) AS key, "
         "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS body FROM range(0, 100, 1, 4)"
     )
-    spec = KeySpec.of(["/k"])
-    anywhere = plan_latest(messages, spec, are_checked=True)
+    asked, _ = conflation(Pace.BATCH, "", "", oof=False)
+    anywhere = plan_latest(messages, asked)
     assert (anywhere.way, anywhere.frame.count()) == (Way.LATEST, 5)
     by_key = messages.repartition(2, messages.position % 5)
-    own = plan_latest(by_key, spec, are_checked=True, layout=Layout.BY_KEY)
+    own = plan_latest(by_key, asked, Layout.BY_KEY)
     assert own.way is Way.IN_PLACE
     assert sorted(row.position for row in own.frame.collect()) == [95, 96, 97, 98, 99]

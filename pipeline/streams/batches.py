@@ -1,0 +1,139 @@
+"""The batches of a stream that is no view: its source, what a batch comes to, and its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pipeline.columns.conflation import Conflation
+from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from pipeline.definitions.stream import StreamDefinition
+from pipeline.errors import CheckpointMismatch
+from pipeline.sinks.sink import Batch
+from pipeline.sources.source import are_checked, open_source
+from pipeline.streams.held import Held
+from pipeline.streams.keeping import Keeping, ended, kept
+from pipeline.streams.plans import Way, plan_latest, way_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+LINE_BYTES_MAX = 1024 * 1024
+PARTS_PER_INTERVAL = 10
+TRIGGER_MS_MIN, TRIGGER_MS_MAX = 50, 1_000
+
+
+class ConflatedBatches:
+    """Goes through the batches of a definition.
+
+    Raises:
+        CheckpointMismatch: from `rows`, if what the batch before held is not there.
+    """
+
+    def __init__(self, definition: StreamDefinition) -> None:
+        self._definition = definition
+        self._held = Held(definition.checkpoint / "held")
+        self._asked = asked_of(definition)
+        self.way = way_of(self._asked)
+
+    @property
+    def trigger_ms(self) -> int:
+        """The interval, or a part of it where rows go out when they are due."""
+        interval_ms = self._definition.interval_ms
+        if self.is_paced:
+            return interval_ms
+        return max(TRIGGER_MS_MIN, min(interval_ms // PARTS_PER_INTERVAL, TRIGGER_MS_MAX))
+
+    @property
+    def is_paced(self) -> bool:
+        """In processing time with `pace=batch` a batch is an interval."""
+        return self._asked.time is None and self._asked.interval.pace is Pace.BATCH
+
+    def open(self, spark: SparkSession) -> DataFrame:
+        """The messages of its source, and a clock where keys may be due in silence."""
+        messages = open_source(spark, self._definition)
+        if self.way is Way.HELD and not self.is_paced:
+            from pipeline.streams.clock import due_batches
+
+            messages = messages.unionByName(due_batches(spark, self._held))
+        return messages
+
+    def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
+        """DELIVERIES of a batch."""
+        if self.way is Way.LATEST:
+            return plan_latest(messages, self._asked).frame
+        return kept(messages, self._keeping(messages.sparkSession, batch))
+
+    def forget(self, batch: Batch) -> None:
+        """Remove what was held before the batch before."""
+        self._held.forget(batch.number)
+
+    @property
+    def unended(self) -> int | None:
+        """The last batch, if what was held after it has not gone out."""
+        last = None if self.way is Way.LATEST else self._held.last_number
+        return None if last == self._held.ended else last
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether an end was begun, and nobody noted that it was done."""
+        last = self._held.last
+        return self.unended is not None and last is not None and last.name.endswith("-end")
+
+    def ended(self, spark: SparkSession, batch: Batch) -> DataFrame:
+        """DELIVERIES of all that is held after the last batch, as a batch that follows it."""
+        return ended(spark, self._keeping(spark, batch))
+
+    def note_end(self, batch: Batch) -> None:
+        """What was held has gone out: the next batch goes on from there."""
+        self._held.end(batch.number)
+
+    def _keeping(self, spark: SparkSession, batch: Batch) -> Keeping:
+        before = self._held.before(batch)
+        shares = self.way is Way.TIMED and self._asked.interval.pace is Pace.BATCH
+        partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        return Keeping(
+            asked=self._asked,
+            held=self._held,
+            batch=batch,
+            before=before,
+            shards=self._held.shards(before, 1 if shares else partitions),
+            now_ms=None if self.way is Way.TIMED else self._now_ms(batch),
+        )
+
+    def _now_ms(self, batch: Batch) -> int:
+        """When a batch was, as Spark's own log has it: the same if it comes again."""
+        return batch_time_ms(self._definition.checkpoint / "spark", batch.number)
+
+
+def asked_of(definition: StreamDefinition) -> Conflation:
+    """What a definition asks for, over columns."""
+    wanted = definition.conflation
+    return Conflation(
+        key=definition.key,
+        interval=Interval(definition.interval_ms * MILLISECOND_NS, wanted.pace),
+        time=wanted.time.field if wanted.time else None,
+        filter=wanted.filter,
+        reduce=wanted.reduce,
+        tells_removals=wanted.oof,
+        topic=definition.source.topic or "",
+        lateness_ns=wanted.time.watermark_ms * MILLISECOND_NS if wanted.time else 0,
+        sets_aside=True,
+        line_bytes_max=None if are_checked(definition) else LINE_BYTES_MAX,
+    )
+
+
+def batch_time_ms(spark_folder: Path, number: int) -> int:
+    """The time of a batch in Spark's log of offsets, which it writes before the batch.
+
+    Raises:
+        CheckpointMismatch: the log does not say.
+    """
+    path = spark_folder / "offsets" / str(number)
+    try:
+        notes = path.read_bytes().split(b"\n")[1]
+        return int(msgspec.json.decode(notes)["batchTimestampMs"])
+    except (OSError, IndexError, KeyError, TypeError, ValueError):
+        raise CheckpointMismatch(f"{path} does not tell the time of its batch") from None

@@ -1,0 +1,86 @@
+"""A clock for streams that hold keys: a source without messages that has a batch when one is due.
+
+A silent topic gives Spark no batch, and what is held would wait for the next message.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from pipeline.columns.rows import PUBLISHED
+from pipeline.columns.saved import DUE
+from pipeline.streams.held import Held
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def due_batches(spark: SparkSession, held: Held) -> DataFrame:
+    """No messages (`columns.rows.PUBLISHED`), in a batch for whatever is due of what is held."""
+    spark.dataSource.register(ClockSource)
+    return spark.readStream.format(ClockSource.name()).option("held", str(held.folder)).load()
+
+
+class ClockSource(DataSource):
+    """The clock; option `held` is the folder of what is held."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "tidegate-clock"
+
+    def schema(self) -> str:
+        """The columns of messages, of which there are none."""
+        return PUBLISHED
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A stream of batches."""
+        from pathlib import Path
+
+        return ClockReader(Held(Path(self.options["held"])))
+
+
+class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are due times in nanoseconds; each that has passed is a batch."""
+
+    def __init__(self, held: Held) -> None:
+        self._held = held
+        self._stands = False
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Before the first."""
+        return {"due_ns": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """There is nothing to limit."""
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What is held goes out at the end of recorded input, whatever the time is."""
+        self._stands = True
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """The earliest time that something is due, if it has come; else where it stood."""
+        due_ns = None if self._stands else self._held.earliest(DUE)
+        if due_ns is None or due_ns > time.time_ns() or due_ns <= start["due_ns"]:
+            return start
+        return {"due_ns": due_ns}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """None: it has no messages."""
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Never asked for."""
+        yield from ()

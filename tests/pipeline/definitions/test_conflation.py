@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from keys.filter import Filter
+from keys.path import FieldPath
+from keys.reducers import Reduce
+from pipeline.columns.intervals import Pace
+from pipeline.columns.reading import TimeField, Unit
+from pipeline.definitions.conflation import ConflationDefinition, EventTime
+from pipeline.definitions.stream import read_definitions
+from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
+
+OLD = "rows_per_batch = 10"
+
+
+def read(folder: Path, new: str) -> ConflationDefinition:
+    return read_definitions(written(folder, GOOD.replace(OLD, new, 1)))[0].conflation
+
+
+def test_without_a_word_the_newest_of_each_key_goes_out_with_its_batch(tmp_path: Path) -> None:
+    assert read(tmp_path, "") == ConflationDefinition()
+    assert read(
+        tmp_path, 'pace = "batch"\ntime = "processing"\nmerge = "replace"\noof = false'
+    ) == (ConflationDefinition())
+
+
+def test_all_that_can_be_said(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        'pace = "key"\noof = true\nfilter = "/px > 1"\nreduce = ["/px:last", "/px:max@hi"]\n'
+        'time = {field = "/ts", watermark = "5s", unit = "s"}',
+    )
+    time = EventTime(TimeField(FieldPath.parse("/ts"), Unit.SECONDS), 5_000)
+    reduce = Reduce.parse("[/px:last,/px:max@hi]")
+    assert found == ConflationDefinition(Pace.KEY, Filter.parse("/px > 1"), reduce, True, time)
+    assert str(found) == (
+        "pace key, time /ts in s, watermark 5000ms, oof True, filter /px > 1, "
+        "reduce [/px:last,/px:max@hi]"
+    )
+
+
+def test_a_merge_names_fields_and_a_watermark_may_be_none(tmp_path: Path) -> None:
+    found = read(tmp_path, 'merge = {"/qty" = "sum"}\ntime = {field = "/ts", watermark = "0s"}')
+    assert found.reduce == Reduce.parse("[/qty:sum]")
+    assert found.time == EventTime(TimeField(FieldPath.parse("/ts")), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ('filter = "/px > 1"\nreduce = ["/px:max"]', False),
+        ('pace = "key"', True),
+        ("oof = true", True),
+        ('time = {field = "/ts"}', True),
+    ],
+)
+def test_a_checkpoint_remembers_what_holds_something(
+    tmp_path: Path, text: str, holds: bool
+) -> None:
+    found = read(tmp_path, text)
+    assert (found.holds, bool(str(found))) == (holds, holds)
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('filter = "/a >"', "newest.filter: "),
+        ("filter = 1", "newest.filter: expected a filter, such as"),
+        ('pace = "slow"', "newest.pace: expected batch or key, found 'slow'"),
+        ('oof = "yes"', "newest.oof: expected true or false"),
+        ("reduce = []", "newest.reduce: expected reducers, such as"),
+        ("reduce = [1]", "newest.reduce: expected reducers, such as"),
+        ('reduce = ["/px:most"]', "newest.reduce: expected a reducer: last first"),
+        ('reduce = ["/a:sum"]', "newest.reduce: a reducer writes to a field of the key"),
+        ('merge = "package:function"', 'newest.merge: expected "replace" or reducers of fields'),
+        ("merge = {}", 'newest.merge: expected "replace" or reducers of fields'),
+        ('merge = {"/px" = "sum"}\nreduce = ["/px:sum"]', "newest.merge: not with reduce"),
+        ('time = "event"', 'newest.time: expected "processing" or a table such as'),
+        ("time = {}", "newest.time.field: is missing, expected a field path"),
+        ('time = {field = "ts"}', "newest.time.field: a field path starts with"),
+        ('time = {field = "/ts", watermark = "2d"}', "newest.time.watermark: expected a duration"),
+        ('time = {field = "/ts", unit = "us"}', "newest.time.unit: expected auto, ms or s"),
+        ('time = {field = "/ts", late = 1}', "newest.time.late: unknown field"),
+        ('watermark = "5s"', "newest.watermark: only with the table time"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_its_place(tmp_path: Path, new: str, said: str) -> None:
+    check_mistake(tmp_path, OLD, new, said)

@@ -1,0 +1,213 @@
+"""Spark's batches deliver what the engine does, wherever they were cut (rules 500 to 508)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.columns.intervals import Pace
+from pipeline.columns.rows import PUBLISHED, arrow_schema
+from pipeline.definitions.stream import read_definitions
+from pipeline.errors import CheckpointMismatch, from_spark
+from pipeline.sinks.sink import Batch, Receipt
+from pipeline.streams import batches, stream
+from pipeline.streams.batches import ConflatedBatches, batch_time_ms
+from pipeline.streams.checkpoint import Checkpoint
+from pipeline.streams.plans import Way
+from pipeline.streams.stream import Stream
+from tests.pipeline.columns.test_conflator import REDUCERS, WANTED
+from tests.pipeline.columns.test_saved import timed
+from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
+from tests.pipeline.reordered import Timed, event_deliveries
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+MESSAGES = 400
+FILES = 4
+INTERVAL_MS = 40
+LATENESS_MS = 75
+
+
+@dataclass
+class Collected:
+    """A sink that keeps the rows of each batch, once."""
+
+    rows: dict[str, list[Delivered]] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """Nothing to make."""
+
+    def write(self, rows: DataFrame, batch: Batch) -> Receipt:
+        found = [delivered(row.asDict()) for row in rows.collect()]
+        assert self.rows.setdefault(batch.label, found) == found
+        return Receipt(published=len(found))
+
+
+def shared_case() -> list[Timed]:
+    """Values 0 to 9 of five keys with removals between, in uneven steps of time, some late."""
+    steps = (0, 1, 7, 19, -30, 41, 40, -120)
+    return timed(
+        [
+            ("abcde"[n * 7 % 5], None if n % 11 == 3 else n * 3 % 10, steps[n * n % 7 + n % 2])
+            for n in range(MESSAGES)
+        ]
+    )
+
+
+def laid_down(folder: Path, messages: list[Timed], numbers: range) -> None:
+    """PUBLISHED rows as so many files, one batch each."""
+    folder.mkdir(exist_ok=True)
+    size = MESSAGES // FILES
+    for number in numbers:
+        rows = [
+            {"file": f"f{number}", "block": 0, "position": one.position, "body": one.body}
+            | {"time_ms": one.position, "key": None if one.body else one.key}
+            for one in messages[number * size : (number + 1) * size]
+        ]
+        table = pa.Table.from_pylist(rows, schema=arrow_schema(PUBLISHED))
+        path = folder / f"{number}.parquet"
+        pq.write_table(table, path)
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # their order
+
+
+class World:
+    """A stream over files of PUBLISHED rows, and all that it has sent."""
+
+    def __init__(
+        self, spark: SparkSession, folder: Path, asked: str, patch: pytest.MonkeyPatch
+    ) -> None:
+        self.sink = Collected()
+        self._spark = spark
+        path = folder / "s.toml"
+        path.write_text(
+            f'[pipeline.s]\nkey = ["/k"]\ninterval = "{INTERVAL_MS}ms"\n{asked}\n'
+            'source = {kind = "tidegate", topic = "px"}\nsink = {topic = "sent"}\n'
+        )
+        [self.definition] = read_definitions(path)
+        patch.setattr(batches, "open_source", partial(self._open, folder / "in"))
+        patch.setattr(stream, "open_sink", lambda definition: self.sink)
+
+    def _open(self, folder: Path, spark: SparkSession, definition: Any) -> DataFrame:
+        reader = spark.readStream.schema(PUBLISHED).option("maxFilesPerTrigger", 1)
+        return reader.parquet(str(folder))
+
+    def run(self, *, to_the_end: bool = True) -> Stream:
+        """Read what is there."""
+        found = Stream(self.definition)
+        with Checkpoint(self.definition) as checkpoint:
+            found.start(self._spark, checkpoint, available_now=True)
+            assert found.query is not None
+            while found.query.isActive:
+                time.sleep(0.02)
+            if to_the_end:
+                found.end()
+        return found
+
+    @property
+    def sent(self) -> list[Delivered]:
+        """All rows, in an order of their own."""
+        return sorted((row for rows in self.sink.rows.values() for row in rows), key=str)
+
+
+def asked(pace: Pace, *more: str) -> str:
+    reduce = json.dumps(REDUCERS[1:-1].split(","))
+    return "\n".join([f'pace = "{pace}"', f'filter = "{WANTED}"', f"reduce = {reduce}", *more])
+
+
+def options(pace: Pace, *, oof: bool) -> str:
+    told = f"conflation={INTERVAL_MS}ms,pace={pace},reduce={REDUCERS}"
+    return f"{told},oof" if oof else told
+
+
+EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pace", Pace)
+def test_event_time_whatever_the_batches_are(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
+) -> None:
+    messages = shared_case()
+    world = World(spark, tmp_path, asked(pace, EVENT), monkeypatch)
+    laid_down(tmp_path / "in", messages, range(FILES))
+    world.run()
+    expected = event_deliveries(messages, LATENESS_MS, options(pace, oof=True), WANTED)
+    assert {row.removed for row in expected} == {None, "deleted", "match"}
+    assert world.sent == sorted(expected, key=str)
+    assert len(world.sink.rows) == FILES + 1
+    assert all(world.sink.rows.values())
+    rerun = world.run()
+    assert rerun.totals.batches == 0  # the end is once
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pace", "more", "way"),
+    [
+        (Pace.BATCH, (), Way.LATEST),
+        (Pace.BATCH, ("oof = true",), Way.HELD),
+        (Pace.KEY, ("oof = true",), Way.HELD),
+    ],
+)
+def test_processing_time_by_the_log_of_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    pace: Pace, more: tuple[str, ...], way: Way,
+) -> None:  # fmt: skip
+    messages = shared_case()
+    world = World(spark, tmp_path, asked(pace, *more), monkeypatch)
+    laid_down(tmp_path / "in", messages, range(FILES))
+    world.run()
+    assert ConflatedBatches(world.definition).way is way
+    size = MESSAGES // FILES
+    log = world.definition.checkpoint / "spark"
+    told = [
+        (now, [Recorded(one.position, now, one.key, one.body) for one in messages[low:][:size]])
+        for low, now in ((n * size, batch_time_ms(log, n)) for n in range(FILES))
+    ]
+    oof = bool(more)
+    expected = batch_deliveries(
+        told, options(pace, oof=oof), WANTED, batch_is_interval=pace is Pace.BATCH
+    )
+    found = [[row._replace(due_ns=0) for row in rows] for rows in world.sink.rows.values()]
+    if way is Way.LATEST:
+        expected = expected[:-1]
+    assert [sorted(rows, key=str) for rows in found] == [sorted(rows, key=str) for rows in expected]
+
+
+@pytest.mark.slow
+def test_an_end_that_was_cut_short_is_gone_on_with_and_what_is_lost_is_said(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = shared_case()
+    world = World(spark, tmp_path, asked(Pace.KEY, EVENT), monkeypatch)
+    laid_down(tmp_path / "in", messages, range(2))
+    world.run()
+    before = dict(world.sink.rows)
+    # What a kill leaves behind between the sink's commit and the note of it.
+    (world.definition.checkpoint / "held" / "ended").unlink()
+    # A batch that was written and not noted comes again, from what its predecessor held.
+    (world.definition.checkpoint / "spark" / "commits" / "1").unlink()
+    laid_down(tmp_path / "in", messages, range(2, FILES))
+    world.run(to_the_end=False)
+    assert list(world.sink.rows) == [*before, "000000002", "000000003"]
+    held = world.definition.checkpoint / "held"
+    assert sorted(path.name for path in held.glob("0*")) == ["000000002", "000000003"]
+    for table in (held / "000000003").iterdir():
+        table.unlink()
+    laid_down(tmp_path / "in", messages, range(FILES, FILES + 1))
+    failed = world.run(to_the_end=False)
+    assert failed.query is not None
+    error = from_spark("s", str(failed.query.exception()))
+    assert isinstance(error, CheckpointMismatch)
+    assert "held/000000003/0000.arrow is missing or damaged" in str(error)
