@@ -7,15 +7,28 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.columns.rows import SENT
+from pipeline.definitions.stream import read_definitions
 from pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from pipeline.sinks.dead_letters import DeadLetters
 from pipeline.sinks.draft import Report
 from pipeline.sinks.parquet import ParquetWriter
 from pipeline.sinks.sink import Batch, Receipt
+from pipeline.streams.checkpoint import Checkpoint
+from pipeline.streams.stream import Stream, Totals
 from tests.pipeline.sinks.drafts import ROWS, drafted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+TOML = """\
+[pipeline.s]
+key = ["/k"]
+interval = "1s"
+files_per_batch = 1
+source = {kind = "files", path = "in/*.csv"}
+sink = {kind = "parquet", path = "out"}
+"""
 
 
 def writer_to(folder: Path) -> ParquetWriter:
@@ -100,3 +113,42 @@ def test_the_rows_of_a_frame_stand_in_order_and_plain_spark_reads_them(
     assert [row.position for row in read] == list(range(50))
     assert {(row.batch, row.value) for row in read} == {(0, "{}")}
     assert writer.write(frame.where("key = 'none'"), batch(1)) == Receipt()
+
+
+@pytest.mark.spark
+def test_a_stream_that_is_run_again_from_its_checkpoint_adds_nothing_twice(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    path = tmp_path / "s.toml"
+    path.write_text(TOML)
+    [definition] = read_definitions(path)
+    for at in range(2):
+        lines = [f"{k},{n}" for n in range(5) for k in ("a", "b")]
+        (tmp_path / "in" / f"{at}.csv").write_text("\n".join(["k,n", *lines, f"c,{at}", "broken"]))
+
+    def ran() -> Totals:
+        stream = Stream(definition)
+        with Checkpoint(definition) as checkpoint:
+            stream.start(spark, checkpoint, available_now=True)
+            assert stream.query is not None
+            stream.query.awaitTermination()
+        return stream.totals
+
+    assert ran() == Totals(2, 24, 6, 0, 2)
+    (definition.checkpoint / "spark" / "commits" / "1").unlink()
+    assert ran() == Totals(1, 12, 0, 3, 1)
+    read = spark.read.parquet(str(tmp_path / "out")).orderBy("batch", "row").collect()
+    assert [row.value for row in read] == [
+        '{"k":"a","n":"4"}',
+        '{"k":"b","n":"4"}',
+        '{"k":"c","n":"0"}',
+        '{"k":"a","n":"4"}',
+        '{"k":"b","n":"4"}',
+        '{"k":"c","n":"1"}',
+    ]
+    assert [(row.key, row.messages, row.position) for row in read[:3]] == [
+        ('["a"]', 5, 9),
+        ('["b"]', 5, 10),
+        ('["c"]', 1, 11),
+    ]

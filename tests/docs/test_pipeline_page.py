@@ -1,0 +1,67 @@
+"""The page about the pipeline tells every field of every source and sink, and no other."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev import ROOT
+from pipeline.definitions.sink import read_sink
+from pipeline.definitions.source import read_source
+from pipeline.definitions.stream import read_definitions
+from pipeline.definitions.tomltable import TomlTable
+
+PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+GIVEN = [
+    {"kind": "tidegate", "topic": "t"},
+    {"kind": "redis", "address": "redis://127.0.0.1", "stream": "s"},
+    {"kind": "kafka", "brokers": "127.0.0.1:9092", "topic": "t"},
+    {"kind": "files", "path": "a.csv", "topic": "t"},
+    {"kind": "rate", "rows_per_second": 1},
+    {"kind": "topic", "topic": "t"},
+    {"kind": "parquet", "path": "out"},
+]
+
+
+class Noting(TomlTable):
+    """A table that notes which of its fields are asked for."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields, "f", "")
+        self.asked: set[str] = set()
+
+    def take(self, field: str, kind: type, expected: str) -> Any:
+        self.asked.add(field)
+        return super().take(field, kind, expected)
+
+    def flag(self, field: str, default: bool) -> bool:
+        self.asked.add(field)
+        return super().flag(field, default)
+
+
+def told() -> dict[str, set[str]]:
+    """The fields of each kind, as the tables of the page have them."""
+    found: dict[str, set[str]] = {}
+    kind = ""
+    for first, second in re.findall(r"^\| (`\w+`)? ?\| ([^|]+) \| [^|]+ \|$", PAGE, re.MULTILINE):
+        kind = first.strip("`") or kind
+        found.setdefault(kind, set()).update(re.findall(r"`(\w+)`", second))
+    return found
+
+
+@pytest.mark.parametrize("fields", GIVEN, ids=lambda fields: fields["kind"])
+def test_every_field_of_a_kind_stands_on_the_page(fields: dict[str, Any]) -> None:
+    table = Noting(fields)
+    if fields["kind"] in {"topic", "parquet"}:
+        read_sink(table, Path())
+    else:
+        read_source(table, Noting({}), Path())
+    assert told()[fields["kind"]] == table.asked - {"kind"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("pipeline-*.toml")), ids=str)
+def test_every_example_is_understood(path: Path) -> None:
+    assert read_definitions(path)
