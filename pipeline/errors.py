@@ -105,6 +105,13 @@ class StreamFailed(PipelineError):
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
 KAFKA_LOST = "not available in Kafka any more"  # what Spark's connector says of a gap
+# What Spark says around the reason: which query it was, and its plan.
+_QUERY = re.compile(
+    r"^\[STREAM_FAILED\].*?terminated with exception: |=== Streaming Query ===.*", re.DOTALL
+)
+# What Spark says of its own logs: a file is gone or garbled, or numbers are used twice.
+_LOGS = re.compile("SQLSTATE: XXKST|CONCURRENT_STREAM_LOG_UPDATE|Failed to read log file")
+KAFKA_LOST = "KAFKA_DATA_LOSS"  # what Spark's connector says where a partition has a gap
 _KINDS = {
     kind.__name__: kind
     for kind in (
@@ -134,6 +141,11 @@ def from_spark(stream: str, text: str) -> PipelineError:
             f"{stream}: Kafka no longer holds messages that were still to be read: the topic was "
             "trimmed, or deleted and made again; remove the checkpoint to read what is there"
         )
+    if _LOGS.search(text):
+        return CheckpointMismatch(
+            f"{stream}: the checkpoint is not whole: {innermost(text)}: "
+            "put all of it back, or remove it to begin again"
+        )
     return StreamFailed(f"{stream}: Spark ended the stream: {innermost(text)}")
 
 
@@ -141,3 +153,7 @@ def innermost(text: str) -> str:
     """The last line of a worker's traceback, or else the first of Spark's own report."""
     raised = _RAISED.findall(text)[-1:] or text.strip().splitlines() or ["no reason given"]
     return raised[0].strip()[:500]
+    """The last line of a worker's traceback: it says more than the first of Spark's own report."""
+    told = _QUERY.sub("", text).strip()
+    raised: list[str] = _RAISED.findall(told) or [told.partition("\n")[0] or "no reason given"]
+    return raised[-1].strip()[:500]

@@ -134,6 +134,19 @@ class Gateway:
         answer = _json_object(self._ask("POST", f"{_topic_path(topic)}/commits", json=document))
         return not answer.get("duplicate", False)
 
+    def knows(self, topic: str, producer: str, run: int, sequence: int) -> bool:
+        """Whether that number of the producer, or one above it, was published.
+
+        Raises:
+            GatewayRefused: a newer run has committed.
+        """
+        try:  # a commit of nothing: only a number that is known is answered before the stages
+            return not self.commit(topic, producer, run, sequence, [f"{producer}.nothing"])
+        except GatewayRefused as error:
+            if "[precondition-failed]" in str(error):
+                return False
+            raise
+
     def _ask(
         self, method: str, path: str, *, absent_allowed: bool = False, **request: Any
     ) -> httpx2.Response:

@@ -150,7 +150,8 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
     try:
         yield
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        # Lazily: a file that could not be written may be held open for a while.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @contextlib.asynccontextmanager

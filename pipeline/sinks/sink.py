@@ -16,7 +16,8 @@ class Batch:
     `number` is Spark's; `run` counts the lives of the stream and rises with each start; `query` is
     the id that lives in the checkpoint: a stream that is begun anew has another one. Nothing is to
     be seen of the batch before `not_before_s` (monotonic). What is still held at the end of
-    recorded input is a batch of its own, which follows the one of its number: `is_end`.
+    recorded input is a batch of its own, which follows the one of its number: `is_end`. The first
+    of a start that no start before can have planned is marked: `is_first`.
     """
 
     number: int
@@ -24,6 +25,7 @@ class Batch:
     query: str
     not_before_s: float = 0.0
     is_end: bool = False
+    is_first: bool = False
 
     @property
     def label(self) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import GatewayRefused
+from pipeline.errors import CheckpointMismatch, GatewayRefused
 from pipeline.gateway import Gateway
 from pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
 from pipeline.sinks.sink import Batch, Receipt
@@ -82,6 +82,10 @@ class TopicWriter:
         """Publish a batch's rows; counts and names of stages come to the driver, no messages.
 
         Waiting for `not_before_s` keeps two batches from bringing a key twice within an interval.
+
+        Raises:
+            CheckpointMismatch: the topic has a batch that nobody can have planned yet.
+            GatewayRefused: as `commit`.
         """
 
         def stage_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -92,6 +96,8 @@ class TopicWriter:
                 staging.end()
             yield pa.RecordBatch.from_pylist([asdict(staging.report())], schema=ARROW_REPORT)
 
+        if batch.is_first:
+            self._require_unknown(batch)
         _sleep_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
         # One task, as a topic has one order.
         in_order = rows.repartition(1).sortWithinPartitions("due_ns", "file", "block", "position")
@@ -120,6 +126,16 @@ class TopicWriter:
             refused=sum(report.refused for report in reports),
             sent_at_s=sent_at_s,
         )
+
+    def _require_unknown(self, batch: Batch) -> None:
+        """A checkpoint that was put back from a copy would count what is new as sent."""
+        with Gateway(self.gateway) as gateway:
+            if gateway.knows(self.topic, self.producer(batch), batch.run, batch.number):
+                raise CheckpointMismatch(
+                    f"topic {self.topic} has batch {batch.number} already, which the checkpoint "
+                    "has not begun: it is older than what was published, or not whole; remove it "
+                    "to begin again"
+                )
 
     def producer(self, batch: Batch) -> str:
         """As whom a batch is committed.

@@ -20,7 +20,8 @@ from typing import Any, Self
 import msgspec
 
 from pipeline.definitions.stream import StreamDefinition
-from pipeline.errors import CheckpointMismatch
+from pipeline.errors import CheckpointMismatch, StreamFailed
+from pipeline.streams.sparklogs import planned, require_whole
 
 
 def wall_ms() -> int:
@@ -41,7 +42,9 @@ class Checkpoint:
             know, and above the last one where the clock was set back.
 
     Raises:
-        CheckpointMismatch: on entry, if another process holds it or another stream made it.
+        CheckpointMismatch: on entry, if another process holds it, another stream made it, or it is
+            not whole.
+        StreamFailed: on entry, if it cannot be read or written.
     """
 
     def __init__(self, definition: StreamDefinition, wall_ms: Callable[[], int] = wall_ms) -> None:
@@ -61,18 +64,28 @@ class Checkpoint:
         """The id of the query that Spark's files belong to; empty before its first start."""
         path = self.spark_folder / "metadata"
         return str(msgspec.json.decode(path.read_bytes())["id"]) if path.exists() else ""
+    def planned(self) -> int:
+        """The number of the newest batch that was planned, which may be done already; or -1."""
+        return planned(self.spark_folder)
 
     def __enter__(self) -> Self:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._require_own()
+            require_whole(self.spark_folder)
             self.run = self._next_run()
         except BlockingIOError:
             self._release()
             raise CheckpointMismatch(
                 f"{self._definition.name}: another process runs the stream of {self._folder}"
+            ) from None
+        except OSError as error:
+            self._release()
+            raise StreamFailed(
+                f"{self._definition.name}: {self._folder} cannot be used: "
+                f"{(error.strerror or str(error)).lower()}"
             ) from None
         except CheckpointMismatch:
             self._release()

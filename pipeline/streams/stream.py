@@ -47,6 +47,7 @@ class Stream:
         self._totals = Totals()
         self._sent_at_s = 0.0
         self._run = 0
+        self._first = 0
         self._paced = True
         self._spark: SparkSession | None = None
         self._lock = threading.Lock()
@@ -70,6 +71,7 @@ class Stream:
         self._run = checkpoint.run
         if isinstance(self._batches, ConflatedBatches) and self._batches.is_ending:
             self._end(self._batches, spark, checkpoint.query)
+        self._first = checkpoint.planned() + 1
         writer = (
             self._batches.open(spark)
             .writeStream.queryName(definition.name)
@@ -110,6 +112,15 @@ class Stream:
         batch = Batch(number, self._run, query, self._not_before_s())
         self._count(self._sink.write(self._batches.rows(messages, batch), batch))
         self._batches.forget(batch)
+        definition = self.definition
+        is_first = number == self._first
+        batch = Batch(number, self._run, query, self._not_before_s(), is_first=is_first)
+        if self._view is not None:
+            self._count(self._sink.write(self._view.rows(messages, batch), batch))
+            self._view.forget(batch)
+            return
+        rows = conflated(messages, definition.key, are_checked=are_checked(definition))
+        self._count(self._sink.write(rows, batch))
 
     def _not_before_s(self) -> float:
         """When the interval since the last commit is over (monotonic)."""

@@ -1,6 +1,12 @@
 from __future__ import annotations
 
-from pipeline.errors import GatewayUnreachable, SourceLost, StreamFailed, from_spark
+from pipeline.errors import (
+    CheckpointMismatch,
+    GatewayUnreachable,
+    SourceLost,
+    StreamFailed,
+    from_spark,
+)
 
 WRAPPED = """\
 [FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred. SQLSTATE: 39000
@@ -24,6 +30,18 @@ def test_what_is_not_ours_is_told_by_the_last_line_of_the_traceback() -> None:
     assert isinstance(found, StreamFailed)
     assert str(found) == "newest: Spark ended the stream: KeyError: messages are gone"
     assert str(from_spark("newest", "boom\n=== Logical Plan ===\nscan")).endswith("boom")
+    assert str(from_spark("newest", "boom")).endswith("boom")
+    wrapped = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: batch 1 is gone\n"
+        "=== Streaming Query ===\nIdentifier: s [id = 1]\n+- Relation[offset]"
+    )
+    assert str(from_spark("s", wrapped)) == "s: Spark ended the stream: batch 1 is gone"
+
+
+def test_what_spark_says_of_its_logs_is_about_the_checkpoint() -> None:
+    found = from_spark("s", "batch 2 doesn't exist SQLSTATE: XXKST")
+    assert isinstance(found, CheckpointMismatch)
+    assert str(found).startswith("s: the checkpoint is not whole: batch 2 doesn't exist")
     assert str(from_spark("newest", "")).endswith("no reason given")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.errors import GatewayRefused, GatewayUnreachable, SourceLost
+from pipeline.errors import GatewayRefused, GatewayUnreachable, RunFenced, SourceLost
 from pipeline.gateway import Gateway, Journal
 from tests.pipeline.journals import Journals, Removed
 
@@ -26,6 +26,21 @@ def test_a_number_published_before_is_told_and_publishes_nothing(
     assert gateway.commit("t", "p", 1, 7, ["b", "a"])
     assert not gateway.commit("t", "p", 1, 7, ["b", "a"])
     assert topic.values == [b"0", b"1", b"2"]
+
+
+def test_a_number_can_be_asked_for_and_nothing_comes_of_it(
+    journals: Journals, gateway: Gateway
+) -> None:
+    topic = journals.topic("t")
+    assert not gateway.knows("t", "p", 1, 0)
+    gateway.stage("t", b"1\n", "p", "a")
+    gateway.commit("t", "p", 1, 7, ["a"])
+    assert [gateway.knows("t", "p", 2, number) for number in (6, 7, 8)] == [True, True, False]
+    assert topic.values == [b"1"]
+    gateway.stage("t", b"2\n", "p", "b")
+    gateway.commit("t", "p", 3, 8, ["b"])
+    with pytest.raises(RunFenced, match="producer-fenced"):
+        gateway.knows("t", "p", 2, 8)
 
 
 def test_a_stage_of_envelopes_has_removals(journals: Journals, gateway: Gateway) -> None:
