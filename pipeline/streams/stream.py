@@ -109,18 +109,10 @@ class Stream:
 
     def _write_batch(self, messages: DataFrame, number: int) -> None:
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
-        batch = Batch(number, self._run, query, self._not_before_s())
-        self._count(self._sink.write(self._batches.rows(messages, batch), batch))
-        self._batches.forget(batch)
-        definition = self.definition
         is_first = number == self._first
         batch = Batch(number, self._run, query, self._not_before_s(), is_first=is_first)
-        if self._view is not None:
-            self._count(self._sink.write(self._view.rows(messages, batch), batch))
-            self._view.forget(batch)
-            return
-        rows = conflated(messages, definition.key, are_checked=are_checked(definition))
-        self._count(self._sink.write(rows, batch))
+        self._count(self._sink.write(self._batches.rows(messages, batch), batch))
+        self._batches.forget(batch)
 
     def _not_before_s(self) -> float:
         """When the interval since the last commit is over (monotonic)."""
