@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
 
 from keys.aggregates import NUMERIC
+from keys.extract import read_fields
+from keys.filter.allowance import BRACKETS_MAX
 from keys.filter.numbers import Scalar, number
 from keys.projection import Column, Projection
+from pipeline.views.texts import decimals, values
 
 WORD = b"?"
 
@@ -44,38 +46,56 @@ def numeral(value: Scalar) -> bytes:
     return repr(found).encode() if math.isfinite(found) else WORD
 
 
-@dataclass(frozen=True, slots=True)
 class CellReader:
     """Reads the cells of records: those of the grouping fields, then one for each column.
 
-    Columns over one expression that keep it in one form share a cell.
+    Columns over one expression that keep it in one form share a cell. Fields are read together.
     """
 
-    projection: Projection
+    def __init__(self, projection: Projection) -> None:
+        self._projection = projection
+        self._kept = {_name(column): column for column in projection.columns}
+        plain = (column.field for column in self._kept.values())
+        self._paths = tuple(dict.fromkeys((*projection.grouping.paths, *filter(None, plain))))
+        self._texts_of = read_fields(self._paths)
 
     @property
     def count(self) -> int:
         """How many cells a record has."""
-        return len(self.projection.grouping.paths) + len(self._kept())
+        return len(self._projection.grouping.paths) + len(self._kept)
 
     def place(self, column: Column) -> int:
         """Which of a record's cells is a column's."""
-        return len(self.projection.grouping.paths) + list(self._kept()).index(_name(column))
+        return len(self._projection.grouping.paths) + list(self._kept).index(_name(column))
 
     def columns(self, bodies: Sequence[bytes]) -> list[pa.Array]:
         """The cells of some records, column by column."""
-        fields = [self.projection.fields(body) for body in bodies]
-        grouping = [
-            [found[at] for found in fields] for at in range(len(self.projection.grouping.paths))
-        ]
-        kept = [
-            [_cell(column, form, body) for body in bodies]
-            for (_, form), column in self._kept().items()
-        ]
-        return [pa.array(texts, pa.binary()) for texts in (*grouping, *kept)]
+        found = (
+            zip(*map(self._texts_of, bodies), strict=True) if bodies else [[]] * len(self._paths)
+        )
+        texts = dict(zip(self._paths, found, strict=True))
+        grouping = [pa.array(texts[path], pa.binary()) for path in self._projection.grouping.paths]
+        are_short = max(map(len, bodies), default=0) <= BRACKETS_MAX
+        kept = []
+        for (_, form), column in self._kept.items():
+            path = column.field
+            cells = None
+            if path is not None and are_short and (form is Form.FIELD or len(path.steps) == 1):
+                cells = _at_once(form, pa.array(texts[path], pa.binary()))
+            if cells is None:
+                cells = pa.array([_cell(column, form, body) for body in bodies], pa.binary())
+            kept.append(cells)
+        return [*grouping, *kept]
 
-    def _kept(self) -> dict[tuple[str, Form], Column]:
-        return {_name(column): column for column in self.projection.columns}
+
+def _at_once(form: Form, texts: pa.Array) -> pa.Array | None:
+    """The cells of one field, if its texts say them by themselves."""
+    match form:
+        case Form.FIELD:
+            return texts
+        case Form.VALUE:
+            return values(texts)
+    return decimals(texts)
 
 
 def _name(column: Column) -> tuple[str, Form]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,11 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keys.aggregates import DEVIATIONS, Aggregate, Moments, calculated
-from keys.monoids import MONOIDS, Monoid, Reducer, join
-from keys.number import Exact, comparable, is_number
+from keys.monoids import Reducer
+from keys.number import Exact
 from keys.projection import Column
-from keys.value import NULL, canonical_value, string
+from keys.value import NULL, canonical_value
 from pipeline.views.cells import WORD
+from pipeline.views.extremes import Extreme, published
 from pipeline.views.members import Members
 from pipeline.views.sums import moments
 
@@ -112,7 +112,7 @@ class Edge:
 
     def shown(self, parts: Sequence[Part]) -> bytes | None:
         """The text of the part that was published first or last."""
-        found = sorted((part for part in parts if part is not None), key=_place)
+        found = sorted((part for part in parts if part is not None), key=published)
         if not found:
             return None if self.absent else NULL
         text: bytes | None = found[-1 if self.last else 0][1]
@@ -120,37 +120,6 @@ class Edge:
 
 
 NEWEST = Edge(last=True, absent=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Extreme:
-    """The best number and the best string, as the reducers `min` and `max` take them."""
-
-    reducer: Reducer
-
-    def of(self, cells: pa.Array, members: Members) -> list[Part]:
-        """Of each the text, and where it was published; of equal ones the first."""
-        pick = min if self.reducer is Reducer.MIN else max
-        found: list[list[int]] = []
-        starts = members.starts.tolist()
-        for start, texts in zip(starts, members.parts(cells.to_pylist()), strict=True):
-            there = [(at, text) for at, text in enumerate(texts, start) if text is not None]
-            kinds = (
-                [(comparable(text), at) for at, text in there if is_number(text)],
-                [(string(text) or "", at) for at, text in there if text[:1] == b'"'],
-            )
-            found.append([pick(kind, key=_value)[1] for kind in kinds if kind])
-        rows = np.array([at for group in found for at in group], np.int64)
-        places, texts = iter(members.places(rows)), iter(cells.take(pa.array(rows)).to_pylist())
-        return [[[next(places), next(texts)] for _ in group] for group in found]
-
-    def shown(self, parts: Sequence[Part]) -> bytes:
-        """The best of all in order of publication."""
-        monoid: Monoid = MONOIDS[self.reducer]
-        candidates = sorted((each for part in parts for each in part), key=_place)
-        states = (monoid.lift(text) for _, text in candidates)
-        best = reduce(lambda one, later: join(monoid, one, later), states, None)
-        return NULL if best is None else monoid.show(best) or NULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +166,3 @@ def _read(part: Sequence[Any]) -> Moments:
 
 def _exact(text: str) -> Exact:
     return Fraction(text) if "/" in text else int(text)
-
-
-def _place(part: Part) -> tuple[Any, ...]:
-    return tuple(part[0])
-
-
-def _value(pair: tuple[Any, int]) -> Any:
-    return pair[0]

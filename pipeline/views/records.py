@@ -85,8 +85,8 @@ class Records:
         keys = changes.column("key").combine_chunks()
         is_changed = pc.is_in(self.table.column("key"), keys)
         fresh = self._fresh(changes, batch)
-        groups_before = _groups_of(self.table.filter(is_changed), keys)
-        groups_now = _groups_of(fresh, keys)
+        groups_before = _groups_by_key(self.table.filter(is_changed), keys)
+        groups_now = _groups_by_key(fresh, keys)
         stirred: dict[str, Stir] = {}
         for change, before, now in zip(changes.to_pylist(), groups_before, groups_now, strict=True):
             for group in dict.fromkeys(each for each in (before, now) if each is not None):
@@ -105,14 +105,28 @@ class Records:
             matching = wanted.matching(bodies, puts.column("key").to_pylist())
             puts = puts.filter(pa.array(matching))
         bodies = puts.column("value").to_pylist()
+        cells = self._cells.columns(bodies)
         columns = [
             puts.column("key"),
-            pa.array(map(self._view.projection.group_key, bodies), pa.string()),
+            self._groups_of(bodies, cells),
             pa.array(np.full(len(bodies), batch)),
             *(puts.column(name) for name in ("file", "block", "position")),
-            *self._cells.columns(bodies),
+            *cells,
         ]
         return pa.table(columns, schema=self.schema())
+
+    def _groups_of(self, bodies: list[bytes], cells: list[pa.Array]) -> pa.Array:
+        """The group of each record; it is read once for each spelling of the grouping fields."""
+        known: dict[tuple[bytes | None, ...], str] = {}
+        fields = len(self._view.projection.grouping.paths)
+        spellings = zip(*(cell.to_pylist() for cell in cells[:fields]), strict=True)
+        groups: list[str] = []
+        for body, spelling in zip(bodies, spellings, strict=True):
+            group = known.get(spelling)
+            if group is None:
+                group = known[spelling] = self._view.projection.group_key(body)
+            groups.append(group)
+        return pa.array(groups, pa.string())
 
     def _parts(self, stirred: dict[str, Stir]) -> pa.RecordBatch:
         here = pc.is_in(self.table.column("group"), pa.array(stirred, pa.string()))
@@ -150,7 +164,7 @@ class Records:
             yield group, (size, msgspec.msgpack.encode(parts))
 
 
-def _groups_of(records: pa.Table, keys: pa.Array) -> list[str | None]:
+def _groups_by_key(records: pa.Table, keys: pa.Array) -> list[str | None]:
     """The group of each key's record, None where there is no record."""
     rows = pc.index_in(keys, records.column("key").combine_chunks())
     groups: list[str | None] = records.column("group").take(rows).to_pylist()

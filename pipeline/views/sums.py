@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from keys.aggregates import Moments
 from keys.number import Exact, exact
 from pipeline.columns.intervals import Column
+from pipeline.views.texts import DIGITS_MAX, are_decimals
 
-DIGITS_MAX = 15  # as many as every double shows as they were
 WHOLE_MAX = 2**63 - 1
 
 
@@ -35,10 +35,9 @@ def _scaled(texts: pa.Array) -> tuple[Column, int] | None:
 
     None where one has an exponent, or more digits than a double is sure of.
     """
-    lengths = pc.binary_length(texts)
-    words = texts.cast(pa.string())
-    if pc.max(lengths).as_py() > DIGITS_MAX or pc.any(pc.match_substring(words, "e")).as_py():
+    if not are_decimals(texts):
         return None
+    lengths, words = pc.binary_length(texts), texts.cast(pa.string())
     points = np.asarray(pc.find_substring(words, "."))
     behind = np.where(points < 0, 0, np.asarray(lengths) - points - 1)
     places = int(behind.max(initial=0))

@@ -39,4 +39,4 @@ def test_what_is_kept_of_a_record_are_the_cells_that_its_view_asks_for() -> None
     records.change(changes(("a", b'{"g":"X","v":1.50,"long":"text"}')), 7)
     [kept] = records.table.to_pylist()
     place: dict[str, Any] = {"batch": 7, "file": "", "block": 0, "position": 0}
-    assert kept == {"key": "a", "group": '["X"]', **place, "cell_0": b'"X"', "cell_1": b"1.5"}
+    assert kept == {"key": "a", "group": '["X"]', **place, "cell_0": b'"X"', "cell_1": b"1.50"}
