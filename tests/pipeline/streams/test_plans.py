@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,7 +124,7 @@ def test_the_newest_of_a_batch_is_shuffled_only_where_keys_are_anywhere(
         "CAST(NULL AS STRING) AS key, "
         "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS body FROM range(0, 100, 1, 4)"
     )
-    asked, _ = conflation(Pace.BATCH, "", "", oof=False)
+    asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
     anywhere = plan_latest(messages, asked)
     assert (anywhere.way, anywhere.frame.count()) == (Way.LATEST, 5)
     by_key = messages.repartition(2, messages.position % 5)
