@@ -111,7 +111,6 @@ _QUERY = re.compile(
 )
 # What Spark says of its own logs: a file is gone or garbled, or numbers are used twice.
 _LOGS = re.compile("SQLSTATE: XXKST|CONCURRENT_STREAM_LOG_UPDATE|Failed to read log file")
-KAFKA_LOST = "KAFKA_DATA_LOSS"  # what Spark's connector says where a partition has a gap
 _KINDS = {
     kind.__name__: kind
     for kind in (
@@ -151,9 +150,6 @@ def from_spark(stream: str, text: str) -> PipelineError:
 
 def innermost(text: str) -> str:
     """The last line of a worker's traceback, or else the first of Spark's own report."""
-    raised = _RAISED.findall(text)[-1:] or text.strip().splitlines() or ["no reason given"]
-    return raised[0].strip()[:500]
-    """The last line of a worker's traceback: it says more than the first of Spark's own report."""
     told = _QUERY.sub("", text).strip()
-    raised: list[str] = _RAISED.findall(told) or [told.partition("\n")[0] or "no reason given"]
-    return raised[-1].strip()[:500]
+    raised = _RAISED.findall(told)[-1:] or told.splitlines() or ["no reason given"]
+    return str(raised[0]).strip()[:500]

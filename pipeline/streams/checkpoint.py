@@ -64,6 +64,7 @@ class Checkpoint:
         """The id of the query that Spark's files belong to; empty before its first start."""
         path = self.spark_folder / "metadata"
         return str(msgspec.json.decode(path.read_bytes())["id"]) if path.exists() else ""
+
     def planned(self) -> int:
         """The number of the newest batch that was planned, which may be done already; or -1."""
         return planned(self.spark_folder)
