@@ -24,6 +24,7 @@ from conflation.kept import Kept
 from conflation.outputs import (
     CloseReason,
     Output,
+    PastWanted,
     QueueCrossed,
     RecordsExpired,
     SessionClosed,
@@ -33,9 +34,8 @@ from conflation.sessions.roster import GONE
 from conflation.sessions.session import QueueLimits, SeatId
 from conflation.subscription import Subscription
 
-# How long a request of several slices waits for streams that are behind but take what they can:
-# for one that takes too little, and in all. A stream that was given up is not waited for again
-# before it has taken something.
+# How long a request of several slices waits for streams that are behind but take what they can,
+# for one and in all. One that was given up is not waited for before it has taken something.
 PATIENCE_S = 1.0
 PATIENCE_S_PER_REQUEST = 5.0
 
@@ -152,6 +152,7 @@ class Driver:
         self.on_expired: Callable[[RecordsExpired], None] | None = None
         self.on_closed: Callable[[SessionClosed], None] | None = None
         self.on_crossed: Callable[[QueueCrossed], None] | None = None
+        self.on_past_wanted: Callable[[PastWanted], None] | None = None
         self._clock = clock
         self.wall_ms = wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
@@ -181,10 +182,7 @@ class Driver:
         self.settle()
 
     async def publish(self, topic: str, frames: Sequence[Frame]) -> None:
-        """Apply messages in slices; streams whose sockets take data drain between them.
-
-        So no single request, however large, breaches the queue of a healthy session.
-        """
+        """Apply messages in slices; sockets drain between them, so that none breaches a queue."""
         if frames:
             self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
         patience_s = PATIENCE_S_PER_REQUEST
@@ -306,6 +304,8 @@ class Driver:
                     self.on_expired(event)
                 case QueueCrossed() if self.on_crossed is not None:
                     self.on_crossed(event)
+                case PastWanted() if self.on_past_wanted is not None:
+                    self.on_past_wanted(event)
         self._rearm()
 
     async def _drained(self, topic: str, seconds_max: float) -> float:

@@ -26,6 +26,7 @@ from app.problems import Problem
 from app.sessions.registry import Sessions
 from app.sessions.session import SUBSCRIPTIONS_MAX
 from app.settings import Settings
+from app.stores.bounds import Bounds
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from app.stores.store import Store
@@ -41,6 +42,7 @@ from conflation.outputs import CloseReason
 from conflation.sessions.session import QueueLimits
 
 if TYPE_CHECKING:
+    from app.archive.archive import Archive
     from app.bus.bus import Bus
     from app.bus.neighbours import Neighbours
 
@@ -66,6 +68,7 @@ class Gateway:
     arrivals: Arrivals
     duty: Duty
     bus: Bus | None = None
+    archive: Archive | None = None
     ready: bool = False
     stopping: bool = False
     id: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -76,6 +79,7 @@ class Gateway:
     declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
     _checkpointing: asyncio.Task[None] | None = None
+    _looking: asyncio.Task[None] | None = None
     _sweeping: asyncio.Task[None] | None = None
     _telling: asyncio.Task[None] | None = None
 
@@ -106,7 +110,7 @@ class Gateway:
             wall_ms: wall time in ms of the epoch.
 
         Raises:
-            SettingsInvalid: a merger that cannot be imported.
+            SettingsInvalid: a merger that cannot be imported, an archive that cannot be read.
         """
         mergers = Mergers.load(settings.mergers)
         bus = _bus(settings, mergers) if store is None else None
@@ -121,6 +125,7 @@ class Gateway:
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer, fillers,
             mergers=mergers, arrivals=arrivals, duty=duty, bus=bus,
+            archive=_archive(settings, catalog, driver),
         )  # fmt: skip
 
     async def open_store(self) -> None:
@@ -156,6 +161,8 @@ class Gateway:
             await self.bus.open()
         await carry_out(self.declared, self.catalog)
         self._checkpointing = asyncio.create_task(self.checkpoints.run(), name="checkpoints")
+        if self.archive is not None:
+            self._looking = asyncio.create_task(self.archive.run(), name="look at the archive")
         await self.sessions.topic.open()
         self._telling = asyncio.create_task(self.sessions.topic.run(), name="tell of sessions")
         if self.neighbours is not None:
@@ -171,10 +178,13 @@ class Gateway:
         await self.fillers.aclose()
         if self.bus is not None:
             await self.bus.aclose()
-        tasks = [it for it in (self._sweeping, self._telling, self._checkpointing) if it]
+        running = (self._sweeping, self._telling, self._checkpointing, self._looking)
+        tasks = [it for it in running if it]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.archive is not None:
+            self.archive.aclose()
         await self.checkpoints.write()
         await self.store.aclose()
 
@@ -184,6 +194,11 @@ class Gateway:
             return []
         declared = read_topic_files(Path(folder), self.mergers)
         return await plan_beside(self.store, declared, self.settings.topics_max)
+
+    async def look_back(self, topic: str) -> None:
+        """Have the engine know what an archive has of a topic, if there is one."""
+        if self.archive is not None:
+            await self.archive.look(topic)
 
     def say_goodbye(self) -> None:
         """A shutdown begins: every stream is told, new ones are turned away."""
@@ -233,12 +248,26 @@ def _bus(settings: Settings, mergers: Mergers) -> Bus | None:
     return Bus(settings.redis, settings, mergers)
 
 
+def _archive(settings: Settings, catalog: Catalog, driver: Driver) -> Archive | None:
+    """The archive that settings name; without one nothing of it is loaded."""
+    if settings.archive is None:
+        return None
+    from app.archive.archive import Archive
+
+    return Archive(Path(settings.archive), catalog, driver)
+
+
 def _store(settings: Settings, mergers: Mergers) -> Store:
     """The store that settings name."""
     if settings.keeps_nothing:
-        return MemoryStore()
+        return MemoryStore(Bounds.of(settings))
     survives_power = settings.durability == "power"
-    return SqliteStore(Path(settings.store_dir), survives_power=survives_power, mergers=mergers)
+    return SqliteStore(
+        Path(settings.store_dir),
+        survives_power=survives_power,
+        mergers=mergers,
+        bounds=Bounds.of(settings),
+    )
 
 
 def gateway_of(request: Request) -> Gateway:

@@ -21,5 +21,8 @@ class Premises(Protocol):
     writer: Writer
     outage: Outage
 
+    async def look_back(self, topic: str) -> None:
+        """Have the engine know what an archive has of a topic, if there is one."""
+
     def new_session_id(self) -> str:
         """Unguessable, and safe in a path and an event id."""

@@ -99,6 +99,11 @@ class Settings(BaseSettings):
         alias="topics",
         description="Folder of `.toml` files with definitions of topics, applied at start.",
     )
+    archive: TextValue | None = Field(
+        default=None,
+        description="Folder in which `tidegate pipeline journal` archives topics: what a journal "
+        "does not reach any more is read there.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Least level that is logged: debug, info, warning or error."
     )
@@ -136,6 +141,19 @@ class Settings(BaseSettings):
     request_bytes_max: SizeValue = size_field("64MiB", "Size of one request's body (413).")
     request_messages_max: CountValue = count_field(
         100_000, "Messages in one request (413 above it)."
+    )
+
+    stages_max: CountValue = count_field(
+        10_000, "Stages of a topic that wait for their commit (429 above it)."
+    )
+    staged_bytes_max: SizeValue = size_field(
+        "1GiB", "Bytes in the stages of a topic (429 above it).", most="1024GiB"
+    )
+    retry_keys_max: CountValue = count_field(
+        1_000_000, "`Idempotency-Key`s of a topic within 24 hours (429 above it)."
+    )
+    producers_max: CountValue = count_field(
+        100_000, "Names of numbered producers that a topic has had (429 above it)."
     )
 
     # Subscribing

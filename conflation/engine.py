@@ -1,7 +1,6 @@
 """The engine: the verbs, and the one place where topics meet sessions.
 
-Inputs are calls, time is the argument `now` (monotonic ns, never decreasing), outputs are
-taken. A recorded list of calls replays to the same outputs.
+Inputs are calls at `now` (monotonic ns), outputs are taken; the same calls give the same outputs.
 
     define_topic drop_topic          what there is
     restore_topic renew_topic checkpointed    what was there, and is kept
@@ -10,7 +9,7 @@ taken. A recorded list of calls replays to the same outputs.
     subscribe unsubscribe change     to what
     publish                          what happened
     advance next_deadline            when
-    take events                      what to send, to whom
+    take events bring                what to send, to whom, and what is missing for that
     stats                            what it came to
 """
 
@@ -30,6 +29,7 @@ from conflation.outputs import (
     Event,
     Goodbye,
     Output,
+    PastWanted,
     RecordsExpired,
     Subscribed,
     Unsubscribed,
@@ -128,9 +128,9 @@ class Engine:
 
     def adopt(self, seat: Seat) -> None:
         """Go on, in a session without limits, with a seat and a topic that were made elsewhere."""
-        topic, member = seat.topic, seat.member
-        self._topics[topic.name] = topic
-        self._ledger.begin(topic.name)
+        member = seat.member
+        self._topics[seat.topic.name] = seat.topic
+        self._ledger.begin(seat.topic.name)
         self.open_session(member.session, UNLIMITED, lasts=True)
         self._roster.find(member.session).seats[seat.id] = seat
         if seat.lane is not None and seat.feed is not None:
@@ -172,9 +172,7 @@ class Engine:
         self._relief.look(session)
 
     def note_unsent(self, session_id: str, unsent_bytes: int) -> None:
-        """Say how much a session's socket holds that its peer has not acknowledged.
-
-        What its own small buffers hold is left out. It counts where the session has a queue.
+        """Say what a session's socket holds unacknowledged; it counts where there is a queue.
 
         Raises:
             SessionUnknown: it is not there.
@@ -202,9 +200,8 @@ class Engine:
     ) -> Bookmark:
         """Add a subscription; returns the cut: what follows is newer than this.
 
-        Snapshot or missed rows are pulled with `take`, live rows follow them without gap or
-        overlap, whatever is published meanwhile. A name may have one seat in each topic.
-        `announced`: the session is told of it as it runs.
+        Snapshot or missed rows are pulled with `take`, live rows follow without gap or overlap. A
+        name may have one seat in each topic. `announced`: the session is told of it as it runs.
 
         Raises:
             SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired.
@@ -244,10 +241,8 @@ class Engine:
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
         """Give a subscription new options: another lane of its topic, paused or not.
 
-        They take effect when what is held goes: at the earlier of its deadline and `now` plus the
-        new interval, at once where every message is asked for or the board is another. A new
-        filter brings in what the old one hid, and takes out what it showed where `oof` asks for
-        that.
+        They take effect when what is held goes (rule 25). A new filter brings in what the old one
+        hid, and with `oof` takes out what it showed.
 
         Raises:
             SessionUnknown, SubscriptionUnknown.
@@ -311,6 +306,12 @@ class Engine:
         self._relief.taken(session)
         session.ready = bool(outputs)
         return outputs
+
+    def bring(self, wanted: PastWanted, piece: Sequence[Frame], now: Instant) -> None:
+        """Give a replay what it wanted from an archive; nothing: it is not there any more."""
+        self._clock(now)
+        for session in self._roster.present([wanted.session]):
+            self._usher.brought(session, wanted, piece, now)
 
     def seat(self, session_id: str, seat_id: SeatId) -> Seat | None:
         """A subscription's seat in a topic, to read; None if it has none, or not any more.

@@ -145,4 +145,17 @@ class QueueCrossed:
     bytes: int
 
 
-Event = SessionReady | SessionClosed | RecordsExpired | QueueCrossed
+@dataclass(frozen=True, slots=True)
+class PastWanted:
+    """A replay goes on with what the journal has no more: an epoch's messages behind an offset.
+
+    `seat` is its subscription and topic.
+    """
+
+    session: str
+    seat: tuple[str, str]
+    epoch: str
+    after: int
+
+
+Event = SessionReady | SessionClosed | RecordsExpired | QueueCrossed | PastWanted

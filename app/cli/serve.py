@@ -34,6 +34,7 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument("--config", metavar="FILE.toml", type=Path, help="settings from a file")
     parser.add_argument("--topics", metavar="DIR", help="folder of definitions of topics")
+    parser.add_argument("--archive", metavar="DIR", help="archive of topics, to be read from")
     parser.add_argument(
         "--dry-run", action="store_true", help="with --topics: say what would change, and end"
     )
@@ -130,6 +131,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         "redis": arguments.redis,
         "workers": arguments.workers,
         "topics": arguments.topics,
+        "archive": arguments.archive,
         "insecure": arguments.insecure,
     }
     settings = load(arguments.config, overrides)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -29,6 +29,7 @@ from conflation.bookmark import Bookmark
 from conflation.definition import Kind
 from conflation.frame import Frame
 from conflation.subscription import Shown
+from conflation.topics.topic import Topic
 
 ACK = "processed, or persisted: survives the process; every answer is both where it can be"
 JOURNAL_LIMIT = 1_000
@@ -126,16 +127,39 @@ async def read_journal(request: Request) -> Response:
     )  # fmt: skip
     await gateway.catalog.seek(name)
     kind = gateway.catalog.get(name).document.kind
-    topic = gateway.driver.engine.topic(name)
     start = values.get("from", "epoch")
-    frames = topic.since(None if start == "epoch" else Bookmark.parse(start), limit)
+    bookmark = None if start == "epoch" else Bookmark.parse(start)
+    topic = await _looked_back(gateway, name, bookmark)
     writer = EnvelopeWriter(name, topic.epoch, "publish", kind=kind, shown=Shown(timestamp=True))
+    seen = topic.bookmark(topic.beginning) if bookmark is None else bookmark
+    if gateway.archive and topic.reaches(seen) and not topic.journal_reaches(seen):
+        through = min(seen.offset + limit, topic.head)
+        pieces = gateway.archive.messages(topic, kind, seen.offset, through)
+        headers = {"Tidegate-Bookmark": str(topic.bookmark(through))}
+        return StreamingResponse(_all_lines(writer, pieces), media_type=NDJSON, headers=headers)
+    frames = topic.since(bookmark, limit)
     last = frames[-1].offset if frames else topic.head if start == "epoch" else None
     headers = {"Tidegate-Bookmark": start if last is None else str(topic.bookmark(last))}
     return StreamingResponse(_lines(writer, frames), media_type=NDJSON, headers=headers)
 
 
-def _lines(writer: EnvelopeWriter, frames: list[Frame]) -> Iterator[bytes]:
+async def _looked_back(gateway: Gateway, name: str, bookmark: Bookmark | None) -> Topic:
+    """The topic, with what an archive has of it where its journal is not enough."""
+    topic = gateway.driver.engine.topic(name)
+    if bookmark is None or not topic.journal_reaches(bookmark):
+        await gateway.look_back(name)
+    return gateway.driver.engine.topic(name)
+
+
+async def _all_lines(
+    writer: EnvelopeWriter, pieces: AsyncIterator[Sequence[Frame]]
+) -> AsyncIterator[bytes]:
+    async for frames in pieces:
+        for lines in _lines(writer, frames):
+            yield lines
+
+
+def _lines(writer: EnvelopeWriter, frames: Sequence[Frame]) -> Iterator[bytes]:
     for start in range(0, len(frames), LINES_AT_ONCE):
         piece = frames[start : start + LINES_AT_ONCE]
         yield b"".join(writer.envelope(frame) + b"\n" for frame in piece)

@@ -196,6 +196,8 @@ async def seek(gateway: Premises, target: Target) -> None:
     """
     if isinstance(target.topic, str):
         await gateway.catalog.seek(target.topic)
+        if target.wish.options.bookmark is not None:
+            await gateway.look_back(target.topic)
 
 
 def json_answer(document: Any, status: int, headers: dict[str, str] | None = None) -> Response:

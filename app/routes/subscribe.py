@@ -101,6 +101,8 @@ async def _topic_stream(
     if resume is not None:
         await gateway.catch_up(name, resume)
     wish = _wish(gateway, values)
+    if resume is not None or wish.options.bookmark is not None:
+        await gateway.look_back(name)
     decisions = decisions_of(gateway, name, wish, resume)
     if decisions[name].subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)

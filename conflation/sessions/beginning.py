@@ -11,6 +11,7 @@ from conflation.lanes.lane import shown_as
 from conflation.outputs import Resumed, ResumeMode
 from conflation.sessions.opening import Opening
 from conflation.sessions.pacing import Pacing
+from conflation.sessions.past import Past
 from conflation.sessions.resume import is_found, replay_start, replayed, resume_mode, rows_since
 from conflation.sessions.session import QueueLimits
 from conflation.subscription import Subscription
@@ -52,6 +53,27 @@ def go_on(opening: Opening, topic: Topic, subscription: Subscription) -> Opening
     return following
 
 
+def brought(
+    opening: Opening, topic: Topic, subscription: Subscription, piece: Sequence[Frame]
+) -> Opening:
+    """How a replay goes on with what an archive has: with that, or what has to be told instead.
+
+    No messages: they are gone, and a snapshot stands for them.
+    """
+    past, lane_id = opening.past, subscription.lane_id
+    assert past is not None, "it asked for them"
+    if not piece:
+        resumed = Resumed(opening.name, topic.name, ResumeMode.SNAPSHOT, topic.head - past.after)
+        rows = topic.records(lane_id.feed)
+        return _opening(opening.name, topic, subscription, rows, group=True, resumed=resumed)
+    opening.rows, opening.sent = past.rows(topic, lane_id, piece), 0
+    opening.cut = opening.cut if past.recording is not None else past.after
+    if topic.journal.dropped_through <= past.after:
+        opening.rows = [*opening.rows, *past.rest(topic, lane_id)]
+        opening.cut, opening.past = topic.head, None
+    return opening
+
+
 def in_order(rows: Sequence[Frame], subscription: Subscription) -> Sequence[Frame]:
     """Snapshot rows in the order that was asked for; else a window's own, or the oldest first."""
     order, shape = subscription.order, subscription.lane_id.feed.shape
@@ -70,6 +92,8 @@ def _resumed(name: str, topic: Topic, subscription: Subscription, limits: QueueL
     missed, size = topic.journal.backlog(bookmark.offset)
     too_long = missed > limits.messages_max or size > limits.bytes_max
     mode = resume_mode(topic, lane_id, bookmark, too_long=too_long)
+    if mode is ResumeMode.REPLAY and not topic.journal_reaches(bookmark):
+        return _from_past(name, topic, subscription, bookmark.offset)
     rows = rows_since(topic, lane_id, mode, bookmark.offset)
     gap = topic.head - bookmark.offset if bookmark.epoch == topic.epoch else None
     resumed = Resumed(
@@ -88,12 +112,29 @@ def _replay(name: str, topic: Topic, subscription: Subscription, now: Instant) -
     replay = subscription.replay
     assert replay is not None
     start = replay_start(topic, replay)
+    if start < topic.journal.dropped_through:
+        opening = _from_past(name, topic, subscription, start)
+        opening.pacing = None if replay.rate is None else Pacing(replay.rate, now)
+        return opening
     rows = replayed(topic, subscription.lane_id, topic.journal.after(start))
     gap = topic.head - start if is_found(topic, subscription) else None
     opening = _opening(
         name, topic, subscription, rows, resumed=Resumed(name, topic.name, ResumeMode.REPLAY, gap)
     )
     opening.pacing = None if replay.rate is None else Pacing(replay.rate, now)
+    return opening
+
+
+def _from_past(name: str, topic: Topic, subscription: Subscription, start: int) -> Opening:
+    """A replay that begins in an archive; its rows come as they are brought."""
+    replay = subscription.replay
+    since_ms = None if replay is None or not isinstance(replay.start, int) else replay.start
+    is_exact = since_ms is None and is_found(topic, subscription)
+    gap = topic.head - start if is_exact else None
+    resumed = Resumed(name, topic.name, ResumeMode.REPLAY, gap)
+    opening = _opening(name, topic, subscription, (), resumed=resumed)
+    opening.cut = start
+    opening.past = Past.of(topic, subscription.lane_id, start, since_ms)
     return opening
 
 

@@ -10,6 +10,7 @@ from conflation.duration import Instant
 from conflation.frame import Batch, Frame, prefix_within
 from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 from conflation.sessions.pacing import Pacing
+from conflation.sessions.past import Past
 from conflation.subscription import BATCH_SIZE
 
 
@@ -18,7 +19,8 @@ class Opening:
     """Rows kept as references, an exact cut; pulled as the socket drains, never queued.
 
     In a group they are snapshot rows and replace what the client holds; else they continue
-    from its bookmark. `pacing` holds a replay back: `deadline` is then when more may go.
+    from its bookmark. `pacing` holds a replay back: `deadline` is then when more may go. With a
+    `past` further rows are to be brought; without an interval `cut` is then how far these go.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Opening:
     batch_size: int = BATCH_SIZE
     shown: Callable[[Frame], Frame] | None = None
     pacing: Pacing | None = None
+    past: Past | None = None
     deadline: Instant | None = None
     sent: int = 0
     begun: bool = False
@@ -44,9 +47,10 @@ class Opening:
         rows = rows[: prefix_within(rows, bytes_max)]
         self._went(rows, now)
         since, self.sent = self.sent, self.sent + len(rows)
-        self.done = self.sent == len(self.rows)
+        is_out = self.sent == len(self.rows)
+        self.done = is_out and self.past is None
         if rows:
-            low_water = self.cut if self.done and not self.group else None
+            low_water = self.cut if is_out and not self.group else None
             told = rows if self.shown is None else [self.shown(row) for row in rows]
             op = "snapshot" if self.group else "publish"
             batch = Batch(told, since, self.sent, low_water)
@@ -56,9 +60,14 @@ class Opening:
             outputs.append(GroupEnd(self.name, self.topic, len(self.rows), bookmark))
         return outputs
 
+    @property
+    def wants_past(self) -> bool:
+        """Whether all that has come from an archive is out, and nobody was asked for more."""
+        return self.past is not None and not self.past.asked and self.sent == len(self.rows)
+
     def _begin(self) -> list[Output]:
         resumed = self.resumed
-        if resumed is not None and not self.rows and not self.group:
+        if resumed is not None and not self.rows and not self.group and self.past is None:
             resumed = replace(resumed, bookmark=str(Bookmark(self.epoch, self.cut)))
         outputs: list[Output] = [resumed] if resumed is not None else []
         if self.group:

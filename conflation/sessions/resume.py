@@ -12,6 +12,7 @@ from conflation.errors import BookmarkExpired
 from conflation.frame import Frame
 from conflation.lane_id import LaneId
 from conflation.outputs import ResumeMode
+from conflation.sessions.past import passing
 from conflation.sessions.session import QueueLimits
 from conflation.subscription import NotFound, Replay, Subscription
 from conflation.topics.recorded import conflate_recorded
@@ -28,7 +29,7 @@ def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: 
     by_record = _board_reaches(topic, bookmark)
     if lane_id.interval_ns and by_record and _is_newest_of_records(topic, lane_id):
         return ResumeMode.CHANGES
-    if not topic.journal_reaches(bookmark):
+    if not topic.reaches(bookmark):
         return ResumeMode.SNAPSHOT
     conflates = topic.definition.policy in CONFLATING and bool(topic.definition.key_spec)
     if not lane_id.interval_ns and too_long and conflates and by_record:
@@ -44,8 +45,8 @@ def overflows(
     An interval queues nothing. `conflated`: the session lets policies conflate.
     """
     bookmark, lane_id = subscription.resume, subscription.lane_id
-    if bookmark is None or lane_id.interval_ns:
-        return False
+    if bookmark is None or lane_id.interval_ns or not topic.journal_reaches(bookmark):
+        return False  # what an archive has is pulled from there, and waits in no queue
     too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
     mode = resume_mode(topic, lane_id, bookmark, too_long=too_long and conflated)
     return too_long and mode is ResumeMode.REPLAY
@@ -64,12 +65,7 @@ def replayed(topic: Topic, lane_id: LaneId, missed: Sequence[Frame]) -> Sequence
     """Journalled messages as the lane would have told them, on their own timeline."""
     if lane_id.interval_ns:
         return conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
-    matches = matcher(lane_id.feed.filter, topic.name)
-    return [
-        frame
-        for frame in missed
-        if (lane_id.oof if frame.removed else matches is None or matches(frame.payload, frame.key))
-    ]
+    return passing(topic, lane_id, missed)
 
 
 def replay_start(topic: Topic, replay: Replay) -> int:
@@ -80,21 +76,23 @@ def replay_start(topic: Topic, replay: Replay) -> int:
     """
     start = replay.start
     if start is None:
-        return topic.journal.dropped_through
+        return topic.beginning
     if isinstance(start, int):
+        if topic.archived is not None and topic.is_in_archive(start):
+            return topic.archived.start_at(start)
         older = [f.offset for f in topic.journal.after(0) if f.timestamp_ms < start]
         return older[-1] if older else topic.journal.dropped_through
-    if topic.journal_reaches(start):
+    if topic.reaches(start):
         return start.offset
     if replay.not_found is NotFound.FAIL:
         raise BookmarkExpired("the journal does not reach back to this bookmark")
-    return topic.head if replay.not_found is NotFound.NOW else topic.journal.dropped_through
+    return topic.head if replay.not_found is NotFound.NOW else topic.beginning
 
 
 def is_found(topic: Topic, subscription: Subscription) -> bool:
     """Whether a bookmark subscription begins where it asked to."""
     start = None if subscription.replay is None else subscription.replay.start
-    return not isinstance(start, Bookmark) or topic.journal_reaches(start)
+    return not isinstance(start, Bookmark) or topic.reaches(start)
 
 
 def _needs_whole(lane_id: LaneId) -> bool:

@@ -46,6 +46,7 @@ def joins_at_once(seat: Seat) -> bool:
     """Whether live rows are collected from now on: not for a `sow`, nor during a long replay."""
     subscription = seat.member.subscription
     is_replay = subscription.replay is not None and subscription.resume is None
+    is_replay |= seat.opening is not None and seat.opening.past is not None
     return subscription.command is not Command.SOW and not is_replay
 
 

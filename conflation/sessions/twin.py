@@ -30,6 +30,7 @@ def twin_of(seat: Seat) -> Seat:
     if seat.opening is not None:
         twin.opening = copy.copy(seat.opening)
         twin.opening.pacing = copy.copy(seat.opening.pacing)
+        twin.opening.past = copy.copy(seat.opening.past)
     if seat.transfer is not None:
         twin.transfer = Transfer(seat.transfer.subscription, seat.transfer.deadline)
     twin.owed = copy.copy(seat.owed)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from conflation.duration import Instant
+from conflation.frame import Frame
 from conflation.lanes.lane import Lane
+from conflation.outputs import PastWanted
 from conflation.schedule import Schedule
 from conflation.sessions import moving, seating
-from conflation.sessions.beginning import go_on
+from conflation.sessions.beginning import brought, go_on
 from conflation.sessions.opening import Opening
 from conflation.sessions.relief import Relief
 from conflation.sessions.roster import Roster
@@ -73,6 +77,10 @@ class Usher:
     def opened(self, session: Session, seat: Seat, opening: Opening, now: Instant) -> None:
         """An opening waits for its next row, or is over: live rows follow, or nothing does."""
         self._schedule.arm(opening, seat)
+        if opening.past is not None and opening.wants_past:
+            opening.past.asked = True
+            wanted = PastWanted(session.id, seat.id, seat.topic.epoch, opening.past.after)
+            self._roster.tell(wanted)
         if not opening.done:
             return
         seat.opening = None
@@ -86,6 +94,23 @@ class Usher:
         if seat.opening is None:
             self.join(session, seat, now)
             self._go_over(session, seat, now)
+
+    def brought(
+        self, session: Session, wanted: PastWanted, piece: Sequence[Frame], now: Instant
+    ) -> None:
+        """What a replay wanted from an archive; whoever has gone on without it needs it no more."""
+        seat = session.seats.get(wanted.seat)
+        opening = None if seat is None else seat.opening
+        if seat is None or opening is None or opening.past is None:
+            return
+        if (wanted.epoch, wanted.after) != (seat.topic.epoch, opening.past.after):
+            return
+        seat.member.note(opening.rows)
+        seat.opening = brought(opening, seat.topic, seat.member.subscription, piece)
+        self.opened(session, seat, seat.opening, now)
+        for watcher in seat.watchers:
+            watcher.stands(now)
+        self._roster.wake(session)
 
     def _go_over(self, session: Session, seat: Seat, now: Instant) -> bool:
         """Change lanes if that is due."""

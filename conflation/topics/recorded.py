@@ -28,15 +28,32 @@ def recorded_flushes(
     feed: Feed, lane_id: LaneId, frames: Sequence[Frame]
 ) -> Iterator[tuple[Instant, Sequence[Frame]]]:
     """When a lane of this feed lets recorded messages go, and the rows of each flush."""
-    lane = feed.lane(lane_id)
-    now = 0
-    for frame in frames:
-        now = max(now, frame.timestamp_ms * MILLISECOND)
-        while lane.deadline is not None and lane.deadline <= now:
-            yield lane.deadline, _flush(feed, lane)
-        feed.publish([frame], now)
-    while lane.deadline is not None:
-        yield lane.deadline, _flush(feed, lane)
+    recording = Recording(feed, lane_id)
+    yield from recording.take(frames)
+    yield from recording.end()
+
+
+class Recording:
+    """A lane under a clock that shows recorded times; messages may come piece by piece."""
+
+    def __init__(self, feed: Feed, lane_id: LaneId) -> None:
+        self._feed = feed
+        self._lane = feed.lane(lane_id)
+        self._now: Instant = 0
+
+    def take(self, frames: Sequence[Frame]) -> Iterator[tuple[Instant, Sequence[Frame]]]:
+        """Messages that follow; the flushes that are due until the last of them."""
+        feed, lane = self._feed, self._lane
+        for frame in frames:
+            self._now = max(self._now, frame.timestamp_ms * MILLISECOND)
+            while lane.deadline is not None and lane.deadline <= self._now:
+                yield lane.deadline, _flush(feed, lane)
+            feed.publish([frame], self._now)
+
+    def end(self) -> Iterator[tuple[Instant, Sequence[Frame]]]:
+        """Nothing follows: the flushes of what is still held."""
+        while self._lane.deadline is not None:
+            yield self._lane.deadline, _flush(self._feed, self._lane)
 
 
 def _flush(feed: Feed, lane: Lane) -> Sequence[Frame]:

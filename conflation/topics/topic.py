@@ -16,6 +16,7 @@ from conflation.kept import Kept
 from conflation.lane_id import FeedId, LaneId
 from conflation.lanes.lane import Lane
 from conflation.log import Log
+from conflation.topics.archived import Archived
 from conflation.topics.expiry import Expiry
 from conflation.topics.feed import Feed
 from conflation.topics.index import FeedIndex
@@ -35,6 +36,7 @@ class Topic:
         self.messages_in = 0
         self.removals_in = 0
         self.bytes_in = 0
+        self.archived: Archived | None = None
         self._index = FeedIndex()
         keeps_records = bool(definition.key_spec) or definition.retains
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
@@ -169,6 +171,27 @@ class Topic:
             bookmark.epoch == self.epoch
             and self.journal.dropped_through <= bookmark.offset <= self.head
         )
+
+    @property
+    def beginning(self) -> int:
+        """The offset behind which everything is still there, in the journal or an archive.
+
+        An archive counts where it has all that the journal has not any more.
+        """
+        found, dropped = self.archived, self.journal.dropped_through
+        is_joined = found is not None and found.first <= dropped <= found.last
+        return found.first - 1 if found is not None and is_joined else dropped
+
+    def reaches(self, bookmark: Bookmark) -> bool:
+        """Whether everything after a bookmark is still there, in the journal or an archive."""
+        is_ours = bookmark.epoch == self.epoch
+        return is_ours and self.beginning <= bookmark.offset <= self.head
+
+    def is_in_archive(self, timestamp_ms: int) -> bool:
+        """Whether messages that are not older than a time may be in the archive alone."""
+        first = self.journal.first
+        is_older = first is None or timestamp_ms <= first.timestamp_ms
+        return is_older and self.beginning < self.journal.dropped_through
 
     def _completed(self, frames: Sequence[Frame]) -> list[Frame]:
         """Removals with the value that they take away, be it of the same call."""

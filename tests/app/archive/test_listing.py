@@ -1,0 +1,50 @@
+"""What a listing of an archive tells, and when it is read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.archive.listing import Listing, archived_of
+from conflation.topics.archived import Archived
+from pipeline.archive.compaction import compact
+from pipeline.archive.folder import TopicFolder
+from tests.pipeline.archive.archives import DAY_MS, NOON_MS, archive, row
+
+
+def spans(listing: Listing) -> list[tuple[int, int]]:
+    return [(part.first, part.last) for part in listing.parts()]
+
+
+def test_a_listing_knows_what_is_there_now(tmp_path: Path) -> None:
+    """Rule 562: also once small files have become one."""
+    listing, folder = Listing(tmp_path, "px"), TopicFolder(tmp_path, "px")
+    assert spans(listing) == []
+    archive(folder, [row(1)], [row(2)], [row(3, NOON_MS + DAY_MS)])
+    assert spans(listing) == [(1, 1), (2, 2), (3, 3)]
+    archive(folder, [row(4, NOON_MS + DAY_MS)])
+    assert spans(listing) == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    compact(folder)
+    assert spans(listing) == [(1, 2), (3, 4)]
+    assert all(path.exists() for path in listing.parts().values())
+
+
+def test_a_folder_that_has_not_changed_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listing = Listing(tmp_path, "px")
+    archive(TopicFolder(tmp_path, "px"), [row(1)])
+    found = spans(listing)
+    monkeypatch.setattr(Path, "iterdir", lambda _: pytest.fail("it was read again"))
+    assert spans(listing) == found
+
+
+def test_what_has_no_hole_counts(tmp_path: Path) -> None:
+    """Rule 567."""
+    folder = TopicFolder(tmp_path, "px")
+    archive(folder, [row(1)], [row(2)], [row(3, NOON_MS + 5)], [row(4, NOON_MS + 9)])
+    folder.file(folder.parts()[1]).unlink()
+    parts = Listing(tmp_path, "px").parts()
+    assert archived_of(parts, "e1") == Archived(3, 4, ((NOON_MS + 5, 3), (NOON_MS + 9, 4)))
+    assert archived_of(parts, "e2") is None

@@ -1,0 +1,89 @@
+"""Messages out of Parquet files, as the journal had them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.archive import parquet
+from app.archive.listing import Listing
+from app.archive.parquet import ArchiveDamaged, frame_of, piece
+from conflation.definition import Kind
+from conflation.frame import Frame, Gone, Tombstone
+from keys.archived import Part
+from pipeline.archive import writing
+from pipeline.archive.folder import TopicFolder
+from tests.pipeline.archive.archives import NOON_MS, archive, files, removal, row
+
+
+def kept(tmp_path: Path) -> dict[Part, Path]:
+    folder = TopicFolder(tmp_path, "px")
+    archive(folder, [row(1), removal(2), row(3)], [row(4), row(5)])
+    return Listing(tmp_path, "px").parts()
+
+
+def offsets(frames: list[Frame]) -> list[int]:
+    return [frame.offset for frame in frames]
+
+
+def test_messages_are_as_the_journal_had_them(tmp_path: Path) -> None:
+    """Rule 564 for the removal."""
+    first, second = piece(kept(tmp_path), "e1", 0, 2, Kind.JSON)
+    assert first == Frame(1, b'{"k":"a","n":1}', '["a"]', NOON_MS)
+    assert second == Tombstone(2, b"", '["a"]', NOON_MS, reason=Gone.DELETED)
+
+
+@pytest.mark.parametrize(
+    ("position", "through", "expected"),
+    [(0, 9, [1, 2, 3, 4, 5]), (2, 4, [3, 4]), (3, 9, [4, 5]), (5, 9, []), (9, 12, [])],
+)
+def test_a_piece_follows_a_position(
+    tmp_path: Path, position: int, through: int, expected: list[int]
+) -> None:
+    assert offsets(piece(kept(tmp_path), "e1", position, through, Kind.JSON)) == expected
+
+
+def test_a_piece_ends_at_a_hole_and_is_of_one_epoch(tmp_path: Path) -> None:
+    parts = kept(tmp_path)
+    assert piece(parts, "e2", 0, 9, Kind.JSON) == []
+    archive(TopicFolder(tmp_path, "px"), [row(6)], [row(7)])
+    files(TopicFolder(tmp_path, "px"))[2].unlink()
+    parts = Listing(tmp_path, "px").parts()
+    assert offsets(piece(parts, "e1", 3, 9, Kind.JSON)) == [4, 5]
+    assert piece(parts, "e1", 5, 9, Kind.JSON) == []
+
+
+def test_a_piece_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = kept(tmp_path)
+    monkeypatch.setattr(parquet, "PIECE_ROWS_MAX", 2)
+    assert offsets(piece(parts, "e1", 1, 9, Kind.JSON)) == [2, 3]
+    monkeypatch.setattr(parquet, "PIECE_BYTES_MAX", 1)
+    assert offsets(piece(parts, "e1", 2, 9, Kind.JSON)) == [3]
+
+
+def test_row_groups_that_lie_before_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "ROW_GROUP_ROWS", 2)
+    folder = TopicFolder(tmp_path, "px")
+    monkeypatch.setattr(writing, "ROW_GROUP_BYTES", 1)
+    [path] = archive(folder, [row(at) for at in range(1, 4)])
+    assert [found[0] for found in parquet.rows(path, 2)] == [3]
+
+
+def test_texts_and_bytes_are_what_was_published() -> None:
+    assert frame_of((1, 2, None, '"a\\n\\u00e9"', None), Kind.TEXT).payload == b"a\n\xc3\xa9"
+    assert frame_of((1, 2, None, '"AAE="', None), Kind.BINARY).payload == b"\x00\x01"
+    assert frame_of((1, 2, None, "[1]", None), Kind.SERIES).key == ""
+
+
+def test_a_damaged_file_is_told_and_a_missing_one_is_another_matter(tmp_path: Path) -> None:
+    parts = kept(tmp_path)
+    path = next(iter(parts.values()))
+    path.write_bytes(b"PAR1PAR1PAR1")
+    with pytest.raises(ArchiveDamaged):
+        piece(parts, "e1", 0, 9, Kind.JSON)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        piece(parts, "e1", 0, 9, Kind.JSON)

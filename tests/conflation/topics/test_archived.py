@@ -1,0 +1,47 @@
+"""What an archive has of a topic, as the engine knows it."""
+
+from __future__ import annotations
+
+import pytest
+
+from conflation.bookmark import Bookmark
+from conflation.topics.archived import Archived
+from tests.support.world import World
+
+STAMPS = ((100, 1), (200, 11), (300, 21))
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "behind"), [(50, 0), (100, 0), (101, 0), (200, 0), (201, 10), (999, 20)]
+)
+def test_a_time_leads_to_a_place_behind_which_all_is_that_is_not_older(
+    time_ms: int, behind: int
+) -> None:
+    assert Archived(1, 30, STAMPS).start_at(time_ms) == behind
+
+
+@pytest.mark.parametrize(
+    ("archived", "beginning"),
+    [
+        (None, 4),
+        (Archived(2, 4), 1),
+        (Archived(2, 6), 1),
+        (Archived(4, 4), 3),
+        (Archived(2, 3), 4),  # the journal has begun to forget what the archive has not
+        (Archived(5, 6), 4),
+    ],
+)
+def test_an_archive_counts_where_it_has_all_that_the_journal_forgot(
+    archived: Archived | None, beginning: int
+) -> None:
+    """Rule 567."""
+    world = World()
+    world.topic(history=2)
+    world.say("a1 b2 c3 d4 e5 f6")
+    topic = world.engine.topic("px")
+    topic.archived = archived
+    assert topic.beginning == beginning
+    assert topic.reaches(Bookmark(topic.epoch, beginning))
+    assert not topic.reaches(Bookmark(topic.epoch, beginning - 1))
+    assert not topic.reaches(Bookmark("another", beginning))
+    assert not topic.reaches(Bookmark(topic.epoch, 7))
