@@ -21,6 +21,12 @@ from app.bus.topic_log import TopicLog
 from app.bus.written import written
 from app.problems import Problem
 from app.settings import Settings
+from app.stores.bounds import (
+    Bounds,
+    no_room_for_producers,
+    no_room_for_retry_keys,
+    no_room_for_stages,
+)
 from app.stores.memory import STAGE_MS
 from app.stores.packing import pack, unpack
 from app.stores.shared import Change, DefinitionsMoved, EpochMoved
@@ -69,6 +75,7 @@ class RedisStore:
         self.definitions = definitions
         self._connection = connection
         self._settings = settings
+        self._bounds = Bounds.of(settings)
         self._survives_power = survives_power
         self._syncs = False
         self._logs: dict[str, TopicLog] = {}
@@ -184,7 +191,7 @@ class RedisStore:
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
             EpochMoved: the topic is not what it is noted as.
-            Problem: producer-fenced, idempotency-conflict, bus-unavailable.
+            Problem: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
         """
         log = self.log(topic)
         if self.is_out():
@@ -202,6 +209,10 @@ class RedisStore:
             case [b"conflict"]:
                 detail = "The Idempotency-Key was used for another request."
                 raise Problem("idempotency-conflict", detail)
+            case [b"full", b"retries"]:
+                raise no_room_for_retry_keys()
+            case [b"full", _]:
+                raise no_room_for_producers()
             case [b"fenced"]:
                 raise Problem("producer-fenced", "A newer run of this producer has committed.")
             case [b"superseded"]:
@@ -256,13 +267,17 @@ class RedisStore:
 
         Raises:
             EpochMoved: the topic is not what it is noted as.
-            Problem: bus-unavailable.
+            Problem: limit-reached, bus-unavailable.
         """
         log, value = self.log(topic), _pack_stage((now_ms, pack(items)))
+        bounds = [self._bounds.stages_max, self._bounds.staged_bytes_max]
         with reaching():
-            keys = [log.keys[0], log.aside(name)]
-            is_kept = await self._run(scripts.STAGE, keys, [log.record.epoch, value, STAGE_MS])
-        if not is_kept:
+            keys = [log.keys[0], log.staged, log.aside(name)]
+            words = [log.record.epoch, value, STAGE_MS, now_ms, *bounds]
+            answer = await self._run(scripts.STAGE, keys, words)
+        if answer == b"full":
+            raise no_room_for_stages()
+        if answer != b"kept":
             self.on_doubt(topic)
             raise EpochMoved
 
@@ -321,7 +336,7 @@ class RedisStore:
 
     def _log(self, record: TopicRecord) -> TopicLog:
         history = record.document.definition(self._settings).history
-        return TopicLog(self._connection, record, history)
+        return TopicLog(self._connection, record, history, self._bounds)
 
     async def _run(self, script: str, keys: Sequence[str], words: Sequence[Any]) -> Any:
         return await self._connection.run(script, keys, words)

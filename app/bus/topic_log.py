@@ -7,6 +7,7 @@ from typing import Final
 
 from app.bus import packing
 from app.bus.connection import BusConnection
+from app.stores.bounds import Bounds
 from app.stores.packing import frames_of, pack, unpack
 from app.stores.store import Kept, Message, Publication, TopicRecord
 from conflation.frame import Frame
@@ -14,7 +15,7 @@ from conflation.log import History
 
 ENTRIES_AT_ONCE = 200
 RECORDS_AT_ONCE = 2_000
-PARTS: Final = ("state", "stream", "sow", "producers")
+PARTS: Final = ("state", "stream", "sow", "producers", "retries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class TopicLog:
     connection: BusConnection
     record: TopicRecord
     history: History
+    bounds: Bounds
 
     @property
     def keys(self) -> list[str]:
@@ -39,13 +41,18 @@ class TopicLog:
         """The key of a stage, which is forgotten with its time or with the epoch."""
         return self.connection.topic_key(self.record.name, f"{self.record.epoch}:stage:{stage}")
 
+    @property
+    def staged(self) -> str:
+        """The key of what is known of its stages: how large each is, and all of them."""
+        return self.connection.topic_key(self.record.name, f"{self.record.epoch}:staged")
+
     def append_keys(self, publication: Publication) -> list[str]:
         """The keys of an append."""
         retry = publication.retry
         asked = self.connection.topic_key(
             self.record.name, f"retry:{'' if retry is None else retry.name}"
         )
-        return [*self.keys, asked, *map(self.aside, publication.stages)]
+        return [*self.keys, asked, self.staged, *map(self.aside, publication.stages)]
 
     def append_words(self, publication: Publication, *, syncs: bool, seen: int) -> list[bytes]:
         """The arguments of an append, in the order of the script."""
@@ -58,6 +65,7 @@ class TopicLog:
             "" if retry is None else retry.digest.hex(),
             publication.expected_head, publication.fence,
             self.history.messages_max, self.history.bytes_max, self.history.age_ms,
+            self.bounds.retry_keys_max, self.bounds.producers_max,
             *self._records(publication),
         ]  # fmt: skip
         return [_word(word) for word in words]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from app.problems import Problem
+from app.stores.bounds import Bounds
 from app.stores.figures import StoreFigures
 from app.stores.store import (
     Appended,
@@ -30,13 +31,17 @@ STAGE_MS = 3_600_000
 """For so long a stage waits for its commit (CONTRACT 3)."""
 
 
+NORMAL = Bounds()
+
+
 class MemoryStore:
     """Definitions, last offsets and what is known of senders, in dicts."""
 
     survives_process = False
     checkpoints = False
 
-    def __init__(self) -> None:
+    def __init__(self, bounds: Bounds = NORMAL) -> None:
+        self._bounds = bounds
         self._topics: dict[str, _Topic] = {}
         self._commits = 0
 
@@ -59,7 +64,7 @@ class MemoryStore:
         """Create a topic or replace its document; a new epoch begins at offset 1."""
         known = self._topics.get(record.name)
         if known is None or known.record.epoch != record.epoch:
-            self._topics[record.name] = _Topic(record)
+            self._topics[record.name] = _Topic(record, self._bounds)
         else:
             known.record = record
 
@@ -72,28 +77,35 @@ class MemoryStore:
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
-            Problem: producer-fenced, idempotency-conflict.
+            Problem: producer-fenced, idempotency-conflict, limit-reached.
         """
         appended = self._topics[topic].append(publication)
         self._commits += not appended.duplicate
         return appended
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
-        """Keep items aside; those of an earlier stage of that name are forgotten."""
+        """Keep items aside; those of an earlier stage of that name are forgotten.
+
+        Raises:
+            Problem: limit-reached.
+        """
         stages = self._topics[topic].stages
-        for old in [old for old, (at_ms, _) in stages.items() if at_ms + STAGE_MS <= now_ms]:
+        for old in [old for old, stage in stages.items() if stage.at_ms + STAGE_MS <= now_ms]:
             del stages[old]
-        stages[name] = now_ms, items
+        stage = _Stage(now_ms, items, sum(len(item.payload) for item in items))
+        others = [other.size_bytes for known, other in stages.items() if known != name]
+        self._bounds.check_stages(len(others) + 1, sum(others) + stage.size_bytes)
+        stages[name] = stage
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
         """The items of stages, in the order of the names; None if one is not there (any more)."""
         stages = self._topics[topic].stages
         found: list[Item] = []
         for name in names:
-            at_ms, items = stages.get(name, (0, ()))
-            if at_ms + STAGE_MS <= now_ms:
+            stage = stages.get(name)
+            if stage is None or stage.at_ms + STAGE_MS <= now_ms:
                 return None
-            found += items
+            found += stage.items
         return found
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
@@ -107,15 +119,25 @@ class MemoryStore:
         """Nothing to let go."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What is kept aside, since when, and the bytes of its payloads."""
+
+    at_ms: int
+    items: Sequence[Item]
+    size_bytes: int
+
+
 @dataclass(slots=True, eq=False)
 class _Topic:
     """One topic's numbers: `producers` have their run and sequence, `retries` come by age."""
 
     record: TopicRecord
+    bounds: Bounds
     last: int = 0
     producers: dict[str, Producer] = field(default_factory=dict)
     retries: dict[str, tuple[Retry, int, Appended]] = field(default_factory=dict)
-    stages: dict[str, tuple[int, Sequence[Item]]] = field(default_factory=dict)
+    stages: dict[str, _Stage] = field(default_factory=dict)
 
     def append(self, publication: Publication) -> Appended:
         known = self._again(publication.retry, publication.timestamp_ms)
@@ -126,6 +148,7 @@ class _Topic:
             return Appended(0, 0, duplicate=True)
         if publication.expected_head not in (None, self.last):
             raise HeadMoved
+        self._check_room(publication)
         if publication.producer is not None:
             self.producers[publication.producer.name] = publication.producer
         appended = Appended(self.last + 1, self.last + len(publication.items))
@@ -135,6 +158,13 @@ class _Topic:
             retry = publication.retry
             self.retries[retry.name] = retry, publication.timestamp_ms, appended
         return appended
+
+    def _check_room(self, publication: Publication) -> None:
+        producer = publication.producer
+        if producer is not None and producer.name not in self.producers:
+            self.bounds.check_producers(len(self.producers) + 1)
+        if publication.retry is not None:
+            self.bounds.check_retry_keys(len(self.retries) + 1)
 
     def _forget(self, stages: Sequence[str]) -> None:
         for name in stages:

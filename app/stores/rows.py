@@ -27,11 +27,16 @@ ON CONFLICT DO UPDATE SET
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic's place in the file, and its last offset."""
+    """A topic's place in the file, and its last offset.
+
+    How many retries and producers it has at most is counted when somebody asks; None till then.
+    """
 
     id: int
     epoch: str
     head: int
+    retries: int | None = None
+    producers: int | None = None
 
 
 def find(connection: sqlite3.Connection, name: str) -> StoredTopic | None:

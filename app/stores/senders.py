@@ -6,8 +6,10 @@ import sqlite3
 from collections.abc import Sequence
 
 from app.problems import Problem
+from app.stores.bounds import Bounds
 from app.stores.memory import RETRY_MS, STAGE_MS
 from app.stores.packing import pack, unpack
+from app.stores.rows import StoredTopic
 from app.stores.store import Appended, Item, Producer, Publication, Retry
 
 
@@ -29,13 +31,49 @@ def known(connection: sqlite3.Connection, topic: int, publication: Publication) 
     return Appended(0, 0, duplicate=True)
 
 
+def check_room(
+    connection: sqlite3.Connection, there: StoredTopic, publication: Publication, bounds: Bounds
+) -> None:
+    """Whether one more request of this sender may be known; nothing is written.
+
+    Counting takes its time, so it is done when a bound may have been reached, and at first.
+
+    Raises:
+        Problem: limit-reached.
+    """
+    if publication.retry is not None:
+        if there.retries is None or there.retries >= bounds.retry_keys_max:
+            since_ms = publication.timestamp_ms - RETRY_MS
+            there.retries = _count(connection, _RETRIES, there.id, since_ms)
+        bounds.check_retry_keys(there.retries + 1)
+    if publication.producer is not None:
+        if there.producers is None or there.producers >= bounds.producers_max:
+            name = publication.producer.name
+            there.producers = _count(connection, _OTHER_PRODUCERS, there.id, name)
+        bounds.check_producers(there.producers + 1)
+
+
+_RETRIES = "SELECT count(*) FROM retries WHERE topic = ? AND at_ms > ?"
+_OTHER_PRODUCERS = "SELECT count(*) FROM producers WHERE topic = ? AND name != ?"
+
+
+def _count(connection: sqlite3.Connection, asked: str, *words: object) -> int:
+    return int(connection.execute(asked, words).fetchone()[0])
+
+
 def note(
-    connection: sqlite3.Connection, topic: int, publication: Publication, appended: Appended
+    connection: sqlite3.Connection,
+    there: StoredTopic,
+    publication: Publication,
+    appended: Appended,
 ) -> None:
     """Note what is to be known of a new request; its stages are forgotten."""
+    topic = there.id
     if publication.producer is not None:
         _put_producer(connection, topic, publication.producer)
+        there.producers = (there.producers or 0) + 1
     if publication.retry is not None:
+        there.retries = (there.retries or 0) + 1
         retry, now_ms = publication.retry, publication.timestamp_ms
         connection.execute("DELETE FROM retries WHERE at_ms <= ?", (now_ms - RETRY_MS,))
         connection.execute(
@@ -47,13 +85,29 @@ def note(
 
 
 def stage(
-    connection: sqlite3.Connection, topic: int, name: str, items: Sequence[Item], now_ms: int
+    connection: sqlite3.Connection,
+    topic: int,
+    name: str,
+    items: Sequence[Item],
+    now_ms: int,
+    bounds: Bounds,
 ) -> None:
-    """Keep items aside; what has waited for too long is forgotten."""
+    """Keep items aside; what has waited for too long is forgotten.
+
+    Raises:
+        Problem: limit-reached; nothing was written.
+    """
+    packed = pack(items)
+    count, size_bytes = connection.execute(
+        "SELECT count(*), coalesce(sum(length(items)), 0) FROM stages "
+        "WHERE topic = ? AND at_ms > ? AND name != ?",
+        (topic, now_ms - STAGE_MS, name),
+    ).fetchone()
+    bounds.check_stages(count + 1, size_bytes + len(packed))
     connection.execute("DELETE FROM stages WHERE at_ms <= ?", (now_ms - STAGE_MS,))
     connection.execute(
         "INSERT OR REPLACE INTO stages (topic, name, at_ms, items) VALUES (?, ?, ?, ?)",
-        (topic, name, now_ms, pack(items)),
+        (topic, name, now_ms, packed),
     )
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from app.mergers import Mergers
 from app.problems import Problem
 from app.stores import lives, rows, senders
+from app.stores.bounds import Bounds
 from app.stores.figures import StoreFigures
 from app.stores.folder import Folder
 from app.stores.group_commit import Answer, GroupCommit, Work
+from app.stores.memory import NORMAL
 from app.stores.rows import StoredTopic
 from app.stores.schema import open_database
 from app.stores.store import (
@@ -41,11 +43,17 @@ class SqliteStore:
     checkpoints = True
 
     def __init__(
-        self, folder: Path, *, survives_power: bool = False, mergers: Mergers = NO_MERGERS
+        self,
+        folder: Path,
+        *,
+        survives_power: bool = False,
+        mergers: Mergers = NO_MERGERS,
+        bounds: Bounds = NORMAL,
     ) -> None:
         self._path = folder
         self._survives_power = survives_power
         self._mergers = mergers
+        self._bounds = bounds
         self._topics: dict[str, StoredTopic] = {}  # the writer thread's, as long as all is well
         self._folder: Folder | None = None
         self._connection: sqlite3.Connection | None = None
@@ -114,7 +122,7 @@ class SqliteStore:
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
-            Problem: producer-fenced; idempotency-conflict; bus-unavailable.
+            Problem: producer-fenced; idempotency-conflict; limit-reached; bus-unavailable.
         """
 
         def work(connection: sqlite3.Connection) -> Appended:
@@ -124,17 +132,27 @@ class SqliteStore:
                 return known
             if publication.expected_head not in (None, there.head):
                 raise HeadMoved
+            senders.check_room(connection, there, publication, self._bounds)
             appended = rows.append(connection, there, publication)
-            senders.note(connection, there.id, publication, appended)
+            senders.note(connection, there, publication, appended)
             return appended
 
         return await self._do(work)
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
-        """Keep items aside for an hour; those of an earlier stage of that name are forgotten."""
+        """Keep items aside for an hour; those of an earlier stage of that name are forgotten.
+
+        Raises:
+            Problem: limit-reached; bus-unavailable.
+        """
         await self._do(
             lambda connection: senders.stage(
-                connection, self._topic(connection, topic).id, name, items, now_ms
+                connection,
+                self._topic(connection, topic).id,
+                name,
+                items,
+                now_ms,
+                self._bounds,
             )
         )
 

@@ -17,7 +17,8 @@ from dev import ROOT
 PAGE = " ".join((ROOT / "docs" / "many-gateways.md").read_text("utf-8").split())
 COMMANDS = re.findall(r"tidegate serve --redis [^`]*?--port \d+(?: --workers \d+)?", PAGE)
 FIGURES = [
-    (f"not been heard of for {roll.GONE_S:.0f} s", "who is gone"),
+    (f"was not heard of for {roll.SILENT_S} s", "who has died"),
+    (f"is gone after {roll.GONE_S:.0f} s without a word", "who is gone"),
     (f"does not answer within {post.PATIENCE_S:.0f} s", "who is silent"),
     (f"not answer within {neighbours.LIST_PATIENCE_S:.0f} s", "who is missing in a list"),
     (f"(at least {neighbours.ON_ITS_WAY_MS_MIN // 1_000} s)", "how long a session is left"),

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from app.problems import Problem
 from app.stores import senders
+from app.stores.bounds import Bounds
 from app.stores.memory import RETRY_MS, STAGE_MS
+from app.stores.rows import StoredTopic
 from app.stores.schema import open_database
 from app.stores.store import Appended, Message, Producer, Publication, Retry
 
@@ -24,6 +27,10 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     opened.close()
 
 
+def there() -> StoredTopic:
+    return StoredTopic(TOPIC, "e1", 0)
+
+
 def asked(retry: str, at_ms: int) -> Publication:
     return Publication([Message(b"1")], at_ms, retry=Retry(retry, b"digest"))
 
@@ -36,13 +43,39 @@ def test_retries_of_yesterday_are_forgotten(connection: sqlite3.Connection) -> N
     for number, at_ms in enumerate((NOW_MS, NOW_MS + 1, NOW_MS + RETRY_MS)):
         request = asked(f"r{number}", at_ms)
         assert senders.known(connection, TOPIC, request) is None
-        senders.note(connection, TOPIC, request, Appended(1, 1))
+        senders.note(connection, there(), request, Appended(1, 1))
     assert names(connection, "retries") == ["r1", "r2"]
+
+
+def test_senders_are_counted_again_only_where_there_may_be_no_room(
+    connection: sqlite3.Connection,
+) -> None:
+    """Rule 598."""
+    topic, bounds = there(), Bounds(retry_keys_max=2, producers_max=2)
+    statements: list[str] = []
+    connection.set_trace_callback(statements.append)
+
+    def ask(retry: str, producer: str, at_ms: int = NOW_MS) -> int:
+        """How often something was counted for it."""
+        statements.clear()
+        publication = Publication([], at_ms, Producer(producer, at_ms), Retry(retry, b"digest"))
+        senders.check_room(connection, topic, publication, bounds)
+        senders.note(connection, topic, publication, Appended(1, 1))
+        return sum("count(*)" in statement for statement in statements)
+
+    assert [ask("r1", "p1"), ask("r2", "p1")] == [2, 0]
+    with pytest.raises(Problem, match="limit-reached"):
+        ask("r3", "p1")
+    assert ask("r3", "p1", NOW_MS + RETRY_MS) == 2
+    assert ask("r4", "p2", NOW_MS + RETRY_MS) == 0
+    with pytest.raises(Problem, match="limit-reached"):
+        ask("r5", "p3", NOW_MS + 2 * RETRY_MS)
+    assert names(connection, "producers") == ["p1", "p2"]
 
 
 def test_stages_of_an_hour_ago_are_forgotten(connection: sqlite3.Connection) -> None:
     for number, at_ms in enumerate((NOW_MS, NOW_MS + 1, NOW_MS + STAGE_MS)):
-        senders.stage(connection, TOPIC, f"s{number}", [Message(b"1")], at_ms)
+        senders.stage(connection, TOPIC, f"s{number}", [Message(b"1")], at_ms, Bounds())
     assert names(connection, "stages") == ["s1", "s2"]
 
 
@@ -50,8 +83,8 @@ def test_a_known_number_forgets_its_stages_and_notes_the_run(
     connection: sqlite3.Connection,
 ) -> None:
     first = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=1))
-    senders.note(connection, TOPIC, first, Appended(1, 1))
-    senders.stage(connection, TOPIC, "s", [Message(b"1")], NOW_MS)
+    senders.note(connection, there(), first, Appended(1, 1))
+    senders.stage(connection, TOPIC, "s", [Message(b"1")], NOW_MS, Bounds())
     again = Publication([Message(b"1")], NOW_MS, Producer("p", 3, run=2), stages=["s"])
     assert senders.known(connection, TOPIC, again) == Appended(0, 0, duplicate=True)
     assert names(connection, "stages") == []

@@ -13,6 +13,7 @@ from app.bus.redis_store import RedisStore
 from app.mergers import Mergers
 from app.problems import Problem
 from app.settings import Settings
+from app.stores.bounds import Bounds
 from app.stores.memory import MemoryStore
 from app.stores.sqlite import SqliteStore
 from app.stores.store import (
@@ -31,11 +32,13 @@ from app.topic_document import TopicDocument
 from conflation.frame import Gone
 from tests.support.buses import BusServer
 
-STORES: dict[str, Callable[[pytest.FixtureRequest], Store]] = {
-    "memory": lambda _: MemoryStore(),
-    "sqlite": lambda request: SqliteStore(request.getfixturevalue("tmp_path")),
-    "redis": lambda request: on_bus("redis_bus", request),
-    "valkey": lambda request: on_bus("valkey_bus", request),
+STORES: dict[str, Callable[[pytest.FixtureRequest, Settings], Store]] = {
+    "memory": lambda _, settings: MemoryStore(Bounds.of(settings)),
+    "sqlite": lambda request, settings: SqliteStore(
+        request.getfixturevalue("tmp_path"), bounds=Bounds.of(settings)
+    ),
+    "redis": lambda request, settings: on_bus("redis_bus", request, settings),
+    "valkey": lambda request, settings: on_bus("valkey_bus", request, settings),
 }
 """A store by its name, empty at first."""
 PLAIN = TopicDocument()
@@ -45,10 +48,10 @@ DAY_MS = 24 * HOUR_MS
 STORE_NUMBERS = itertools.count()
 
 
-def on_bus(fixture: str, request: pytest.FixtureRequest) -> Store:
+def on_bus(fixture: str, request: pytest.FixtureRequest, settings: Settings) -> Store:
     server: BusServer = request.getfixturevalue(fixture)
     connection = BusConnection(server.url, f"store-{next(STORE_NUMBERS)}")
-    return RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+    return RedisStore(connection, settings, Definitions(connection, Mergers()))
 
 
 async def append(
@@ -59,8 +62,19 @@ async def append(
 
 @pytest.fixture(params=sorted(STORES))
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    made = STORES[request.param](request)
+    made = STORES[request.param](request, Settings())
     await made.open()
+    yield made
+    await made.aclose()
+
+
+@pytest.fixture(params=sorted(STORES))
+async def narrow(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """A store in which there is little room for what is known of senders."""
+    settings = Settings(stages_max=2, staged_bytes_max=1_024, retry_keys_max=2, producers_max=2)
+    made = STORES[request.param](request, settings)
+    await made.open()
+    await made.put_topic(TopicRecord("a", PLAIN, "e1"))
     yield made
     await made.aclose()
 
@@ -250,3 +264,50 @@ async def test_what_is_known_is_known_wherever_the_head_is(store: Store) -> None
         await store.append("a", Publication([Message(b"1")], NOW_MS, producer, retry))
         assert (await store.append("a", asked)).duplicate
     assert await append(store, "a", [Message(b"3")]) == Appended(3, 3)
+
+
+async def test_there_are_only_so_many_stages_and_bytes_in_them(narrow: Store) -> None:
+    """Rule 598."""
+    for name in ("s1", "s2", "s2"):  # the same again takes no more room
+        await narrow.stage("a", name, [Message(b"x" * 300)], NOW_MS)
+    with pytest.raises(Problem, match="limit-reached"):
+        await narrow.stage("a", "s3", [Message(b"x")], NOW_MS)
+    with pytest.raises(Problem, match="limit-reached"):
+        await narrow.stage("a", "s2", [Message(b"x" * 800)], NOW_MS)
+    assert await narrow.staged("a", ["s2"], NOW_MS) == [Message(b"x" * 300)], "it stays"
+    await narrow.append("a", Publication([Message(b"1")], NOW_MS, stages=["s1", "s2"]))
+    for name in ("s3", "s4"):
+        await narrow.stage("a", name, [Message(b"x" * 300)], NOW_MS)
+    later_ms = NOW_MS + HOUR_MS
+    for name in ("s5", "s6"):  # what has waited for an hour takes no room
+        await narrow.stage("a", name, [Message(b"x" * 300)], later_ms)
+    with pytest.raises(Problem, match="limit-reached"):
+        await narrow.stage("a", "s7", [Message(b"x")], later_ms)
+
+
+async def test_there_are_only_so_many_requests_that_may_come_again(narrow: Store) -> None:
+    """Rule 598."""
+
+    async def ask(name: str, at_ms: int = NOW_MS) -> Appended:
+        return await narrow.append(
+            "a", Publication([Message(b"1")], at_ms, retry=Retry(name, b"d"))
+        )
+
+    for name in ("r1", "r2"):
+        await ask(name)
+    with pytest.raises(Problem, match="limit-reached"):
+        await ask("r3")
+    assert (await ask("r2")).duplicate
+    assert (await append(narrow, "a", [Message(b"1")])).first == 3, "nothing was published"
+    assert (await ask("r3", NOW_MS + DAY_MS + HOUR_MS)).first == 4
+
+
+async def test_there_are_only_so_many_producers(narrow: Store) -> None:
+    """Rule 598."""
+    for number in range(1, 4):
+        for name in ("p1", "p2"):
+            await append(narrow, "a", [Message(b"1")], Producer(name, number))
+    with pytest.raises(Problem, match="limit-reached"):
+        await append(narrow, "a", [Message(b"1")], Producer("p3", 1))
+    assert (await append(narrow, "a", [Message(b"1")], Producer("p1", 3))).duplicate
+    assert (await append(narrow, "a", [Message(b"1")], Producer("p1", 4))).first == 7

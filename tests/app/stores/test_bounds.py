@@ -1,0 +1,37 @@
+"""Bounds of what is kept of senders: up to them there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from app.problems import Problem
+from app.settings import Settings
+from app.stores.bounds import Bounds
+
+BOUNDS = Bounds(stages_max=2, staged_bytes_max=100, retry_keys_max=3, producers_max=4)
+
+
+@pytest.mark.parametrize(
+    ("check", "most", "beyond"),
+    [
+        (BOUNDS.check_stages, (2, 100), (3, 1)),
+        (BOUNDS.check_stages, (2, 100), (1, 101)),
+        (BOUNDS.check_retry_keys, (3,), (4,)),
+        (BOUNDS.check_producers, (4,), (5,)),
+    ],
+)
+def test_beyond_them_whoever_asks_is_told_to_come_later(
+    check: Callable[..., None], most: tuple[int, ...], beyond: tuple[int, ...]
+) -> None:
+    """Rule 598."""
+    check(*most)
+    with pytest.raises(Problem, match="limit-reached") as refused:
+        check(*beyond)
+    assert refused.value.headers["Retry-After"]
+
+
+def test_settings_have_them() -> None:
+    assert Bounds.of(Settings()) == Bounds()
+    assert Bounds.of(Settings(stages_max=7)).stages_max == 7
