@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from keys.canonical import INTEGER_MAX, INTEGER_MIN, join_key
-from keys.errors import JsonInvalid, KeysError
+from keys.errors import JsonInvalid, KeyMissing, KeysError
 from keys.extract import conflation_key, record_key
 from keys.jsontext import DEPTH_MAX, check_json
 from keys.path import FieldPath, getter
@@ -104,6 +104,7 @@ class KeyCodes:
     """Numbers for the keys that one task has seen, from 0 in order of appearance.
 
     Keys are those of records with `strict`, else of conflation, where a missing field is null.
+    Records without fields of a key have to be told theirs: no message says it.
     """
 
     def __init__(self, spec: KeySpec, *, strict: bool = False) -> None:
@@ -111,7 +112,8 @@ class KeyCodes:
         self._codes: dict[str, int] = {}
         self._known: dict[Any, int] = {}
         self._strict = strict
-        self._key_of = record_key(spec) if strict else conflation_key(spec)
+        record_key_of = record_key(spec) if spec else _no_key
+        self._key_of = record_key_of if strict else conflation_key(spec)
 
     def of_line(self, line: bytes) -> int:
         """The closures' way: any message.
@@ -253,6 +255,10 @@ def _quick_decoder(specs: Sequence[KeySpec], time: TimeField | None) -> _Quick |
         return None
     places = [[f"f{names.index(str(path.steps[0]))}" for path in spec.paths] for spec in specs]
     return _Quick(msgspec.json.Decoder(struct).decode, [_tuple_of(place) for place in places])
+
+
+def _no_key(line: bytes) -> str:
+    raise KeyMissing("the message does not tell its key")
 
 
 def _tuple_of(attributes: list[str]) -> Callable[[Any], tuple[Any, ...]]:

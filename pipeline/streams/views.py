@@ -15,11 +15,13 @@ from pipeline.definitions.stream import StreamDefinition
 from pipeline.definitions.view import JoinDefinition, ViewDefinition
 from pipeline.sinks.dead_letters import attempt
 from pipeline.sinks.sink import Batch
-from pipeline.sources.source import are_checked, open_source
+from pipeline.sources.source import open_source
+from pipeline.streams.batches import asked_of
 from pipeline.streams.held import SHARDS, Held
-from pipeline.streams.latest import COMBINED, combine_messages
+from pipeline.streams.plans import bound_batches
 from pipeline.views.frames import viewed
 from pipeline.views.links import Join, Side
+from pipeline.views.newest import news
 from pipeline.views.records import View
 from pipeline.views.stages import Viewing
 
@@ -102,17 +104,12 @@ class ViewBatches:
     def _news(self, messages: DataFrame, side: int) -> DataFrame:
         """The newest of each record of a side that a task has seen, removals too."""
         definition = self._sides[side]
-        combine = partial(
-            combine_messages,
-            spec=definition.key,
-            are_checked=are_checked(definition),
-            tells_removals=True,
-        )
         columns = arrow_schema(PUBLISHED).names
         if definition.key:  # of messages the fields tell it, of removals nothing else does
             columns[columns.index("key")] = "CASE WHEN body IS NULL THEN key END AS key"
         mine = messages.where(f"side = {side}").selectExpr(*columns)
-        return mine.mapInArrow(combine, COMBINED).select(*arrow_schema(SENT).names)
+        bound_batches(mine)
+        return mine.mapInArrow(partial(news, asked=asked_of(definition)), SENT)
 
     def _shards(self, messages: DataFrame, batch: Batch) -> int:
         """As many as there were; for a stream that begins one for each task of a shuffle."""

@@ -4,8 +4,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.views.newest import newest
+from keys.spec import KeySpec
+from pipeline.columns.conflation import Conflation
+from pipeline.columns.intervals import Interval, Pace
+from pipeline.columns.rows import PUBLISHED, SENT, arrow_schema
+from pipeline.views.newest import newest, news
 
 
 def row(record: str, place: tuple[str, int, int], first_ms: int | None) -> dict[str, Any]:
@@ -29,3 +32,42 @@ def test_the_newest_by_file_block_and_position_stands_for_all() -> None:
 
 def test_of_nothing_there_is_nothing() -> None:
     assert newest(arrow_schema(SENT).empty_table()).num_rows == 0
+
+
+def published(*told: tuple[str | None, bytes | None]) -> pa.RecordBatch:
+    rows = [
+        {"file": "f", "block": 0, "key": key, "body": body, "time_ms": 10 - at}
+        for at, (key, body) in enumerate(told)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
+
+
+def told(spec: KeySpec, *batches: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    asked = Conflation(spec, Interval(1, Pace.BATCH), sets_aside=True, line_bytes_max=99)
+    names = ("key", "position", "value", "messages", "first_ms", "removed", "refused")
+    found = [row for rows in news(iter(batches), asked) for row in rows.to_pylist()]
+    return [tuple(row[name] for name in names) for row in found]
+
+
+def test_a_task_tells_the_newest_of_each_record_and_removals_and_what_is_none() -> None:
+    """Rule 550."""
+    rows = published(
+        (None, b'{"k":1}'), (None, b'{"k":2}'), ("[1]", None), (None, b" "), (None, b'{"k":1.0}'),
+        ("[2]", None),
+    )  # fmt: skip
+    found = told(KeySpec.of(["/k"]), rows, published((None, b'{"k":null}')))
+    assert found == [
+        ("[1]", 5, b'{"k":1.0}', 3, 6, None, None),
+        ("[2]", 6, None, 2, 5, "deleted", None),
+        (None, 7, b'{"k":null}', 1, 10, None, found[-1][-1]),
+    ]
+    assert found[-1][-1].startswith("key-invalid: ")
+
+
+def test_without_fields_of_a_key_a_message_tells_its_own() -> None:
+    """Rule 550."""
+    found = told(KeySpec(), published(('["a"]', b"{}"), ('["a"]', b"[]")), published((None, b"{}")))
+    assert found == [
+        ('["a"]', 2, b"[]", 2, 9, None, None),
+        (None, 3, b"{}", 1, 10, None, "key-missing: the message does not tell its key"),
+    ]
