@@ -23,10 +23,11 @@ from pyspark.sql.types import StructType
 from pipeline.datasource.options import ReadOptions, WriteOptions
 from pipeline.datasource.reader import JournalReader, JournalStreamReader
 from pipeline.datasource.rows import SCHEMA
+from pipeline.datasource.travel import Traveller
 from pipeline.datasource.writer import batch_writer, stream_writer
 
 
-class TidegateSource(DataSource):
+class TidegateSource(Traveller, DataSource):
     """A topic; read with the columns of `rows.SCHEMA`, written as `writer` says."""
 
     def __init__(self, options: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,16 @@ from pyspark import cloudpickle
 from dev import ROOT
 from pipeline.datasource.options import ReadOptions, WriteOptions
 from pipeline.datasource.reader import JournalReader, JournalStreamReader
+from pipeline.datasource.source import TidegateSource
+from pipeline.datasource.travel import Traveller
 from pipeline.datasource.writer import TopicBatchWriter, TopicStreamWriter
+from tests.pipeline.children import Child
+from tests.pipeline.journals import Journals
+from tests.support.outside import require_java
 
-TRAVELLERS = [
+SENTENCE = " has no package pipeline: install tidegate with its requirements on every node"
+TRAVELLERS: list[Traveller] = [
+    TidegateSource({"topic": "t"}),
     JournalReader(ReadOptions("http://h", "t")),
     JournalStreamReader(ReadOptions("http://h", "t")),
     TopicStreamWriter(WriteOptions("http://h", "t"), 7),
@@ -44,15 +52,31 @@ def elsewhere(folder: Path, sent: bytes, *paths: Path) -> subprocess.CompletedPr
 def test_what_an_executor_lacks_is_one_sentence(tmp_path: Path, traveller: object) -> None:
     said = elsewhere(tmp_path, packed(traveller)).stderr.splitlines()[-1]
     assert said.startswith("RuntimeError: the Python of executor ")
-    assert said.endswith(
-        " has no package pipeline: install tidegate with its requirements on every node"
-    )
+    assert said.endswith(SENTENCE)
 
 
 def test_where_it_is_there_it_arrives_as_it_was(tmp_path: Path) -> None:
-    there = elsewhere(tmp_path, packed(TRAVELLERS[0]), ROOT)
+    there = elsewhere(tmp_path, packed(TRAVELLERS[1]), ROOT)
     assert there.stdout == "JournalReader\n", there.stderr
     for traveller in TRAVELLERS:
         arrived = cloudpickle.loads(packed(traveller))()
         assert (type(arrived), vars(arrived).keys()) == (type(traveller), vars(traveller).keys())
-        assert vars(arrived)["_options"] == vars(traveller)["_options"]
+        assert vars(arrived).get("_options") == vars(traveller).get("_options")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_a_spark_whose_tasks_lack_it_says_so(journals: Journals, tmp_path: Path) -> None:
+    """Whatever Spark takes along: what it packs beside a reader was once not ours to unpack."""
+    require_java()
+    journals.topic("t", [b"1", b"2"])
+    words = ["-m", "tests.pipeline.bare_workers", journals.address, str(tmp_path)]
+    with Child([sys.executable, *words], tmp_path) as spark:
+        assert spark.wait(180) == 0, spark.output()
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert sorted(told) == ["read", "read a stream", "write", "write a stream"]
+    for use, said in told.items():
+        assert SENTENCE in said, use
+        assert "Traceback" not in said, use
+    assert journals.topics["t"].publications == []
