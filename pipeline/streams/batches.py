@@ -9,8 +9,10 @@ import msgspec
 
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from pipeline.definitions.source import TopicSource
 from pipeline.definitions.stream import StreamDefinition
-from pipeline.errors import CheckpointMismatch
+from pipeline.errors import CheckpointMismatch, DefinitionInvalid
+from pipeline.gateway import Gateway
 from pipeline.sinks.sink import Batch
 from pipeline.sources.source import are_checked, open_source
 from pipeline.streams.held import Held
@@ -52,7 +54,14 @@ class ConflatedBatches:
         return self._asked.time is None and self._asked.interval.pace is Pace.BATCH
 
     def open(self, spark: SparkSession) -> DataFrame:
-        """The messages of its source, and a clock where keys may be due in silence."""
+        """The messages of its source, and a clock where keys may be due in silence.
+
+        Raises:
+            PipelineError: the source is not as the definition says, or has another key while
+                removals are told.
+        """
+        if self._asked.tells_removals:
+            _require_own_key(self._definition)
         messages = open_source(spark, self._definition)
         if self.way is Way.HELD and not self.is_paced:
             from pipeline.streams.clock import due_batches
@@ -123,6 +132,20 @@ def asked_of(definition: StreamDefinition) -> Conflation:
         sets_aside=True,
         line_bytes_max=None if are_checked(definition) else LINE_BYTES_MAX,
     )
+
+
+def _require_own_key(definition: StreamDefinition) -> None:
+    """A removal names its record by the key of the topic that it was in."""
+    if not isinstance(definition.source, TopicSource):
+        return
+    with Gateway(definition.gateway) as gateway:
+        found = gateway.topic(definition.source.topic) or {}
+    own = [str(path) for path in definition.key.paths]
+    if found.get("key", own) != own:
+        raise DefinitionInvalid(
+            f"{definition.name}: oof needs the key of topic {definition.source.topic}, which is "
+            f"{found['key']}, the stream's is {own}"
+        )
 
 
 def batch_time_ms(spark_folder: Path, number: int) -> int:

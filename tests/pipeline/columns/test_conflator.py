@@ -14,7 +14,7 @@ from keys.filter import Filter
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 from pipeline.columns.conflation import Conflation
-from pipeline.columns.deliveries import conflate_blocks, conflate_in_place, cut_messages
+from pipeline.columns.deliveries import conflate_in_place
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from tests.pipeline.engine_deliveries import (
     Delivered,
@@ -108,35 +108,3 @@ def test_the_engine_delivers_the_same(
     expected = sorted(engine_deliveries(messages, options, wanted), key=str)
     in_place = rows(conflate_in_place(iter(pieces(messages, edges)), asked))
     assert sorted(in_place, key=str) == expected
-
-
-@pytest.mark.parametrize("oof", [False, True])
-@pytest.mark.parametrize("reduce", ["", REDUCERS])
-@pytest.mark.parametrize("pace", Pace)
-@settings(deadline=None)
-@given(steps, cuts)
-def test_shards_deliver_what_one_task_does(
-    pace: Pace, reduce: str, oof: bool, told: list[tuple[str, int | None, int]], edges: list[int]
-) -> None:
-    messages = recorded(told)
-    asked, _ = conflation(pace, WANTED, reduce, oof=oof)
-    shards = 3 if pace is Pace.KEY else 1
-    blocks = [
-        block
-        for piece in reversed(pieces(messages, edges))
-        for block in cut_messages(iter([piece.set_column(0, "file", named(piece))]), asked, shards)
-    ]
-    if not blocks:
-        return
-    table = pa.Table.from_batches(blocks)
-    in_order = table.sort_by([(name, "ascending") for name in ("stream", "part", "row")])
-    found = rows(conflate_blocks(iter(in_order.to_batches()), asked))
-    assert sorted(found, key=str) == sorted(
-        rows(conflate_in_place(iter([batch(messages)]), asked)), key=str
-    )
-
-
-def named(piece: pa.RecordBatch) -> pa.Array:
-    """A file's name for a piece, which sorts as its messages do."""
-    first = piece.column("position")[0].as_py() if len(piece) else 0
-    return pa.array([f"{first:04}"] * len(piece), pa.string())

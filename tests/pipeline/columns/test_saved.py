@@ -1,7 +1,7 @@
 """Shards that are saved and gone on with between any two pieces deliver what the engine does.
 
-Rules 500 to 508: event time is the engine on messages put in order, processing time the engine
-that is given one batch after the other.
+Rules 502, 505 and 506: event time is the engine on messages put in order, processing time the
+engine that is given one batch after the other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark's batches deliver what the engine does, wherever they were cut (rules 500 to 508)."""
+"""Spark's batches deliver what the engine does, wherever cut (rules 500, 505, 506, 507 and 508)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from pipeline.columns.intervals import Pace
 from pipeline.columns.rows import PUBLISHED, arrow_schema
 from pipeline.definitions.stream import read_definitions
-from pipeline.errors import CheckpointMismatch, from_spark
+from pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
 from pipeline.sinks.sink import Batch, Receipt
 from pipeline.streams import batches, stream
 from pipeline.streams.batches import ConflatedBatches, batch_time_ms
@@ -27,6 +27,7 @@ from pipeline.streams.stream import Stream
 from tests.pipeline.columns.test_conflator import REDUCERS, WANTED
 from tests.pipeline.columns.test_saved import timed
 from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
+from tests.pipeline.journals import Journals
 from tests.pipeline.reordered import Timed, event_deliveries
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class World:
         path = folder / "s.toml"
         path.write_text(
             f'[pipeline.s]\nkey = ["/k"]\ninterval = "{INTERVAL_MS}ms"\n{asked}\n'
-            'source = {kind = "tidegate", topic = "px"}\nsink = {topic = "sent"}\n'
+            'source = {kind = "files", path = "in"}\nsink = {topic = "sent"}\n'
         )
         [self.definition] = read_definitions(path)
         patch.setattr(batches, "open_source", partial(self._open, folder / "in"))
@@ -183,6 +184,20 @@ def test_processing_time_by_the_log_of_spark(
     if way is Way.LATEST:
         expected = expected[:-1]
     assert [sorted(rows, key=str) for rows in found] == [sorted(rows, key=str) for rows in expected]
+
+
+def test_removals_are_told_by_the_key_of_their_topic(
+    spark: SparkSession, tmp_path: Path, journals: Journals
+) -> None:
+    journals.topic("raw", key=["/k", "/x"])
+    path = tmp_path / "s.toml"
+    path.write_text(
+        f'gateway = "{journals.address}"\n[pipeline.s]\nkey = ["/k"]\ninterval = "1s"\noof = true\n'
+        'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "sent"}\n'
+    )
+    [definition] = read_definitions(path)
+    with pytest.raises(DefinitionInvalid, match=r"s: oof needs the key of topic raw, which is"):
+        ConflatedBatches(definition).open(spark)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +15,12 @@ import pytest
 from keys.extract import record_key
 from keys.path import FieldPath
 from keys.spec import KeySpec
+from pipeline.columns.combined import combine
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.history import read_history
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.reading import TimeField
-from pipeline.columns.rows import PUBLISHED
+from pipeline.columns.rows import DELIVERIES, PUBLISHED
 from pipeline.streams.plans import (
     Layout,
     Way,
@@ -27,6 +29,7 @@ from pipeline.streams.plans import (
     plan_latest,
     plan_recorded,
     recorded_lines,
+    way_of,
 )
 from tests.pipeline.columns.test_conflator import REDUCERS, conflation, recorded
 from tests.pipeline.engine_deliveries import (
@@ -35,6 +38,7 @@ from tests.pipeline.engine_deliveries import (
     delivered,
     engine_deliveries,
 )
+from tests.pipeline.newest import newest_by_key
 from tests.support.outside import require_ticks
 
 if TYPE_CHECKING:
@@ -131,3 +135,38 @@ def test_the_newest_of_a_batch_is_shuffled_only_where_keys_are_anywhere(
     own = plan_latest(by_key, asked, Layout.BY_KEY)
     assert own.way is Way.IN_PLACE
     assert sorted(row.position for row in own.frame.collect()) == [95, 96, 97, 98, 99]
+
+
+def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "SELECT '' AS file, 0L AS block, id AS position, CAST(NULL AS LONG) AS time_ms, "
+        "CAST(NULL AS STRING) AS key, CAST(CASE "
+        "WHEN id % 100 = 99 THEN '{\"k\":' ELSE concat('{\"k\":', id % 7, CASE WHEN id % 2 = 0 "
+        "THEN '.0' ELSE '' END, ',\"n\":', id, '}') END AS BINARY) AS body "
+        "FROM range(0, 3000, 1, 3)"
+    )
+    asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
+    rows = plan_latest(frame, asked).frame.collect()
+    published = [bytes(row.body) for row in frame.orderBy("position").collect()]
+    kept = [bytes(row.value) for row in rows if row.refused is None]
+    assert newest_by_key(kept, "k") == newest_by_key(published, "k")
+    assert len(kept) == 7
+    assert len([row for row in rows if row.refused]) == 30
+    assert sum(row.messages for row in rows) == 3000
+    shuffled = frame.mapInArrow(partial(combine, conflation=asked), DELIVERIES).count()
+    assert shuffled == 3 * 7 + 30
+
+
+@pytest.mark.parametrize(
+    ("pace", "oof", "time", "way"),
+    [
+        (Pace.BATCH, False, None, Way.LATEST),
+        (Pace.BATCH, True, None, Way.HELD),
+        (Pace.KEY, False, None, Way.HELD),
+        (Pace.BATCH, False, TimeField(FieldPath.parse("/ts")), Way.TIMED),
+    ],
+)
+def test_a_running_stream_holds_only_what_it_must(
+    pace: Pace, oof: bool, time: TimeField | None, way: Way
+) -> None:
+    assert way_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is way
