@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from conflation.bookmark import Bookmark
 from conflation.duration import Instant
 from conflation.frame import Frame
 from conflation.lane_id import Window
@@ -95,6 +96,18 @@ def _resumed(name: str, topic: Topic, subscription: Subscription, limits: QueueL
     if mode is ResumeMode.REPLAY and not topic.journal_reaches(bookmark):
         return _from_past(name, topic, subscription, bookmark.offset)
     rows = rows_since(topic, lane_id, mode, bookmark.offset)
+    return _continued(name, topic, subscription, mode, bookmark, rows)
+
+
+def _continued(
+    name: str,
+    topic: Topic,
+    subscription: Subscription,
+    mode: ResumeMode,
+    bookmark: Bookmark,
+    rows: Sequence[Frame],
+) -> Opening:
+    """How a bookmark is continued, with these rows, and how much was missed since."""
     gap = topic.head - bookmark.offset if bookmark.epoch == topic.epoch else None
     resumed = Resumed(
         name,
@@ -112,6 +125,10 @@ def _replay(name: str, topic: Topic, subscription: Subscription, now: Instant) -
     replay = subscription.replay
     assert replay is not None
     start = replay_start(topic, replay)
+    if start is None:
+        assert isinstance(replay.start, Bookmark), "all else is found"
+        records = topic.records(subscription.lane_id.feed)
+        return _continued(name, topic, subscription, ResumeMode.SNAPSHOT, replay.start, records)
     if start < topic.journal.dropped_through:
         opening = _from_past(name, topic, subscription, start)
         opening.pacing = None if replay.rate is None else Pacing(replay.rate, now)

@@ -68,8 +68,8 @@ def replayed(topic: Topic, lane_id: LaneId, missed: Sequence[Frame]) -> Sequence
     return passing(topic, lane_id, missed)
 
 
-def replay_start(topic: Topic, replay: Replay) -> int:
-    """The offset behind which a bookmark subscription begins.
+def replay_start(topic: Topic, replay: Replay) -> int | None:
+    """The offset behind which a bookmark subscription begins; None: with a snapshot instead.
 
     Raises:
         BookmarkExpired: it cannot be found, and `bookmark_not_found=fail`.
@@ -86,7 +86,7 @@ def replay_start(topic: Topic, replay: Replay) -> int:
         return start.offset
     if replay.not_found is NotFound.FAIL:
         raise BookmarkExpired("the journal does not reach back to this bookmark")
-    return topic.head if replay.not_found is NotFound.NOW else topic.beginning
+    return None if replay.not_found is NotFound.NOW else topic.beginning
 
 
 def is_found(topic: Topic, subscription: Subscription) -> bool:

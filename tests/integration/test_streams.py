@@ -256,6 +256,19 @@ async def test_a_bookmark_that_must_be_found() -> None:
             assert names(await stream.until("message"))[0] == "resumed"
 
 
+async def test_a_bookmark_of_another_epoch_is_a_snapshot() -> None:
+    """Rule 600."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        async with running.subscribe("bookmark=strange-1") as stream:
+            events = await stream.until("group_end")
+            await running.publish({"k": 2})
+            assert await stream.values(1) == [{"k": 2}]
+    assert names(events) == ["resumed", "group_begin", "message", "group_end"]
+    assert json.loads(events[0].text)["mode"] == "snapshot"
+
+
 async def test_late_rows_are_told() -> None:
     """What comes from another gateway may be old on arrival."""
     async with running_gateway() as running:

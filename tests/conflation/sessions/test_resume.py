@@ -66,7 +66,6 @@ def test_a_replay_counts_what_its_rows_stand_for() -> None:
     [
         ("bookmark=epoch", ["resumed by replay, gap 3", "a1 b1 a2"]),
         ("bookmark=e1-2", ["resumed by replay, gap 1", "a2"]),
-        ("bookmark=e1-9", ["resumed by replay, gap None"]),
         ("bookmark=e1-9,bookmark_not_found=epoch", ["resumed by replay, gap None", "a1 b1 a2"]),
         ("bookmark=epoch,conflation=1s", ["resumed by replay, gap 3", "b1 a2"]),
     ],
@@ -83,6 +82,30 @@ def test_a_bookmark_subscription_tells_every_message_since(
     assert world.hears() == ["c1"]
 
 
+LOST = [
+    ("bookmark=e1-9", "[/k]", "None", "b1 a2"),
+    ("bookmark=e9-1", "[/k]", "None", "b1 a2"),
+    ("bookmark=e1-1", "[/k]", "2", "b1 a2"),
+    ("bookmark=e1-1,conflation=1s", "[/k]", "2", "b1 a2"),
+    ("bookmark=e9-1", "", "None", ""),
+]
+
+
+@pytest.mark.parametrize(("options", "key", "gap", "records"), LOST)
+def test_a_bookmark_that_is_not_found_has_a_snapshot_in_its_place(
+    options: str, key: str, gap: str, records: str
+) -> None:
+    """Rule 600: then what is published follows."""
+    world = world_of("a1 b1 a2", key=key, history=1)
+    world.subscribe(options, command=None)
+    group = [f"snapshot: {records}"] if records else []
+    told = [f"resumed by snapshot, gap {gap}", f"group of {len(records.split())}", *group]
+    assert world.hears() == [*told, "group ends at e1-3"]
+    world.say("c1")
+    world.wait("1s")
+    assert world.hears() == ["c1"]
+
+
 def test_a_bookmark_that_must_be_found_and_is_not() -> None:
     """Rule 251."""
     world = world_of("a1")
@@ -94,7 +117,7 @@ def test_a_continuation_without_rows_says_where_it_stands() -> None:
     """Rule 41: else a client that leaves before the next row would come back with nothing."""
     world = world_of("a1 b1 a2")
     world.subscribe("conflation=1s", resume="e1-3")
-    world.subscribe("bookmark=e9-1", command=None, session="other")
+    world.subscribe("bookmark=e1-3", command=None, session="other")
     assert [output.bookmark for output in world.take() if isinstance(output, Resumed)] == ["e1-3"]
     (resumed,) = world.take("other")
     assert isinstance(resumed, Resumed)
