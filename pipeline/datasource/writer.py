@@ -103,7 +103,8 @@ def commit_stages(
 
     Raises:
         StreamFailed: more stages than a commit has.
-        GatewayRefused: more messages than a commit has, stages that are gone, or a newer run.
+        GatewayRefused: more messages than a commit has, or stages that are gone.
+        RunFenced: a newer run has committed.
     """
     reports = [report for report in messages if isinstance(report, Staged) and report.stages]
     stages = [name for report in reports for name in report.stages]

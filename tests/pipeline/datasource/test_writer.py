@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructType
@@ -9,16 +11,20 @@ from pyspark.sql.types import LongType, StringType, StructType
 from pipeline.datasource import writer
 from pipeline.datasource.options import WriteOptions
 from pipeline.datasource.staging import Staged, stage_rows
-from pipeline.datasource.writer import TopicStreamWriter, batch_writer, stream_writer
+from pipeline.datasource.writer import TopicStreamWriter, batch_writer, commit_stages, stream_writer
 from pipeline.errors import DefinitionInvalid, GatewayRefused, RunFenced, StreamFailed
 from tests.pipeline.journals import Journals
+from tests.support.gateways import running_gateway
 
 VALUE = StructType().add("value", StringType())
 
 
+def rows(*values: str) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": list(values)})
+
+
 def staged(journals: Journals, *values: str) -> Staged:
-    batch = pa.RecordBatch.from_pydict({"value": list(values)})
-    return stage_rows(WriteOptions(journals.address, "t"), "p", [batch])
+    return stage_rows(WriteOptions(journals.address, "t"), "p", [rows(*values)])
 
 
 def of_run(journals: Journals, run: int) -> TopicStreamWriter:
@@ -93,3 +99,18 @@ def test_nothing_is_overwritten(journals: Journals) -> None:
     journals.topic("t")
     with pytest.raises(DefinitionInvalid, match="added to"):
         batch_writer(WriteOptions(journals.address, "t"), VALUE, overwrite=True)
+
+
+async def test_a_batch_above_a_commit_is_refused_whole() -> None:
+    """Rule 523: nothing of it is published, and its number stays free."""
+    async with running_gateway(topic_keys_max=2, request_messages_max=2) as running:
+        await running.topic("t")
+        options = WriteOptions(running.address, "t")
+        pages = [rows('{"k":1}', '{"k":2}'), rows('{"k":1}')]
+        parts = [await asyncio.to_thread(stage_rows, options, "p", [page]) for page in pages]
+        with pytest.raises(GatewayRefused, match="A commit has at most 2 messages"):
+            await asyncio.to_thread(commit_stages, options, parts, 1, 0)
+        assert await running.sow("t") == []
+        assert await asyncio.to_thread(commit_stages, options, parts[:1], 1, 0)
+        assert not await asyncio.to_thread(commit_stages, options, parts[:1], 1, 0)
+        assert await running.sow("t") == [{"k": 1}, {"k": 2}]
