@@ -22,6 +22,7 @@ from app.filler import Fillers
 from app.ingest import Ingest
 from app.mergers import Mergers
 from app.outage import Outage
+from app.pipelines import open_pipelines
 from app.problems import Problem
 from app.sessions.registry import Sessions
 from app.sessions.session import SUBSCRIPTIONS_MAX
@@ -164,6 +165,7 @@ class Gateway:
         if self.archive is not None:
             self._looking = asyncio.create_task(self.archive.run(), name="look at the archive")
         await self.sessions.topic.open()
+        await open_pipelines(self.catalog)
         self._telling = asyncio.create_task(self.sessions.topic.run(), name="tell of sessions")
         if self.neighbours is not None:
             await self.neighbours.open()

@@ -134,6 +134,15 @@ class Gateway:
         answer = _json_object(self._ask("POST", f"{_topic_path(topic)}/commits", json=document))
         return not answer.get("duplicate", False)
 
+    def report(self, topic: str, producer: str, sequence: int, message: bytes) -> None:
+        """Publish one JSON message as a numbered producer."""
+        headers = {
+            "Content-Type": "application/json",
+            "Tidegate-Producer": producer,
+            "Tidegate-Sequence": str(sequence),
+        }
+        self._ask("POST", f"{_topic_path(topic)}/messages", content=message, headers=headers)
+
     def knows(self, topic: str, producer: str, run: int, sequence: int) -> bool:
         """Whether that number of the producer, or one above it, was published.
 

@@ -13,6 +13,7 @@ from app.envelope import EnvelopeWriter
 from app.gateway import Gateway, gateway_of
 from app.ingest import Form, check_filler
 from app.openapi import described
+from app.pipelines import told_topic_name
 from app.problems import Problem
 from app.publish_request import (
     BYTES,
@@ -23,7 +24,7 @@ from app.publish_request import (
     TEXT,
     PublishRequest,
 )
-from app.query import integer, query_values, read_body, topic_name, writable_topic_name
+from app.query import integer, query_values, read_body, topic_name
 from app.stores.store import Appended
 from conflation.bookmark import Bookmark
 from conflation.definition import Kind
@@ -64,7 +65,7 @@ router = APIRouter(tags=["messages"])
 )
 async def publish(request: Request) -> Response:
     """One message, or NDJSON. Answers with the bookmarks of the first and the last."""
-    gateway, name = gateway_of(request), writable_topic_name(request.scope)
+    gateway, name = gateway_of(request), told_topic_name(request.scope)
     asked = PublishRequest.read(request.scope, gateway.store)
     body = await read_body(request, gateway.settings.request_bytes_max)
     entry = await gateway.catalog.seek(name)

@@ -117,6 +117,11 @@ class Supervised:
                 except PipelineError as error:
                     self._fail(error)
 
+    def end(self) -> None:
+        """Its query was stopped because the end was asked for."""
+        if self.failure is None:
+            self._state = State.ENDED
+
     def condition(self) -> Condition:
         """How it stands now."""
         done, query = self.stream.totals, self.stream.query

@@ -19,6 +19,7 @@ from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError, StreamFa
 from pipeline.operations.condition import Condition
 from pipeline.operations.lines import progress_line
 from pipeline.operations.metrics import Board, serving_metrics
+from pipeline.operations.reporter import Reporter, reporting
 from pipeline.operations.supervised import Supervised
 from pipeline.operations.watch import Onlooker, tell, watch
 from pipeline.session import open_session
@@ -151,7 +152,9 @@ def run_streams(path: Path, manner: Manner, stop: Stop, report: Report) -> None:
                     stream.end()
         finally:
             _stop_queries(streams)
-        tell(watched, onlookers)
+            for each in watched:
+                each.end()
+            tell(watched, onlookers)
     failures = [each.failure for each in watched if each.failure is not None]
     if failures:
         raise failures[0]
@@ -160,18 +163,23 @@ def run_streams(path: Path, manner: Manner, stop: Stop, report: Report) -> None:
 def _onlookers(
     held: ExitStack, manner: Manner, streams: list[Stream], report: Report
 ) -> list[Onlooker]:
-    """Who is told how streams stand: the terminal, and a scraper where one is wanted."""
+    """Who is told how streams stand: the terminal, the gateway, a scraper where one is wanted."""
     letters = {stream.definition.name: stream.definition.dead_letters for stream in streams}
 
     def say(conditions: Sequence[Condition]) -> None:
         for condition in conditions:
             report(progress_line(condition, letters[condition.name]))
 
-    if manner.metrics_port is None:
-        return [Onlooker(say, PROGRESS_EVERY_S)]
-    board = Board()
-    held.enter_context(serving_metrics(board, manner.metrics_port, manner.metrics_host))
-    return [Onlooker(say, PROGRESS_EVERY_S), Onlooker(board.show, BOARD_EVERY_S)]
+    onlookers = [Onlooker(say, PROGRESS_EVERY_S)]
+    for gateway in sorted({stream.definition.gateway for stream in streams}):
+        reporter = Reporter(gateway, report)
+        held.enter_context(reporting(reporter))
+        onlookers.append(Onlooker(reporter.tell, PROGRESS_EVERY_S))
+    if manner.metrics_port is not None:
+        board = Board()
+        held.enter_context(serving_metrics(board, manner.metrics_port, manner.metrics_host))
+        onlookers.append(Onlooker(board.show, BOARD_EVERY_S))
+    return onlookers
 
 
 def _stop_queries(streams: list[Stream]) -> None:

@@ -153,6 +153,18 @@ def test_a_first_start_that_fails_is_raised() -> None:
         play.supervised.begin()
 
 
+def test_one_that_was_stopped_has_ended_unless_it_had_failed() -> None:
+    play = Play()
+    play.supervised.begin()
+    play.supervised.end()
+    assert play.state is State.ENDED
+    play = Play()
+    play.supervised.begin()
+    play.fail(SourceLost)
+    play.supervised.end()
+    assert play.state is State.FAILED
+
+
 def test_a_query_that_has_read_all_has_ended() -> None:
     play = Play()
     play.supervised.begin()
