@@ -192,6 +192,9 @@ def connection_of(scope: Scope) -> Connection | None:
 
 
 def figures_of(scope: Scope) -> ConnectionFigures | None:
-    """The figures of the server that got a request, or None under one that is not ours."""
+    """The figures of the server that got a request, or None under one that is not ours.
+
+    An inner request came through no server: they are those of the one that serves its application.
+    """
     figures: ConnectionFigures | None = scope.get("extensions", {}).get(FIGURES_EXTENSION)
-    return figures
+    return figures or getattr(scope["app"].state, "figures", None)

@@ -16,6 +16,7 @@ from fastapi import Request
 from app.arrivals import Arrivals
 from app.catalog import Catalog
 from app.checkpoints import Checkpoints
+from app.crew import Crew
 from app.driver import Driver, wall_ms
 from app.duty import Duty
 from app.filler import Fillers
@@ -54,6 +55,7 @@ CATCH_UP_S_MAX = 1.0
 class Gateway:
     """What the routes work with; `stopping` turns new streams away.
 
+    `crew`: the workers at its address, if it is one of several.
     `id`: among gateways that share a bus; `neighbours` are the others there, if there is a bus.
     `declared`: what the folder of definitions changes at start, once the store is open.
     """
@@ -74,6 +76,7 @@ class Gateway:
     stopping: bool = False
     id: str = field(default_factory=lambda: secrets.token_hex(4))
     neighbours: Neighbours | None = None
+    crew: Crew | None = None
     sessions: Sessions = field(init=False)
     outage: Outage = field(init=False)
     checkpoints: Checkpoints = field(init=False)

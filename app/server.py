@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, cast
 
 import uvicorn
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from app.connection import ConnectionFigures
@@ -65,6 +66,8 @@ class Server(uvicorn.Server):
     ) -> None:
         self.figures = ConnectionFigures(_connections_max(settings))
         super().__init__(_config(app, settings, self.figures))
+        if isinstance(app, Starlette):
+            app.state.figures = self.figures
         self.settings = settings
         self.address = ""
         self.stopped_by: signal.Signals | None = None

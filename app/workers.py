@@ -37,9 +37,11 @@ logger = logging.getLogger("tidegate.workers")
 class Line:
     """What a worker has of its parent.
 
-    `parent` is a file descriptor that is at its end once the parent is gone.
+    `parent` is a file descriptor that is at its end once the parent is gone. `number` is that of
+    its place, from 1: whoever is started in its stead has the same.
     """
 
+    number: int
     parent: int
     _told: int
 
@@ -125,7 +127,7 @@ class Workers:
         if not pid:
             os.close(heard)
             os.close(self._alive)
-            self._be_worker(Line(self._parent, told), masked)
+            self._be_worker(Line(worker.number, self._parent, told), masked)
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
         os.close(told)
         worker.heard, worker.is_ready = heard, False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,8 +63,9 @@ def run(arguments: argparse.Namespace) -> int:
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
 
 
-def _serve(settings: Settings, line: Line | None = None) -> int:
-    """One gateway; `line` is that of a worker to its parent."""
+def _serve(settings: Settings, line: Line | None = None, crew_id: str = "") -> int:
+    """One gateway; `line` is that of a worker to its parent, whose id is the crew's."""
+    from app.crew import Crew
     from app.listener import CannotListen, open_listener
     from app.main import create_app
     from app.server import StartFailed, serve
@@ -73,6 +75,8 @@ def _serve(settings: Settings, line: Line | None = None) -> int:
 
     try:
         app = create_app(settings)
+        if line is not None:
+            app.state.gateway.crew = Crew(crew_id, line.number, settings.workers)
         return serve(
             app,
             settings,
@@ -103,15 +107,15 @@ def _serve_by_workers(settings: Settings) -> int:
         settings = settings.model_copy(update={"port": holder.getsockname()[1]})
         return Workers(
             settings.workers,
-            partial(_work, settings),
+            partial(_work, settings, secrets.token_hex(4)),
             grace_s=settings.shutdown_grace.seconds,
             on_ready=partial(_announce, settings, None, base_url(holder, settings.host)),
         ).run()
 
 
-def _work(settings: Settings, line: Line) -> int:
+def _work(settings: Settings, crew_id: str, line: Line) -> int:
     try:
-        return _serve(settings, line)
+        return _serve(settings, line, crew_id)
     except CommandError as error:
         complain(str(error))
         return error.exit_code

@@ -6,6 +6,8 @@ from fastapi import APIRouter, Request, Response
 
 from app.connection import figures_of
 from app.gateway import gateway_of
+from app.inner_call import MARK
+from app.metrics.crew import check_crew, of_all
 from app.metrics.exposition import CONTENT_TYPE, exposition
 from app.problems import Problem
 from app.readiness import unready
@@ -30,6 +32,14 @@ async def readyz(request: Request) -> dict[str, str]:
 
 @router.get("/metrics", summary="Prometheus metrics")
 async def metrics(request: Request) -> Response:
-    """Counters that reconcile; looking changes nothing of what is sent."""
-    text = await exposition(gateway_of(request), figures_of(request.scope))
-    return Response(text, media_type=CONTENT_TYPE)
+    """Counters that reconcile; looking changes nothing of what is sent. Of all workers, if several.
+
+    A worker that is asked by another one answers for itself.
+    """
+    gateway = gateway_of(request)
+    is_inner = MARK in request.scope
+    headers = check_crew(gateway.crew, request.scope["query_string"]) if is_inner else {}
+    text = await exposition(gateway, figures_of(request.scope))
+    if gateway.crew is not None and not is_inner:
+        text = await of_all(gateway, gateway.crew, text)
+    return Response(text, headers=headers, media_type=CONTENT_TYPE)

@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.buses import BusServer
 from tests.support.children import ended, serving
@@ -209,6 +210,17 @@ async def all_of(address: str, count: int) -> set[str]:
     return found
 
 
+async def workers_up(address: str) -> dict[str, float]:
+    """What one scrape, of whichever worker, says of all of them."""
+    async with httpx2.AsyncClient(base_url=address, trust_env=False, timeout=DEADLINE_S) as http:
+        text = (await http.get("/metrics")).text
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    ready = {sample.labels["worker"] for sample in families["tidegate_ready"].samples}
+    up = {it.labels["worker"]: it.value for it in families["tidegate_worker_up"].samples}
+    assert ready == {worker for worker, is_up in up.items() if is_up}
+    return up
+
+
 async def test_two_workers_are_one_address(redis_bus: BusServer) -> None:
     async with gateways(redis_bus, 1, TIDEGATE_WORKERS="2") as [both]:
         ids = await all_of(both.address, 2)
@@ -220,12 +232,16 @@ async def test_two_workers_are_one_address(redis_bus: BusServer) -> None:
                 assert answer.status_code == 200
                 page = await listed(remote)
                 assert [view["session"] for view in page["sessions"]] == [session]
+        assert await workers_up(both.address) == {"1": 1.0, "2": 1.0}
         workers = psutil.Process(both.process.pid).children()
         workers[0].send_signal(signal.SIGKILL)
         assert len(await all_of(both.address, 2) | ids) >= 2
         async with asyncio.timeout(DEADLINE_S):
             while (await who(both.address)) in ids:
                 await asyncio.sleep(0)
+        async with asyncio.timeout(DEADLINE_S):
+            while await workers_up(both.address) != {"1": 1.0, "2": 1.0}:
+                await asyncio.sleep(0.05)
         began_s = time.monotonic()
         both.process.terminate()
         status, logged = await ended(both.process)
