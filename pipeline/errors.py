@@ -105,6 +105,7 @@ class StreamFailed(PipelineError):
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
 KAFKA_LOST = "not available in Kafka any more"  # what Spark's connector says of a gap
+_CAUSED = re.compile(r"^Caused by: [\w.]+: ([^\n]+)", re.MULTILINE)
 # What Spark says around the reason: which query it was, and its plan.
 _QUERY = re.compile(
     r"^\[STREAM_FAILED\].*?terminated with exception: |=== Streaming Query ===.*", re.DOTALL
@@ -151,5 +152,7 @@ def from_spark(stream: str, text: str) -> PipelineError:
 def innermost(text: str) -> str:
     """The last line of a worker's traceback, or else the first of Spark's own report."""
     told = _QUERY.sub("", text).strip()
-    raised = _RAISED.findall(told)[-1:] or told.splitlines() or ["no reason given"]
+    raised = _RAISED.findall(told)[-1:] or _CAUSED.findall(told)[-1:] or told.splitlines()
+    if not raised:
+        return "no reason given"
     return str(raised[0]).strip()[:500]

@@ -140,11 +140,12 @@ class Supervised:
         )
 
     def _begin(self) -> None:
+        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
             self._start()
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             raise from_spark(self.name, str(error)) from error
         self._state = State.RUNNING
 

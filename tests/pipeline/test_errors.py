@@ -38,6 +38,16 @@ def test_what_is_not_ours_is_told_by_the_last_line_of_the_traceback() -> None:
     assert str(from_spark("s", wrapped)) == "s: Spark ended the stream: batch 1 is gone"
 
 
+def test_what_java_says_is_told_by_its_innermost_cause() -> None:
+    text = (
+        "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call "
+        "last):\n  File x\npy4j.protocol.Py4JJavaError: An error occurred while calling o1\n"
+        "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
+        "\tat org.apache.spark\nCaused by: java.io.EOFException: the stream ends here\n\tat java.io"
+    )
+    assert str(from_spark("s", text)) == "s: Spark ended the stream: the stream ends here"
+
+
 def test_what_spark_says_of_its_logs_is_about_the_checkpoint() -> None:
     found = from_spark("s", "batch 2 doesn't exist SQLSTATE: XXKST")
     assert isinstance(found, CheckpointMismatch)
