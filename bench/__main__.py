@@ -1,6 +1,7 @@
 """`python -m bench [engine] [road] [pipeline] [store] [sizing]`: figures, machine and versions.
 
-`python -m bench faults` is another matter: it says whether anything is lost (bench/faults).
+`python -m bench faults` is another matter: it says whether anything is lost (bench/faults). So is
+`python -m bench equality`: whether Spark and the engine deliver the same of a day.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, pipeline, road, sizing, store
+from bench import engine, equality, pipeline, road, sizing, store
 from bench.faults import command as faults
 
 SUITES = {
@@ -26,6 +27,8 @@ def main(names: list[str]) -> int:
     """Run the suites that are named, or all; 2 for one that is not known."""
     if names[:1] == ["faults"]:
         return faults.main(names[1:])
+    if names == ["equality"]:
+        return equality.main()
     unknown = [name for name in names if name not in SUITES]
     if unknown:
         print(f"There is no suite {unknown[0]}; there are {', '.join(SUITES)}.", file=sys.stderr)

@@ -36,12 +36,12 @@ class Totals:
 
 
 class Stream:
-    """A definition and, once started, its query."""
+    """A definition and, once started, its query; `sink` is another than its own."""
 
-    def __init__(self, definition: StreamDefinition) -> None:
+    def __init__(self, definition: StreamDefinition, sink: Sink | None = None) -> None:
         self.definition = definition
         self.query: StreamingQuery | None = None
-        self._sink = open_sink(definition)
+        self._sink = sink or open_sink(definition)
         view = definition.view
         self._batches = ViewBatches(definition, view) if view else ConflatedBatches(definition)
         self._totals = Totals()

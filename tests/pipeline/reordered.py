@@ -35,7 +35,7 @@ def reordered(messages: Iterable[Timed], lateness_ms: int) -> list[Recorded]:
 
 
 def event_deliveries(
-    messages: Sequence[Timed], lateness_ms: int, options: str, wanted: str = ""
+    messages: Sequence[Timed], lateness_ms: int, options: str, wanted: str = "", key: str = "[/k]"
 ) -> list[Delivered]:
     """What the engine delivers on that timeline; it numbers them as they are taken."""
     taken = reordered(messages, lateness_ms)
@@ -43,5 +43,5 @@ def event_deliveries(
     published = {at: one.position for at, one in enumerate(taken, 1)}
     return [
         row._replace(first=published[row.first], last=published[row.last])
-        for row in engine_deliveries(numbered, options, wanted)
+        for row in engine_deliveries(numbered, options, wanted, key)
     ]

@@ -19,7 +19,7 @@ from pipeline.columns.rows import PUBLISHED, arrow_schema
 from pipeline.definitions.stream import read_definitions
 from pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
 from pipeline.sinks.sink import Batch, Receipt
-from pipeline.streams import batches, stream
+from pipeline.streams import batches
 from pipeline.streams.batches import ConflatedBatches, batch_time_ms
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.plans import Way
@@ -97,7 +97,6 @@ class World:
         )
         [self.definition] = read_definitions(path)
         patch.setattr(batches, "open_source", partial(self._open, folder / "in"))
-        patch.setattr(stream, "open_sink", lambda definition: self.sink)
 
     def _open(self, folder: Path, spark: SparkSession, definition: Any) -> DataFrame:
         reader = spark.readStream.schema(PUBLISHED).option("maxFilesPerTrigger", 1)
@@ -105,7 +104,7 @@ class World:
 
     def run(self, *, to_the_end: bool = True) -> Stream:
         """Read what is there."""
-        found = Stream(self.definition)
+        found = Stream(self.definition, self.sink)
         with Checkpoint(self.definition) as checkpoint:
             found.start(self._spark, checkpoint, available_now=True)
             assert found.query is not None
