@@ -48,6 +48,7 @@ added up under `topic="(others)"`, which is no topic's name. Whoever needs anoth
 raises the setting, or reads `GET /v1/topics/{topic}`.
 
 A counter is shown as it is sampled, with `_total`; a histogram has `_bucket`, `_count` and `_sum`.
+A running pipeline answers with metrics of its own: [pipeline.md](pipeline.md#operations).
 """
 
 HEADING = """\

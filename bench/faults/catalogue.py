@@ -1,4 +1,4 @@
-"""The catalogue: faults F1 to F14 of the test plan, each with what it has to leave whole."""
+"""The catalogue: faults F1 to F14, F25 and F26 of the test plan, each with what it leaves whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 
 import httpx2
 
-from bench.faults import gateway_faults, redis_faults
+from bench.faults import gateway_faults, pipeline_faults, redis_faults
 from bench.faults.children import DidNotStart
 from bench.faults.stage import CannotRun, Stage, embedded, on_redis
 from bench.faults.starts import UNFIT, start_on
@@ -19,6 +19,7 @@ from tests.support.fault_proxy import Line
 
 LOAD_S = 0.5
 KEPT = "nothing acknowledged is lost, doubled or reordered"
+SUNK = "the sink topic has every message exactly once, in order"
 TOLD = "every loss is told by a new epoch before anything follows"
 SLOW = Line(latency_s=0.2, jitter_s=0.15)
 THIN = Line(bytes_per_s=10_000, slice_bytes=500)
@@ -82,6 +83,20 @@ def voyage(
     return play_it
 
 
+def pipeline(
+    stage_of: Callable[[int], AbstractAsyncContextManager[Stage]],
+    play_on: Callable[[Stage], Awaitable[None]],
+) -> Callable[[int, bool], Awaitable[Outcome]]:
+    """A fault of a running pipeline; what its sink has is held against what was published."""
+
+    async def play_it(seed: int, short: bool) -> Outcome:
+        async with stage_of(seed) as stage:
+            await play_on(stage)
+            return Outcome(stage.findings, stage.figures)
+
+    return play_it
+
+
 async def refused_starts(seed: int, short: bool) -> Outcome:
     """Every unfit Redis is refused."""
     found = [await start_on(name) for name in UNFIT]
@@ -132,7 +147,7 @@ NO_POWER = partial(
     TIDEGATE_AUTO_CREATE_TOPICS="false",
 )
 ALWAYS = partial(on_redis, fsync="always")
-gateway, bus = gateway_faults, redis_faults
+gateway, bus, spark = gateway_faults, redis_faults, pipeline_faults
 
 FAULTS = [
     Fault("F1", "kill -9 of the gateway", KEPT, voyage(embedded, _plain(gateway.killed))),
@@ -196,4 +211,14 @@ FAULTS = [
         "F14d", "ten resets a second", KEPT,
         voyage(on_redis, lambda stage, short: bus.resets(stage, 1.0 if short else 5.0, 0.1)),
     ),
+    Fault("F25", "kill -9 of the Spark driver at six points of a batch", SUNK,
+          pipeline(embedded, spark.driver_killed)),
+    Fault("F26a", "kill -9 of the Python workers of Spark in a batch", SUNK,
+          pipeline(embedded, spark.workers_killed)),
+    Fault("F26b", "kill -9 of an executor of a Spark cluster in a batch", SUNK,
+          pipeline(embedded, spark.executor_killed)),
+    Fault("F26c", "a Spark driver is stopped, another takes over, the first wakes up",
+          f"{SUNK}; the older run is fenced", pipeline(embedded, spark.older_run_wakes)),
+    Fault("F26d", "kill -9 of gateway and Redis in the midst of a pipeline's commits", SUNK,
+          pipeline(on_redis, spark.gateway_restarted)),
 ]  # fmt: skip

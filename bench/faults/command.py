@@ -108,7 +108,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seed", type=int, default=1, help="of the first voyage (1)")
     parser.add_argument("--only", action="append", choices=[*PARTS], help="only these crashes")
-    parser.add_argument("--catalogue", action="store_true", help="play F1 to F14 instead")
+    parser.add_argument("--catalogue", action="store_true", help="play faults F1 to F26 instead")
     parser.add_argument(
         "--fault", action="append", metavar="F7", help="of the catalogue only what begins so"
     )

@@ -8,12 +8,17 @@ from bench.faults.catalogue import FAULTS, Fault, play
 from tests.support.outside import require
 
 SEED = 7
+SPARK_S_MAX = 300
 LONG_PLAYS = ("F6b", "F8", "F5b")  # what they are about takes longer than a test may
 
 
 def needs(fault: Fault) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.slow]
-    return [*marks, pytest.mark.redis] if "Redis" in fault.what else marks
+    if "Redis" in fault.what:
+        marks.append(pytest.mark.redis)
+    if "Spark" in fault.what or "pipeline" in fault.what:
+        marks += [pytest.mark.spark, pytest.mark.timeout(SPARK_S_MAX)]
+    return marks
 
 
 @pytest.mark.parametrize(

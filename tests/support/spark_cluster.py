@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.pipeline.children import Child
@@ -23,10 +23,11 @@ ENVIRONMENT = ("env", f"SPARK_LOCAL_IP={LOOPBACK}", "SPARK_DAEMON_MEMORY=256m")
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """A running cluster: its `--master`, and the folder where workers keep what executors say."""
+    """A running cluster: `--master`, the folder where workers keep what executors say, workers."""
 
     master: str
     work: Path
+    worker_pids: list[int] = field(default_factory=list)
 
     def executors(self) -> list[Path]:
         """A folder for each executor that was ever started."""
@@ -45,7 +46,8 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
         for number in range(workers):
             words = ["--host", LOOPBACK, "--webui-port", "0", "--cores", "1", "--memory", "1g"]
             words += ["--work-dir", str(cluster.work / str(number)), cluster.master]
-            running.enter_context(Child(_spark_class("worker.Worker", words), folder))
+            worker = running.enter_context(Child(_spark_class("worker.Worker", words), folder))
+            cluster.worker_pids.append(worker.pid)
         master.await_until(
             lambda: master.output().count("Registering worker") == workers, START_S_MAX
         )
