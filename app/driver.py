@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 
+from app.consumer import Consumer
+from app.drain import PATIENCE_S, PATIENCE_S_PER_REQUEST, Drain
 from app.figures import Figures
+from app.idle import Idle
 from app.late import Moment
 from app.logs import event as log_event
 from app.logs import shown_id
 from app.slices import slices
+from app.timer import Timer
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition
 from conflation.duration import Instant
@@ -23,7 +26,6 @@ from conflation.frame import Frame
 from conflation.kept import Kept
 from conflation.outputs import (
     CloseReason,
-    Output,
     PastWanted,
     QueueCrossed,
     RecordsExpired,
@@ -31,17 +33,8 @@ from conflation.outputs import (
     SessionReady,
 )
 from conflation.sessions.roster import GONE
-from conflation.sessions.session import QueueLimits, SeatId
+from conflation.sessions.session import QueueLimits
 from conflation.subscription import Subscription
-
-# How long a request of several slices waits for streams that are behind but take what they can,
-# for one and in all. One that was given up is not waited for before it has taken something.
-PATIENCE_S = 1.0
-PATIENCE_S_PER_REQUEST = 5.0
-
-# Idle time is what a loop has that calls this soon, and no later than that.
-IDLE_LOOK_S = 0.005
-IDLE_LATE_S = 0.002
 
 logger = logging.getLogger("tidegate.driver")
 
@@ -49,90 +42,6 @@ logger = logging.getLogger("tidegate.driver")
 def wall_ms() -> int:
     """Wall time in milliseconds of the epoch, as messages are stamped."""
     return time.time_ns() // 1_000_000
-
-
-class Consumer:
-    """One session's end towards its stream: take what is there, else wait to be woken.
-
-    `is_over`: another one has taken its place; what it was told last is all that it gets.
-    """
-
-    def __init__(self, driver: Driver, session: str) -> None:
-        self.session = session
-        self.is_over = False
-        self._driver = driver
-        self._woken = asyncio.Event()
-        self._notices: deque[bytes] = deque()
-
-    def take(self, bytes_max: int) -> list[Output]:
-        """What to send now; nothing left means: wait."""
-        if self.is_over:
-            return []
-        try:
-            outputs = self._driver.engine.take(self.session, bytes_max)
-        except SessionUnknown:
-            outputs = []
-        self._driver.taken(self.session)
-        return outputs
-
-    async def wait(self, seconds_max: float) -> bool:
-        """Until there is something to take; False when that took longer than it may."""
-        try:
-            async with asyncio.timeout(seconds_max):
-                await self._woken.wait()
-        except TimeoutError:
-            return False
-        self._woken.clear()
-        return True
-
-    def wake(self) -> None:
-        """There is something to take."""
-        self._woken.set()
-
-    def tell(self, notice: bytes) -> None:
-        """An event that is not the engine's; it goes out before the next outputs."""
-        self._notices.append(notice)
-        self._woken.set()
-
-    def notices(self) -> bytes:
-        """What was told since the last call."""
-        told = b"".join(self._notices)
-        self._notices.clear()
-        return told
-
-    def caught_up(self) -> list[tuple[SeatId, Bookmark]]:
-        """Its subscriptions for which nothing is on the way, and up to where they have it all."""
-        if self.is_over:
-            return []
-        try:
-            return self._driver.engine.caught_up(self.session)
-        except SessionUnknown:
-            return []
-
-    def moment(self, *, has_unsent: bool, is_behind: bool) -> Moment:
-        """What is known at a write of how late it may be."""
-        return self._driver.moment(has_unsent=has_unsent, is_behind=is_behind)
-
-    def note_unsent(self, unsent_bytes: int) -> None:
-        """So many bytes does the socket hold that its peer has not acknowledged."""
-        if not self.is_over:
-            self._driver.note_unsent(self.session, unsent_bytes)
-
-    def give_up(self, reason: CloseReason) -> None:
-        """The peer cannot even be told goodbye; the reason is noted."""
-        if not self.is_over:
-            self._driver.close(self.session, reason)
-
-    def close(self) -> None:
-        """The peer is gone, or has been told goodbye."""
-        if not self.is_over:
-            self.is_over = True
-            self._driver.close(self.session)
-
-    def leave(self, farewell: bytes) -> None:
-        """Make room for another consumer of the session; the stream ends with this event."""
-        self.close()
-        self.tell(farewell)
 
 
 class Driver:
@@ -158,12 +67,9 @@ class Driver:
         self._arrival_ages_ms: dict[str, int] = {}
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
-        self._taken = asyncio.Event()
-        self._given_up: set[str] = set()
-        self._tight: set[str] = set()
-        self._timer: asyncio.Handle | None = None
-        self._timer_due: Instant | None = None
-        self._idle_look: asyncio.TimerHandle | None = None
+        self._drain = Drain(engine, limits)
+        self._timer = Timer(self.now, self._advance)
+        self._idle = Idle(lambda: engine.has_long_queues, self._relieve)
 
     def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
         """Make a topic known to the engine, or give it its new definition."""
@@ -186,17 +92,17 @@ class Driver:
         if frames:
             self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
         patience_s = PATIENCE_S_PER_REQUEST
-        for piece in slices(frames, self._least_limits(topic)):
+        for piece in slices(frames, self._drain.least_limits(topic)):
             now = self.now()
             self.engine.publish(topic, piece, now)
             if piece[-1] is frames[-1]:
                 self.settle()
-                self._relieve_later()
+                self._idle.look()
                 return
             self.engine.advance(now)
             self.settle()
             await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
-            patience_s -= await self._drained(topic, min(patience_s, PATIENCE_S))
+            patience_s -= await self._drain.wait(topic, min(patience_s, PATIENCE_S))
 
     def open(
         self,
@@ -213,7 +119,7 @@ class Driver:
         """
         limits = limits or self.limits
         self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
-        self._note_limits(session, limits)
+        self._drain.note_limits(session, limits)
         consumer = self._consumers[session] = Consumer(self, session)
         return consumer
 
@@ -254,7 +160,7 @@ class Driver:
             SessionUnknown: it has said goodbye already.
         """
         self.engine.tune_session(session, limits, conflated=conflated)
-        self._note_limits(session, limits)
+        self._drain.note_limits(session, limits)
         self.settle()
 
     def note_unsent(self, session: str, unsent_bytes: int) -> None:
@@ -273,9 +179,7 @@ class Driver:
             self.engine.close_session(session, reason)
         if reason is None:
             self._consumers.pop(session, None)
-            self._given_up.discard(session)
-            self._tight.discard(session)
-            self._taken.set()
+            self._drain.forget(session)
         self.settle()
 
     def close_all(self, reason: CloseReason) -> int:
@@ -287,8 +191,7 @@ class Driver:
 
     def taken(self, session: str) -> None:
         """A session took something, or has taken everything there was."""
-        self._given_up.discard(session)
-        self._taken.set()
+        self._drain.taken(session)
         self.settle()
 
     def settle(self) -> None:
@@ -306,37 +209,7 @@ class Driver:
                     self.on_crossed(event)
                 case PastWanted() if self.on_past_wanted is not None:
                     self.on_past_wanted(event)
-        self._rearm()
-
-    async def _drained(self, topic: str, seconds_max: float) -> float:
-        """Wait until every session has room for another slice; returns for how long."""
-        loop = asyncio.get_running_loop()
-        began_at = loop.time()
-        try:
-            async with asyncio.timeout(seconds_max):
-                while self._crowded(topic):
-                    self._taken.clear()
-                    await self._taken.wait()
-        except TimeoutError:
-            self._given_up |= self._crowded(topic)
-        return loop.time() - began_at
-
-    def _note_limits(self, session: str, limits: QueueLimits) -> None:
-        """Which sessions may queue less than others do."""
-        most = self.limits
-        if limits.messages_max < most.messages_max or limits.bytes_max < most.bytes_max:
-            self._tight.add(session)
-        else:
-            self._tight.discard(session)
-
-    def _least_limits(self, topic: str) -> QueueLimits:
-        """What every session that queues this topic's messages may have waiting."""
-        found = [self.limits, *self.engine.limits_at(topic, self._tight)]
-        messages_max = min(limits.messages_max for limits in found)
-        return QueueLimits(messages_max, min(limits.bytes_max for limits in found))
-
-    def _crowded(self, topic: str) -> set[str]:
-        return self.engine.crowded(topic) - self._given_up
+        self._timer.set(self.engine.next_deadline())
 
     def _note_closed(self, event: SessionClosed) -> None:
         if event.reason is None:
@@ -350,38 +223,14 @@ class Driver:
         self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
         _tell_closed(event.session, event.reason)
 
-    def _relieve_later(self) -> None:
-        """Have long queues conflated in idle time, a bounded part of one at a time."""
-        if self._idle_look is None and self.engine.has_long_queues:
-            loop = asyncio.get_running_loop()
-            self._idle_look = loop.call_later(IDLE_LOOK_S, self._relieve, loop.time() + IDLE_LOOK_S)
-
-    def _relieve(self, due_s: float) -> None:
-        self._idle_look = None
-        is_idle = asyncio.get_running_loop().time() <= due_s + IDLE_LATE_S
-        if not is_idle or self.engine.relieve(self.now()):
-            self._relieve_later()
+    def _relieve(self) -> bool:
+        """Conflate a bounded part of a long queue."""
+        has_done = self.engine.relieve(self.now())
         self.settle()
-
-    def _rearm(self) -> None:
-        due = self.engine.next_deadline()
-        if due == self._timer_due:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer, self._timer_due = None, due
-        if due is None:
-            return
-        loop = asyncio.get_running_loop()
-        wait_ns = due - self.now()
-        if wait_ns <= 0:
-            self._timer = loop.call_soon(self._advance, due)
-        else:
-            self._timer = loop.call_later(wait_ns / 1e9, self._advance, due)
+        return has_done
 
     def _advance(self, due: Instant) -> None:
         # A loop may call a little early: what was promised for `due` happens at `due`.
-        self._timer, self._timer_due = None, None
         self._latest = max(self.now(), due)
         self.engine.advance(self._latest)
         self.settle()

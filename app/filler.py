@@ -11,7 +11,8 @@ import itertools
 import logging
 from collections.abc import Sequence
 
-from app.driver import Consumer, Driver
+from app.consumer import Consumer
+from app.driver import Driver
 from app.duty import Duty
 from app.entry import Entry
 from app.stores.store import Item, Message, Removal

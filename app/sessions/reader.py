@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.connection import Connection
-from app.driver import Consumer
+from app.consumer import Consumer
 from app.sessions.asked import Asked
 from app.sessions.auto_watch import AutoWatch
 from app.sessions.session import Session

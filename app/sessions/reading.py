@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from app.driver import Consumer
+from app.consumer import Consumer
 from app.sessions.asked import Asked
 from conflation.outputs import CloseReason
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app.driver import Consumer, Driver
+from app.consumer import Consumer
+from app.driver import Driver
 from conflation.bookmark import Bookmark
 from conflation.definition import Definition, QueuePolicy
 from conflation.duration import MILLISECOND

@@ -37,7 +37,7 @@ async def test_without_a_long_queue_nothing_is_looked_at_in_idle_time() -> None:
     stage = Stage(messages_max=100)
     stage.open("conflation=none")
     await stage.say("a1")
-    assert stage.driver._idle_look is None
+    assert not stage.driver._idle.is_looking
 
 
 async def test_other_limits_hold_at_once() -> None:
