@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pipeline.definitions.feeds import KafkaSource, RateSource, RedisSource
 from pipeline.definitions.files import FilesSource
 from pipeline.definitions.source import TopicSource
+from pipeline.errors import DefinitionInvalid
 from pipeline.sources.files import read_files
 from pipeline.sources.kafka import connector_jars, read_kafka
 from pipeline.sources.rate import read_rate
@@ -24,11 +25,14 @@ def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
     """What Spark needs besides its own jars for the sources of some streams; most need nothing.
 
     Raises:
+        DefinitionInvalid: they name different connectors; one Spark has one.
         SparkUnavailable: it cannot be had.
     """
     sources = [source for each in definitions for source in each.sources]
-    named = {each.connector: each for each in sources if isinstance(each, KafkaSource)}
-    return list(dict.fromkeys(jar for source in named.values() for jar in connector_jars(source)))
+    kafka = {each.connector: each for each in sources if isinstance(each, KafkaSource)}
+    if len(kafka) > 1:
+        raise DefinitionInvalid("the Kafka sources of a file have one connector, not several")
+    return [jar for source in kafka.values() for jar in connector_jars(source)]
 
 
 def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:

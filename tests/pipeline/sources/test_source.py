@@ -11,6 +11,7 @@ from pipeline.definitions.feeds import KafkaSource, RateSource, RedisSource
 from pipeline.definitions.files import FileFormat, FilesSource
 from pipeline.definitions.source import Source, TopicSource
 from pipeline.definitions.stream import StreamDefinition, read_definitions
+from pipeline.errors import DefinitionInvalid
 from pipeline.sources.source import are_checked, jars_of, open_source
 from tests.pipeline.definitions.streams_file import GOOD, written
 from tests.pipeline.journals import Journals
@@ -49,7 +50,7 @@ def test_every_source_gives_published_rows(
     assert are_checked(given) == isinstance(source, TopicSource)
 
 
-def test_only_kafka_needs_jars_and_each_connector_is_had_once(
+def test_only_kafka_needs_jars_and_its_one_connector_is_had_once(
     definition: StreamDefinition, tmp_path: Path
 ) -> None:
     assert jars_of([definition]) == []
@@ -57,3 +58,5 @@ def test_only_kafka_needs_jars_and_each_connector_is_had_once(
     (tmp_path / "readme").touch()
     kafka = replace(definition, source=replace(KAFKA, connector=tmp_path))
     assert jars_of([definition, kafka, kafka]) == [tmp_path / "a.jar"]
+    with pytest.raises(DefinitionInvalid, match="have one connector"):
+        jars_of([kafka, replace(definition, source=KAFKA)])
