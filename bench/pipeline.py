@@ -22,7 +22,7 @@ from pipeline.columns.conflation import Conflation
 from pipeline.columns.history import read_history
 from pipeline.columns.intake import Intake
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.reading import TimeField
+from pipeline.columns.times import TimeField
 from pipeline.planner.planning import Question, answered, planned
 from pipeline.session import open_session
 from pipeline.streams.plans import by_shards, plan_recorded, recorded_lines

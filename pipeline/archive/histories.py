@@ -18,7 +18,7 @@ from pipeline.archive.reading import ROWS_AT_ONCE, archived
 from pipeline.archive.recorded import History, Place, Recorded, RecordedClock, Window
 from pipeline.columns.history import SPACE, require_history
 from pipeline.columns.intervals import MILLISECOND_NS
-from pipeline.columns.reading import TimeField
+from pipeline.columns.times import TimeField
 from pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 Line = tuple[str, bytes, int | None]

@@ -17,7 +17,7 @@ from pipeline.archive.histories import open_history
 from pipeline.archive.mark import Mark, Noted
 from pipeline.archive.pacing import Clock, Pacing, requests
 from pipeline.archive.recorded import BEGINNING, History, Place, Recorded, Window
-from pipeline.columns.reading import TimeField, Unit
+from pipeline.columns.times import TimeField, Unit
 from pipeline.definitions.duration import duration_ms
 from pipeline.definitions.moment import moment_ms, moment_text
 from pipeline.definitions.names import TOPIC

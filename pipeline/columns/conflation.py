@@ -10,8 +10,8 @@ from keys.spec import KeySpec
 from pipeline.columns.bodies import Bodies, Folded, Newest
 from pipeline.columns.conflator import Conflator
 from pipeline.columns.intervals import Interval
-from pipeline.columns.reading import TimeField
 from pipeline.columns.timeline import Timeline
+from pipeline.columns.times import TimeField
 
 
 @dataclass(frozen=True, slots=True)

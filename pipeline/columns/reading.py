@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
@@ -21,27 +19,13 @@ from keys.canonical import INTEGER_MAX, INTEGER_MIN, join_key
 from keys.errors import JsonInvalid, KeyMissing, KeysError
 from keys.extract import conflation_key, record_key
 from keys.jsontext import DEPTH_MAX, check_json
-from keys.path import FieldPath, getter
+from keys.path import getter
 from keys.spec import KeySpec
-from pipeline.columns.intervals import MILLISECOND_NS, Column
-
-SECOND_NS = 1_000_000_000
-SECONDS_FROM, SECONDS_BELOW = 1e8, 1e11
-NS_BELOW = 2**63 - 2**53  # an interval more must not overflow
+from pipeline.columns.intervals import Column
+from pipeline.columns.times import TimeField
 
 Read = tuple[Column | None, list[Column]]
 """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes."""
-
-
-class Unit(StrEnum):
-    """What a time that is a number counts.
-
-    `auto`: seconds since 1970 from 1e8 to 1e11 (1973 to 5138), else milliseconds.
-    """
-
-    AUTO = "auto"
-    MILLISECONDS = "ms"
-    SECONDS = "s"
 
 
 class LineInvalidError(ValueError):
@@ -51,53 +35,6 @@ class LineInvalidError(ValueError):
         super().__init__(reason)
         self.index = index
         self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class TimeField:
-    """Where a message's time stands, and in what unit; ISO 8601 where it is a text."""
-
-    path: FieldPath
-    unit: Unit = Unit.AUTO
-
-    def ns(self, found: object) -> int:
-        """Nanoseconds of a decoded time, to the microsecond.
-
-        Raises:
-            ValueError: no time.
-        """
-        if isinstance(found, str):
-            moment = datetime.fromisoformat(found)
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            since = moment - datetime.fromtimestamp(0, UTC)
-            return (since.days * 86_400 + since.seconds) * SECOND_NS + since.microseconds * 1_000
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            raise ValueError("no time")
-        scale_ns = self._scale_ns(abs(found))
-        whole = isinstance(found, int)
-        ns = found * scale_ns if whole else round(found * (scale_ns // 1_000)) * 1_000
-        if abs(ns) >= NS_BELOW:
-            raise ValueError("a time out of range")
-        return int(ns)
-
-    def column_ns(self, found: list[Any]) -> Column:
-        """As `ns`, for the decoded times of many messages."""
-        if set(map(type, found)) == {int}:
-            times = np.array(found, np.int64)
-            low, high = int(times.min()), int(times.max())
-            scale_ns = self._scale_ns(low)
-            alike = scale_ns == self._scale_ns(high) and (low < SECONDS_BELOW) == (
-                high < SECONDS_BELOW
-            )
-            if low >= 0 and alike and high * scale_ns < NS_BELOW:
-                return times * scale_ns
-        return np.array([self.ns(each) for each in found], np.int64)
-
-    def _scale_ns(self, size: float) -> int:
-        is_seconds = self.unit is Unit.SECONDS or (
-            self.unit is Unit.AUTO and SECONDS_FROM <= size < SECONDS_BELOW
-        )
-        return SECOND_NS if is_seconds else MILLISECOND_NS
 
 
 class KeyCodes:

@@ -10,7 +10,7 @@ from keys.path import FieldPath
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 from pipeline.columns.intervals import Pace
-from pipeline.columns.reading import TimeField, Unit
+from pipeline.columns.times import TimeField, Unit
 from pipeline.definitions.duration import DURATION, duration_ms
 from pipeline.definitions.tomltable import TomlTable
 from pipeline.definitions.view import read_filter

@@ -13,7 +13,7 @@ from keys.path import FieldPath
 from keys.spec import KeySpec
 from pipeline.columns.history import read_history, require_history
 from pipeline.columns.intervals import MILLISECOND_NS, Pace
-from pipeline.columns.reading import TimeField, Unit
+from pipeline.columns.times import TimeField, Unit
 from pipeline.definitions.duration import duration_ms
 from pipeline.errors import (
     EXIT_DONE,

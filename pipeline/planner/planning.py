@@ -28,7 +28,8 @@ from keys.spec import KeySpec
 from pipeline.columns.blocks import ORDER, ROWS, Block, packed, split, unpacked
 from pipeline.columns.history import lines_by_block, stripped, wrong_line
 from pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, Pace
-from pipeline.columns.reading import LineInvalidError, MessageReader, TimeField
+from pipeline.columns.reading import LineInvalidError, MessageReader
+from pipeline.columns.times import TimeField
 from pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent
 
 if TYPE_CHECKING:

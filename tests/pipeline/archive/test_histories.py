@@ -14,7 +14,7 @@ from keys.path import FieldPath
 from pipeline.archive.folder import TopicFolder
 from pipeline.archive.histories import open_history
 from pipeline.archive.recorded import BEGINNING, History, Place, Window
-from pipeline.columns.reading import TimeField
+from pipeline.columns.times import TimeField
 from pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 from tests.pipeline.archive.archives import archive, removal, row
 

@@ -14,7 +14,7 @@ from pipeline.columns.deliveries import conflate_in_place
 from pipeline.columns.intake import Intake
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.messages import Messages
-from pipeline.columns.reading import TimeField
+from pipeline.columns.times import TimeField
 from pipeline.errors import HistoryInvalid
 
 SECOND = Interval(1_000 * MILLISECOND_NS, Pace.KEY)

@@ -12,7 +12,8 @@ from keys.extract import conflation_key
 from keys.jsontext import check_json
 from keys.path import FieldPath
 from keys.spec import KeySpec
-from pipeline.columns.reading import LineInvalidError, MessageReader, TimeField, Unit
+from pipeline.columns.reading import LineInvalidError, MessageReader
+from pipeline.columns.times import TimeField, Unit
 
 SPECS = [KeySpec.of(["/a", "/b"]), KeySpec.of(["/b"])]
 TIME = TimeField(FieldPath.parse("/t"))

@@ -19,10 +19,10 @@ from keys.path import FieldPath
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.intake import Intake
 from pipeline.columns.intervals import MILLISECOND_NS, Pace
-from pipeline.columns.reading import TimeField
 from pipeline.columns.rows import PUBLISHED, arrow_schema
 from pipeline.columns.saved import DUE, restored, saved
 from pipeline.columns.shard import Shard
+from pipeline.columns.times import TimeField
 from tests.pipeline.columns.test_conflator import INTERVAL_MS, REDUCERS, WANTED, conflation
 from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
 from tests.pipeline.reordered import Timed, event_deliveries

@@ -8,7 +8,7 @@ from keys.filter import Filter
 from keys.path import FieldPath
 from keys.reducers import Reduce
 from pipeline.columns.intervals import Pace
-from pipeline.columns.reading import TimeField, Unit
+from pipeline.columns.times import TimeField, Unit
 from pipeline.definitions.conflation import ConflationDefinition, EventTime
 from pipeline.definitions.stream import read_definitions
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written

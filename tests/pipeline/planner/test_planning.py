@@ -16,7 +16,7 @@ from keys.path import FieldPath
 from keys.spec import KeySpec
 from pipeline.columns.history import read_history
 from pipeline.columns.intervals import MILLISECOND_NS, Pace
-from pipeline.columns.reading import TimeField
+from pipeline.columns.times import TimeField
 from pipeline.errors import HistoryInvalid
 from pipeline.planner.planning import Question, answered, cut_blocks, planned, tally_blocks
 from pipeline.planner.tally import Sent

@@ -10,8 +10,8 @@ from keys.spec import KeySpec
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.deliveries import cut_messages
 from pipeline.columns.intervals import Interval, Pace
-from pipeline.columns.reading import TimeField
 from pipeline.columns.rows import PUBLISHED, arrow_schema
+from pipeline.columns.times import TimeField
 from pipeline.sinks.sink import Batch
 from pipeline.streams.held import Held
 from pipeline.streams.keeping import Keeping, conflate_shards

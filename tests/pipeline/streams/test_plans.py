@@ -19,8 +19,8 @@ from pipeline.columns.combined import combine
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.history import read_history
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.reading import TimeField
 from pipeline.columns.rows import DELIVERIES, PUBLISHED
+from pipeline.columns.times import TimeField
 from pipeline.streams.plans import (
     Layout,
     Way,
