@@ -159,7 +159,8 @@ class Gateway:
     def sow(self, topic: str, **query: str | int | None) -> Iterator[bytes]:
         """The state of the world as JSON texts, one a record.
 
-        `query` takes what the endpoint takes: filter, order_by, top_n, skip_n, select, format.
+        `query` takes what the endpoint takes: filter, order_by, top_n, skip_n, select, format,
+        as_of.
         """
         return self._lines(f"{_topic_path(topic)}/sow", query)
 

@@ -21,6 +21,9 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--top-n", metavar="N", type=count, help="at most so many")
     parser.add_argument("--skip-n", metavar="N", type=count, help="behind the first so many")
     parser.add_argument("--select", metavar="FIELDS", help="such as '[-/,+/symbol,+/price]'")
+    parser.add_argument(
+        "--as-of", metavar="TIME", help="as they were then: 2026-11-21T21:37:10Z, or milliseconds"
+    )
     parser.add_argument("--format", choices=("value", "envelope"), help="(value)")
     add_gateway(parser)
     parser.set_defaults(run=run)
@@ -37,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
             skip_n=arguments.skip_n,
             select=arguments.select,
             format=arguments.format,
+            as_of=arguments.as_of,
         )
         for record in records:
             sys.stdout.buffer.write(record + b"\n")

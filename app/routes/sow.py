@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
+from app.archive.as_of import Past, records_as_of, time_of
 from app.entry import Entry
 from app.envelope import EnvelopeWriter, json_value
 from app.gateway import Gateway, gateway_of
@@ -28,6 +29,7 @@ from app.query import (
 from app.routes.messages import LINES_AT_ONCE
 from app.sow_query import PARAMETERS, SowQuery, matching
 from conflation.boards.board import Board
+from conflation.bookmark import Bookmark
 from conflation.frame import Frame, Gone
 from conflation.topics.topic import Topic
 from keys.canonical import canonical_key, group_key
@@ -39,6 +41,8 @@ EVERYTHING = SowQuery()
 router = APIRouter(tags=["state of the world"])
 
 _FORMAT = {"format": "value, or envelope"}
+_AS_OF = {"as_of": "As they were at this time: ISO 8601, or milliseconds since 1970"}
+_READ = {"format": "options-invalid", "as_of": "options-invalid", **PARAMETERS}
 _QUERY = {
     "filter": "Only records that match",
     "order_by": "/a DESC,/b",
@@ -51,19 +55,26 @@ _QUERY = {
 @router.get(
     "/v1/topics/{topic}/sow",
     summary="The newest message of each key",
-    openapi_extra=described(query={**_QUERY, **_FORMAT}),
+    openapi_extra=described(query={**_QUERY, **_FORMAT, **_AS_OF}),
 )
 async def read_sow(request: Request) -> Response:
-    """Rows as NDJSON, or a JSON array where Accept asks for application/json."""
+    """Rows as NDJSON, or a JSON array where Accept asks for application/json.
+
+    410 where neither journal nor archive reaches back to the time that is asked for.
+    """
     require_accept(request.scope, NDJSON, JSON)
-    values = query_values(request.scope, {"format": "options-invalid", **PARAMETERS})
+    values = query_values(request.scope, _READ)
     gateway, entry = await _entry(request)
     topic, board = _records(gateway, entry)
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
     query = SowQuery.read(values, kind, characters_max)
-    text = _text_of(entry, topic, values, query)
-    headers = {"Tidegate-Bookmark": str(topic.bookmark(topic.head))}
-    rows = await query.rows(board.live(), topic.name)
+    past = Past(topic.bookmark(topic.head), board.live())
+    if "as_of" in values:
+        now_ms, archive = gateway.driver.wall_ms(), gateway.archive
+        past = await records_as_of(topic, kind, time_of(values["as_of"]), now_ms, archive)
+    text = _text_of(entry, past.place, values, query)
+    headers = {"Tidegate-Bookmark": str(past.place)}
+    rows = await query.rows(past.records, topic.name)
     as_array = _wants_array(request.scope)
     lines = _array(rows, text) if as_array else _lines(rows, text)
     return StreamingResponse(lines, media_type=JSON if as_array else NDJSON, headers=headers)
@@ -82,7 +93,7 @@ async def read_record(request: Request) -> Response:
     values = query_values(request.scope, {"format": "options-invalid"})
     gateway, entry = await _entry(request)
     topic, board = _records(gateway, entry)
-    text = _text_of(entry, topic, values)
+    text = _text_of(entry, topic.bookmark(topic.head), values)
     key_of = canonical_key if entry.document.source is None else group_key
     frame = board.get(key_of(record_key_text(request.scope).encode()))
     if frame is None:
@@ -148,7 +159,7 @@ def _records(gateway: Gateway, entry: Entry) -> tuple[Topic, Board]:
 
 
 def _text_of(
-    entry: Entry, topic: Topic, values: Mapping[str, str], query: SowQuery = EVERYTHING
+    entry: Entry, place: Bookmark, values: Mapping[str, str], query: SowQuery = EVERYTHING
 ) -> Text:
     """How a row is written, by the parameters `format` and `select`."""
     form = one_of(
@@ -157,7 +168,7 @@ def _text_of(
     kind = entry.document.kind
     if form == "value":
         return lambda row: json_value(query.shown(row), kind)
-    writer = EnvelopeWriter(topic.name, topic.epoch, "snapshot", kind=kind)
+    writer = EnvelopeWriter(entry.record.name, place.epoch, "snapshot", kind=kind)
     return lambda row: writer.envelope(query.shown(row))
 
 

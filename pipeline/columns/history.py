@@ -59,10 +59,10 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
     ]
     if not require_history(path):
         reader = spark.read.option("lineSep", "\n").option("recursiveFileLookup", True)
-        lines = reader.format("text").load(path.absolute().as_uri())
+        lines = reader.format("text").load(_address(path))
         return lines.select(*place, F.col("value").cast("binary").alias("line"), _no_time())
     try:
-        rows = spark.read.option("recursiveFileLookup", True).parquet(path.absolute().as_uri())
+        rows = spark.read.option("recursiveFileLookup", True).parquet(_address(path))
     except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
         raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
     kinds = dict(rows.dtypes)
@@ -111,6 +111,11 @@ def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
     name = file.rpartition("/")[2] or "messages"
     place = f"line {number}" if int(start) == 0 else f"line {number} after byte {int(start)}"
     return HistoryInvalid(f"{name}, {place}: {reason}")
+
+
+def _address(path: Path) -> str:
+    """As Spark reads it, which takes a `=` or a blank in a name as it is."""
+    return f"file://{path.absolute()}"
 
 
 def _is_hidden(path: Path) -> bool:

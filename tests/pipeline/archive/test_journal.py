@@ -96,7 +96,8 @@ def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
     assert frame.where("topic = 'ticks'").count() == 8
     table = ds.dataset(archive_folder, format="parquet", partitioning="hive").to_table()
     assert table.num_rows == 8
-    lines = read_history(spark, archive_folder).collect()
+    lines = read_history(spark, archive_folder / "topic=ticks").collect()
+    assert read_history(spark, archive_folder).count() == len(lines)
     assert [line.line for line in lines if line.line is None] == []
     assert len(lines) == 6
     assert all(line.time_ms > 0 for line in lines)

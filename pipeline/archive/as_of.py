@@ -1,0 +1,86 @@
+"""The state of the world as of a past time, by Spark: for archives that no gateway should read.
+
+sow_as_of(spark, "archive", "ticks", "2026-11-21T12:00:00Z")
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from keys.archived import Part, reach
+from pipeline.archive.folder import TopicFolder
+from pipeline.archive.recorded import RecordedClock
+from pipeline.definitions.moment import moment_ms
+from pipeline.errors import ArchiveUnusable, UsageInvalid
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def sow_as_of(spark: SparkSession, archive: str | Path, topic: str, time: str | int) -> DataFrame:
+    """The newest message of each key among those that had been published at a time.
+
+    Columns: `key`, `value` (JSON texts), `epoch`, `position`, `timestamp_ms`; in no order. As
+    `GET /v1/topics/{topic}/sow?as_of=` has it, from the archive alone.
+
+    Args:
+        spark: the session.
+        archive: the folder that `tidegate pipeline journal --to` fills.
+        topic: its name.
+        time: ISO 8601 (UTC where no zone stands), or milliseconds since 1970.
+
+    Raises:
+        UsageInvalid: the time is none.
+        ArchiveUnusable: the archive does not reach back that far, or is damaged.
+    """
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    time_ms = time if isinstance(time, int) else moment_ms(time)
+    if time_ms is None:
+        raise UsageInvalid(f"expected 2026-11-21T21:37:10Z or milliseconds, not {time!r:.50}")
+    folder = TopicFolder(Path(archive), topic)
+    parts = _until(folder, time_ms)
+    position = place_at(folder.file(parts[-1]), parts[-1], time_ms)
+    files = [f"file://{folder.file(part).absolute()}" for part in parts]
+    rows = spark.read.parquet(*files).where(F.col("position") <= position)
+    columns = ("position", "timestamp_ms", "value", "epoch")
+    newest = rows.groupBy("key").agg(F.max_by(F.struct(*columns), "position").alias("newest"))
+    there = newest.where("newest.value IS NOT NULL")
+    return there.select(
+        "key", "newest.value", "newest.epoch", "newest.position", "newest.timestamp_ms"
+    )
+
+
+def place_at(path: Path, part: Part, time_ms: int) -> int:
+    """The last position of a part at a time, by the clock that never runs back.
+
+    Raises:
+        ArchiveUnusable: it is no whole Parquet file.
+    """
+    clock, place = RecordedClock(part.stamp_ms), part.first - 1
+    names = ["position", "timestamp_ms"]
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=names):
+                columns = (batch.column(name).to_pylist() for name in names)
+                for position, published_ms in zip(*columns, strict=True):
+                    if clock.at(published_ms) > time_ms:
+                        return place
+                    place = position
+    except pa.ArrowException as error:
+        raise ArchiveUnusable(f"{path}: cannot be read: {error}") from None
+    return place
+
+
+def _until(folder: TopicFolder, time_ms: int) -> list[Part]:
+    """Parts of the epoch that held at a time, from its first message on."""
+    then = [part for part in folder.parts() if part.stamp_ms <= time_ms]
+    epoch = then[-1].epoch if then else ""
+    found = reach(then, epoch)
+    if found is None or found[0] != 1:
+        raise ArchiveUnusable(f"{folder.path}: does not reach back to this time")
+    return [part for part in then if part.epoch == epoch]

@@ -1,0 +1,198 @@
+"""The state of the world as of a past time, held against all that was ever published."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.archive.as_of import time_of
+from app.problems import Problem
+from pipeline.archive.compaction import compact
+from pipeline.archive.folder import TopicFolder
+from tests.support.archived import keep
+from tests.support.gateways import Running, running_gateway
+
+NOON_MS = 1_795_262_400_000
+STEPS = 60
+CHANCE = 7
+
+
+class Chronicle:
+    """What was published, and what the world looked like after each step."""
+
+    def __init__(self, running: Running) -> None:
+        self.now_ms = NOON_MS
+        self.states: list[tuple[int, dict[str, Any]]] = [(0, {})]
+        self._running = running
+        running.gateway.driver.wall_ms = lambda: self.now_ms
+
+    async def publish(self, name: str, n: int) -> None:
+        await self._running.publish({"k": name, "n": n})
+        self._note({**self.states[-1][1], name: n})
+
+    async def remove(self, name: str) -> None:
+        await self._running.http.delete("/v1/topics/px/sow", params={"key": f'["{name}"]'})
+        state = dict(self.states[-1][1])
+        state.pop(name, None)
+        self._note(state)
+
+    def at(self, time_ms: int) -> dict[str, Any]:
+        return [state for at_ms, state in self.states if at_ms <= time_ms][-1]
+
+    def _note(self, state: dict[str, Any]) -> None:
+        self.states.append((self.now_ms, state))
+
+
+async def as_of(running: Running, time: object, **params: str) -> dict[str, Any] | str:
+    """The records by name, or the code of a refusal."""
+    asked = {"as_of": str(time), **params}
+    answer = await running.http.get("/v1/topics/px/sow", params=asked)
+    if answer.status_code != 200:
+        code: str = answer.json()["code"]
+        return code
+    records = [json.loads(line) for line in answer.text.splitlines()]
+    return {record["k"]: record["n"] for record in records}
+
+
+@asynccontextmanager
+async def told(
+    folder: Path | None, messages: int, *, seed: int = CHANCE
+) -> AsyncIterator[tuple[Running, Chronicle]]:
+    """A topic with so long a journal, some changes of few keys, a step every second."""
+    chance = random.Random(seed)
+    given = {} if folder is None else {"archive": str(folder)}
+    async with running_gateway(**given) as running:
+        await running.topic(history={"messages": messages})
+        chronicle = Chronicle(running)
+        for n in range(STEPS):
+            chronicle.now_ms += 1_000
+            name = chance.choice("abcdefgh")
+            if name in chronicle.states[-1][1] and chance.random() < 0.3:
+                await chronicle.remove(name)
+            else:
+                await chronicle.publish(name, n)
+            if folder is not None and n % 3 == 2 and n < STEPS - 5:
+                await keep(running, folder)
+        yield running, chronicle
+
+
+TIMES = [NOON_MS + 500 * at for at in range(1, 2 * STEPS + 4, 5)]
+
+
+async def test_a_journal_that_has_everything_tells_of_every_time() -> None:
+    """Rule 569."""
+    async with told(None, 1_000) as (running, chronicle):
+        for time_ms in TIMES:
+            assert await as_of(running, time_ms) == chronicle.at(time_ms)
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+async def test_journal_and_archive_together_tell_of_every_time(
+    tmp_path: Path, compacted: bool
+) -> None:
+    """Rules 569 and 570: from the archive alone, from both, from the journal."""
+    async with told(tmp_path, 12) as (running, chronicle):
+        if compacted:
+            assert compact(TopicFolder(tmp_path, "px")) > 0
+        for time_ms in TIMES:
+            assert await as_of(running, time_ms) == chronicle.at(time_ms)
+
+
+async def test_without_an_archive_what_cannot_be_told_is_refused() -> None:
+    """Rule 570: either exactly or not at all."""
+    async with told(None, 12) as (running, chronicle):
+        found = [(time_ms, await as_of(running, time_ms)) for time_ms in TIMES]
+        answered = {time_ms for time_ms, state in found if state != "bookmark-expired"}
+        assert TIMES[-1] in answered
+        assert TIMES[0] not in answered
+        for time_ms, state in found:
+            assert state in (chronicle.at(time_ms), "bookmark-expired")
+
+
+async def test_an_archive_that_does_not_reach_back_is_refused_too(tmp_path: Path) -> None:
+    """Rule 570."""
+    async with told(tmp_path, 12) as (running, chronicle):
+        folder = TopicFolder(tmp_path, "px")
+        folder.file(folder.parts()[0]).unlink()
+        for time_ms in TIMES:
+            assert await as_of(running, time_ms) in (chronicle.at(time_ms), "bookmark-expired")
+        assert await as_of(running, NOON_MS + 20_000) == "bookmark-expired"
+        assert await as_of(running, NOON_MS - 1) == "bookmark-expired"
+        folder.file(folder.parts()[3]).write_bytes(b"PAR1 no PAR1")
+        assert await as_of(running, NOON_MS + 20_000) == "bookmark-expired"
+
+
+async def test_an_archive_that_ends_before_the_journal_begins_leaves_a_hole(tmp_path: Path) -> None:
+    """Rule 570."""
+    async with told(tmp_path, 12) as (running, chronicle):
+        for n in range(20):
+            chronicle.now_ms += 1_000
+            await chronicle.publish("z", n)
+        lost_ms = NOON_MS + 1_000 * (STEPS + 2)
+        assert await as_of(running, lost_ms) == "bookmark-expired"
+        assert await as_of(running, NOON_MS + 30_000) == chronicle.at(NOON_MS + 30_000)
+        assert await as_of(running, chronicle.now_ms) == chronicle.at(chronicle.now_ms)
+
+
+async def test_what_was_before_the_topic_began_again_is_its_epochs(tmp_path: Path) -> None:
+    """Rule 569."""
+    async with told(tmp_path, 12) as (running, chronicle):
+        then_ms, before = NOON_MS + 40_000, chronicle.at(NOON_MS + 40_000)
+        epoch = running.gateway.catalog.get("px").record.epoch
+        await running.http.delete("/v1/topics/px")
+        await running.topic(history={"messages": 2})
+        chronicle.now_ms += 5_000
+        for n in range(4):
+            await running.publish({"k": "new", "n": n})
+            await keep(running, tmp_path)
+        assert await as_of(running, then_ms) == before
+        answer = await running.http.get("/v1/topics/px/sow", params={"as_of": str(then_ms)})
+        assert answer.headers["Tidegate-Bookmark"] == f"{epoch}-40"
+        assert await as_of(running, chronicle.now_ms) == {"new": 3}
+
+
+async def test_a_query_and_a_format_go_with_it() -> None:
+    async with told(None, 1_000) as (running, chronicle):
+        then_ms = NOON_MS + 50_000
+        state = chronicle.at(then_ms)
+        asked = {"filter": "/n > 20", "order_by": "/n DESC", "top_n": "2"}
+        expected = sorted((n for n in state.values() if n > 20), reverse=True)[:2]
+        found = await as_of(running, "2026-11-21T12:00:50Z", **asked)
+        assert isinstance(found, dict)
+        assert list(found.values()) == expected
+        params = {"as_of": str(then_ms), "format": "envelope"}
+        answer = await running.http.get("/v1/topics/px/sow", params=params)
+        rows = [json.loads(line) for line in answer.text.splitlines()]
+        assert {row["op"] for row in rows} == {"snapshot"}
+        assert [int(row["bookmark"].rpartition("-")[2]) for row in rows] == sorted(
+            int(row["bookmark"].rpartition("-")[2]) for row in rows
+        )
+
+
+async def test_a_time_to_come_is_the_present_and_another_text_is_refused() -> None:
+    async with told(None, 1_000) as (running, chronicle):
+        assert await as_of(running, chronicle.now_ms + 10**9) == chronicle.states[-1][1]
+        assert await as_of(running, "yesterday") == "options-invalid"
+    async with running_gateway() as running:
+        await running.topic(history={"messages": 1})
+        assert await as_of(running, NOON_MS) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [("1795262400000", NOON_MS), ("2026-11-21T12:00:00Z", NOON_MS), ("20261121T1200Z", NOON_MS)],
+)
+def test_times_are_iso_or_milliseconds(text: str, time_ms: int) -> None:
+    assert time_of(text) == time_ms
+
+
+@pytest.mark.parametrize("text", ["", "now", "-1", "12"])
+def test_other_texts_are_no_times(text: str) -> None:
+    with pytest.raises(Problem):
+        time_of(text)
