@@ -219,6 +219,6 @@ FAULTS = [
           pipeline(embedded, spark.executor_killed)),
     Fault("F26c", "a Spark driver is stopped, another takes over, the first wakes up",
           f"{SUNK}; the older run is fenced", pipeline(embedded, spark.older_run_wakes)),
-    Fault("F26d", "kill -9 of gateway and Redis in the midst of a pipeline's commits", SUNK,
-          pipeline(on_redis, spark.gateway_restarted)),
+    Fault("F26d", "kill -9 of gateway and Redis, AOF always, while a pipeline commits", SUNK,
+          pipeline(ALWAYS, spark.gateway_restarted)),
 ]  # fmt: skip

@@ -16,18 +16,18 @@ from pipeline.columns.conflator import FOREVER_NS, Rows
 from pipeline.columns.intervals import Column
 from pipeline.columns.shard import Shard, named, numbered, placed
 
-GREATEST, PASSED, DUE = b"greatest_ns", b"passed_ns", b"due_ns"
+GREATEST, PASSED, DUE, KEYS = b"greatest_ns", b"passed_ns", b"due_ns", b"keys"
 HELD, WAITING, UNTOLD, THERE = "held", "waiting", "untold", "there"
 _NUMBERS = ["times_ns", "messages", "firsts", "first_ms", "lasts", "gone"]
 
 
 def saved(shard: Shard) -> pa.Table:
-    """All that a shard holds; its notes have `GREATEST`, `PASSED` and the earliest `DUE`."""
+    """All that a shard holds; notes have `GREATEST`, `PASSED`, the earliest `DUE`, how many `KEYS`."""
     conflator, timeline = shard.conflator, shard.timeline
     passed_ns = timeline.passed_ns if shard.now_ns is None else shard.now_ns
     times_ns = conflator.held.times_ns
     due_ns = conflator.interval.due_ns(times_ns).min() if len(times_ns) else FOREVER_NS
-    notes = {GREATEST: timeline.greatest_ns, PASSED: passed_ns, DUE: due_ns}
+    notes = {GREATEST: timeline.greatest_ns, PASSED: passed_ns, DUE: due_ns, KEYS: len(times_ns)}
     tables = [_table(shard, kind, rows) for kind, rows in _rows(shard)]
     tables.append(_there(shard, tables[0].schema))
     return pa.concat_tables(tables).replace_schema_metadata(

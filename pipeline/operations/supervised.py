@@ -49,6 +49,10 @@ class Watched(Protocol):
         """What it did so far."""
 
     @property
+    def held_keys(self) -> int | None:
+        """How many keys wait for the end of their interval; None where none can."""
+
+    @property
     def query(self) -> StreamingQuery | None:
         """That of its newest start."""
 
@@ -134,6 +138,7 @@ class Supervised:
             published=done.published,
             repeated=done.repeated,
             refused=done.refused,
+            held=self.stream.held_keys,
             restarts=self._restarts,
             error=self._error,
             at_s=time.time(),

@@ -9,6 +9,7 @@ import msgspec
 
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from pipeline.columns.saved import KEYS
 from pipeline.definitions.source import TopicSource
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import CheckpointMismatch, DefinitionInvalid
@@ -47,6 +48,11 @@ class ConflatedBatches:
         if self.is_paced:
             return interval_ms
         return max(TRIGGER_MS_MIN, min(interval_ms // PARTS_PER_INTERVAL, TRIGGER_MS_MAX))
+
+    @property
+    def held_keys(self) -> int | None:
+        """How many keys wait for the end of their interval; None where a batch is an interval."""
+        return None if self.way is Way.LATEST else self._held.total(KEYS)
 
     @property
     def is_paced(self) -> bool:

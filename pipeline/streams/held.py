@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,6 +104,14 @@ class Held:
         """The least that the newest tables note; None where there are none."""
         tables = [] if self.last is None else self.last.glob("*.arrow")
         return min((int(self.notes(path)[note]) for path in tables), default=None)
+
+    def total(self, note: bytes) -> int:
+        """What the newest tables note, summed up; those that go away meanwhile are left out."""
+        found = 0
+        for path in [] if self.last is None else self.last.glob("*.arrow"):
+            with suppress(CheckpointMismatch):
+                found += int(self.notes(path).get(note, 0))
+        return found
 
     @property
     def last(self) -> Path | None:

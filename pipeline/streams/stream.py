@@ -58,6 +58,11 @@ class Stream:
         with self._lock:
             return self._totals
 
+    @property
+    def held_keys(self) -> int | None:
+        """How many keys wait for the end of their interval; None where none can."""
+        return self._batches.held_keys if isinstance(self._batches, ConflatedBatches) else None
+
     def start(self, spark: SparkSession, checkpoint: Checkpoint, *, available_now: bool) -> None:
         """Make the sink ready and start the query.
 

@@ -20,7 +20,7 @@ from pipeline.columns.conflation import Conflation
 from pipeline.columns.intake import Intake
 from pipeline.columns.intervals import MILLISECOND_NS, Pace
 from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.columns.saved import DUE, restored, saved
+from pipeline.columns.saved import DUE, KEYS, restored, saved
 from pipeline.columns.shard import Shard
 from pipeline.columns.times import TimeField
 from tests.pipeline.columns.test_conflator import INTERVAL_MS, REDUCERS, WANTED, conflation
@@ -137,4 +137,6 @@ def test_what_is_held_tells_when_it_is_due() -> None:
     intake = Intake(asked)
     for each in intake.messages(iter([batch(timed([("a", 1, 0)]))])):
         assert list(shard.add(each, intake.texts)) == []
-    assert int(saved(shard).schema.metadata[DUE]) == (1_000 + INTERVAL_MS) * MILLISECOND_NS
+    notes = saved(shard).schema.metadata
+    assert int(notes[DUE]) == (1_000 + INTERVAL_MS) * MILLISECOND_NS
+    assert int(notes[KEYS]) == 1

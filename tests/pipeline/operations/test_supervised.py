@@ -36,6 +36,7 @@ class Play:
     def __post_init__(self) -> None:
         self.stream = SimpleNamespace(
             totals=SimpleNamespace(batches=0, messages=0, published=0, repeated=0, refused=0),
+            held_keys=5,
             query=None,
         )
         self.supervised = Supervised(
@@ -82,7 +83,7 @@ def test_a_failure_is_told_and_the_stream_started_again_after_a_pause() -> None:
     play.pass_s(0.1)
     assert (play.starts, play.state) == (2, State.RUNNING)
     now = play.supervised.condition()
-    assert (now.restarts, now.error) == (1, "s: no room")
+    assert (now.restarts, now.error, now.held) == (1, "s: no room", 5)
     assert not play.supervised.is_over
 
 

@@ -67,6 +67,15 @@ def test_what_is_gone_is_said_and_not_passed_over(tmp_path: Path) -> None:
         held.shards("000000006", 2)
 
 
+def test_notes_of_the_newest_tables_are_summed_up(tmp_path: Path) -> None:
+    held = filled(tmp_path, "000000005", "000000006")
+    assert held.total(SHARDS) == 4
+    assert held.total(b"unheard of") == 0
+    held.path("000000006", 1).write_bytes(b"ARROW1")
+    assert held.total(SHARDS) == 2
+    assert Held(tmp_path / "none").total(SHARDS) == 0
+
+
 def test_what_no_batch_needs_is_forgotten(tmp_path: Path) -> None:
     labels = ["000000004", "000000005", "000000005-end", "000000006"]
     held = filled(tmp_path, *labels)
