@@ -12,6 +12,8 @@ async function fetchJson(path) {
   return answer.json();
 }
 
+const PIPELINES = "tidegate.pipelines"; // the gateway's own: listed here once one has told of itself
+
 // Calls `take` with every topic's definition, again and again; with null while nobody answers.
 export function followTopics(take) {
   const look = async () => {
@@ -22,6 +24,8 @@ export function followTopics(take) {
         topics.push(...page.topics);
         path = page.next;
       }
+      const pipelines = await fetchJson(pathOf(PIPELINES));
+      if (pipelines.journal.messages > 0) topics.push(pipelines);
       take(topics);
     } catch {
       take(null);

@@ -22,7 +22,7 @@ _NUMBERS = ["times_ns", "messages", "firsts", "first_ms", "lasts", "gone"]
 
 
 def saved(shard: Shard) -> pa.Table:
-    """All that a shard holds; notes have `GREATEST`, `PASSED`, the earliest `DUE`, how many `KEYS`."""
+    """All that a shard holds, with notes: `GREATEST`, `PASSED`, the earliest `DUE`, and `KEYS`."""
     conflator, timeline = shard.conflator, shard.timeline
     passed_ns = timeline.passed_ns if shard.now_ns is None else shard.now_ns
     times_ns = conflator.held.times_ns

@@ -14,6 +14,9 @@ from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 import dev
 from clients.gateway import Gateway
+from pipeline.gateway import Gateway as PipelineGateway
+from pipeline.operations.condition import Condition, State
+from pipeline.operations.reporter import TOPIC, message_of
 from tests.support.commands import serving
 from tests.support.outside import require_chromium
 
@@ -100,6 +103,18 @@ def failure_of(request: Request) -> str:
 def price_of(page: Page, symbol: str) -> str:
     row = page.locator("#body tr").filter(has=page.get_by_role("rowheader", name=symbol))
     return row.locator("td").first.inner_text()
+
+
+def test_pipelines_are_offered_once_one_has_told_of_itself(page: Page, gateway: Gateway) -> None:
+    gateway.put_topic("prices", {"key": ["/symbol"]})
+    page.goto(gateway.base_url)
+    expect(page.locator("#topic option")).to_have_text(["prices"])
+    stands = message_of(Condition("ticks-1s", State.RUNNING, at_s=1.0))
+    with PipelineGateway(gateway.base_url) as told:
+        told.report(TOPIC, *stands)
+    expect(page.locator("#topic option")).to_have_text(["prices", TOPIC])
+    page.locator("#topic").select_option(TOPIC)
+    expect(page.get_by_role("rowheader")).to_have_text(["ticks-1s"])
 
 
 def test_values_change_beside_the_rates(page: Page, gateway: Gateway) -> None:
