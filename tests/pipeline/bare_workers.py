@@ -11,10 +11,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from dev import ROOT
 from pipeline import session
 
-# What plans on the driver has the package; what runs tasks is started without its path.
+# What plans on the driver has the package; for what runs tasks import finds none.
 WRAPPER = """\
 #!/bin/sh
 case "$*" in
@@ -22,7 +21,7 @@ case "$*" in
 esac
 exec {python} -P -c "
 import runpy, sys
-sys.path[:] = [path for path in sys.path if path != {root!r}]
+sys.modules['pipeline'] = None
 sys.argv = sys.argv[2:]
 runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)" "$@"
 """
@@ -40,7 +39,7 @@ def told(use: Callable[[], object]) -> str:
 
 def main(address: str, folder: str) -> None:
     wrapper = Path(folder, "python")
-    wrapper.write_text(WRAPPER.format(python=sys.executable, root=str(ROOT)))
+    wrapper.write_text(WRAPPER.format(python=sys.executable))
     wrapper.chmod(0o755)
     prepare = session._prepare_environment
 
