@@ -63,14 +63,29 @@ class Style:
         object.__setattr__(self, "variant", f"{self.form} {flags}")
 
     def entry(self, name: str) -> dict[str, object]:
-        """The subscription as `hello` and `subscribed` tell it."""
+        """The subscription as `hello` and `subscribed` tell it.
+
+        In a session of several with the place behind which its rows begin; null where it begins
+        with a snapshot or a replay.
+        """
         subscription = self.subscription
-        return {
+        document: dict[str, object] = {
             "sub": name,
             "topic": subscription.topic,
             "options": granted(subscription),
             "lane": lane_text(subscription.lane_id),
         }
+        if not self.ids:
+            begin = self._begin()
+            document["bookmark"] = None if begin is None else str(begin)
+        return document
+
+    def _begin(self) -> Bookmark | None:
+        resume, cut = self.subscription.resume, self.cut
+        if resume is not None:
+            return resume if resume.epoch == cut.epoch else None
+        begins = self.subscription.command.queries or self.subscription.replay is not None
+        return None if begins else cut
 
 
 Styles = Mapping[SeatId, Style]

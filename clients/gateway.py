@@ -12,6 +12,7 @@ from clients.administration import Administration
 from clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
 from clients.errors import AnswerInvalid, GatewayUnreachable
 from clients.outage import Trouble
+from clients.places import Places
 from clients.publishing import NDJSON, PATIENCE_S, Patience, Post, Published, new_key
 from clients.session import Session
 from clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT, Subscription
@@ -208,8 +209,13 @@ class Gateway:
         }
         params = {name: text for name, text in query.items() if text is not None}
 
+        path = f"{_topic_path(topic)}/subscribe"
+        places = Places() if "*" in topic or ">" in topic else None
+
         def connect(after: str) -> httpx2.Response:
-            return self._open_stream(f"{_topic_path(topic)}/subscribe", params, after)
+            if after or places is None or not places.text or command == "sow":
+                return self._open_stream("GET", path, after, params=params)
+            return self._open_stream("POST", path, json={**params, "bookmarks": places.text})
 
         return Subscription(
             connect,
@@ -217,6 +223,7 @@ class Gateway:
             last_event_id=last_event_id,
             once=command == "sow",
             trouble=trouble,
+            places=places,
         )
 
     def open_session(
@@ -247,7 +254,7 @@ class Gateway:
             return {} if answer.status_code == NO_CONTENT else fields_of(answer)
 
         events = Subscription(
-            lambda after: self._open_stream(opened["events"], {}, after),
+            lambda after: self._open_stream("GET", opened["events"], after),
             seconds_max=seconds_max,
             trouble=trouble,
         )
@@ -292,14 +299,14 @@ class Gateway:
         finally:
             answer.close()
 
-    def _open_stream(self, path: str, params: dict[str, str], after: str) -> httpx2.Response:
+    def _open_stream(
+        self, method: str, path: str, after: str = "", **given: Any
+    ) -> httpx2.Response:
         headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
         if after:
             headers["Last-Event-ID"] = after
         limits = httpx2.Timeout(HELLO_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
-        request = self._http.build_request(
-            "GET", path, params=params, headers=headers, timeout=limits
-        )
+        request = self._http.build_request(method, path, headers=headers, timeout=limits, **given)
         answer = self._send(request)
         # The limit was for the answer's header. How long a stream may be silent is known from its
         # first event only, and watched by the subscription.

@@ -20,6 +20,7 @@ from clients.errors import (
     StreamLost,
 )
 from clients.outage import Outage, Trouble
+from clients.places import Places
 from clients.sse import Event, Parser
 
 HEARTBEATS_OF_SILENCE_MAX = 2.5
@@ -45,6 +46,7 @@ class Subscription:
         once: a stream that ends in good order is not opened again.
         trouble: told once an outage that the connection is lost, and why it stays so.
         backoff: how long to wait between attempts.
+        places: kept up to date, for whoever connects again after the session is gone.
 
     Attributes:
         connections: how many times the stream was opened.
@@ -59,8 +61,10 @@ class Subscription:
         once: bool = False,
         trouble: Trouble | None = None,
         backoff: Backoff | None = None,
+        places: Places | None = None,
     ) -> None:
         self.connections = 0
+        self._places = places
         self._connect = connect
         self._ends_at = None if seconds_max is None else time.monotonic() + seconds_max
         self._last_id = last_event_id
@@ -135,6 +139,8 @@ class Subscription:
                 for event in parser.feed(chunk):
                     self._last_id = event.id
                     self._heed(event)
+                    if self._places is not None:
+                        self._places.heed(event)
                     yield event
                 self._last_id = parser.last_id
                 if parser.retry_ms is not None:
@@ -180,7 +186,7 @@ class Subscription:
         if self.connections == 0:
             raise error
         is_gone = isinstance(error, GatewayProblem) and error.code == SESSION_UNKNOWN
-        if is_gone and self._last_id:  # a pattern's ids are its session's: begin another
+        if is_gone and self._last_id:  # a pattern's ids are its session's: go on in another
             self._last_id = ""
             self._outage.bear(StreamLost("the session is gone, another one is begun"))
             return

@@ -18,14 +18,13 @@ from app.sessions.joining import begun
 from app.sessions.session import Session
 from app.stream import EventStream, refusal_stream, session_stream, stopping_stream
 from app.topic_pattern import TopicPattern, topic_or_pattern
+from app.topic_places import place_of, places_of
 from app.wish import PARAMETERS, Decided, Wish
 from conflation.bookmark import Bookmark
-from conflation.errors import BookmarkInvalid, EngineError, LimitReached
-from conflation.outputs import CloseReason
+from conflation.errors import EngineError, LimitReached
+from conflation.outputs import CloseReason, Unsubscribed
 from conflation.subscription import Command
 from keys.errors import KeysError
-
-UNKNOWN_EPOCH = "unknown"
 
 _ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
@@ -36,6 +35,7 @@ STREAM: dict[int | str, dict[str, object]] = {
 }
 
 
+_PARAMETERS = {**PARAMETERS, "bookmarks": "bookmark-invalid"}
 _PATH = {"topic": "Name of a topic, or a pattern with * (one part) and > (the rest)"}
 _MEANINGS = {
     "options": "conflation=1s,conflation_key=[/a],pace=batch",
@@ -44,6 +44,7 @@ _MEANINGS = {
     "command": "subscribe, sow, sow_and_subscribe, delta_subscribe, or sow_and_delta_subscribe",
     "format": "value, envelope, or batch",
     "last_event_id": "Continue behind this event, as Last-Event-ID",
+    "bookmarks": "Continue a pattern's topics behind these places: px.eur=e1-7,px.usd=e2-9",
 }
 
 
@@ -59,7 +60,7 @@ async def subscribe(request: Request) -> Response:
     """A stream of one subscription; parameters in the query."""
     wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
-    return await _stream(request, wanted, query_values(request.scope, PARAMETERS))
+    return await _stream(request, wanted, query_values(request.scope, _PARAMETERS))
 
 
 @router.post(
@@ -74,7 +75,7 @@ async def subscribe_by_post(request: Request) -> Response:
     """The same, with the parameters as a JSON object of texts."""
     wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
-    return await _stream(request, wanted, await posted_texts(request, PARAMETERS))
+    return await _stream(request, wanted, await posted_texts(request, _PARAMETERS))
 
 
 async def _stream(
@@ -93,7 +94,9 @@ async def _stream(
 async def _topic_stream(
     gateway: Gateway, name: str, values: Mapping[str, str], last_id: str | None
 ) -> Response:
-    resume = None if last_id is None else _bookmark(last_id)
+    if "bookmarks" in values:
+        raise Problem("bookmark-invalid", "bookmarks are for patterns; a topic has last_event_id.")
+    resume = None if last_id is None else place_of(last_id)
     is_gone = await gateway.catalog.seek(name) is None
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
@@ -103,7 +106,7 @@ async def _topic_stream(
     wish = _wish(gateway, values)
     if resume is not None or wish.options.bookmark is not None:
         await gateway.look_back(name)
-    decisions = decisions_of(gateway, name, wish, resume)
+    decisions = decisions_of(gateway, name, wish, None if resume is None else {name: resume})
     if decisions[name].subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
         if resume.epoch == topic.epoch and resume.offset <= topic.head:
@@ -120,15 +123,42 @@ async def _pattern_stream(
     if last_id is not None:
         return await _pattern_again(gateway, pattern, last_id)
     wish = _wish(gateway, values, many=True)
-    decisions = decisions_of(gateway, pattern, wish)
+    is_sow = wish.command == Command.SOW
+    places = await _places(gateway, pattern, wish, values)
+    decisions = decisions_of(gateway, pattern, wish, places)
     if gateway.stopping:
         return stopping_stream()
-    is_sow = wish.command == Command.SOW
     session = gateway.sessions.open(kept=True, lasts=not is_sow)
     answer = _begun(gateway, session, pattern, wish, decisions)
+    for name in sorted((places or {}).keys() - decisions.keys()):
+        session.tell_end(Unsubscribed("s1", name, "REMOVED"))
     if is_sow and not session.subscription("s1").topics:
         answer.reader.consumer.give_up(CloseReason.UNSUBSCRIBED)
     return answer
+
+
+async def _places(
+    gateway: Gateway, pattern: TopicPattern, wish: Wish, values: Mapping[str, str]
+) -> dict[str, Bookmark] | None:
+    """What a reader has whose session is gone; once that is here too, if it can be.
+
+    Raises:
+        Problem: bookmark-invalid, options-invalid, bus-unavailable.
+    """
+    if not values.get("bookmarks"):
+        return None
+    if wish.command == Command.SOW:
+        raise Problem("options-invalid", "bookmarks continue a subscription; a sow has an end.")
+    places = {
+        topic: place
+        for topic, place in places_of(values["bookmarks"]).items()
+        if pattern.matches(topic)
+    }
+    for topic, place in places.items():
+        if await gateway.catalog.seek(topic) is not None:
+            await gateway.catch_up(topic, place)
+            await gateway.look_back(topic)
+    return places
 
 
 async def _pattern_again(gateway: Gateway, pattern: TopicPattern, last_id: str) -> Response:
@@ -168,13 +198,6 @@ def _begun(
 
 def _wish(gateway: Gateway, values: Mapping[str, str], *, many: bool = False) -> Wish:
     return Wish.parse(values, gateway.settings.options_characters_max, many=many)
-
-
-def _bookmark(text: str) -> Bookmark:
-    try:
-        return Bookmark.parse(text)
-    except BookmarkInvalid:
-        return Bookmark(UNKNOWN_EPOCH, 0)  # continued by a snapshot, as any unknown id
 
 
 def last_event_id(request: Request, values: Mapping[str, str]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -12,14 +12,12 @@ from app.query import OWN_PREFIX
 from app.sessions.cursor import Mark
 from app.sse import Format
 from app.topic_pattern import TopicPattern
+from app.topic_places import place_in
 from app.wish import Decided, Wish, granted_to
 from conflation.bookmark import Bookmark
 from conflation.sessions.resume import replay_start
 from conflation.subscription import Command, Subscription
 from conflation.topics.topic import Topic
-
-UNKNOWN = Bookmark("unknown", 0)
-"""No topic has this epoch: continued by a snapshot."""
 
 
 class Granted(NamedTuple):
@@ -73,18 +71,24 @@ class Asked:
 
 
 def decisions_of(
-    gateway: Premises, target: str | TopicPattern, wish: Wish, resume: Bookmark | None = None
+    gateway: Premises,
+    target: str | TopicPattern,
+    wish: Wish,
+    places: Mapping[str, Bookmark] | None = None,
 ) -> dict[str, Decided]:
-    """What a wish gets of each topic that there is.
+    """What a wish gets of each topic that there is; `places`: what its reader has of them.
 
     Raises:
         Problem, EngineError, KeysError: one of them does not fit.
     """
     by_pattern = isinstance(target, TopicPattern)
-    return {
-        topic: granted_to(gateway, topic, wish, resume, by_pattern=by_pattern)
-        for topic in _topics_of(gateway, target)
-    }
+    decisions: dict[str, Decided] = {}
+    for topic in _topics_of(gateway, target):
+        resume = None
+        if places is not None:
+            resume = place_in(places, topic, gateway.driver.engine.topic(topic).epoch)
+        decisions[topic] = granted_to(gateway, topic, wish, resume, by_pattern=by_pattern)
+    return decisions
 
 
 def declined(gateway: Premises, asked: Asked) -> dict[str, str]:
@@ -116,7 +120,9 @@ def granted(topic: Topic, decided: Decided) -> Granted:
     if subscription.replay is not None and subscription.resume is None:
         replay_start(topic, subscription.replay)
     begins = subscription.command.queries or subscription.replay is not None
-    start = None if begins else topic.bookmark(topic.head)
+    start = subscription.resume
+    if start is None and not begins:
+        start = topic.bookmark(topic.head)
     return Granted(subscription, decided.form, topic.epoch, start)
 
 

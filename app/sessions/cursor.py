@@ -22,7 +22,7 @@ Mark = Bookmark | None
 Step = tuple[int | None, str | None, bool]
 """A step as it travels: which of the seats, the mark's text, whether the seat has ended."""
 
-_CURSOR = re.compile(rf"({SESSION_ID})-(0|[1-9][0-9]{{0,17}})", re.ASCII)
+_CURSOR = re.compile(rf"({SESSION_ID})-(0|[1-9][0-9]{{0,17}})(?:~[A-Za-z0-9]+-[0-9]+)?", re.ASCII)
 
 
 def parse_cursor(text: str) -> tuple[str, int] | None:
@@ -68,8 +68,12 @@ class Cursor:
         return f"{self._session}-{self.number}"
 
     def move(self, seat: SeatId, mark: Mark) -> str:
-        """A reader that sees what is told now has so much of a seat; the id to tell it with."""
-        return self._step(_Step(seat, mark))
+        """A reader that sees what is told now has so much of a seat; the id to tell it with.
+
+        The mark stands in it: a reader whose session is gone has its places in the topics.
+        """
+        text = self._step(_Step(seat, mark))
+        return text if mark is None else f"{text}~{mark}"
 
     def end(self, seat: SeatId) -> str:
         """A reader that sees what is told now knows that a seat has ended."""

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from app.problems import Problem
-from app.sessions.asked import UNKNOWN, Asked, Granted
+from app.sessions.asked import Asked, Granted
 from app.sessions.cursor import Cursor, Mark
 from app.sessions.reader import Reader
 from app.sessions.session import Session
 from app.topic_pattern import TopicPattern
+from app.topic_places import UNKNOWN
 from app.wish import Decided, Wish
 from conflation.definition import QueuePolicy
 from conflation.errors import BookmarkExpired, EngineError, LimitReached

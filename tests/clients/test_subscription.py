@@ -76,6 +76,28 @@ def test_a_session_that_is_gone_is_begun_anew() -> None:
     assert lost
 
 
+def test_who_has_places_in_a_patterns_topics_goes_on_from_them() -> None:
+    """Rule 601: also where several attempts are needed."""
+    hello = (
+        b'event: hello\nid: s-0\ndata: {"session":"s","heartbeat_ms":20000,"subscriptions":'
+        b'[{"topic":"t.a","bookmark":"e1-4"},{"topic":"t.b","bookmark":"e2-1"}]}\n\n'
+    )
+    gone = b'{"title":"There is no such session","status":404,"code":"session-unknown"}'
+    scripts = (
+        stream(hello, b"id: s-1~e2-2\ndata: 1\n\n"),
+        plain(404, gone, "application/problem+json"),
+        refused(503),
+        stream(HELLO, row(2), GOODBYE),
+    )
+    with scripted(*scripts) as fake, Gateway(fake.address) as gateway:
+        assert texts(gateway.subscribe("t.*", options="conflation=1s")) == ["1", "2"]
+        assert [after for after, _ in fake.requests] == [None, "s-1~e2-2", None, None]
+        sent = b'{"options":"conflation=1s","bookmarks":"t.a=e1-4,t.b=e2-2"}'
+        assert [body.replace(b", ", b",").replace(b": ", b":") for body in fake.bodies] == [
+            b"", b"", sent, sent
+        ]  # fmt: skip
+
+
 def test_a_finished_sow_is_not_asked_for_again() -> None:
     with scripted(stream(HELLO, row(1))) as fake, Gateway(fake.address) as gateway:
         assert texts(gateway.subscribe("t", command="sow")) == ["1"]

@@ -70,7 +70,7 @@ async def test_a_topic_made_later_joins() -> None:
         [lane] = (await running.http.get("/v1/lanes")).json()["lanes"]
         assert json.loads(joined.text) == {
             "sub": "s1", "topic": "px.a.b", "lane": lane["lane"],
-            "options": "conflation=20ms,conflation_key=[/k],pace=batch",
+            "options": "conflation=20ms,conflation_key=[/k],pace=batch", "bookmark": None,
         }  # fmt: skip
         assert names(await stream.until("group_end")) == ["group_begin", "group_end"]
         await running.publish({"k": 1}, topic="px.a.b")
@@ -176,3 +176,62 @@ async def test_a_reader_of_a_pattern_comes_back_to_its_session() -> None:
             ("px.a", "replay"), ("px.b", "replay")
         ]  # fmt: skip
         assert [each["rows"][0]["value"]["k"] for each in told[1::2]] == [2, 4]
+
+
+async def test_a_reader_whose_session_is_gone_goes_on_from_its_places() -> None:
+    """Rule 601: each topic from its own place, one made meanwhile from its beginning."""
+    async with running_gateway() as running:
+        for name in ("px.quiet", "px.busy", "px.gone"):
+            await running.topic(name, key=())
+        async with running.subscribe(topic="px.*", command="subscribe") as stream:
+            hello = running.hellos[-1]
+            begun = {each["topic"]: each["bookmark"] for each in hello["subscriptions"]}
+            await running.publish({"v": 1}, topic="px.busy")
+            await batches(stream, "px.busy")
+            begun["px.busy"] = stream.last_id.partition("~")[2]
+        await running.publish({"v": 2}, topic="px.busy")
+        await running.publish({"v": 3}, topic="px.quiet")
+        await running.publish({"v": 4}, topic="px.new")
+        await running.http.delete("/v1/topics/px.gone")
+        text = ",".join(f"{topic}={place}" for topic, place in begun.items())
+        again = running.subscribe(topic="px.*", command="subscribe", bookmarks=text)
+        async with again as stream:
+            events = [await stream.next() for _ in range(7)]
+    told = [json.loads(event.text) for event in events]
+    assert [each["topic"] for each in told if each.get("reason") == "REMOVED"] == ["px.gone"]
+    modes = {each["topic"]: each["mode"] for each in told if "mode" in each}
+    assert modes == dict.fromkeys(("px.busy", "px.quiet", "px.new"), "replay")
+    values = {each["topic"]: [row["value"]["v"] for row in each["rows"]]
+              for each in told if "rows" in each}  # fmt: skip
+    assert values == {"px.busy": [2], "px.quiet": [3], "px.new": [4]}
+
+
+async def test_who_leaves_before_the_first_row_comes_back_to_the_same_places() -> None:
+    """Rule 601: the session that goes on has the places that were brought as its own."""
+    async with running_gateway() as running:
+        await running.topic("px.a", key=())
+        await running.publish({"v": 1}, {"v": 2}, topic="px.a")
+        epoch = (await running.http.get("/v1/topics/px.a")).json()["epoch"]
+        again = running.subscribe(topic="px.*", command="subscribe", bookmarks=f"px.a={epoch}-1")
+        async with again as stream:
+            first = stream.hello_id
+        async with running.subscribe(topic="px.*", last_id=first) as stream:
+            assert (await stream.next()).name == "resumed"
+            [row] = (await batches(stream, "px.a"))["px.a"]
+    assert row["value"] == {"v": 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("px/subscribe?bookmarks=px=e1-1", "bookmark-invalid"),
+        ("px.*/subscribe?bookmarks=px", "bookmark-invalid"),
+        ("px.*/subscribe?bookmarks=px.a=e1-1&command=sow", "options-invalid"),
+    ],
+)
+async def test_places_that_say_nothing_are_refused(path: str, code: str) -> None:
+    """Rule 601."""
+    async with running_gateway() as running:
+        await running.topic("px")
+        answer = await running.http.get(f"/v1/topics/{path}")
+    assert (answer.status_code, answer.json()["code"]) == (400, code)

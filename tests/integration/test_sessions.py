@@ -42,7 +42,8 @@ async def test_a_subscription_joins_and_leaves_while_the_stream_runs() -> None:
             event = await stream.next()
             assert (event.name, event.id) == ("subscribed", stream.hello_id)
             told = json.loads(event.text)
-            assert told == {name: granted[name] for name in ("sub", "topic", "options", "lane")}
+            expected = {name: granted[name] for name in ("sub", "topic", "options", "lane")}
+            assert told == {**expected, "bookmark": None}
             assert names(await stream.until("group_end")) == ["group_begin", "group_end"]
             path = f"/v1/sessions/{session}/subscriptions/s1"
             assert (await running.http.delete(path)).status_code == 204

@@ -22,9 +22,10 @@ def at(offset: int) -> Bookmark:
 def test_a_number_stands_for_every_step_up_to_it() -> None:
     cursor = Cursor("abc")
     assert (cursor.text, cursor.marks(0)) == ("abc-0", {})
-    assert cursor.move(PX, at(3)) == "abc-1"
-    assert cursor.move(FX, at(9)) == "abc-2"
-    assert cursor.move(PX, at(5)) == "abc-3"
+    assert cursor.move(PX, at(3)) == "abc-1~e-3"
+    assert cursor.move(FX, at(9)) == "abc-2~e-9"
+    assert cursor.move(PX, at(5)) == "abc-3~e-5"
+    assert cursor.move(FX, None) == "abc-4"
     assert cursor.marks(1) == {PX: at(3)}
     assert cursor.marks(2) == {PX: at(3), FX: at(9)}
     assert cursor.marks(3) == {PX: at(5), FX: at(9)}
@@ -154,6 +155,8 @@ def test_folding_changes_no_answer(moves: list[tuple[SeatId, Mark]], fold: int) 
     ("text", "parsed"),
     [
         ("abc-7", ("abc", 7)),
+        ("abc-7~e1-5", ("abc", 7)),
+        ("abc-7~e1", None),
         ("a-b_c--0", ("a-b_c-", 0)),
         ("abc", None),
         ("abc-07", None),

@@ -33,7 +33,7 @@ async def test_ids_are_the_sessions_own_and_count() -> None:
         ids = [hello["id"], *(event.id for event in here.take(reader))]
         await here.say({"k": 1})
         ids += [event.id for event in here.take(reader)]
-        numbers = [int(each.rpartition("-")[2]) for each in ids]
+        numbers = [int(each.partition("~")[0].rpartition("-")[2]) for each in ids]
         assert all(each.startswith(session.id + "-") for each in ids)
         assert numbers == sorted(numbers)
         assert len(set(numbers)) == 4, "hello, resumed, group_end, a row; group_begin has none"
