@@ -15,14 +15,12 @@ Inputs are calls at `now` (monotonic ns), outputs are taken; the same calls give
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from conflation.bookmark import Bookmark
-from conflation.definition import Definition
 from conflation.duration import Instant
-from conflation.errors import LimitReached, SessionUnknown, TopicUnknown
+from conflation.errors import LimitReached, SessionUnknown
 from conflation.frame import Frame
-from conflation.kept import Kept
 from conflation.lanes.lane import Lane
 from conflation.outputs import (
     CloseReason,
@@ -30,101 +28,18 @@ from conflation.outputs import (
     Goodbye,
     Output,
     PastWanted,
-    RecordsExpired,
     Subscribed,
-    Unsubscribed,
 )
-from conflation.schedule import Schedule
 from conflation.sessions import seating
-from conflation.sessions.accounting import Ledger, session_stats
-from conflation.sessions.recorders import Recorders
-from conflation.sessions.relief import Relief
-from conflation.sessions.roster import Roster
-from conflation.sessions.session import UNLIMITED, QueueLimits, Seat, SeatId, Session
-from conflation.sessions.usher import Due, Usher
-from conflation.stats import EngineStats, SessionStats, TopicStats
+from conflation.sessions.session import UNLIMITED, QueueLimits, Seat, Session
 from conflation.subscription import Subscription
+from conflation.topic_verbs import TopicVerbs
 from conflation.topics.feed import Feed
 from conflation.topics.topic import Topic
 
 
-class Engine:
+class Engine(TopicVerbs):
     """Topics, sessions and the schedule; every bound is the caller's to say."""
-
-    def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
-        self._subscriptions_max = subscriptions_max
-        self._topics: dict[str, Topic] = {}
-        sessions: dict[str, Session] = {}
-        self._schedule: Schedule[Due] = Schedule()
-        self._ledger = Ledger(self._topics, sessions)
-        self._roster = Roster(sessions, self._ledger, sessions_max)
-        self._relief = Relief(self._roster)
-        self._usher = Usher(self._schedule, self._roster, self._relief)
-        self._flushes = 0
-        self._now: Instant = 0
-        self.recorders = Recorders()
-
-    def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
-        """Make a topic; one that is there takes the new definition, its key stays."""
-        found = self._topics.get(name)
-        if found is None:
-            self._topics[name] = Topic(name, definition, epoch)
-            self._ledger.begin(name)
-            return
-        assert found.definition.key_spec == definition.key_spec, "a topic's key is for life"
-        found.definition = definition
-        for session in {session.id: session for session, _ in self._roster.of_topic(name)}.values():
-            self._usher.reseat(session, self._now)
-        found.journal.keep(definition.history)
-        if definition.expiration_ns is None:
-            found.expiry.forget()
-
-    def restore_topic(self, name: str, kept: Kept, now: Instant, now_ms: int) -> None:
-        """Give a topic that has just been made what was kept of it; `now_ms` is wall time."""
-        self._clock(now)
-        topic = self.topic(name)
-        topic.restore(kept, now, now_ms)
-        self._schedule.arm(topic.expiry, topic)
-
-    def renew_topic(self, name: str, epoch: str, kept: Kept, now: Instant, now_ms: int) -> None:
-        """Begin a topic again with what is left of it: whoever is there gets that as a snapshot.
-
-        Raises:
-            TopicUnknown: there is none of that name.
-        """
-        before = self.topic(name)
-        before.expiry.forget()
-        self._topics[name] = before.successor(epoch)
-        self.restore_topic(name, kept, now, now_ms)
-        self._usher.renew(self._topics[name], now)
-
-    def checkpointed(self, name: str, offset: int) -> None:
-        """Records up to an offset are kept: what leaves behind it is not forgotten untold."""
-        if (sow := self.topic(name).sow) is not None:
-            sow.checkpointed(offset)
-
-    def drop_topic(self, name: str) -> None:
-        """End a topic: its subscriptions are told REMOVED.
-
-        Raises:
-            TopicUnknown: there is none of that name.
-        """
-        self.topic(name)
-        for session, seat in self._roster.of_topic(name):
-            self._roster.leave(session, seat, "REMOVED")
-        del self._topics[name]
-        self._ledger.forget(name)
-
-    def topic(self, name: str) -> Topic:
-        """The topic of this name, to read.
-
-        Raises:
-            TopicUnknown: there is none.
-        """
-        found = self._topics.get(name)
-        if found is None:
-            raise TopicUnknown(f"there is no topic {name}")
-        return found
 
     def adopt(self, seat: Seat) -> None:
         """Go on, in a session without limits, with a seat and a topic that were made elsewhere."""
@@ -178,11 +93,6 @@ class Engine:
             SessionUnknown: it is not there.
         """
         self._relief.note_unsent(self._roster.find(session_id), unsent_bytes)
-
-    @property
-    def has_long_queues(self) -> bool:
-        """Whether `relieve` may find something to do."""
-        return self._relief.has_long
 
     def relieve(self, now: Instant) -> bool:
         """Conflate a bounded part of the longest queue in idle time; False: nothing to do."""
@@ -307,83 +217,15 @@ class Engine:
         session.ready = bool(outputs)
         return outputs
 
+    def events(self) -> list[Event]:
+        """What has happened since the last call, for the shell to act on."""
+        return self._roster.events()
+
     def bring(self, wanted: PastWanted, piece: Sequence[Frame], now: Instant) -> None:
         """Give a replay what it wanted from an archive; nothing: it is not there any more."""
         self._clock(now)
         for session in self._roster.present([wanted.session]):
             self._usher.brought(session, wanted, piece, now)
-
-    def seat(self, session_id: str, seat_id: SeatId) -> Seat | None:
-        """A subscription's seat in a topic, to read; None if it has none, or not any more.
-
-        Raises:
-            SessionUnknown: it is not there.
-        """
-        return self._roster.find(session_id).seats.get(seat_id)
-
-    def untold(self, session_id: str) -> list[Unsubscribed]:
-        """Ends of subscriptions that a session has not taken yet.
-
-        Raises:
-            SessionUnknown: it is not there.
-        """
-        outbox = self._roster.find(session_id).outbox
-        return [output for output in outbox if isinstance(output, Unsubscribed)]
-
-    def caught_up(self, session_id: str) -> list[tuple[SeatId, Bookmark]]:
-        """Seats for which nothing is on the way, and up to where they have it all.
-
-        Raises:
-            SessionUnknown: it is not there.
-        """
-        return self._roster.find(session_id).caught_up()
-
-    def crowded(self, topic_name: str) -> set[str]:
-        """Sessions whose queue, filled by this topic among others, is more than half full.
-
-        Raises:
-            TopicUnknown: there is no such topic.
-        """
-        return self._relief.crowded(self.topic(topic_name))
-
-    def limits_at(self, topic_name: str, session_ids: Iterable[str]) -> list[QueueLimits]:
-        """The limits of those among these sessions that queue what the topic brings.
-
-        Raises:
-            TopicUnknown: there is no such topic.
-        """
-        return self._relief.limits_at(self.topic(topic_name), session_ids)
-
-    def events(self) -> list[Event]:
-        """What has happened since the last call, for the shell to act on."""
-        return self._roster.events()
-
-    def stats(self, names: Iterable[str] | None = None) -> EngineStats:
-        """Counters, with those of all topics or of these alone; looking changes nothing."""
-        return self._ledger.of_engine(self._flushes, self._relief.counts(), names)
-
-    def topic_stats(self, name: str) -> TopicStats:
-        """Counters of one topic.
-
-        Raises:
-            TopicUnknown: there is none.
-        """
-        return self._ledger.of_topic(self.topic(name))
-
-    def session_stats(self, session_id: str) -> SessionStats:
-        """Counters of one session.
-
-        Raises:
-            SessionUnknown: there is none.
-        """
-        return session_stats(self._roster.find(session_id))
-
-    def _expire(self, topic: Topic, now: Instant) -> None:
-        through = topic.expiry.expired(now)
-        self._schedule.arm(topic.expiry, topic)
-        oldest = None if topic.sow is None else topic.sow.board.oldest()
-        if oldest is not None and oldest.offset <= through:
-            self._roster.tell(RecordsExpired(topic.name, topic.epoch, through))
 
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:
         feed.settle()
@@ -394,7 +236,3 @@ class Engine:
             self._flushes += 1
             for member in lane.members.values():
                 self._roster.wake_by_id(member.session)
-
-    def _clock(self, now: Instant) -> None:
-        assert now >= self._now, "the clock never runs back"
-        self._now = now

@@ -78,19 +78,6 @@ def test_the_last_subscriptions_end_is_the_sessions() -> None:
         world.take()
 
 
-def test_a_topic_that_goes_ends_its_subscriptions() -> None:
-    world = World()
-    world.topic()
-    world.topic("other")
-    world.subscribe("conflation=1s")
-    world.subscribe("conflation=1s", topic="other")
-    world.engine.drop_topic("px")
-    assert world.hears() == ["unsubscribed from px: REMOVED"]
-    world.topic(epoch="e2")
-    world.subscribe("conflation=none", resume="e1-0")
-    assert world.hears()[0] == "resumed by snapshot, gap None"
-
-
 def test_a_peer_that_is_gone_leaves_nothing_behind() -> None:
     world = World()
     world.topic()
@@ -136,13 +123,6 @@ def test_a_move_to_a_longer_interval_keeps_the_earlier_deadline() -> None:
     assert world.hears() == ["a1"]
 
 
-def test_the_clock_never_runs_back() -> None:
-    world = World()
-    world.engine.advance(5)
-    with pytest.raises(AssertionError, match="clock"):
-        world.engine.advance(4)
-
-
 def test_the_same_calls_give_the_same_outputs() -> None:
     """Rule 64."""
 
@@ -164,29 +144,3 @@ def test_publishing_nothing_changes_nothing() -> None:
     world.subscribe("conflation=none")
     world.engine.publish("px", [], 0)
     assert world.engine.next_deadline() is None
-
-
-def test_a_topic_that_is_defined_again_keeps_its_messages_and_takes_the_new_policy() -> None:
-    world = World()
-    world.topic()
-    world.session(messages_max=2)
-    world.subscribe("conflation=none")
-    world.say("a1 a2")
-    world.topic(policy="off", epoch="other")
-    world.say("a3")
-    assert world.hears() == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
-    assert str(world.engine.topic("px").bookmark(3)) == "e1-3"
-
-
-def test_ends_that_were_not_taken_are_known() -> None:
-    world = World()
-    world.topic()
-    one, two = world.subscribe("conflation=1s"), world.subscribe("conflation=1s")
-    world.engine.unsubscribe("s", one)
-    assert [told.name for told in world.engine.untold("s")] == [one]
-    assert world.engine.seat("s", (one, "px")) is None
-    seat = world.engine.seat("s", (two, "px"))
-    assert seat is not None
-    assert not seat.is_turning
-    world.take()
-    assert world.engine.untold("s") == []
