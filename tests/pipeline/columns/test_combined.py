@@ -108,7 +108,7 @@ def test_a_winner_tells_its_place_its_count_and_the_first_it_stands_for() -> Non
 
 
 def test_a_task_may_read_its_files_in_any_order() -> None:
-    later, earlier = ['{"a":1,"b":2,"n":%d}' % n for n in (2, 1)]
+    later, earlier = '{"a":1,"b":2,"n":2}', '{"a":1,"b":2,"n":1}'
     task = [arrow([later], "q"), arrow([earlier], "p")]
     [row] = conflate_tasks([task])
     assert (row["value"], row["file"], row["first"]) == (later.encode(), "q", 1)
