@@ -147,10 +147,14 @@ class Seat:
         batch = None if self.lane is None else self.lane.take(self.member, bytes_max)
         while batch is not None and not batch.frames and self.lane is not None:
             batch = self.lane.take(self.member, bytes_max)
-        if batch is None or batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
+        if batch is None or self.lane is None:
+            return batch
+        if batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
             return batch
         self.member.delivered -= batch.messages()
-        self.owed = Owed([(frame.key, frame) for frame in batch.frames], batch.low_water)
+        spec = self.lane.id.feed.key_spec  # as what is owed after a move is called, to be joined
+        rows = [(f"{spec} {frame.key}", frame) for frame in batch.frames]
+        self.owed = Owed(rows, batch.low_water)
         return self._from_owed(bytes_max)
 
     def waiting(self) -> int:

@@ -372,3 +372,17 @@ def test_what_a_move_lets_go_ends_where_its_board_does() -> None:
     world.change(name, "conflation=100ms,oof", wanted="/v < 4", command="sow_and_subscribe")
     world.wait("1s")
     assert world.hears() == ["a1"]
+
+
+def test_of_what_was_taken_in_part_and_what_is_held_each_key_goes_once() -> None:
+    """Rule 25."""
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=100ms,pace=key")
+    world.say("b1 a1")
+    world.wait("105ms")
+    assert told(world.take_once(1)) == ["b1"]
+    world.say("a2")
+    world.change(name, "conflation=100ms")
+    world.wait("1s")
+    assert world.hears() == ["a2"]
