@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from app.admission import HEALTH_PATHS, Admission
 from app.connection import FIGURES_EXTENSION, ConnectionFigures, TransportConnection
+from app.methods import STREAMS
 from app.problems import TRANSPORT_EXTENSION, Problem, problem_bytes
 from app.refusal import too_many_connections
 from app.request_head import head_problem, without_upgrade
@@ -100,6 +101,18 @@ class GatewayProtocol(HttpToolsProtocol):
         self.pipeline.clear()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own says nothing
+        """The client sends no more: what is whole is still answered, then the connection closes.
+
+        A stream ends here, as it has no other way to learn that its client is gone.
+        """
+        whole = [cycle for cycle in self._unanswered() if not cycle.more_body]
+        if not whole or any(cycle.scope["path"].endswith(STREAMS) for cycle in whole):
+            return False
+        whole[-1].keep_alive = False
+        self._read_no_more()
+        return True
 
     def data_received(self, received: bytes) -> None:
         """Feed the parser within the limits."""

@@ -236,6 +236,54 @@ async def test_requests_behind_a_stream_end_with_it(server: Server, streams: Str
         await wire.read_until(b"goodbye\n")
 
 
+async def test_what_was_asked_before_the_client_closed_its_side_is_answered(shared: Server) -> None:
+    """Rule 620: a publish by `nc -N` is done, so it is answered too."""
+    async with connected(shared.address) as wire:
+        await wire.send(get() + post(b"Content-Length: 2", body=b"ab"))
+        wire.writer.write_eof()
+        assert (await wire.read_answer()).body == b'{"here":"root"}'
+        assert (await wire.read_answer()).body == b'{"bytes":2}'
+        assert await wire.read_to_end() == b""
+    await connections_end(shared)
+
+
+async def test_an_answer_that_takes_its_time_finds_the_side_that_is_open() -> None:
+    """Rule 620."""
+    settings = edge_settings()
+    stored = asyncio.Event()
+
+    async def slow_app(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await stored.wait()
+        length = (b"content-length", b"2")
+        await send({"type": "http.response.start", "status": 200, "headers": [length]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    app = edge_app(settings)
+    app.mount("/slow", slow_app)
+    async with running(app, settings) as server, connected(server.address) as wire:
+        head = get(b"Content-Length: 2", first=b"POST /slow/ HTTP/1.1")
+        await wire.send(head + b"ab" + get()[:-2])  # and a header that will never be whole
+        wire.writer.write_eof()
+        await exchange(server.address, request())  # the end of the other has been seen by then
+        stored.set()
+        answer = await wire.read_answer()
+        assert (answer.body, answer.headers["connection"]) == (b"ok", "close")
+        assert await wire.read_to_end() == b""
+        await connections_end(server)
+
+
+async def test_a_stream_ends_when_the_client_closes_its_side(
+    server: Server, streams: Streams
+) -> None:
+    async with connected(server.address) as wire:
+        await wire.send(get(first=b"GET /calm/subscribe HTTP/1.1"))
+        await wire.read_until(b"hello\n")
+        wire.writer.write_eof()
+        await wire.read_to_end()
+    assert streams.disconnects == 1
+
+
 async def test_a_stream_with_requests_behind_it_notices_that_the_client_left(
     server: Server, streams: Streams
 ) -> None:
