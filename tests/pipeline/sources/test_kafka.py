@@ -117,7 +117,7 @@ def check_sentence() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
     spark: SparkSession, broker: Broker | None, connector: Path | None, tmp_path: Path
 ) -> None:
@@ -159,7 +159,7 @@ def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(420)
 def test_a_definition_file_brings_the_newest_of_each_key_from_kafka_to_a_topic(
     journals: Journals, broker: Broker | None, connector: Path | None, tmp_path: Path
 ) -> None:
@@ -173,7 +173,7 @@ def test_a_definition_file_brings_the_newest_of_each_key_from_kafka_to_a_topic(
         broker.send("ticks", [*sent, ("k0", "nonsense")])
     command = [sys.executable, "-m", "pipeline", "run", str(path), "--available-now"]
     with Child(command, tmp_path) as child:
-        code = child.wait(120)
+        code = child.wait(240)
         said = child.output()
     if broker is None:
         assert code == 78
