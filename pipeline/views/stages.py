@@ -123,7 +123,5 @@ def _told(rows: pa.Table) -> pa.Table:
 
 def _refused(rows: pa.Table, columns: str) -> pa.RecordBatch:
     """Rows that were refused, with other columns; any task may have them."""
-    refused = rows.filter(rows.column("refused").is_valid()).to_pylist()
-    return pa.RecordBatch.from_pylist(
-        [{**row, "home": 0} for row in refused], schema=arrow_schema(columns)
-    )
+    refused = rows.filter(rows.column("refused").is_valid())
+    return pa.RecordBatch.from_pylist(refused.to_pylist(), schema=arrow_schema(columns))

@@ -35,3 +35,14 @@ def test_columns_that_need_the_same_of_a_record_share_it() -> None:
         [b'"1.50"', None],
         [b'"1.50"', b'""'],
     ]
+
+
+def test_a_path_through_an_array_is_read_as_filters_read_it() -> None:
+    """Rule 137."""
+    projection = Projection.parse("[SUM(/a/b) AS /s,MAX(/a/b) AS /m,/a/b AS /f]", 0, "[/g]", 0)
+    cells = CellReader(projection).columns([b'{"g":1,"a":[{"b":2},{"b":3}]}', b'{"a":{"b":4}}'])
+    assert [column.to_pylist() for column in cells[1:]] == [
+        [b"2", b"4"],
+        [b"2", b"4"],
+        [None, b"4"],
+    ]

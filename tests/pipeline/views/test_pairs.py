@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from keys.path import FieldPath
@@ -115,6 +115,7 @@ def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
 @pytest.mark.parametrize("shards", [1, 3])
 @examples(50, nightly=3_000)
 @given(histories)
+@example([[order("a", "A", 1), quote("q", "A", 5)], [Message('["q"]', None, Side.RIGHT)]])
 def test_groups_of_a_join_are_over_all_pairs(shards: int, history: list[list[Message]]) -> None:
     """Rule 549."""
     grouped: View = view(COLUMNS, "[/symbol]")
