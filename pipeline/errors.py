@@ -135,7 +135,8 @@ def from_spark(stream: str, text: str) -> PipelineError:
     """
     found = [match for match in _SENTENCE.finditer(text) if match[1] in _KINDS]
     if found:
-        return _KINDS[found[-1][1]](f"{stream}: {found[-1][2].strip()}")
+        said = found[-1][2].strip().removeprefix(f"{stream}: ")
+        return _KINDS[found[-1][1]](f"{stream}: {said}")
     if KAFKA_LOST in text:
         return SourceLost(
             f"{stream}: Kafka no longer holds messages that were still to be read: the topic was "

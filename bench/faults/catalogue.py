@@ -215,10 +215,8 @@ FAULTS = [
           pipeline(embedded, spark.driver_killed)),
     Fault("F26a", "kill -9 of the Python workers of Spark in a batch", SUNK,
           pipeline(embedded, spark.workers_killed)),
-    Fault("F26b", "kill -9 of an executor of a Spark cluster in a batch", SUNK,
-          pipeline(embedded, spark.executor_killed)),
-    Fault("F26c", "a Spark driver is stopped, another takes over, the first wakes up",
+    Fault("F26b", "a Spark driver is stopped, another takes over, the first wakes up",
           f"{SUNK}; the older run is fenced", pipeline(embedded, spark.older_run_wakes)),
-    Fault("F26d", "kill -9 of gateway and Redis, AOF always, while a pipeline commits", SUNK,
+    Fault("F26c", "kill -9 of gateway and Redis, AOF always, while a pipeline commits", SUNK,
           pipeline(ALWAYS, spark.gateway_restarted)),
 ]  # fmt: skip

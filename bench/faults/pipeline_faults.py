@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 import psutil
 
@@ -21,7 +20,6 @@ from bench.faults.pipeline_stage import (
 )
 from bench.faults.stage import Stage
 from bench.faults.waiting import happens
-from tests.support.spark_cluster import ENVIRONMENT, spark_cluster
 from tests.support.turnstile import Hold, Turnstile, turnstile
 
 MESSAGES = 500
@@ -79,31 +77,11 @@ async def workers_killed(stage: Stage) -> None:
         hold = relay.hold(IN_STAGE(stage.chance.randrange(SOME_BATCHES_MAX)))
         async with PipelineChild(stage.folder, relay.address) as running:
             stage.expect(await running.gets_to(hold.reached), "no batch was staged")
-            killed = _kill([running.pid], "-m pyspark")
+            killed = _kill_workers(running.pid)
             stage.figures.append(f"{killed} Python workers killed")
             stage.expect(killed > 0, "there was no Python worker")
             hold.released.set()
             await _finish(stage, running)
-
-
-async def executor_killed(stage: Stage) -> None:
-    """`kill -9` of an executor in a batch, on a cluster of two workers; it gets another."""
-    await publish(stage.gateway.address, 0, MESSAGES)
-    with ExitStack() as held:
-        starting = asyncio.to_thread(held.enter_context, spark_cluster(stage.folder))
-        cluster = await starting
-        async with turnstile(stage.gateway.address) as relay:
-            hold = relay.hold(IN_STAGE(1))
-            command = PipelineChild(
-                stage.folder, relay.address, "--master", cluster.master, before=ENVIRONMENT
-            )
-            async with command as running:
-                stage.expect(await running.gets_to(hold.reached), "no batch was staged")
-                before = len(cluster.executors())
-                _kill(cluster.worker_pids, "CoarseGrainedExecutorBackend")
-                hold.released.set()
-                await _finish(stage, running)
-                stage.expect(len(cluster.executors()) > before, "no executor was killed")
 
 
 async def gateway_restarted(stage: Stage) -> None:
@@ -174,13 +152,12 @@ def _last_noted(running: PipelineChild) -> int:
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
-def _kill(parents: Sequence[int], command: str) -> int:
-    """Kill what descends from these processes and has this in its command; how many there were."""
+def _kill_workers(driver: int) -> int:
+    """Kill what works for the driver's Java in Python; how many there were."""
     killed = 0
-    for parent in parents:
-        for child in psutil.Process(parent).children(recursive=True):
-            with suppress(psutil.Error):
-                if command in " ".join(child.cmdline()):
-                    child.kill()
-                    killed += 1
+    for child in psutil.Process(driver).children(recursive=True):
+        with suppress(psutil.Error):
+            if "-m pyspark" in " ".join(child.cmdline()):
+                child.kill()
+                killed += 1
     return killed

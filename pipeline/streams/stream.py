@@ -113,10 +113,17 @@ class Stream:
         batches.note_end(batch)
 
     def _write_batch(self, messages: DataFrame, number: int) -> None:
+        from py4j.protocol import Py4JError
+
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
         is_first = number == self._first
         batch = Batch(number, self._run, query, self._not_before_s(), is_first=is_first)
-        self._count(self._sink.write(self._batches.rows(messages, batch), batch))
+        try:
+            self._count(self._sink.write(self._batches.rows(messages, batch), batch))
+        except Py4JError as error:
+            # In one sentence: Spark searches the text of what py4j raises by a regex whose depth is
+            # the text's length, and the query's thread dies of it without a word.
+            raise from_spark(self.definition.name, str(error)) from None
         self._batches.forget(batch)
 
     def _not_before_s(self) -> float:

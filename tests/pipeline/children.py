@@ -38,11 +38,6 @@ class Child:
     def __exit__(self, *_: object) -> None:
         self.kill()
 
-    @property
-    def pid(self) -> int:
-        """Of the process, and of its group."""
-        return self._process.pid
-
     def kill(self) -> None:
         """kill -9 for the whole group, and wait for it."""
         with suppress(ProcessLookupError):

@@ -21,6 +21,8 @@ pipeline.errors.SourceLost: messages are gone
 def test_our_sentence_is_found_inside_what_spark_wraps_around_it() -> None:
     found = from_spark("newest", WRAPPED)
     assert (type(found), str(found)) == (SourceLost, "newest: messages are gone")
+    twice = from_spark("newest", f"pipeline.errors.{type(found).__name__}: {found}")
+    assert str(twice) == str(found)
     unreachable = from_spark("s", WRAPPED.replace("SourceLost: mess", "GatewayUnreachable: mess"))
     assert (type(unreachable), unreachable.exit_code) == (GatewayUnreachable, 3)
 

@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.pipeline.children import Child
@@ -23,11 +23,10 @@ ENVIRONMENT = ("env", f"SPARK_LOCAL_IP={LOOPBACK}", "SPARK_DAEMON_MEMORY=256m")
 
 @dataclass(frozen=True, slots=True)
 class SparkCluster:
-    """A running cluster: `--master`, the folder where workers keep what executors say, workers."""
+    """A running cluster: `--master`, and the folder where workers keep what executors say."""
 
     master: str
     work: Path
-    worker_pids: list[int] = field(default_factory=list)
 
     def executors(self) -> list[Path]:
         """A folder for each executor that was ever started."""
@@ -46,8 +45,7 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
         for number in range(workers):
             words = ["--host", LOOPBACK, "--webui-port", "0", "--cores", "1", "--memory", "1g"]
             words += ["--work-dir", str(cluster.work / str(number)), cluster.master]
-            worker = running.enter_context(Child(_spark_class("worker.Worker", words), folder))
-            cluster.worker_pids.append(worker.pid)
+            running.enter_context(Child(_spark_class("worker.Worker", words), folder))
         master.await_until(
             lambda: master.output().count("Registering worker") == workers, START_S_MAX
         )

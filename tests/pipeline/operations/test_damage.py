@@ -24,7 +24,7 @@ from tests.support.outside import require
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 BEFORE, AFTER, A_BATCH = 90, 40, 30
 SOURCES = {
