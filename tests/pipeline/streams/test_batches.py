@@ -108,8 +108,11 @@ class World:
         with Checkpoint(self.definition) as checkpoint:
             found.start(self._spark, checkpoint, available_now=True)
             assert found.query is not None
-            while found.query.isActive:
-                time.sleep(0.02)
+            try:
+                while found.query.isActive:
+                    time.sleep(0.02)
+            finally:
+                found.query.stop()
             if to_the_end:
                 found.end()
         return found
@@ -134,6 +137,7 @@ EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("pace", Pace)
 def test_event_time_whatever_the_batches_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
@@ -152,6 +156,7 @@ def test_event_time_whatever_the_batches_are(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("pace", "more", "way"),
     [
@@ -200,6 +205,7 @@ def test_removals_are_told_by_the_key_of_their_topic(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_an_end_that_was_cut_short_is_gone_on_with_and_what_is_lost_is_said(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

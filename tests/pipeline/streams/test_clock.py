@@ -52,6 +52,7 @@ def test_for_recorded_input_it_stands_still(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 def test_what_is_held_goes_out_though_nothing_more_is_published(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
