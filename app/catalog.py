@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -22,7 +23,10 @@ from app.topic_document import TopicDocument
 from app.topic_graph import check_identity, resolved
 from app.topics import Topics
 from app.writer import BegunAnew
+from conflation.bookmark import Bookmark
 from keys.errors import KeysError
+
+logger = logging.getLogger("tidegate.store")
 
 Decision = TypeVar("Decision")
 
@@ -31,7 +35,8 @@ class Catalog(Topics):
     """Topics by name. Changes are made one at a time and are whole or not at all.
 
     `changing` is held meanwhile. Where gateways share the store, `catch_up` takes over what others
-    have written, and what was decided without that is decided anew.
+    have written, and what was decided without that is decided anew; `doubt` has it looked at
+    whether a topic has gone back behind a place that somebody has seen.
     """
 
     def __init__(self, store: Store, driver: Driver, fillers: Fillers, settings: Settings) -> None:
@@ -40,11 +45,14 @@ class Catalog(Topics):
         self.filling = Filling(driver, fillers)
         self.changing = asyncio.Lock()
         self.catch_up: Callable[[], Awaitable[None]] | None = None
+        self.doubt: Callable[[str, Bookmark], Awaitable[None]] | None = None
+        self._found: set[str] = set()
 
     async def open(self) -> None:
         """Take over what the store has."""
         for record in await self._store.records():
             self.restore(record, await self._store.kept(record.name))
+            self._found.add(record.epoch)
         await self.begin_filling()  # now that every source is there
 
     async def begin_filling(self) -> None:
@@ -66,6 +74,33 @@ class Catalog(Topics):
         if self.find(name) is None and self.catch_up is not None:
             await self.catch_up()
         return self.find(name)
+
+    async def heed_place(self, name: str, seen: Bookmark) -> None:
+        """A reader brings a place in a topic: one ahead of it shows that the store has gone back.
+
+        The topic begins again then. Only an epoch that was found at the start can have gone back:
+        of one made since, no such place was ever given, and it is none.
+        """
+        topic = self._driver.engine.topic(name)
+        if seen.epoch not in self._found or seen.epoch != topic.epoch or seen.offset <= topic.head:
+            return
+        if self.doubt is not None:
+            await self.doubt(name, seen)
+            return
+        async with self.changing:
+            entry = self.find(name)
+            if entry is not None and entry.record.epoch == seen.epoch:
+                await self._renew(entry, seen)
+
+    async def _renew(self, entry: Entry, seen: Bookmark) -> None:
+        name = entry.record.name
+        async with entry.writing:
+            epoch = await self._store.renew(name, seen.offset)
+            if epoch != seen.epoch:
+                logger.warning("%s has gone back, it begins again, in epoch %s", name, epoch)
+                kept = await self._store.kept(name)
+                self.renew(TopicRecord(name, entry.document, epoch), kept)
+                entry.checkpointed = kept.through
 
     async def by_what_holds(
         self, entry: Entry, act: Callable[[Entry], Awaitable[Decision]]

@@ -236,12 +236,15 @@ class Gateway:
     async def catch_up(self, topic: str, seen: Bookmark) -> None:
         """Wait until there is here what a reader has seen at another gateway, for a while.
 
-        What does not come in time is continued as any place that is not known.
+        What does not come in time is continued as any place that is not known; what nobody can
+        have given since the start shows that the store has gone back (rule 602).
         """
         if self.bus is not None:
             with contextlib.suppress(TimeoutError, Problem, EngineError):
                 async with asyncio.timeout(CATCH_UP_S_MAX):
                     await self.arrivals.reached(topic, seen.epoch, seen.offset)
+        with contextlib.suppress(Problem, EngineError):  # the topic is gone, or the store is out
+            await self.catalog.heed_place(topic, seen)
 
 
 def _bus(settings: Settings, mergers: Mergers) -> Bus | None:

@@ -9,6 +9,7 @@ from app.driver import Driver
 from app.outage import Outage
 from app.settings import Settings
 from app.writer import Writer
+from conflation.bookmark import Bookmark
 
 
 class Premises(Protocol):
@@ -20,6 +21,9 @@ class Premises(Protocol):
     catalog: Catalog
     writer: Writer
     outage: Outage
+
+    async def catch_up(self, topic: str, seen: Bookmark) -> None:
+        """Have here what a reader has seen, or see that the store has gone back."""
 
     async def look_back(self, topic: str) -> None:
         """Have the engine know what an archive has of a topic, if there is one."""

@@ -71,6 +71,7 @@ class Bus:
             duty.give_up()
             await catalog.end_filling()
 
+        catalog.doubt = self._follower.claim
         self._lease = Lease(
             self.connection, DUTIES, holder, taken=taken, lost=lost, clock=time.monotonic
         )

@@ -26,6 +26,7 @@ from app.outage import Outage
 from app.problems import Problem
 from app.stores.shared import DefinitionsMoved
 from app.stores.store import TopicRecord
+from conflation.bookmark import Bookmark
 from conflation.errors import TopicUnknown
 from conflation.frame import Frame
 
@@ -37,6 +38,9 @@ LOOKED_AT_ONCE = 200
 
 TURN_S = 0.02
 """A topic that takes longer to be taken in keeps no other from being read."""
+
+CLAIM_S_MAX = 2.0
+"""A reader who claims a place waits so long; then a snapshot tells it all the same."""
 
 PAUSE_S, PAUSE_S_MAX = 0.05, 2.0
 
@@ -67,6 +71,7 @@ class Follower:
         self._outage = outage
         self._stirred = asyncio.Event()
         self._doubted: dict[str, bool] = {}
+        self._claimed: dict[str, Bookmark] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
         self._look_due_s = 0.0
         self._looked_at = ""
@@ -79,6 +84,14 @@ class Follower:
         """See whether a topic went on without a hole; `has_gap`: what the engine has did not."""
         self._doubted[topic] = self._doubted.get(topic, False) or has_gap
         self._stirred.set()
+
+    async def claim(self, topic: str, seen: Bookmark) -> None:
+        """Somebody has seen this place, which is not here: wait for what the bus says, a while."""
+        self._claimed[topic] = seen
+        self.doubt(topic)
+        with contextlib.suppress(TimeoutError, Problem, TopicUnknown):
+            async with asyncio.timeout(CLAIM_S_MAX):
+                await self._arrivals.reached(topic, seen.epoch, seen.offset)
 
     async def run(self) -> None:
         """Follow until cancelled; while the bus is out, ask for it with growing pauses."""
@@ -192,6 +205,8 @@ class Follower:
             await self._following.restore()
         for name in await self._store.doubtful(names, self._head):
             self.doubt(name)
+        for name in self._claimed:
+            self.doubt(name)
 
     async def _mend(self, name: str, *, has_gap: bool) -> None:
         """Have a doubtful topic go on in the epoch that holds, with what is kept of it.
@@ -210,7 +225,11 @@ class Follower:
         if entry is None or not self._store.has(name) or name in self._busy:
             return
         record = entry.record
-        epoch = await self._store.renew(name, self._head(name))
+        claim = self._claimed.get(name)
+        is_claimed = claim is not None and claim.epoch == record.epoch
+        seen = max(self._head(name), claim.offset if claim is not None and is_claimed else 0)
+        epoch = await self._store.renew(name, seen)
+        self._claimed.pop(name, None)
         if epoch != record.epoch:
             record = TopicRecord(name, entry.document, epoch)
             try:

@@ -130,6 +130,8 @@ async def read_journal(request: Request) -> Response:
     kind = gateway.catalog.get(name).document.kind
     start = values.get("from", "epoch")
     bookmark = None if start == "epoch" else Bookmark.parse(start)
+    if bookmark is not None:
+        await gateway.catch_up(name, bookmark)
     topic = await _looked_back(gateway, name, bookmark)
     writer = EnvelopeWriter(name, topic.epoch, "publish", kind=kind, shown=Shown(timestamp=True))
     seen = topic.bookmark(topic.beginning) if bookmark is None else bookmark

@@ -22,6 +22,7 @@ from app.sessions.pages import Page
 from app.sessions.session import Session
 from app.sessions.view import answer, session_view
 from app.stream import refusal_stream, session_stream
+from conflation.bookmark import Bookmark
 from conflation.errors import LimitReached
 
 PAGE_MAX = 1_000
@@ -196,6 +197,8 @@ async def seek(gateway: Premises, target: Target) -> None:
     """
     if isinstance(target.topic, str):
         await gateway.catalog.seek(target.topic)
+        if isinstance(target.wish.options.bookmark, Bookmark):
+            await gateway.catch_up(target.topic, target.wish.options.bookmark)
         if target.wish.options.bookmark is not None:
             await gateway.look_back(target.topic)
 

@@ -101,9 +101,10 @@ async def _topic_stream(
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
     gateway.catalog.get(name)
-    if resume is not None:
-        await gateway.catch_up(name, resume)
     wish = _wish(gateway, values)
+    for seen in (resume, wish.options.bookmark):
+        if isinstance(seen, Bookmark):
+            await gateway.catch_up(name, seen)
     if resume is not None or wish.options.bookmark is not None:
         await gateway.look_back(name)
     decisions = decisions_of(gateway, name, wish, None if resume is None else {name: resume})

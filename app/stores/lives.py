@@ -40,8 +40,7 @@ def begin(connection: sqlite3.Connection, *, survives_power: bool) -> bool:
     is_doubtful = noted is not None and (noted[0] != boot or not boot)
     if is_doubtful:
         for (topic,) in connection.execute("SELECT id FROM topics").fetchall():
-            epoch = secrets.token_hex(_EPOCH_BYTES)
-            connection.execute("UPDATE topics SET epoch = ? WHERE id = ?", (epoch, topic))
+            renew(connection, topic)
     connection.execute("DELETE FROM life")
     if not survives_power:
         connection.execute("INSERT INTO life VALUES (?)", (boot,))
@@ -51,6 +50,13 @@ def begin(connection: sqlite3.Connection, *, survives_power: bool) -> bool:
         text = "the machine went down without a good end: every topic begins another epoch"
         logger.warning(text, extra=event("store-in-doubt"))
     return is_doubtful
+
+
+def renew(connection: sqlite3.Connection, topic: int) -> str:
+    """Have a topic go on in another epoch, with all that it has; the epoch."""
+    epoch = secrets.token_hex(_EPOCH_BYTES)
+    connection.execute("UPDATE topics SET epoch = ? WHERE id = ?", (epoch, topic))
+    return epoch
 
 
 def end(connection: sqlite3.Connection) -> None:

@@ -83,6 +83,10 @@ class MemoryStore:
         self._commits += not appended.duplicate
         return appended
 
+    async def renew(self, name: str, seen: int) -> str:
+        """The epoch that there is: nothing of another life is here."""
+        return self._topics[name].record.epoch
+
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
         """Keep items aside; those of an earlier stage of that name are forgotten.
 

@@ -139,6 +139,17 @@ class SqliteStore:
 
         return await self._do(work)
 
+    async def renew(self, name: str, seen: int) -> str:
+        """The epoch in which a topic goes on that was seen up to an offset."""
+
+        def work(connection: sqlite3.Connection) -> str:
+            there = self._topic(connection, name)
+            if there.head < seen:
+                there.epoch = lives.renew(connection, there.id)
+            return there.epoch
+
+        return await self._do(work)
+
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
         """Keep items aside for an hour; those of an earlier stage of that name are forgotten.
 

@@ -163,6 +163,12 @@ class Store(Protocol):
             Problem: producer-fenced; idempotency-conflict; bus-unavailable.
         """
 
+    async def renew(self, name: str, seen: int) -> str:
+        """The epoch in which a topic goes on that was seen up to an offset in the one it has.
+
+        Another one where it does not reach so far: then it has gone back, and keeps what it has.
+        """
+
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
         """Keep items aside for an hour; those of an earlier stage of that name are forgotten."""
 

@@ -9,6 +9,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -147,11 +148,47 @@ async def test_a_bus_that_was_set_back_is_noticed(server: BusServer) -> None:
         async with gateway.subscribe("conflation=10ms") as stream:
             assert [event.text for event in await stream.until("group_end")][1:]
             server.kill()
-            for folder in server.folder.iterdir():
-                shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
-            shutil.copytree(backup, server.folder, dirs_exist_ok=True)
+            put_back(server, backup)
             server.start()
             assert await began_again(stream) == [A1]
+
+
+async def test_a_bus_that_was_set_back_while_nobody_looked_is_shown_by_its_readers(
+    server: BusServer,
+) -> None:
+    """Rule 602: with `appendfsync always` another life of the server proves nothing by itself."""
+    always = ("--appendfsync", "always")
+    server.kill()
+    server.start(*always)
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        before = await published(gateway, A1)
+    server.kill()
+    backup = server.folder.with_name(server.folder.name + "-backup")
+    shutil.copytree(server.folder, backup, ignore=shutil.ignore_patterns("*.sock"))
+    server.start(*always)
+    async with running_gateway(redis=server.url) as gateway:
+        last = (await gateway.publish(B2))["last"]
+    server.kill()
+    put_back(server, backup)
+    server.start(*always)
+    async with running_gateway(redis=server.url) as one, running_gateway(redis=server.url) as other:
+        async with other.subscribe("conflation=10ms") as present:
+            await present.until("group_end")
+            async with one.subscribe("conflation=10ms", last_id=last) as stream:
+                assert await began_again(stream) == [A1]
+            assert await began_again(present) == [A1]
+            after = await published(one, B2)
+            assert after != before
+            assert await present.values(1) == [B2]
+        await other.http.get(f"/v1/topics/px/messages?from={after}-99")
+        assert await published(other, B2) == after, "it was made since"
+
+
+def put_back(server: BusServer, backup: Path) -> None:
+    for folder in server.folder.iterdir():
+        shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+    shutil.copytree(backup, server.folder, dirs_exist_ok=True)
     shutil.rmtree(backup)
 
 

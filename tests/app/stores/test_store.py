@@ -311,3 +311,15 @@ async def test_there_are_only_so_many_producers(narrow: Store) -> None:
         await append(narrow, "a", [Message(b"1")], Producer("p3", 1))
     assert (await append(narrow, "a", [Message(b"1")], Producer("p1", 3))).duplicate
     assert (await append(narrow, "a", [Message(b"1")], Producer("p1", 4))).first == 7
+
+
+async def test_a_topic_that_was_seen_further_goes_on_in_another_epoch(store: Store) -> None:
+    """Rule 602: with all that it has. A store without an earlier life has nothing to go back to."""
+    await store.put_topic(TopicRecord("px", PLAIN, "e1"))
+    await append(store, "px", [Message(b"1"), Message(b"2")])
+    assert await store.renew("px", 2) == "e1"
+    epoch = await store.renew("px", 3)
+    assert (epoch != "e1") == store.survives_process
+    if isinstance(store, SqliteStore):
+        assert (await append(store, "px", [Message(b"3")])).last == 3
+        assert [record.epoch for record in await store.records()] == [epoch]
