@@ -15,11 +15,15 @@ def fit(app: FastAPI, settings: Settings) -> None:
     """Call it last of all, after every route and other middleware.
 
     From the outside in: a line for each request if it is asked for, security headers on every
-    answer, problems for whatever is raised, checks of Host and path, HEAD as GET, then what the
-    application brought.
+    answer, problems for whatever is raised, checks of Host, origin and path, HEAD as GET, then
+    what the application brought.
     """
     app.add_middleware(HeadAsGet)
-    app.add_middleware(RequestChecks, is_host_allowed=host_rule(_host_names(settings)))
+    app.add_middleware(
+        RequestChecks,
+        is_host_allowed=host_rule(_host_names(settings)),
+        allowed_origins=settings.allowed_origins,
+    )
     install(app)
     app.add_middleware(SecurityHeaders)
     if settings.log_requests:

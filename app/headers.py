@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.origins import check_origin
 from app.problems import Problem
 from app.query import TOPICS_PATH, raw_path, topic_name
 from app.topic_pattern import topic_or_pattern
@@ -46,20 +47,27 @@ class SecurityHeaders:
 
 
 class RequestChecks:
-    """Refuses a foreign Host and a path with encoding tricks before any route is chosen."""
+    """Refuses a foreign Host, other sites' writes and paths with tricks before any route."""
 
-    def __init__(self, app: ASGIApp, is_host_allowed: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        is_host_allowed: Callable[[str], bool],
+        allowed_origins: tuple[str, ...],
+    ) -> None:
         self.app = app
         self.is_host_allowed = is_host_allowed
+        self.allowed_origins = frozenset(allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app for a request that may be routed.
 
         Raises:
-            Problem: host-not-allowed, topic-invalid or not-found.
+            Problem: host-not-allowed, origin-not-allowed, topic-invalid or not-found.
         """
         if scope["type"] == "http":
             self._check_host(scope)
+            check_origin(scope, self.allowed_origins)
             check_path(scope)
         await self.app(scope, receive, send)
 

@@ -70,6 +70,12 @@ def _host_names(value: object) -> tuple[str, ...]:
     return tuple(name.lower() for name in _names(value, r"(?i:[a-z0-9.:_-]+)", expected))
 
 
+def _origins(value: object) -> tuple[str, ...]:
+    expected = 'expected a list of origins such as ["https://desk.example"]'
+    pattern = r"(?i:https?://[a-z0-9._\[\]:-]+)"
+    return tuple(origin.lower() for origin in _names(value, pattern, expected))
+
+
 def _function_names(value: object) -> tuple[str, ...]:
     expected = 'expected a list of functions such as ["package.module:function"]'
     return _names(value, r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", expected)
@@ -81,6 +87,7 @@ CountValue = Annotated[int, BeforeValidator(_count)]
 FlagValue = Annotated[bool, BeforeValidator(_flag)]
 TextValue = Annotated[str, BeforeValidator(_text)]
 HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
+Origins = Annotated[tuple[str, ...], BeforeValidator(_origins)]
 FunctionNames = Annotated[tuple[str, ...], BeforeValidator(_function_names)]
 
 

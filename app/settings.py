@@ -23,6 +23,7 @@ from app.setting_kinds import (
     FlagValue,
     FunctionNames,
     HostNames,
+    Origins,
     SizeValue,
     TextValue,
     count_field,
@@ -68,6 +69,11 @@ class Settings(BaseSettings):
         default=(),
         description="Names other than loopback that a request's `Host` may have (421 otherwise); "
         "in the environment separated by commas.",
+    )
+    allowed_origins: Origins = Field(
+        default=(),
+        description="Origins such as `https://desk.example` whose pages may write (403 otherwise), "
+        "beside the one that `Host` tells; in the environment separated by commas.",
     )
     insecure: FlagValue = Field(
         default=False, description="Serve without authentication on an address others can reach."

@@ -15,6 +15,7 @@ from app.setting_kinds import (
     FlagValue,
     FunctionNames,
     HostNames,
+    Origins,
     SizeValue,
     TextValue,
 )
@@ -27,6 +28,7 @@ KINDS: dict[str, Any] = {
     "flag": FlagValue,
     "text": TextValue,
     "hosts": HostNames,
+    "origins": Origins,
     "functions": FunctionNames,
 }
 
@@ -44,6 +46,7 @@ KINDS: dict[str, Any] = {
         pytest.param("flag", EnvironmentText("0"), False, id="flag-environment"),
         pytest.param("text", Path("a/b"), "a/b", id="text"),
         pytest.param("hosts", EnvironmentText("A.example, b"), ("a.example", "b"), id="hosts"),
+        pytest.param("origins", ["https://A.b:1"], ("https://a.b:1",), id="origins"),
         pytest.param("functions", ["a.b:c"], ("a.b:c",), id="functions"),
     ],
 )
