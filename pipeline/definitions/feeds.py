@@ -48,7 +48,7 @@ class RedisSource:
         if start not in {START, "now"} and not ENTRY_ID.fullmatch(start):
             raise table.wrong("from", "epoch, now or the id of an entry", start)
         return cls(
-            address=_secret(table, "address", REDIS_ADDRESS, expected),
+            address=table.secret("address", REDIS_ADDRESS, expected),
             stream=table.checked("stream", str, "the key of a Redis stream"),
             start=start,
             field=table.text("field", default="") or None,
@@ -114,14 +114,6 @@ class RateSource:
         if not 0 < rows <= ROWS_PER_SECOND_MAX:
             raise table.wrong("rows_per_second", f"a number from 1 to {ROWS_PER_SECOND_MAX}", rows)
         return cls(rows, keys=table.count("keys") or 100, seed=table.count("seed") or 1)
-
-
-def _secret(table: TomlTable, field: str, form: re.Pattern[str], expected: str) -> str:
-    """A text of a form that no error repeats: it may hold a password."""
-    found = table.text(field, expected=expected)
-    if not form.fullmatch(found):
-        raise DefinitionInvalid(f"{table.where(field)}: expected {expected}")
-    return found
 
 
 def _connector(table: TomlTable, folder: Path) -> str | Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,23 @@ from pipeline.definitions.files import FilesSource
 from pipeline.definitions.names import TOPIC
 from pipeline.definitions.tomltable import TomlTable
 
+ADDRESS = re.compile(r"(https?|redis|rediss|unix)://\S+")
+REDIS_PREFIX = "tidegate"
+
 
 @dataclass(frozen=True, slots=True)
 class TopicSource:
-    """A gateway topic, read from `start` (`epoch`, `now` or a bookmark)."""
+    """A gateway topic, read from `start` (`epoch`, `now` or a bookmark).
+
+    `address`: of another gateway than the file's, or of the Redis that gateways share, where the
+    names of keys begin with `prefix`.
+    """
 
     topic: str
     start: str
     rows_per_batch: int | None
+    address: str | None = None
+    prefix: str = REDIS_PREFIX
 
     @property
     def place(self) -> str:
@@ -33,6 +43,8 @@ class TopicSource:
             topic=table.checked("topic", TOPIC.fullmatch, "a topic name"),
             start=_start(table),
             rows_per_batch=stream.count("rows_per_batch"),
+            address=_address(table) if "address" in table.left else None,
+            prefix=table.text("prefix", default=REDIS_PREFIX),
         )
 
 
@@ -55,6 +67,11 @@ def read_source(table: TomlTable, stream: TomlTable, folder: Path) -> Source:
     source = KINDS[kind](table, stream, folder)
     table.finish()
     return source
+
+
+def _address(table: TomlTable) -> str:
+    expected = "an address such as http://127.0.0.1:8080 or redis://127.0.0.1:6379/0"
+    return table.secret("address", ADDRESS, expected)
 
 
 def _start(table: TomlTable) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,13 @@ class TomlTable:
         found = self.text(field, expected=expected)
         if not fits(found):
             raise self.wrong(field, expected, found)
+        return found
+
+    def secret(self, field: str, form: re.Pattern[str], expected: str) -> str:
+        """A required text of a form that no error repeats: it may hold a password."""
+        found = self.text(field, expected=expected)
+        if not form.fullmatch(found):
+            raise DefinitionInvalid(f"{self.where(field)}: expected {expected}")
         return found
 
     def count(self, field: str) -> int | None:

@@ -19,7 +19,8 @@ def read_topic(
     """
     reader = (
         spark.readStream.format("tidegate")
-        .option("gateway", gateway)
+        .option("gateway", source.address or gateway)
+        .option("prefix", source.prefix)
         .option("topic", source.topic)
         .option("from", source.start)
     )

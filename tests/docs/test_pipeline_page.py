@@ -16,7 +16,7 @@ from pipeline.definitions.tomltable import TomlTable
 
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
 GIVEN = [
-    {"kind": "tidegate", "topic": "t"},
+    {"kind": "tidegate", "topic": "t", "address": "redis://h"},
     {"kind": "redis", "address": "redis://127.0.0.1", "stream": "s"},
     {"kind": "kafka", "brokers": "127.0.0.1:9092", "topic": "t"},
     {"kind": "files", "path": "a.csv", "topic": "t"},

@@ -13,6 +13,7 @@ from tests.pipeline.definitions.streams_file import check_mistake
         ('topic = "ticks"}', 'topic = "_x"}', "newest.source.topic: expected a topic name"),
         ('topic = "ticks"}', 'topic = "t", from = "1"}', "from: expected epoch, now or a bookmark"),
         ('topic = "ticks"}', 'topic = "t", path = "x"}', "newest.source.path: unknown field"),
+        ('topic = "ticks"}', 'topic = "t", address = "x:secret"}', "source.address: expected an"),
         ('kind = "tidegate"', 'kind = "tape"', "source.kind: expected tidegate, redis, kafka, "),
         ('kind = "tidegate", ', "", "source.kind: is missing, expected tidegate, redis, kafka, "),
     ],

@@ -18,7 +18,8 @@ def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
     spark: SparkSession, journals: Journals
 ) -> None:
     journals.topic("t", [b'{"n":%d}' % at for at in range(5)])
-    frame = read_topic(spark, TopicSource("t", "epoch", 2), journals.address)
+    source = TopicSource("t", "epoch", 2, address=journals.address)
+    frame = read_topic(spark, source, "http://127.0.0.1:1")
     assert frame.schema.names == arrow_schema(PUBLISHED).names
     query = frame.writeStream.format("memory").queryName("topic").trigger(availableNow=True).start()
     query.awaitTermination()
