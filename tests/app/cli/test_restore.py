@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.stores.schema import APPLICATION_ID
+from tests.support.buses import BusServer
 from tests.support.commands import run, serving
 
 pytestmark = pytest.mark.slow
@@ -46,4 +47,20 @@ def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
         (78, backup, text / "inside"),
     ):
         ended = run("restore", str(source), "--data", str(folder))
+        assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err
+
+
+@pytest.mark.redis
+def test_a_redis_that_was_put_back_is_said_so(redis_bus: BusServer) -> None:
+    """Rule 603."""
+    ended = run("restore", "--redis", redis_bus.url)
+    assert (ended.code, ended.err) == (0, "")
+    assert "another epoch" in ended.out
+    for code, words in (
+        (1, ("--redis", "unix:///nowhere/at/all.sock")),
+        (78, ("--redis", "nowhere")),
+        (2, ()),
+        (2, ("backup.db", "--redis", redis_bus.url)),
+    ):
+        ended = run("restore", *words)
         assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err

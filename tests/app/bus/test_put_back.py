@@ -1,0 +1,50 @@
+"""A Redis that was put back by hand, and an operator who says so."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from app.bus.put_back import note_put_back
+from app.stores.store import StoreUnusable
+from tests.support.buses import BusServer
+from tests.support.gateways import names, running_gateway
+
+pytestmark = pytest.mark.redis
+
+PREFIXES = (f"put-back-{number}" for number in itertools.count())
+
+
+async def epoch_of(running: object) -> str:
+    answer = await running.http.get("/v1/topics/px")  # type: ignore[attr-defined]  # a Remote
+    return str(answer.json()["epoch"])
+
+
+async def test_topics_begin_again_where_a_gateway_runs_and_where_one_starts(
+    redis_bus: BusServer,
+) -> None:
+    """Rule 603."""
+    given = {"redis": redis_bus.url, "redis_prefix": next(PREFIXES)}
+    async with running_gateway(**given) as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        epochs = [await epoch_of(running)]
+        async with running.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            assert await note_put_back(redis_bus.url, given["redis_prefix"]) >= 1
+            assert "resumed" in names(await stream.until("group_end"))
+        epochs.append(await epoch_of(running))
+    await note_put_back(redis_bus.url, given["redis_prefix"])
+    async with running_gateway(**given) as running:
+        async with running.subscribe("conflation=10ms", last_id=f"{epochs[1]}-1") as stream:
+            assert "group_end" in names(await stream.until("group_end"))
+        assert await running.sow() == [{"k": 1}]
+        await running.publish({"k": 2})
+        epochs.append(await epoch_of(running))
+    assert len(set(epochs)) == 3
+
+
+async def test_a_bus_that_is_not_there_is_one_sentence() -> None:
+    with pytest.raises(StoreUnusable, match="does not answer"):
+        await note_put_back("unix:///nowhere/at/all.sock", "tidegate")
