@@ -12,7 +12,7 @@ from app.bus.connection import BusConnection
 from app.bus.definitions import Definitions
 from app.bus.follower import Follower
 from app.bus.following import Following
-from app.bus.lease import Lease
+from app.bus.lease import DUTIES, Lease
 from app.bus.redis_store import RedisStore
 from app.catalog import Catalog
 from app.driver import Driver
@@ -20,8 +20,6 @@ from app.duty import Duty
 from app.mergers import Mergers
 from app.outage import Outage
 from app.settings import Settings, SettingsInvalid
-
-DUTIES = "duties"
 
 
 class Bus:

@@ -11,10 +11,18 @@ from app.bus.connection import BusConnection, reaching
 from app.bus.scripts import HOLD, TAKE
 from app.problems import Problem
 
-TERM_S = 10.0
-BEATS_PER_TERM = 4
+DUTIES = "duties"
+"""The name of the one lease there is: of what one gateway does for all."""
+
+TERM_S = 4.0
+BEATS_PER_TERM = 8  # who does not have it looks as often: it is soon free after a death
 
 logger = logging.getLogger("tidegate.bus")
+
+
+def lease_key(connection: BusConnection, name: str) -> str:
+    """Where the bus has who holds a lease."""
+    return connection.shared_key("lease", name)
 
 
 class Lease:
@@ -45,7 +53,7 @@ class Lease:
     ) -> None:
         self.number: int | None = None
         self._connection = connection
-        self._keys = [connection.shared_key("lease", name), connection.shared_key("fence", name)]
+        self._keys = [lease_key(connection, name), connection.shared_key("fence", name)]
         self._holder = holder
         self._taken = taken
         self._lost = lost

@@ -11,6 +11,7 @@ from redis.exceptions import ResponseError
 
 from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection, reaching
+from app.bus.lease import DUTIES, lease_key
 from app.problems import Problem
 
 BEAT_S = 0.5
@@ -30,9 +31,11 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {now, redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')}
 """
 
-# Who was heard of meanwhile stays.
+# Who was heard of meanwhile stays. What it did for all is free for another.
+# KEYS gateways lease; ARGV gateway gone_at_ms
 _BURY = """
 if redis.call('ZSCORE', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+if redis.call('GET', KEYS[2]) == ARGV[1] then redis.call('DEL', KEYS[2]) end
 return redis.call('ZREM', KEYS[1], ARGV[1])
 """
 
@@ -119,6 +122,7 @@ class Roll:
         Raises:
             Problem: bus-unavailable.
         """
+        keys = [self._name, lease_key(self._bus, DUTIES)]
         silent = {name: self._found[name] for name in self.others if self._is_silent(name)}
         if not silent or not self.is_steady(SILENT_S):
             return
@@ -127,7 +131,7 @@ class Roll:
                 names = await self._bus.names()
                 for gateway, gone_at_ms in silent.items():
                     if _signature(gateway) not in names:
-                        await self._bus.run(_BURY, [self._name], [gateway, gone_at_ms])
+                        await self._bus.run(_BURY, keys, [gateway, gone_at_ms])
                         self._note({k: v for k, v in self._found.items() if k != gateway})
         except Problem as problem:
             if not isinstance(problem.__cause__, ResponseError):  # else it may not be asked

@@ -9,6 +9,7 @@ import pytest
 
 from app.bus import roll as rolls
 from app.bus.connection import BusConnection
+from app.bus.lease import DUTIES, Lease, lease_key
 from app.bus.roll import Roll
 from app.problems import Problem
 
@@ -76,6 +77,46 @@ async def test_who_is_silent_has_died_if_it_is_not_connected(
     await two.beat()
     assert await one.has("two"), "who says so is there"
     await theirs.aclose()
+
+
+async def test_what_the_dead_did_for_all_is_free_at_once(
+    bus: BusConnection, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 622: not only when its term is over."""
+    monkeypatch.setattr(rolls, "SILENT_S", 0.0)
+    theirs = BusConnection(redis_url, "roll-test")
+    one, two, mine = Roll(bus, "one"), Roll(theirs, "two"), lease_of(bus, "one")
+    await bus.ask("DEL", lease_key(bus, DUTIES))
+    await lease_of(theirs, "two").beat()
+    await two.beat()
+    await one.beat()
+    await one.bury()
+    assert not await takes(mine), "who is connected keeps it"
+    await theirs.aclose()
+    while "tidegate:two" in await bus.names():
+        await asyncio.sleep(0)
+    await one.bury()
+    assert await takes(mine)
+    await Roll(bus, "three").beat()
+    await one.beat()
+    await one.bury()  # three, which had nothing
+    assert await bus.ask("GET", lease_key(bus, DUTIES)) == b"one"
+
+
+def lease_of(bus: BusConnection, holder: str) -> Lease:
+    """The lease of what one does for all, as this gateway has it."""
+
+    async def taken(_: int) -> None: ...
+
+    async def lost() -> None: ...
+
+    return Lease(bus, DUTIES, holder, taken=taken, lost=lost, clock=lambda: 0.0, term_s=60.0)
+
+
+async def takes(lease: Lease) -> bool:
+    """Whether it is had after a step."""
+    await lease.beat()
+    return lease.number is not None
 
 
 async def test_who_was_not_heard_of_himself_strikes_nobody_off(
