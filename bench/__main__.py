@@ -1,4 +1,4 @@
-"""`python -m bench [engine] [road] [pipeline] [store] [sizing]`: figures, machine and versions.
+"""`python -m bench [SUITE]...`, each of `SUITES` or those named: figures, machine and versions.
 
 `python -m bench faults` is another matter: it says whether anything is lost (bench/faults). So is
 `python -m bench equality`: whether Spark and the engine deliver the same of a day.
@@ -11,7 +11,7 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, equality, pipeline, road, sizing, store
+from bench import engine, equality, pipeline, road, sizing, store, topics
 from bench.faults import command as faults
 
 SUITES = {
@@ -20,6 +20,7 @@ SUITES = {
     "pipeline": pipeline.figures,
     "store": store.figures,
     "sizing": sizing.figures,
+    "topics": topics.figures,
 }
 
 
