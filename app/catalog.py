@@ -20,7 +20,7 @@ from app.settings import Settings
 from app.stores.shared import DefinitionsMoved, EpochMoved
 from app.stores.store import HeadMoved, Store, TopicRecord
 from app.topic_document import TopicDocument
-from app.topic_graph import check_identity, resolved
+from app.topic_graph import check_identity, check_source, resolved
 from app.topics import Topics
 from app.writer import BegunAnew
 from conflation.bookmark import Bookmark
@@ -135,8 +135,8 @@ class Catalog(Topics):
         The same definition twice changes nothing.
 
         Raises:
-            Problem: topic-conflict for another key while it holds messages, source-cycle,
-                topic-unknown for a source that is not there, limit-reached,
+            Problem: topic-conflict for another key or a source while it holds messages,
+                source-cycle, topic-unknown for a source that is not there, limit-reached,
                 precondition-failed.
         """
 
@@ -256,6 +256,8 @@ class Catalog(Topics):
                 self._check_identity(known, document, has_messages=True)
                 raise
         async with self.filling.refilled(known, document), known.writing:
+            has_messages = self._driver.engine.topic(known.record.name).head > 0
+            check_source(known.document, document, has_messages=has_messages)
             record = TopicRecord(known.record.name, document, known.record.epoch)
             await self._store.put_topic(record)
             self.define(known, record)

@@ -56,3 +56,19 @@ def check_identity(
         raise Problem("topic-conflict", detail, pointer=pointer)
     if is_used:
         raise Problem("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
+
+
+def fills_anew(before: TopicDocument, after: TopicDocument) -> bool:
+    """Whether a topic is to be filled by the gateway that so far took what anybody published."""
+    return before.source is None and after.gateway_source is not None
+
+
+def check_source(before: TopicDocument, after: TopicDocument, *, has_messages: bool) -> None:
+    """Whether a topic may be filled from another one: what that does not have would be removed.
+
+    Raises:
+        Problem: topic-conflict where it has messages that no source has brought.
+    """
+    if has_messages and fills_anew(before, after):
+        detail = "The topic holds messages that its source has not brought; delete it first."
+        raise Problem("topic-conflict", detail, pointer="/source")

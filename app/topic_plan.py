@@ -12,7 +12,7 @@ from app.query import OWN_PREFIX
 from app.stores.store import Store
 from app.topic_document import TopicDocument
 from app.topic_files import Declared
-from app.topic_graph import check_identity, is_source, resolved
+from app.topic_graph import check_identity, check_source, fills_anew, is_source, resolved
 from conflation.errors import EngineError
 
 HasMessages = Callable[[str], Awaitable[bool]]
@@ -66,7 +66,7 @@ async def plan(
     Args:
         declared: the folder's topics, as `read_topic_files` gives them.
         known: what there is.
-        has_messages: whether a known topic has; asked only where its key or type would change.
+        has_messages: whether a known topic has; asked where its key, type or source would change.
         topics_max: as many as there may be, without the gateway's own.
 
     Raises:
@@ -87,6 +87,8 @@ async def plan(
                     has_messages=await has_messages(each.name),
                     is_used=is_source(each.name, documents.values()),
                 )
+            elif before is not None and fills_anew(before, after):
+                check_source(before, after, has_messages=await has_messages(each.name))
         except Problem as problem:
             each.refuse(problem)
         documents[each.name] = after

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.problems import Problem
-from app.topic_graph import check_identity, is_source, resolved
+from app.topic_graph import check_identity, check_source, is_source, resolved
 from tests.support.place import parsed
 
 
@@ -65,3 +65,17 @@ def test_a_key_stays_with_messages_and_while_others_rely_on_it(
     with pytest.raises(Problem) as refused:
         check_identity(before, after, has_messages=has_messages, is_used=is_used)
     assert (refused.value.code, refused.value.pointer) == (code, "/key")
+
+
+def test_messages_that_no_source_has_brought_stand_against_one() -> None:
+    """Rule 604: who is filled already may be filled from another, and the pipeline removes none."""
+    plain, by_spark = TOPICS["px"], parsed(key=["/k"], **filled("px", engine="spark"))
+    view = parsed(key=["/k"], **filled("px"))
+    for before, after, has_messages in (
+        (plain, view, False), (view, view, True), (by_spark, view, True), (plain, by_spark, True),
+        (view, plain, True),
+    ):  # fmt: skip
+        check_source(before, after, has_messages=has_messages)
+    with pytest.raises(Problem) as refused:
+        check_source(plain, view, has_messages=True)
+    assert (refused.value.code, refused.value.pointer) == ("topic-conflict", "/source")

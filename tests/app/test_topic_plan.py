@@ -95,3 +95,16 @@ async def test_what_would_be_refused_is_told_before_anything_is_done(
         await steps(place, **documents)
     assert str(wrong.value).startswith(f"a.toml: {said}")
     await place.fillers.aclose()
+
+
+async def test_a_topic_that_holds_messages_is_not_declared_to_be_filled() -> None:
+    """Rules 454 and 604."""
+    place = Place(PxHasMessages())
+    await place.put("px", key=["/k"])
+    await place.put("fx", key=["/k"])
+    filled_px = {"key": ["/k"], **filled("fx")}
+    with pytest.raises(TopicFilesInvalid, match="source"):
+        await steps(place, px=filled_px)
+    assert [str(step) for step in await steps(place, fx={"key": ["/k"], **filled("px")})] == [
+        "change fx: source"
+    ]

@@ -121,3 +121,21 @@ async def test_the_row_of_a_group_is_found_however_its_key_is_spelled() -> None:
         for refused in ("/v1/topics/px/sow/%5B%5B%5D%5D", "/v1/topics/px/sow/%5B1e20%5D"):
             answer = await running.http.get(refused)
             assert answer.json()["code"] == "key-invalid"
+
+
+async def test_a_topic_with_messages_of_its_own_is_filled_from_no_other() -> None:
+    """Rule 604: they would be removed."""
+    patch = {"Content-Type": "application/merge-patch+json"}
+    async with running_gateway() as running:
+        for name in ("px", "own", "empty"):
+            await running.topic(name)
+        await running.publish({"k": 1}, {"k": 2}, topic="own")
+        for name, status in (("own", 409), ("empty", 200)):
+            answer = await running.http.patch(
+                f"/v1/topics/{name}", content=json.dumps({"source": SLOW}), headers=patch
+            )
+            assert answer.status_code == status, answer.text
+        assert await running.sow("own") == [{"k": 1}, {"k": 2}]
+        await running.publish({"k": 3}, topic="own")
+        answer = await running.http.get("/v1/topics/own")
+        assert answer.json()["source"] is None
