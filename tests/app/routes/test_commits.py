@@ -97,6 +97,20 @@ async def test_an_older_run_is_fenced_and_its_stages_stay() -> None:
         assert (await commit(running, "old", run=3, sequence=2)).json()["messages"] == 1
 
 
+async def test_a_newer_run_that_repeats_a_known_batch_is_the_one_that_counts() -> None:
+    """Rules 447 and 605: the driver that was taken for dead does not commit between its batches."""
+    async with running_gateway() as running:
+        await running.topic()
+        for name in ("a", "a2", "b"):
+            await stage(running, name, {"k": name})
+        assert (await commit(running, "a", sequence=1, run=1)).status_code == 200
+        assert (await commit(running, "a2", sequence=1, run=2)).json()["duplicate"]
+        late = await commit(running, "b", sequence=2, run=1)
+        assert (late.status_code, late.json()["code"]) == (409, "producer-fenced")
+        assert await running.sow() == [{"k": "a"}]
+        assert (await commit(running, "b", sequence=2, run=2)).json()["messages"] == 1
+
+
 async def test_a_commit_is_whole_or_nothing() -> None:
     """Rule 446."""
     async with running_gateway(topic_keys_max=3, request_messages_max=5) as running:
