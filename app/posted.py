@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from fastapi import Request
 
 from app.problems import Problem
+from app.publish_request import MERGE_PATCH
 from app.query import content_type, query_values, read_body
 from keys.errors import JsonInvalid
 from keys.jsontext import check_json, decoded
 
 REQUEST_BYTES_MAX = 64 << 10
 JSON = "application/json"
+CHANGES = (MERGE_PATCH, JSON)
+"""Media types of a PATCH."""
 
 
 async def posted_texts(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:
@@ -29,7 +32,9 @@ async def posted_texts(request: Request, parameters: Mapping[str, str]) -> dict[
     return texts_of(await posted_body(request), parameters)
 
 
-async def posted_body(request: Request, *, may_be_empty: bool = False) -> bytes:
+async def posted_body(
+    request: Request, media_types: tuple[str, ...] = (JSON,), *, may_be_empty: bool = False
+) -> bytes:
     """A request's JSON body, unread; the query has nothing.
 
     Raises:
@@ -38,10 +43,10 @@ async def posted_body(request: Request, *, may_be_empty: bool = False) -> bytes:
     query_values(request.scope, {})
     has_type = any(name == b"content-type" for name, _ in request.scope["headers"])
     if has_type or not may_be_empty:
-        content_type(request.scope, (JSON,))
+        content_type(request.scope, media_types)
     body = await read_body(request, REQUEST_BYTES_MAX)
     if body and not has_type:
-        content_type(request.scope, (JSON,))
+        content_type(request.scope, media_types)
     return body
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from app.gateway import Gateway, gateway_of
 from app.inner_call import MARK, Call
 from app.openapi import described
-from app.posted import JSON, posted_body
+from app.posted import CHANGES, JSON, posted_body
 from app.premises import Premises
 from app.problems import Problem
 from app.query import checked_session_id, integer, query_values, require_accept, session_id
@@ -110,11 +110,11 @@ async def get_session(request: Request) -> Response:
 @router.patch(
     "/v1/sessions/{session}",
     summary="Change a session's limits, or whether policies hold for it",
-    openapi_extra=described(path=SESSION, body=[JSON]),
+    openapi_extra=described(path=SESSION, body=CHANGES),
 )
 async def patch_session(request: Request) -> Response:
     """200 with the session as it is then; what is not named stays."""
-    body = await posted_body(request)
+    body = await posted_body(request, CHANGES)
     session = live_session_of(request)
     most = session.gateway.driver.limits
     tuning = tuning_of(body, Tuning(session.limits, session.conflated), most)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from app.openapi import described
-from app.posted import JSON, posted_body
+from app.posted import CHANGES, JSON, posted_body
 from app.problems import Problem
 from app.query import query_values, subscription_name
 from app.routes.sessions import SESSION, json_answer, live_session_of, seek
@@ -65,11 +65,11 @@ async def get_subscription(request: Request) -> Response:
 @router.patch(
     "/v1/sessions/{session}/subscriptions/{sub}",
     summary="Change a subscription while it runs",
-    openapi_extra=described(path=SUBSCRIPTION, body=[JSON]),
+    openapi_extra=described(path=SUBSCRIPTION, body=CHANGES),
 )
 async def patch_subscription(request: Request) -> Response:
     """200 with what is granted then; a change that is refused changes nothing."""
-    body = await posted_body(request)
+    body = await posted_body(request, CHANGES)
     session = live_session_of(request)
     asked = session.subscription(subscription_name(request.scope))
     change = change_of(body, _characters_max(session))

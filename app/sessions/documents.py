@@ -25,6 +25,9 @@ _ASKED = ("topic", "options", "filter", "order_by", "command", "format")
 _CHANGED = ("options", "conflation", "filter", "order_by", "paused")
 _LIMITS = ("messages", "bytes", "upper", "lower")
 
+# What null stands for in a change of a subscription.
+_UNSAID = {"options": "replace", "filter": "", "order_by": "", "paused": False}
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -83,14 +86,14 @@ def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> Opening:
 
 
 def tuning_of(body: bytes, now: Tuning, most: QueueLimits) -> Tuning:
-    """Of `PATCH /v1/sessions/{id}`: limits that are not named stay.
+    """Of `PATCH /v1/sessions/{id}`: what is not named stays, null is what the gateway has.
 
     Raises:
         Problem: with the pointer to what is wrong.
     """
-    document = _change(body, ("limits", "conflated"))
+    document = _restored(_change(body, ("limits", "conflated")), {"conflated": True})
     conflated = _boolean(document, "conflated")
-    limits = _limits(document.get("limits"), now.limits, most)
+    limits = _tuned(document["limits"], now.limits, most) if "limits" in document else now.limits
     return Tuning(limits, now.conflated if conflated is None else conflated)
 
 
@@ -106,10 +109,13 @@ def target_of(body: bytes, characters_max: int) -> Target:
 def change_of(body: bytes, characters_max: int) -> Change:
     """Of `PATCH /v1/sessions/{id}/subscriptions/{sub}`: `conflation` stands for that option alone.
 
+    Null is what a subscription has that does not say it; of `conflation` it is refused, as the
+    topic's options need not have been asked for.
+
     Raises:
         Problem, EngineError: with the pointer to what is wrong.
     """
-    document = _change(body, _CHANGED)
+    document = _restored(_change(body, _CHANGED), _UNSAID)
     texts = {name: _text(document, name, characters_max, "") for name in _CHANGED[:-1]}
     if texts["options"] is not None and texts["conflation"] is not None:
         detail = "conflation stands in options, or beside them, not in both."
@@ -183,6 +189,20 @@ def _limits(document: object, now: QueueLimits, most: QueueLimits) -> QueueLimit
         upper,
         lower,
     )
+
+
+def _tuned(document: object, now: QueueLimits, most: QueueLimits) -> QueueLimits:
+    """Limits after a change of some; null is the gateway's own, of one or of all."""
+    if document is None:
+        return most
+    values = (most.messages_max, most.bytes_max, most.upper_percent, most.lower_percent)
+    fields = _fields(document, _LIMITS, "/limits")
+    return _limits(_restored(fields, dict(zip(_LIMITS, values, strict=True))), now, most)
+
+
+def _restored(fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Fields of a merge patch, with the default where null restores it."""
+    return {name: defaults.get(name) if it is None else it for name, it in fields.items()}
 
 
 def _sized(fields: Mapping[str, Any]) -> Mapping[str, Any]:

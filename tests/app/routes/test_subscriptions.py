@@ -108,6 +108,26 @@ async def test_options_are_laid_over_the_earlier_ones_or_put_in_their_place() ->
         assert changed["options"] == "conflation=4s,conflation_key=[/k],pace=batch"
 
 
+async def test_a_change_is_a_merge_patch_as_a_topic_s_is() -> None:
+    """Rule 623."""
+    async with running_gateway() as running:
+        await running.topic()
+        session = (await running.http.post("/v1/sessions")).json()["session"]
+        asked = {"topic": "px", "filter": "/v = 1", "options": "conflation=1s"}
+        path = f"/v1/sessions/{session}"
+        await running.http.post(f"{path}/subscriptions", json=asked)
+        patch = {"Content-Type": "application/merge-patch+json"}
+        answer = await running.http.patch(
+            f"{path}/subscriptions/s1", content=b'{"filter":null,"options":null}', headers=patch
+        )
+        assert answer.status_code == 200, answer.text
+        found = await shown(running, session)
+        assert (found["filter"], found["interval_ms"]) == (None, 0)
+        for body, messages in ((b'{"limits":{"messages":5}}', 5), (b'{"limits":null}', 10_000)):
+            answer = await running.http.patch(path, content=body, headers=patch)
+            assert (answer.status_code, answer.json()["limits"]["messages"]) == (200, messages)
+
+
 async def test_another_filter_brings_in_what_the_old_one_hid() -> None:
     async with running_gateway() as running:
         await running.topic("px")

@@ -128,6 +128,26 @@ def test_a_change_says_what_is_to_be_otherwise() -> None:
     assert change_of(b'{"options":"oof"}', CHARACTERS_MAX).paused is None
 
 
+def test_null_is_what_a_subscription_has_that_does_not_say_it() -> None:
+    """Rule 623."""
+    body = b'{"options":null,"filter":null,"order_by":null,"paused":null}'
+    change = change_of(body, CHARACTERS_MAX)
+    assert change.options is not None
+    assert change.options.replace
+    assert (change.filter_text, change.order_text, change.paused) == ("", "", False)
+
+
+def test_null_is_what_the_gateway_has() -> None:
+    """Rule 623."""
+    now = Tuning(QueueLimits(5, 1_000, 70, 20), conflated=False)
+    assert tuning_of(b'{"limits":null}', now, MOST) == Tuning(MOST, conflated=False)
+    assert tuning_of(b'{"conflated":null}', now, MOST) == Tuning(now.limits, conflated=True)
+    one = tuning_of(b'{"limits":{"messages":null,"lower":30}}', now, MOST)
+    assert one.limits == QueueLimits(MOST.messages_max, 1_000, 70, 30)
+    all_of_them = b'{"limits":{"messages":null,"bytes":null,"upper":null,"lower":null}}'
+    assert tuning_of(all_of_them, now, MOST).limits == MOST
+
+
 NO_CHANGE = [
     {},
     {"zzq": 1},
@@ -138,7 +158,8 @@ NO_CHANGE = [
     {"options": "pause", "paused": True},
     {"paused": 1},
     {"options": "bookmark=now"},
-    {"filter": None},
+    {"conflation": None},
+    {"conflation": "1s", "options": None},
 ]
 
 
