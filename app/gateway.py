@@ -198,6 +198,8 @@ class Gateway:
         if folder is None:
             return []
         declared = read_topic_files(Path(folder), self.mergers)
+        for topic in declared:
+            topic.check_options(self.settings.options_characters_max)
         return await plan_beside(self.store, declared, self.settings.topics_max)
 
     async def look_back(self, topic: str) -> None:

@@ -74,6 +74,17 @@ def read_options(value: object) -> str:
     return value
 
 
+def check_options(text: str, characters_max: int) -> None:
+    """`options` are as long as those of a request may be; what is kept already is not asked.
+
+    Raises:
+        Problem: options-invalid.
+    """
+    if len(text) > characters_max:
+        detail = f"options has at most {characters_max} characters."
+        raise Problem("options-invalid", detail, pointer="/options")
+
+
 def merge_reader(mergers: Mergers) -> Callable[[object], Reduce | Merger | None]:
     """Reads `merge`: `replace` (None), an object from path to reducer, or a registered merger."""
 

@@ -18,6 +18,7 @@ from app.mergers import Mergers
 from app.problems import Problem
 from app.query import OWN_PREFIX, TOPIC_NAME
 from app.topic_document import FIELDS, TopicDocument
+from app.topic_fields import check_options
 
 TABLE = "topics"
 NAME_SHOWN_MAX = 80
@@ -34,6 +35,17 @@ class Declared:
     name: str
     document: TopicDocument
     file: str
+
+    def check_options(self, characters_max: int) -> None:
+        """Whether the options are no longer than a request's may be.
+
+        Raises:
+            TopicFilesInvalid: they are.
+        """
+        try:
+            check_options(self.document.options, characters_max)
+        except Problem as problem:
+            self.refuse(problem)
 
     def refuse(self, problem: Problem) -> NoReturn:
         """Say where in the folder a problem stands.

@@ -24,6 +24,7 @@ from app.query import (
     writable_topic_name,
 )
 from app.topic_document import TopicDocument
+from app.topic_fields import check_options
 from keys.errors import JsonInvalid
 from keys.jsontext import check_json
 from keys.patch import apply
@@ -49,7 +50,7 @@ async def put_topic(request: Request) -> Response:
     query_values(request.scope, {})
     content_type(request.scope, ("application/json",))
     body = await _json_body(request)
-    document = TopicDocument.parse(body, gateway.mergers)
+    document = _parsed(gateway, body)
     entry, is_new = await gateway.catalog.put(name, document, _precondition(request))
     return _answer(description(gateway, entry), 201 if is_new else 200, entry)
 
@@ -67,8 +68,7 @@ async def patch_topic(request: Request) -> Response:
     patch = await _json_body(request)
 
     def patched(document: TopicDocument) -> TopicDocument:
-        whole = apply(msgspec.json.encode(document.document()), patch)
-        return TopicDocument.parse(whole, gateway.mergers)
+        return _parsed(gateway, apply(msgspec.json.encode(document.document()), patch))
 
     entry = await gateway.catalog.patch(name, patched, _precondition(request))
     return _answer(description(gateway, entry), 200, entry)
@@ -161,6 +161,12 @@ def description(gateway: Gateway, entry: Entry) -> dict[str, Any]:
             "messages": len(topic.journal),
         },
     }
+
+
+def _parsed(gateway: Gateway, body: bytes) -> TopicDocument:
+    document = TopicDocument.parse(body, gateway.mergers)
+    check_options(document.options, gateway.settings.options_characters_max)
+    return document
 
 
 async def _json_body(request: Request) -> bytes:

@@ -112,6 +112,15 @@ def test_what_is_wrong_is_one_line_with_file_topic_and_field(
     assert len(str(wrong.value).splitlines()) == 1
 
 
+def test_options_are_no_longer_than_a_request_s(tmp_path: Path) -> None:
+    """Rule 624."""
+    folder(tmp_path, a="[topics.px]\noptions = 'conflation=1s'")
+    [px] = read_topic_files(tmp_path, MERGERS)
+    px.check_options(13)
+    with pytest.raises(TopicFilesInvalid, match="a.toml: topic px, field options: options has"):
+        px.check_options(12)
+
+
 def test_a_topic_stands_in_one_file_only(tmp_path: Path) -> None:
     folder(tmp_path, a="[topics.px]", b="[topics.px]")
     with pytest.raises(TopicFilesInvalid) as wrong:

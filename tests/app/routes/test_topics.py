@@ -43,6 +43,23 @@ async def test_the_figures_of_a_topic() -> None:
         assert expected.items() <= shown.items()
 
 
+async def test_a_topic_s_options_are_no_longer_than_a_request_s() -> None:
+    """Rule 624."""
+    async with running_gateway(options_characters_max=20) as running:
+        path, fits, too_long = "/v1/topics/px", "conflation=1s" + " " * 7, "conflation=1s" + " " * 8
+        assert (await running.http.put(path, json={"options": fits})).status_code == 201
+        for answer in (
+            await running.http.put("/v1/topics/other", json={"options": too_long}),
+            await running.http.put(path, json={"options": too_long}),
+            await running.http.patch(path, json={"options": too_long}),
+        ):
+            found = answer.json()
+            assert answer.status_code == 400
+            assert (found["code"], found["pointer"]) == ("options-invalid", "/options")
+        assert (await running.http.get(path)).json()["options"] == fits
+        assert (await running.http.get("/v1/topics/other")).status_code == 404
+
+
 async def test_topics_are_listed_in_pages() -> None:
     async with running_gateway() as running:
         for name in ("b", "a.2", "a.1", "a.3"):
