@@ -22,7 +22,9 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument("--data", metavar="DIR", help="folder of the store (./tidegate-data)")
     parser.add_argument(
-        "--replace", action="store_true", help="a store that is there is kept as tidegate.db.before"
+        "--replace",
+        action="store_true",
+        help="a store that is there is kept as tidegate.db.before (.2, .3 and on)",
     )
     parser.add_argument(
         "--redis", metavar="URL", help="in place of BACKUP: this Redis was put back by hand"
@@ -86,9 +88,13 @@ def _restore(arguments: argparse.Namespace) -> None:
         )
     folder = Path(settings.store_dir)
     try:
-        topics = restore(arguments.backup, folder, replaces=arguments.replace)
+        restored = restore(arguments.backup, folder, replaces=arguments.replace)
     except FolderUnusable as error:
         raise ConfigurationInvalid(str(error)) from None
     except StoreUnusable as error:
         raise CommandError(str(error)) from None
-    tell(f"{topics} topics restored into {folder}; at the next start each has another epoch")
+    if restored.before is not None:
+        tell(f"The store that was there is {restored.before} now")
+    tell(
+        f"{restored.topics} topics restored into {folder}; at the next start each has another epoch"
+    )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import NamedTuple
 
 from app.stores import lives
 from app.stores.folder import Folder
@@ -13,13 +16,20 @@ from app.stores.schema import APPLICATION_ID, FORMAT
 from app.stores.store import StoreUnusable
 
 BEFORE = "tidegate.db.before"
-"""What a store that is replaced is called then."""
+"""What a store that is replaced is called then; with .2 and on behind it where that is taken."""
 
 _RESTORING = "tidegate.db.restoring"
 
 
-def restore(backup: Path, path: Path, *, replaces: bool = False) -> int:
-    """Make a backup the store in a folder, whole or not at all; returns how many topics it has.
+class Restored(NamedTuple):
+    """How many topics there are now, and what the store is called that was there, if any."""
+
+    topics: int
+    before: Path | None
+
+
+def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
+    """Make a backup the store in a folder, whole or not at all.
 
     At the next start every topic begins another epoch: positions that were given after the backup
     are given again, and nobody may take them for the old ones.
@@ -27,12 +37,12 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> int:
     Args:
         backup: a database file, as `.backup` or `VACUUM INTO` of SQLite make it.
         path: the folder; made where it is not there.
-        replaces: a store that is there is kept beside it as `tidegate.db.before`.
+        replaces: a store that is there is kept beside it, and those that were kept before.
 
     Raises:
         StoreUnusable: one sentence that says why not; the store is as it was.
     """
-    topics = _checked(backup)
+    topics, before = _checked(backup), None
     folder = Folder.take(path)
     try:
         if folder.database.exists() and not replaces:
@@ -41,14 +51,14 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> int:
         copy.unlink(missing_ok=True)
         _copy(backup, copy)
         if folder.database.exists():
-            _keep(folder.database, path / BEFORE)
+            before = _keep(folder.database)
         copy.replace(folder.database)
         _sync(path)
     except (sqlite3.Error, OSError) as error:
         raise StoreUnusable(f"The store in {path} cannot be restored: {error}.") from None
     finally:
         folder.release()
-    return topics
+    return Restored(topics, before)
 
 
 def _checked(backup: Path) -> int:
@@ -78,12 +88,19 @@ def _copy(backup: Path, copy: Path) -> None:
         lives.doubt(target)
 
 
-def _keep(database: Path, before: Path) -> None:
-    """Another name for a store, in one file: a log left beside it would be taken for the new's."""
+def _keep(database: Path) -> Path:
+    """Another name for a store, in one file: a log left beside it would be taken for the new's.
+
+    Nothing that has such a name is touched: it may be the only one of its kind.
+    """
     with closing(sqlite3.connect(database)) as found:
         found.execute("PRAGMA journal_mode = DELETE")
-    before.unlink(missing_ok=True)
-    os.link(database, before)
+    for number in itertools.count(1):
+        before = database.with_name(BEFORE if number == 1 else f"{BEFORE}.{number}")
+        with contextlib.suppress(FileExistsError):
+            os.link(database, before)
+            return before
+    raise AssertionError("numbers do not end")
 
 
 def _sync(path: Path) -> None:

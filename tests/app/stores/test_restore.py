@@ -36,7 +36,7 @@ async def backed_up(folder: Path, backup: Path) -> None:
 async def test_a_backup_comes_back_with_another_epoch(tmp_path: Path) -> None:
     there, elsewhere, backup = tmp_path / "there", tmp_path / "elsewhere", tmp_path / "backup.db"
     await backed_up(there, backup)
-    assert restore(backup, elsewhere) == 1
+    assert restore(backup, elsewhere) == (1, None)
     store = await opened(elsewhere)
     (record,) = await store.records()
     kept = await store.kept("a")
@@ -57,7 +57,7 @@ async def test_a_copy_made_with_backup_will_do_too(tmp_path: Path) -> None:
         closing(sqlite3.connect(backup)) as target,
     ):
         source.backup(target)
-    assert restore(backup, tmp_path / "elsewhere") == 1
+    assert restore(backup, tmp_path / "elsewhere") == (1, None)
     store = await opened(tmp_path / "elsewhere")
     assert (await store.kept("a")).head == 2
     await store.aclose()
@@ -71,12 +71,24 @@ async def test_a_store_is_replaced_only_if_that_is_said_and_is_kept(tmp_path: Pa
     store = await opened(there)
     assert (await store.kept("a")).head == 2, "as it was"
     await store.aclose()
-    assert restore(backup, there, replaces=True) == 1
+    assert restore(backup, there, replaces=True) == (1, there / BEFORE)
     store = await opened(there)
     assert (await store.kept("a")).head == 1
     await store.aclose()
     with closing(sqlite3.connect(there / BEFORE)) as before:
         assert before.execute("SELECT max(last) FROM journal").fetchone()[0] == 2
+
+
+async def test_no_store_that_was_kept_is_lost_to_a_later_one(tmp_path: Path) -> None:
+    """Who restores the wrong backup first can still go back to what there was."""
+    there, backup = tmp_path / "there", tmp_path / "backup.db"
+    await backed_up(there, backup)
+    for name in (BEFORE, f"{BEFORE}.2", f"{BEFORE}.3"):
+        assert restore(backup, there, replaces=True) == (1, there / name)
+    assert restore(there / BEFORE, there, replaces=True).topics == 1
+    store = await opened(there)
+    assert (await store.kept("a")).head == 2, "what there was at first"
+    await store.aclose()
 
 
 async def test_a_store_in_use_is_left_alone(tmp_path: Path) -> None:
