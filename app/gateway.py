@@ -26,7 +26,6 @@ from app.outage import Outage
 from app.pipelines import open_pipelines
 from app.problems import Problem
 from app.sessions.registry import Sessions
-from app.sessions.session import SUBSCRIPTIONS_MAX
 from app.settings import Settings
 from app.stores.bounds import Bounds
 from app.stores.memory import MemoryStore
@@ -119,7 +118,10 @@ class Gateway:
         mergers = Mergers.load(settings.mergers)
         bus = _bus(settings, mergers) if store is None else None
         store = store or (_store(settings, mergers) if bus is None else bus.store)
-        engine = Engine(sessions_max=settings.sessions_max, subscriptions_max=SUBSCRIPTIONS_MAX)
+        engine = Engine(
+            sessions_max=settings.sessions_max,
+            subscriptions_max=settings.session_subscriptions_max,
+        )
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
         driver = Driver(engine, limits, clock, wall_ms)
         arrivals, duty = Arrivals(driver), Duty(held=bus is None)

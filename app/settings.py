@@ -164,6 +164,11 @@ class Settings(BaseSettings):
 
     # Subscribing
     sessions_max: CountValue = count_field(10_000, "Sessions open at once.")
+    session_subscriptions_max: CountValue = count_field(
+        256,
+        "Subscriptions of a session, each topic of a pattern being one (429 above it).",
+        most=10_000,
+    )
     options_characters_max: CountValue = count_field(
         4096, "Characters of an options string or a filter."
     )

@@ -12,7 +12,7 @@ from conflation.errors import BookmarkInvalid
 UNKNOWN = Bookmark("unknown", 0)
 """No topic has this epoch: continued by a snapshot."""
 
-PLACES_MAX = 256
+PLACES_MAX = 10_000
 
 
 def places_of(text: str) -> dict[str, Bookmark]:

@@ -19,7 +19,7 @@ from app.routes.subscribe import STREAM, last_event_id
 from app.sessions.cursor import parse_cursor
 from app.sessions.documents import Opening, Target, Tuning, opening_of, pointing, tuning_of
 from app.sessions.pages import Page
-from app.sessions.session import Session
+from app.sessions.session import Session, check_count
 from app.sessions.view import answer, session_view
 from app.stream import refusal_stream, session_stream
 from conflation.bookmark import Bookmark
@@ -46,6 +46,8 @@ async def open_session(request: Request) -> Response:
         raise Problem("not-ready", "The gateway is shutting down.")
     characters_max = gateway.settings.options_characters_max
     opening = opening_of(body, gateway.driver.limits, characters_max)
+    with pointing("/subscriptions"):
+        check_count(len(opening.subscriptions), gateway.settings.session_subscriptions_max)
     for target in opening.subscriptions:
         await seek(gateway, target)
     session = _opened(gateway, opening)

@@ -19,7 +19,6 @@ from keys.errors import JsonInvalid, KeysError
 from keys.jsontext import check_json, decoded
 
 PERCENT_MAX = 100
-SUBSCRIPTIONS_AT_ONCE = 256
 
 _ASKED = ("topic", "options", "filter", "order_by", "command", "format")
 _CHANGED = ("options", "conflation", "filter", "order_by", "paused")
@@ -73,9 +72,8 @@ def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> Opening:
     """
     document = _object(body or b"{}", ("limits", "conflated", "subscriptions"))
     wanted = document.get("subscriptions", [])
-    if not isinstance(wanted, list) or len(wanted) > SUBSCRIPTIONS_AT_ONCE:
-        detail = f"subscriptions is a list of at most {SUBSCRIPTIONS_AT_ONCE}."
-        raise Problem("options-invalid", detail, pointer="/subscriptions")
+    if not isinstance(wanted, list):
+        raise Problem("options-invalid", "subscriptions is a list.", pointer="/subscriptions")
     return Opening(
         _limits(document.get("limits"), most, most),
         _boolean(document, "conflated") is not False,

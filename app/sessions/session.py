@@ -37,7 +37,9 @@ from conflation.sessions.session import QueueLimits
 from conflation.subscription import Command, Subscription
 from keys.errors import KeysError
 
-SUBSCRIPTIONS_MAX = 256
+ENDINGS_MAX = 256
+"""What a session remembers of what has ended, to tell it to who comes back."""
+
 REQUESTED = "requested"
 
 
@@ -88,7 +90,7 @@ class Session:
         self.reader: Reading | None = None
         self.cursor = Cursor(session_id) if kept else None
         self.endings: list[tuple[int, Unsubscribed]] = []
-        self.replaced: deque[int] = deque(maxlen=SUBSCRIPTIONS_MAX)
+        self.replaced: deque[int] = deque(maxlen=ENDINGS_MAX)
         self.closed: CloseReason | None = None
         self.has_ended = False
         self.was_read = False
@@ -211,7 +213,7 @@ class Session:
         if self.cursor is None:
             return ""
         id_text = self.cursor.note()
-        self.endings = [*self.endings[1 - SUBSCRIPTIONS_MAX :], (self.cursor.number, told)]
+        self.endings = [*self.endings[1 - ENDINGS_MAX :], (self.cursor.number, told)]
         return id_text
 
     def tell_end(self, told: Unsubscribed) -> None:
@@ -288,15 +290,10 @@ class Session:
         self.reader.consumer.tell(told)
 
     def _check_room(self, more: int) -> None:
-        if self._count() + more > SUBSCRIPTIONS_MAX:
+        most = self.gateway.settings.session_subscriptions_max
+        if self._count() + more > most:
             self._forget_finished()
-        if self._count() + more > SUBSCRIPTIONS_MAX:
-            raise Problem(
-                "limit-reached",
-                f"A session has at most {SUBSCRIPTIONS_MAX} subscriptions, "
-                "each topic of a pattern being one.",
-                headers={"Retry-After": "60"},
-            )
+        check_count(self._count() + more, most)
 
     def _count(self) -> int:
         return sum(len(asked.topics) for asked in self.asked.values())
@@ -308,6 +305,17 @@ class Session:
             for topic, found in list(asked.topics.items()):
                 if found.is_over(marks.get((asked.name, topic))):
                     self.drop(asked.name, topic)
+
+
+def check_count(count: int, most: int) -> None:
+    """Whether a session may have so many subscriptions.
+
+    Raises:
+        Problem: limit-reached.
+    """
+    if count > most:
+        detail = f"A session has at most {most} subscriptions, each topic of a pattern being one."
+        raise Problem("limit-reached", detail, headers={"Retry-After": "60"})
 
 
 def _interval(interval_ns: int) -> str:

@@ -110,14 +110,14 @@ CHANGED = [
             "filter-invalid"),
     changed("a pause that is none", '{"paused":"zzq"}', pointer="/paused"),
     changed("to pause and to go on", '{"paused":true,"options":"resume"}', pointer="/paused"),
-    changed("null", '{"filter":null}', "filter-invalid", pointer="/filter"),
+    changed("null", '{"conflation":null}', pointer="/conflation"),
 ]  # fmt: skip
 
 TUNED = [
     tuned("nothing", "{}"),
     tuned("an unknown field", '{"zzq":1}'),
     tuned("more than the gateway has", '{"limits":{"bytes":"9MiB"}}', pointer="/limits/bytes"),
-    tuned("null", '{"conflated":null}', pointer="/conflated"),
+    tuned("null", "null"),
 ]
 
 UNKNOWN = [

@@ -289,12 +289,17 @@ async def test_the_session_of_a_plain_get_can_be_looked_at_and_changed_but_not_a
 
 
 async def test_a_session_has_so_many_subscriptions_and_no_more() -> None:
-    async with running_gateway() as running:
+    """Rule 625."""
+    async with running_gateway(session_subscriptions_max=7) as running:
         await running.topic("px")
-        session = await opened(running, subscriptions=[{"topic": "px"}] * 256)
+        wanted = {"subscriptions": [{"topic": "px"}] * 8}
+        answer = await running.http.post("/v1/sessions", json=wanted)
+        assert (answer.status_code, answer.json()["code"]) == (429, "limit-reached")
+        assert answer.json()["pointer"] == "/subscriptions"
+        session = await opened(running, subscriptions=[{"topic": "px"}] * 7)
         path = f"/v1/sessions/{session}/subscriptions"
         answer = await running.http.post(path, json={"topic": "px"})
         assert (answer.status_code, answer.json()["code"]) == (429, "limit-reached")
         assert int(answer.headers["retry-after"]) > 0
         await running.http.delete(f"{path}/s7")
-        assert (await subscribed(running, session, topic="px"))["sub"] == "s257"
+        assert (await subscribed(running, session, topic="px"))["sub"] == "s8"

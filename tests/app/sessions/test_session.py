@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.problems import Problem
-from app.sessions.session import SUBSCRIPTIONS_MAX, State
+from app.sessions.session import State
 from app.topic_pattern import TopicPattern
 from conflation.errors import OptionsInvalid
 from conflation.outputs import CloseReason
@@ -102,26 +102,26 @@ async def test_a_session_that_was_told_goodbye_takes_subscriptions_for_its_retur
 
 
 async def test_each_topic_of_a_pattern_is_a_subscription() -> None:
-    async with room(sessions_max=2) as here:
+    async with room(session_subscriptions_max=3) as here:
         session = here.kept()
         here.ask(session, TopicPattern.parse(">"))
         reader, _ = here.read(session)
-        for number in range(SUBSCRIPTIONS_MAX + 1):
+        for number in range(4):
             await here.topic(f"px.{number}")
         assert here.told(reader)[0] == "error s1"
-        assert len(session.asked["s1"].topics) == SUBSCRIPTIONS_MAX
+        assert len(session.asked["s1"].topics) == 3
 
 
 async def test_a_query_makes_room_once_its_reader_has_it_all() -> None:
-    async with room() as here:
+    async with room(session_subscriptions_max=3) as here:
         await here.topic()
         session = here.kept()
         reader, _ = here.read(session)
-        for _ in range(SUBSCRIPTIONS_MAX):
+        for _ in range(3):
             here.ask(session, command="sow")
         with pytest.raises(Problem, match="limit-reached"):
             here.ask(session)
         here.take(reader)
         reader.confirm()
-        assert here.ask(session) == f"s{SUBSCRIPTIONS_MAX + 1}"
+        assert here.ask(session) == "s4"
         assert len(session.asked) == 1
