@@ -59,7 +59,7 @@ PROBLEMS: Final[Mapping[str, tuple[int, str]]] = {
     "request-timeout": (408, "The request took too long"),
     "host-not-allowed": (421, "The host is not served here"),
     "origin-not-allowed": (403, "The origin is not allowed"),
-    "bus-unavailable": (503, "The bus is out"),
+    "bus-unavailable": (503, "The store or the bus is out"),
     "not-ready": (503, "Not ready"),
     "method-not-allowed": (405, "The method is not allowed"),
     "not-found": (404, "Nothing here"),

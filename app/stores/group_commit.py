@@ -22,6 +22,7 @@ from app.stores.store import HeadMoved
 
 GROUP_MAX = 1_000
 PROBE_BYTES = 64 << 10
+RETRY_AFTER_S = "1"
 
 Answer = TypeVar("Answer")
 Work = Callable[[sqlite3.Connection], Answer]
@@ -70,13 +71,9 @@ class GroupCommit:
 
     async def fault(self) -> str | None:
         """Why nothing is written: what the last transaction has failed of, if it does so still."""
-        if not self._is_out:
-            return None
-        try:
-            await self.do(_probe)
-        except Problem:
-            return f"the store cannot be written: {self._reason}"
-        return None
+        if self._is_out:
+            await self.do(_nothing)  # which has it looked at
+        return f"the store cannot be written: {self._reason}" if self._is_out else None
 
     async def aclose(self) -> None:
         """Finish what was asked, and end the thread."""
@@ -135,12 +132,29 @@ class GroupCommit:
         if not self._is_out:
             logger.error("the store is out: %s", error, extra=event("store-out"))
         self._is_out, self._reason = True, str(error)
-        return Problem("bus-unavailable", f"The store cannot be written: {error}.")
+        detail = f"The store cannot be written: {error}."
+        return Problem("bus-unavailable", detail, headers={"Retry-After": RETRY_AFTER_S})
 
     def _back(self) -> None:
-        if self._is_out:
+        """It is back with room for a request of some size; a small one may fit without."""
+        if self._is_out and self._has_room():
             logger.warning("the store is back", extra=event("store-back"))
-        self._is_out = False
+            self._is_out = False
+
+    def _has_room(self) -> bool:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            _probe(self._connection)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._reason = str(error)
+            self._roll_back()
+            return False
+        return True
+
+
+def _nothing(connection: sqlite3.Connection) -> None:
+    """No work at all."""
 
 
 def _probe(connection: sqlite3.Connection) -> None:

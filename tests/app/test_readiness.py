@@ -61,7 +61,7 @@ async def test_a_disk_that_is_full_is_told_until_there_is_room(tmp_path: Path) -
             assert "the store cannot be written: database or disk is full" in await readiness(
                 gateway
             )
-        await store._do(lambda it: it.execute("PRAGMA max_page_count = 100000"))
+        await store._do(lambda it: it.execute("PRAGMA max_page_count = 100000").fetchall())
         assert await readiness(gateway) == "", "nobody has to publish for it"
         assert await publishes(gateway, BIG) == 200
 

@@ -131,6 +131,25 @@ async def test_a_disk_that_is_full_is_told_and_then_it_goes_on(notebook: Noteboo
     assert notebook.seen() == [1]
 
 
+async def test_small_writes_that_still_fit_do_not_make_it_well(
+    notebook: Notebook, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told once that the store is out, and once that it is back."""
+    pages = notebook.connection.execute("PRAGMA page_count").fetchone()[0]
+    notebook.connection.execute(f"PRAGMA max_page_count = {pages + 2}")
+    for number in range(3):
+        with pytest.raises(Problem, match="bus-unavailable") as out:
+            await notebook.write(number, "x" * 100_000)
+        assert out.value.headers == {"Retry-After": "1"}
+        assert await notebook.write(number, "x") == number
+        assert "full" in str(await notebook.group.fault())
+    notebook.connection.execute("PRAGMA max_page_count = 100000")
+    assert await notebook.write(9) == 9
+    assert await notebook.group.fault() is None
+    told = [record.getMessage() for record in caplog.records if record.name == "tidegate.store"]
+    assert [text.partition(":")[0] for text in told] == ["the store is out", "the store is back"]
+
+
 async def test_what_was_asked_before_the_end_is_done(notebook: Notebook) -> None:
     asked = [asyncio.create_task(notebook.write(number)) for number in range(5)]
     await asyncio.sleep(0)
