@@ -40,7 +40,7 @@ PROBLEMS: Final[Mapping[str, tuple[int, str]]] = {
     "message-too-large": (413, "Too large"),
     "schema-violation": (422, "The message does not fit the topic's schema"),
     "bookmark-invalid": (400, "Not a valid bookmark"),
-    "bookmark-expired": (410, "The bookmark is older than the journal"),
+    "bookmark-expired": (410, "The journal does not go on from there"),
     "record-unknown": (404, "There is no such record"),
     "session-unknown": (404, "There is no such session"),
     "subscription-unknown": (404, "There is no such subscription"),

@@ -55,7 +55,7 @@ class BookmarkInvalid(EngineError):
 
 
 class BookmarkExpired(EngineError):
-    """The bookmark is of another epoch, or older than the journal reaches."""
+    """The bookmark is of another epoch, ahead of the topic, or older than the journal reaches."""
 
     code = "bookmark-expired"
 

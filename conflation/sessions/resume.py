@@ -8,7 +8,6 @@ from conflation.boards.screen import matcher
 from conflation.bookmark import Bookmark
 from conflation.count import Count, count_of
 from conflation.definition import CONFLATING
-from conflation.errors import BookmarkExpired
 from conflation.frame import Frame
 from conflation.lane_id import LaneId
 from conflation.outputs import ResumeMode
@@ -85,7 +84,7 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
     if topic.reaches(start):
         return start.offset
     if replay.not_found is NotFound.FAIL:
-        raise BookmarkExpired("the journal does not reach back to this bookmark")
+        raise topic.not_found(start)
     return None if replay.not_found is NotFound.NOW else topic.beginning
 
 

@@ -155,7 +155,7 @@ class Topic:
         if bookmark is None:
             return self.journal.after(self.journal.dropped_through)[:messages_max]
         if not self.journal_reaches(bookmark):
-            raise BookmarkExpired("the journal does not reach back to this bookmark")
+            raise self.not_found(bookmark)
         until = bookmark.offset + messages_max
         return self.journal.after(bookmark.offset, until=until)
 
@@ -171,6 +171,14 @@ class Topic:
             bookmark.epoch == self.epoch
             and self.journal.dropped_through <= bookmark.offset <= self.head
         )
+
+    def not_found(self, bookmark: Bookmark) -> BookmarkExpired:
+        """Why a bookmark is no place to go on from."""
+        if bookmark.epoch != self.epoch:
+            return BookmarkExpired("the bookmark is of another epoch of the topic, or of none")
+        if bookmark.offset > self.head:
+            return BookmarkExpired("the bookmark is ahead of the topic")
+        return BookmarkExpired("the journal does not reach back to this bookmark")
 
     @property
     def beginning(self) -> int:

@@ -36,12 +36,16 @@ def test_the_journal_is_read_from_its_beginning_or_from_a_bookmark() -> None:
     assert tokens(topic.since(topic.bookmark(4), 10)) == ""
 
 
-@pytest.mark.parametrize("text", ["e1-0", "e1-5", "e2-3"])
-def test_a_bookmark_that_the_journal_does_not_reach_has_expired(text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("e1-0", "does not reach back"), ("e1-5", "ahead of the topic"), ("e2-3", "another epoch")],
+)
+def test_a_bookmark_that_the_journal_does_not_reach_has_expired(text: str, why: str) -> None:
     topic = topic_of("a1 b1 c1 d1", kept=3)
     with pytest.raises(BookmarkExpired) as refused:
         topic.since(Bookmark.parse(text), 10)
     assert refused.value.code == "bookmark-expired"
+    assert why in refused.value.detail
 
 
 def test_the_state_of_the_world_stays_when_nobody_listens() -> None:
