@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import build_parser
+from app.cli.command import build_parser
 from app.topic_files import read_topic_files
 from app.topic_plan import Step, plan
 from dev import ROOT

@@ -11,7 +11,7 @@ from app import workers
 from app.bus import neighbours, post, roll
 from app.bus.connection import BusConnection
 from app.bus.places import HELD_MS
-from app.cli.main import build_parser
+from app.cli.command import build_parser
 from dev import ROOT
 
 PAGE = " ".join((ROOT / "docs" / "many-gateways.md").read_text("utf-8").split())

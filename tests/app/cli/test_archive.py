@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from app.cli import main as cli
+from app.cli import command as cli
 from pipeline.archive import command
 
 
