@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import NoReturn
 
 from app.cli.errors import UsageInvalid
@@ -11,11 +12,29 @@ DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises UsageInvalid where argparse would print its usage and exit."""
+    """Raises UsageInvalid where argparse would print its usage and exit.
+
+    Options may stand between positionals, as in `publish TOPIC --rate 100 FILE`.
+    """
+
+    _is_intermixed = False  # the parts are being parsed, each by itself
 
     def error(self, message: str) -> NoReturn:
         """Refuse the arguments in one line."""
         raise UsageInvalid(f"{message} (see {self.prog} --help)")
+
+    def parse_known_args(  # type: ignore[override]  # argparse's own is overloaded
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse a verb's arguments; of what stands before the verb no order is left open."""
+        wholes = (argparse.PARSER, argparse.REMAINDER)
+        if self._is_intermixed or any(it.nargs in wholes for it in self._get_positional_actions()):
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
 
 
 Verbs = "argparse._SubParsersAction[Parser]"
