@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from app.problems import Problem
+from app.problems import Problem, unknown_field
 from app.publish_request import NAME_CHARACTERS_MAX, NUMBER_MAX, is_name, is_producer
 from app.stores.store import Producer
 from keys.errors import JsonInvalid
@@ -48,7 +48,7 @@ def _object(body: bytes) -> Mapping[str, Any]:
     if not isinstance(document, dict):
         raise Problem("message-invalid", f"A commit is a JSON object of {known}.")
     if any(name not in FIELDS for name in document):
-        raise Problem("message-invalid", f"Unknown field; known: {known}.")
+        raise unknown_field("message-invalid", document, FIELDS)
     for name in FIELDS:
         if name not in document:
             raise Problem("message-invalid", f"{name} is missing.", pointer=f"/{name}")

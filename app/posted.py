@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from fastapi import Request
 
-from app.problems import Problem
+from app.problems import Problem, unknown_field
 from app.publish_request import MERGE_PATCH
 from app.query import content_type, query_values, read_body
 from keys.errors import JsonInvalid
@@ -65,7 +65,7 @@ def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
         raise Problem("options-invalid", "The request is a JSON object.")
     for name, value in document.items():
         if name not in parameters:
-            raise Problem("options-invalid", f"Unknown field; known: {', '.join(parameters)}.")
+            raise unknown_field("options-invalid", document, parameters)
         if not isinstance(value, str):
             raise Problem(parameters[name], f"{name} is a text.", pointer=f"/{name}")
     return document

@@ -1,12 +1,12 @@
 """Refusals as RFC 9457 problems: one table of codes, and the last net under every route.
 
 Codes are the contract's; their status stands here and nowhere else. Nothing that a client sent
-is ever repeated in an answer.
+is ever repeated in an answer, but the name of an unknown field, shortened, in its pointer.
 """
 
 import http
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -163,6 +163,23 @@ class Problem(Exception):
     def response(self) -> Response:
         """The answer as a response of the framework."""
         return Response(self.body(), self.status, self.headers, MEDIA_TYPE)
+
+
+def unknown_field(
+    code: str, document: Iterable[str], known: Iterable[str], at: str = ""
+) -> Problem:
+    """Of the first field that nobody knows: its pointer names it, shortened.
+
+    Args:
+        code: of the problem.
+        document: the names of the fields that were sent.
+        known: those there are.
+        at: the pointer to what has them.
+    """
+    names = tuple(known)
+    name = next(name for name in document if name not in names)
+    detail = f"Unknown field; known: {', '.join(names)}."
+    return Problem(code, detail, pointer=f"{at}/{_reference_token(name)}")
 
 
 def problem_bytes(problem: Problem) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from app.mergers import Mergers
-from app.problems import Problem
+from app.problems import Problem, unknown_field
 from app.schema import Schema
 from app.settings import Settings
 from app.topic_fields import (
@@ -104,7 +104,7 @@ class TopicDocument:
         if not isinstance(document, dict):
             raise Problem("topic-invalid", "A topic is a JSON object.")
         if document.keys() - FIELDS.keys():
-            raise Problem("topic-invalid", f"Unknown field; known: {', '.join(FIELDS)}.")
+            raise unknown_field("topic-invalid", document, FIELDS)
         readers = _readers(mergers)
         read = {FIELDS[name]: readers[name](value) for name, value in document.items()}
         return _checked(cls(**read))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from app.problems import Problem
+from app.problems import Problem, unknown_field
 from app.query import TOPIC_NAME
 from conflation.duration import DAY, MILLISECOND, duration_text, parse_duration
 from keys.errors import FilterInvalid, KeysError
@@ -48,8 +48,10 @@ class Source:
         """
         if value is None:
             return None
-        if not isinstance(value, dict) or set(value) - set(_FIELDS):
+        if not isinstance(value, dict):
             raise _invalid(f"source is null, or has {', '.join(_FIELDS)}.", "/source")
+        if set(value) - set(_FIELDS):
+            raise unknown_field("topic-invalid", value, _FIELDS, "/source")
         engine = value.get("engine", FilledBy.GATEWAY)
         if engine not in list(FilledBy):
             raise _invalid("engine is gateway or spark.", "/source/engine")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from app.problems import Problem
+from app.problems import Problem, unknown_field
 from app.query import checked_characters, checked_topic_name
 from app.topic_pattern import TopicPattern
 from app.units import parse_size
@@ -261,6 +261,5 @@ def _fields(document: object, known: Sequence[str], pointer: str) -> Mapping[str
     if not isinstance(document, dict):
         raise Problem("options-invalid", "A JSON object is wanted.", pointer=pointer or None)
     if any(name not in known for name in document):
-        detail = f"Unknown field; known: {', '.join(known)}."
-        raise Problem("options-invalid", detail, pointer=pointer or None)
+        raise unknown_field("options-invalid", document, known, pointer)
     return document

@@ -69,7 +69,8 @@ async def test_bad_input_is_refused_without_effect(running: Running, case: Bad) 
     assert problem.keys() <= {
         "type", "title", "status", "detail", "code", "position", "line", "pointer"
     }  # fmt: skip
-    assert b"zzq" not in answer.body.lower()
+    told = {name: value for name, value in problem.items() if name != "pointer"}
+    assert "zzq" not in json.dumps(told).lower()
     assert await state(running) == before
 
 

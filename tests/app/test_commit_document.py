@@ -35,7 +35,7 @@ def test_as_many_stages_as_a_large_batch_has() -> None:
         ({"producer": "a "}, "/producer"),
         ({"stages": ["a", "b", "a"]}, "/stages/2"),
         ({"stages": {"a": 1}}, "/stages"),
-        ({"more": 1}, None),
+        ({"more": 1}, "/more"),
     ],
 )
 def test_what_does_not_fit_is_pointed_at(changed: dict[str, Any], pointer: str | None) -> None:

@@ -25,7 +25,7 @@ def test_fields_are_texts() -> None:
         (b'{"options": "}', "options-invalid", 14, None),
         (b"[]", "options-invalid", None, None),
         (b'"oof"', "options-invalid", None, None),
-        (b'{"colour": "red"}', "options-invalid", None, None),
+        (b'{"colour": "red"}', "options-invalid", None, "/colour"),
         (b'{"options": 1}', "options-invalid", None, "/options"),
         (b'{"filter": null}', "filter-invalid", None, "/filter"),
     ],

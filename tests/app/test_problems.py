@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict
 
 from app.edge import fit
-from app.problems import CODE_OF_STATUS, PROBLEMS, Problem, problem_bytes
+from app.problems import CODE_OF_STATUS, PROBLEMS, Problem, problem_bytes, unknown_field
 from tests.support.edge_app import edge_app
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import connected, exchange, parse_answer, request
@@ -74,6 +74,16 @@ async def test_a_problem_says_where_it_found_what() -> None:
         "line": 3,
         "pointer": "/a~1b",
     }
+
+
+async def test_the_pointer_to_an_unknown_field_names_it_shortened() -> None:
+    """Rule 626: the first one, as JSON Pointer has it, and never at length."""
+    problem = unknown_field("topic-invalid", ["key", "a/b~\ud800", "c"], ["key"], "/source")
+    assert problem.pointer == "/source/a~1b~0\ud800"
+    assert problem.document()["pointer"] == "/source/a~1b~0\\ud800"
+    assert problem.detail == "Unknown field; known: key."
+    long = unknown_field("topic-invalid", ["x" * 1_000], [])
+    assert long.pointer == "/" + "x" * 64
 
 
 async def test_a_code_that_does_not_exist_is_our_mistake() -> None:

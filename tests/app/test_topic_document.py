@@ -187,7 +187,7 @@ REFUSED: list[tuple[object, str, str | None]] = [
     ([], "topic-invalid", None),
     ("x", "topic-invalid", None),
     (None, "topic-invalid", None),
-    ({"colour": 1}, "topic-invalid", None),
+    ({"colour": 1}, "topic-invalid", "/colour"),
     ({"key": "/k"}, "key-invalid", "/key"),
     ({"key": None}, "key-invalid", "/key"),
     ({"key": [1]}, "key-invalid", "/key"),

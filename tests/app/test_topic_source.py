@@ -51,7 +51,7 @@ def test_a_filter_is_shown_in_its_canonical_spelling() -> None:
 
 REFUSED: list[tuple[object, str, str]] = [
     ("px", "topic-invalid", "/source"),
-    ({**SOURCE, "speed": 1}, "topic-invalid", "/source"),
+    ({**SOURCE, "speed": 1}, "topic-invalid", "/source/speed"),
     ({**SOURCE, "filter": "/a = 1"}, "topic-invalid", "/source/filter"),
     ({**VIEW, "engine": "spark"}, "topic-invalid", "/source/grouping"),
     ({**PX, "filter": 1}, "filter-invalid", "/source/filter"),

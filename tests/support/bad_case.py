@@ -1,7 +1,7 @@
 """A bad request and the answer that it must get, and short words to write one down.
 
 The names begin with the row of the bad-input catalogue that they stand for, where there is one.
-`zzq` marks what a client sent: it must not come back.
+`zzq` marks what a client sent: it must not come back, but in the pointer to an unknown field.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ OPENED = [
     opened("an array", "[]"),
     opened("an unknown field", '{"zzq":1}'),
     opened("limits that are none", '{"limits":"zzq"}', pointer="/limits"),
-    opened("an unknown limit", '{"limits":{"zzq":1}}', pointer="/limits"),
+    opened("an unknown limit", '{"limits":{"zzq":1}}', pointer="/limits/zzq"),
     opened("more than the gateway has", '{"limits":{"messages":10001}}',
            pointer="/limits/messages"),
     opened("more bytes than it has", '{"limits":{"bytes":"1GiB"}}', pointer="/limits/bytes"),

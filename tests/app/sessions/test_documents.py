@@ -48,7 +48,7 @@ LIMITS = [
     ({"upper": 101}, "/limits/upper"),
     ({"lower": 0}, "/limits/lower"),
     ({"lower": 81}, "/limits/lower"),
-    ({"zzq": 1}, "/limits"),
+    ({"zzq": 1}, "/limits/zzq"),
     (5, "/limits"),
 ]
 
@@ -68,7 +68,7 @@ SUBSCRIPTIONS = [
     ({"topic": "px", "options": "zzq"}, "options-invalid", "/subscriptions/0"),
     ({"topic": "px", "filter": "x" * 101}, "filter-invalid", "/subscriptions/0/filter"),
     ({"topic": "px", "format": "zzq"}, "options-invalid", "/subscriptions/0"),
-    ({"topic": "px", "bookmark": "x"}, "options-invalid", "/subscriptions/0"),
+    ({"topic": "px", "bookmark": "x"}, "options-invalid", "/subscriptions/0/bookmark"),
     ("px", "options-invalid", "/subscriptions/0"),
 ]
 
