@@ -17,6 +17,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.sessions.cursor import parse_cursor
 from app.sessions.reader import Reader
 from app.sessions.session import Session
 from clients.sse import Event, Parser
@@ -109,7 +110,8 @@ class Play:
 
     def join(self) -> None:
         """A reader comes, or takes another's place."""
-        number = int(self.client.last_id.rpartition("-")[2]) if self.client.last_id else None
+        found = parse_cursor(self.client.last_id)
+        number = None if found is None else found[1]
         self.reader, hello = self.here.read(self.session, number)
         self.client.last_id = hello["id"]
         self.states = [deepcopy(self.client)]
