@@ -136,13 +136,20 @@ async def _named(gateway: Gateway, entry: Entry, values: Mapping[str, str]) -> S
         raise Problem("topic-read-only", "The topic is filled from another; delete there.")
     topic, board = _records(gateway, entry)
     if "key" in values:
-        found = board.get(canonical_key(values["key"].encode()))
+        found = board.get(_whole_key(entry, values["key"]))
         return [] if found is None else [found]
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
     wanted = SowQuery.read(values, kind, characters_max).filter
     if wanted is None:
         raise Problem("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
     return await matching(board.live(), wanted, topic.name)
+
+
+def _whole_key(entry: Entry, text: str) -> str:
+    found, width = canonical_key(text.encode()), len(entry.document.key_spec.paths)
+    if width and len(msgspec.json.decode(found)) != width:
+        raise Problem("key-invalid", f"The topic's key has {width} field{'s' * (width > 1)}.")
+    return found
 
 
 async def _entry(request: Request) -> tuple[Gateway, Entry]:

@@ -137,6 +137,18 @@ async def test_records_are_deleted_by_filter_or_by_key() -> None:
         assert (await running.http.get("/v1/topics/px/sow/%5B1098%5D")).status_code == 404
 
 
+async def test_a_key_that_no_record_can_have_is_none() -> None:
+    """Rule 627: nothing to delete would be a wrong answer to a wrong question."""
+    async with running_gateway() as running:
+        await running.topic()
+        await running.topic("two", key=["/a", "/b"])
+        await running.publish({"k": 1})
+        for topic, key in (("px", "[1,2]"), ("px", "[]"), ("two", "[1]")):
+            answer = await running.http.delete(f"/v1/topics/{topic}/sow", params={"key": key})
+            assert (answer.status_code, answer.json()["code"]) == (422, "key-invalid")
+        assert await running.sow() == [{"k": 1}]
+
+
 async def test_subscribers_are_told_of_what_is_deleted() -> None:
     async with running_gateway() as running:
         await running.topic()
