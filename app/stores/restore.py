@@ -46,7 +46,7 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
     folder = Folder.take(path)
     try:
         if folder.database.exists() and not replaces:
-            raise StoreUnusable(f"There is a store in {path} already.")
+            raise StoreUnusable(f"There is a store in {path} already; --replace keeps it beside.")
         copy = path / _RESTORING
         copy.unlink(missing_ok=True)
         _copy(backup, copy)

@@ -66,7 +66,7 @@ async def test_a_copy_made_with_backup_will_do_too(tmp_path: Path) -> None:
 async def test_a_store_is_replaced_only_if_that_is_said_and_is_kept(tmp_path: Path) -> None:
     there, backup = tmp_path / "there", tmp_path / "backup.db"
     await backed_up(there, backup)
-    with pytest.raises(StoreUnusable, match="already"):
+    with pytest.raises(StoreUnusable, match="already; --replace keeps it"):
         restore(backup, there)
     store = await opened(there)
     assert (await store.kept("a")).head == 2, "as it was"
