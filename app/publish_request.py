@@ -115,10 +115,10 @@ def named(scope: Scope, header: str) -> str | None:
     Raises:
         Problem: message-invalid.
     """
-    text = header_value(scope, header, "message-invalid")
+    expected = f"{header} is 1 to {NAME_CHARACTERS_MAX} of printable ASCII without spaces."
+    text = header_value(scope, header, "message-invalid", expected=expected)
     if text is not None and not is_name(text):
-        detail = f"{header} is 1 to {NAME_CHARACTERS_MAX} of printable ASCII without spaces."
-        raise Problem("message-invalid", detail)
+        raise Problem("message-invalid", expected)
     return text
 
 

@@ -140,7 +140,9 @@ def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
     return values
 
 
-def header_value(scope: Scope, name: str, code: str, characters_max: int = 4096) -> str | None:
+def header_value(
+    scope: Scope, name: str, code: str, characters_max: int = 4096, expected: str | None = None
+) -> str | None:
     """A header that may come once, as printable ASCII, or None.
 
     Args:
@@ -148,6 +150,7 @@ def header_value(scope: Scope, name: str, code: str, characters_max: int = 4096)
         name: of the header, in lower case.
         code: of the problem when it comes twice, is too long, or holds anything else.
         characters_max: longest value taken.
+        expected: a sentence about what is, where that is less than any printable ASCII.
     """
     found = [value for key, value in scope["headers"] if key == name.encode("ascii")]
     if not found:
@@ -156,7 +159,8 @@ def header_value(scope: Scope, name: str, code: str, characters_max: int = 4096)
     if len(found) > 1:
         raise Problem(code, f"The header {name} may be given once.")
     if len(value) > characters_max or not all(0x20 <= byte < 0x7F for byte in value):
-        raise Problem(code, f"The header {name} takes at most {characters_max} of printable ASCII.")
+        detail = f"The header {name} takes at most {characters_max} of printable ASCII."
+        raise Problem(code, expected or detail)
     return value.decode("ascii")
 
 

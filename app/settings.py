@@ -389,7 +389,9 @@ def _one_line(error: ValidationError, found: Mapping[str, Given]) -> str:
         reason = f"expected at least {bound(name, 'ge')}"
     elif first["type"] == "less_than_equal":
         reason = f"expected at most {bound(name, 'le')}"
-    if first["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden" and isinstance(found[name].value, dict):
+        reason = "no such setting; settings stand at the top level of the file, in no table"
+    elif first["type"] == "extra_forbidden":
         close = difflib.get_close_matches(name, list(setting_names()), n=1)
         reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
     return f"{found[name].origin}: {reason}"

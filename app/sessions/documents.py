@@ -183,7 +183,9 @@ def _limits(document: object, now: QueueLimits, most: QueueLimits) -> QueueLimit
         raise Problem("options-invalid", "lower is above upper.", pointer="/limits/lower")
     return QueueLimits(
         _number(fields, "messages", now.messages_max, most.messages_max),
-        _number(_sized(fields), "bytes", now.bytes_max, most.bytes_max),
+        _number(
+            _sized(fields), "bytes", now.bytes_max, most.bytes_max, ', or a size such as "1MiB"'
+        ),
         upper,
         lower,
     )
@@ -215,10 +217,12 @@ def _sized(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         raise Problem("options-invalid", detail, pointer="/limits/bytes") from None
 
 
-def _number(fields: Mapping[str, Any], name: str, default: int, most: int) -> int:
+def _number(
+    fields: Mapping[str, Any], name: str, default: int, most: int, written: str = ""
+) -> int:
     value = fields.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        detail = f"{name} is a whole number from 1 to {most}."
+        detail = f"{name} is a whole number from 1 to {most}{written}."
         raise Problem("options-invalid", detail, pointer=f"/limits/{name}")
     return value
 

@@ -130,6 +130,12 @@ def test_envelopes_are_json_and_whole() -> None:
         assert refused.value.code == "options-invalid"
 
 
+@pytest.mark.parametrize("name", ["a\tb:c", "a b", "x" * 256, ""])
+def test_a_name_is_refused_in_one_sentence(name: str) -> None:
+    with pytest.raises(Problem, match="idempotency-key is 1 to 255 of printable ASCII without"):
+        read(JSON, ("Idempotency-Key", name))
+
+
 async def test_an_envelope_is_another_request_than_a_value() -> None:
     key = ("Idempotency-Key", "k")
     plain, told = read(JSON, key), read(JSON, key, query="format=envelope")

@@ -108,6 +108,7 @@ def test_a_list_in_the_environment_has_commas() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
+        pytest.param("[server]\nport = 1", "'server': no such setting; settings stand", id="table"),
         pytest.param("prot = 1", "'prot': no such setting; did you mean port?", id="B106-unknown"),
         pytest.param('port = "1"', "some.toml: 'port': expected a whole number", id="B106-text"),
         pytest.param("port = true", "some.toml: 'port': expected a whole number", id="B106-bool"),

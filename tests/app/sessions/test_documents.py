@@ -60,6 +60,13 @@ def test_limits_that_are_none_or_more_than_the_gateways(limits: object, pointer:
     assert (refused.value.code, refused.value.pointer) == ("options-invalid", pointer)
 
 
+def test_bytes_are_refused_in_the_words_in_which_they_are_taken() -> None:
+    with pytest.raises(Problem, match='from 1 to 8388608, or a size such as "1MiB"'):
+        opening({"limits": {"bytes": "9MiB"}})
+    with pytest.raises(Problem, match=r"from 1 to 10000\."):
+        opening({"limits": {"messages": 0}})
+
+
 SUBSCRIPTIONS = [
     ({}, "topic-invalid", "/subscriptions/0/topic"),
     ({"topic": 5}, "topic-invalid", "/subscriptions/0/topic"),
