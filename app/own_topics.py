@@ -9,6 +9,7 @@ from collections import deque
 import msgspec
 
 from app.catalog import Catalog
+from app.problems import Problem
 from app.stores.store import Item, Message, Removal
 from app.topic_document import TopicDocument
 from app.writer import Writer
@@ -63,16 +64,29 @@ class SessionsTopic:
         self._woken.set()
 
     async def run(self) -> None:
-        """Write whenever there is something, until cancelled."""
+        """Write whenever there is something, until cancelled.
+
+        While the store is out, of which its outage tells, that is one line and no more.
+        """
+        is_told = False
         while True:
             await self._woken.wait()
             self._woken.clear()
             try:
                 await self._write()
+                is_told = False
+            except Problem as problem:
+                level = logging.DEBUG if is_told else logging.WARNING
+                logger.log(level, "%s is behind; tried again: %s", SESSIONS, problem.detail)
+                is_told = True
+                await self._again()
             except Exception:
                 logger.exception("%s is behind; tried again", SESSIONS)
-                self._woken.set()
-                await asyncio.sleep(RETRY_S)
+                await self._again()
+
+    async def _again(self) -> None:
+        self._woken.set()
+        await asyncio.sleep(RETRY_S)
 
     async def _write(self) -> None:
         entry = self._catalog.get(SESSIONS)

@@ -101,15 +101,19 @@ class Post:
             del self._awaited[number]
 
     async def run(self) -> None:
-        """Open what comes in until cancelled."""
+        """Open what comes in until cancelled; that it cannot be read is told once."""
+        is_told = False
         while True:
             heed_cancellation()
             try:
                 letters = await self._fetch()
             except (RedisError, OSError) as error:  # a wait that was too long among them
-                logger.warning("the inbox cannot be read: %s", type(error).__name__)
+                level = logging.DEBUG if is_told else logging.WARNING
+                logger.log(level, "the inbox cannot be read: %s", type(error).__name__)
+                is_told = True
                 await asyncio.sleep(RETRY_S)
                 continue
+            is_told = False
             for text in letters:
                 self._open(text)
 

@@ -138,13 +138,17 @@ class Roll:
                 raise
 
     async def run(self) -> None:
-        """Beat until cancelled; while the bus is out, what was known last holds."""
+        """Beat until cancelled; while the bus is out, what was known last holds. Told once."""
+        is_told = False
         while True:
             try:
                 await self.beat()
                 await self.bury()
+                is_told = False
             except Problem as problem:
-                logger.warning("the roll of gateways is not renewed: %s", problem.detail)
+                level = logging.DEBUG if is_told else logging.WARNING
+                logger.log(level, "the roll of gateways is not renewed: %s", problem.detail)
+                is_told = True
             heed_cancellation()
             await asyncio.sleep(BEAT_S)
 

@@ -10,6 +10,7 @@ import pytest
 
 from app import own_topics
 from app.own_topics import SESSIONS, SessionsTopic
+from app.problems import Problem
 from app.stores.memory import MemoryStore
 from app.stores.store import Appended, Publication
 from tests.support.gateways import eventually
@@ -22,12 +23,13 @@ class Reluctant(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.is_out = False
+        self.error: Exception = OSError("out")
         self.asked = 0
 
     async def append(self, topic: str, publication: Publication) -> Appended:
         self.asked += 1
         if self.is_out:
-            raise OSError("out")
+            raise self.error
         return await super().append(topic, publication)
 
 
@@ -73,6 +75,25 @@ async def test_what_the_store_did_not_take_is_written_later_and_in_order(
         store.is_out = False
         await eventually(lambda: states(place) == [("a", "closed")], "it is written")
     assert place.driver.engine.topic(SESSIONS).head == 2
+
+
+async def test_a_store_that_is_out_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rule 628."""
+    monkeypatch.setattr(own_topics, "RETRY_S", 0.01)
+    store = Reluctant()
+    store.error = Problem("bus-unavailable", "The bus is out.")
+    place = Place(store)
+    async with telling(place) as topic:
+        for name in ("a", "b"):
+            store.is_out, store.asked = True, 0
+            topic.note(name, {"event": "opened"})
+            await eventually(lambda: store.asked > 3, "it is tried again and again")
+            store.is_out = False
+            await eventually(lambda: not topic._pending, "it is written")
+    told = [record.levelname for record in caplog.records if "behind" in record.message]
+    assert told == ["WARNING", "WARNING"]
 
 
 async def test_what_cannot_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

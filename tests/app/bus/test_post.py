@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from app.bus import post as posts
+from app.bus import roll as rolls
 from app.bus.connection import BusConnection
 from app.bus.post import Letter, Post
 from app.bus.roll import Roll
 from app.problems import Problem
+from tests.support.gateways import eventually
 
 pytestmark = pytest.mark.redis
 runs = itertools.count()
@@ -151,6 +153,29 @@ async def test_no_more_is_answered_at_once_than_may_be(
         two.hold.set()
         assert await first == b"<first>"
         assert two.asked == [b"first"]
+
+
+async def test_a_bus_that_is_out_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rule 628."""
+    monkeypatch.setattr(posts, "RETRY_S", 0.001)
+    monkeypatch.setattr(rolls, "BEAT_S", 0.001)
+    caplog.set_level("DEBUG", "tidegate.bus")
+    lost = BusConnection("unix:///nowhere/bus.sock")
+    roll = Roll(lost, "one")
+    running = [asyncio.create_task(it) for it in (Post(lost, roll, {}).run(), roll.run())]
+    await eventually(lambda: tries(caplog, "the inbox") > 5, "it is tried again and again")
+    await eventually(lambda: tries(caplog, "the roll") > 5, "it is tried again and again")
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    told = sorted(it.message.partition(":")[0] for it in caplog.records if it.levelname != "DEBUG")
+    assert told == ["the inbox cannot be read", "the roll of gateways is not renewed"]
+
+
+def tries(caplog: pytest.LogCaptureFixture, words: str) -> int:
+    return sum(record.message.startswith(words) for record in caplog.records)
 
 
 async def test_without_a_bus_it_is_told_at_once() -> None:
