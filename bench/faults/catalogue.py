@@ -1,4 +1,4 @@
-"""The catalogue: faults F1 to F14, F25 and F26 of the test plan, each with what it leaves whole."""
+"""The catalogue: faults F1 to F14 and F25 to F28 of the plan, each with what it leaves whole."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ from functools import partial
 
 import httpx2
 
-from bench.faults import gateway_faults, pipeline_faults, redis_faults
+from bench.faults import (
+    cluster_faults,
+    gateway_faults,
+    held_faults,
+    pipeline_faults,
+    redis_faults,
+    sink_faults,
+)
 from bench.faults.children import DidNotStart
 from bench.faults.stage import CannotRun, Stage, embedded, on_redis
 from bench.faults.starts import UNFIT, start_on
@@ -20,6 +27,7 @@ from tests.support.fault_proxy import Line
 LOAD_S = 0.5
 KEPT = "nothing acknowledged is lost, doubled or reordered"
 SUNK = "the sink topic has every message exactly once, in order"
+STATE = "deliveries of pace=key in event time and the rows of a view: exactly what they have to be"
 TOLD = "every loss is told by a new epoch before anything follows"
 SLOW = Line(latency_s=0.2, jitter_s=0.15)
 THIN = Line(bytes_per_s=10_000, slice_bytes=500)
@@ -85,13 +93,13 @@ def voyage(
 
 def pipeline(
     stage_of: Callable[[int], AbstractAsyncContextManager[Stage]],
-    play_on: Callable[[Stage], Awaitable[None]],
+    play_on: Callable[[Stage, bool], Awaitable[None]],
 ) -> Callable[[int, bool], Awaitable[Outcome]]:
     """A fault of a running pipeline; what its sink has is held against what was published."""
 
     async def play_it(seed: int, short: bool) -> Outcome:
         async with stage_of(seed) as stage:
-            await play_on(stage)
+            await play_on(stage, short)
             return Outcome(stage.findings, stage.figures)
 
     return play_it
@@ -211,12 +219,18 @@ FAULTS = [
         "F14d", "ten resets a second", KEPT,
         voyage(on_redis, lambda stage, short: bus.resets(stage, 1.0 if short else 5.0, 0.1)),
     ),
-    Fault("F25", "kill -9 of the Spark driver at six points of a batch", SUNK,
+    Fault("F25a", "kill -9 of the Spark driver at six points of a batch", SUNK,
           pipeline(embedded, spark.driver_killed)),
+    Fault("F25b", "kill -9 of the Spark driver between what it holds, its commits and its end",
+          STATE, pipeline(embedded, held_faults.held_state_killed)),
     Fault("F26a", "kill -9 of the Python workers of Spark in a batch", SUNK,
           pipeline(embedded, spark.workers_killed)),
     Fault("F26b", "a Spark driver is stopped, another takes over, the first wakes up",
           f"{SUNK}; the older run is fenced", pipeline(embedded, spark.older_run_wakes)),
     Fault("F26c", "kill -9 of gateway and Redis, AOF always, while a pipeline commits", SUNK,
           pipeline(ALWAYS, spark.gateway_restarted)),
+    Fault("F26d", "kill -9 of a Python worker, then of an executor of a Spark cluster", SUNK,
+          pipeline(embedded, cluster_faults.executor_killed)),
+    Fault("F28", "a batch comes to the sink again, cut otherwise, or is older", SUNK,
+          pipeline(embedded, sink_faults.batches_again)),
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import httpx2
 
@@ -49,18 +49,26 @@ class PipelineChild:
         folder: of the definition, the checkpoint and what it says.
         gateway: address of the gateway.
         words: more of the command.
+        toml: the definition, with `{gateway}` and `{rows}` to be filled in.
         before: what stands before the command.
     """
 
-    def __init__(self, folder: Path, gateway: str, *words: str, before: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        gateway: str,
+        *words: str,
+        toml: str = TOML,
+        before: Sequence[str] = (),
+    ) -> None:
         if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
             raise CannotRun("no Java")
         self.folder = folder
         self.checkpoint = folder / "checkpoints" / "numbered"
         self._log = folder / f"pipeline-{len(list(folder.glob('pipeline-*')))}.log"
         self._log.touch()
-        definition = folder / "numbered.toml"
-        definition.write_text(TOML.format(gateway=gateway, rows=ROWS_PER_BATCH))
+        definition = folder / "streams.toml"
+        definition.write_text(toml.format(gateway=gateway, rows=ROWS_PER_BATCH))
         self._command = [*before, sys.executable, "-m", "pipeline", "run", str(definition), *words]
         self._process: Process | None = None
 
@@ -124,26 +132,37 @@ class PipelineChild:
 
 async def publish(gateway: str, first: int, beyond: int) -> None:
     """Make the source topic, and publish messages with these numbers."""
-    lines = b"".join(b'{"k":%d,"n":%d}\n' % (n, n) for n in range(first, beyond))
+    await publish_lines(gateway, [b'{"k":%d,"n":%d}' % (n, n) for n in range(first, beyond)])
+
+
+async def publish_lines(gateway: str, lines: Sequence[bytes]) -> None:
+    """Make the source topic, and publish these messages."""
     async with _client(gateway) as http:
         document = {"key": ["/k"], "history": {"messages": READ_MAX}}
         (await http.put(f"/v1/topics/{RAW}", json=document)).raise_for_status()
         headers = {"Content-Type": "application/x-ndjson"}
-        answer = await http.post(f"/v1/topics/{RAW}/messages", content=lines, headers=headers)
+        answer = await http.post(
+            f"/v1/topics/{RAW}/messages", content=b"\n".join(lines), headers=headers
+        )
         answer.raise_for_status()
 
 
 async def sunk(gateway: str) -> list[int]:
     """The numbers in the sink topic, in its order; none where there is no answer."""
+    return [message["n"] for message in await messages_of(gateway, NEWEST)]
+
+
+async def messages_of(gateway: str, topic: str) -> list[dict[str, Any]]:
+    """The messages of a topic in their order; none where there is no answer."""
     try:
         async with _client(gateway) as http:
-            address = f"/v1/topics/{NEWEST}/messages"
+            address = f"/v1/topics/{topic}/messages"
             answer = await http.get(address, params={"limit": READ_MAX})
     except httpx2.TransportError:
         return []
     if not answer.is_success:
         return []
-    return [json.loads(line)["value"]["n"] for line in answer.text.splitlines()]
+    return [json.loads(line)["value"] for line in answer.text.splitlines()]
 
 
 async def has_all(gateway: str, messages: int) -> bool:

@@ -50,8 +50,11 @@ class Child:
         return self._process.wait(seconds)
 
     def wait(self, seconds: float) -> int:
-        """The exit code, once it has ended by itself."""
-        return self._process.wait(seconds)
+        """The exit code, once it has ended by itself; fail if time runs out first."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it did not end:\n{self.output()}") from None
 
     def await_until(self, reached: Callable[[], bool], seconds: float) -> None:
         """Return when the condition holds; fail if the process ends or time runs out first."""

@@ -17,8 +17,14 @@ from tests.pipeline.children import Child
 
 START_S_MAX = 60.0
 LOOPBACK = "127.0.0.1"
-ENVIRONMENT = ("env", f"SPARK_LOCAL_IP={LOOPBACK}", "SPARK_DAEMON_MEMORY=256m")
-"""What a driver on this machine needs as well: its address is the one that executors call."""
+ENVIRONMENT = (
+    "env",
+    f"SPARK_LOCAL_IP={LOOPBACK}",
+    "SPARK_DAEMON_MEMORY=256m",
+    "JDK_JAVA_OPTIONS=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+)
+"""What a driver on this machine needs as well: its address is the one that executors call, and six
+processes of Java start sooner with one compiler and collector each."""
 
 
 @dataclass(frozen=True, slots=True)

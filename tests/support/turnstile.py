@@ -30,6 +30,7 @@ class Hold:
         method, path: of the request; the path is the whole of it.
         passes: how many such requests go through before.
         answered: it is held after the gateway has done what it says, with the answer.
+        saying: what its body has to have in it.
         reached: set once it stands there.
         released: set to let it go on.
     """
@@ -38,12 +39,15 @@ class Hold:
     path: str
     passes: int = 0
     answered: bool = False
+    saying: bytes = b""
     reached: asyncio.Event = field(default_factory=asyncio.Event)
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def stops(self, request: Request) -> bool:
+    def stops(self, request: Request, body: bytes) -> bool:
         """Whether it is this request; counts those that pass."""
         if self.reached.is_set() or (request.method, request.url.path) != (self.method, self.path):
+            return False
+        if self.saying not in body:
             return False
         self.passes -= 1
         return self.passes < 0
@@ -75,7 +79,8 @@ class Turnstile:
 
     async def relay(self, request: Request) -> Response:
         """Pass a request on and its answer back; 502 where nobody answers."""
-        held = next((hold for hold in self._holds if hold.stops(request)), None)
+        body = await request.body()
+        held = next((hold for hold in self._holds if hold.stops(request, body)), None)
         if held is not None and not held.answered:
             await held.wait()
         try:
@@ -83,7 +88,7 @@ class Turnstile:
                 request.method,
                 request.url.path,
                 params=dict(request.query_params),
-                content=await request.body(),
+                content=body,
                 headers={k: v for k, v in request.headers.items() if k != "host"},
             )
         except (httpx2.TransportError, RuntimeError):  # nobody answers, or this is closed
