@@ -23,7 +23,7 @@ from bench.faults.waiting import happens
 from tests.support.turnstile import Hold, Turnstile, turnstile
 
 MESSAGES = 500
-BACK_S_MAX = 120.0
+BACK_S_MAX = 300.0
 SOME_BATCHES_MAX = 2
 EXIT_FENCED, EXIT_IN_USE = 1, 78
 

@@ -8,7 +8,7 @@ from bench.faults.catalogue import FAULTS, Fault, play
 from tests.support.outside import require
 
 SEED = 7
-SPARK_S_MAX = 300
+SPARK_S_MAX = 600
 LONG_PLAYS = ("F6b", "F8", "F5b")  # what they are about takes longer than a test may
 
 
