@@ -13,6 +13,7 @@ from app.bus.connection import BusConnection, patiently
 from app.bus.redis_store import RedisStore, bus_is_out, new_epoch
 from app.catalog import Catalog
 from app.followed import Followed
+from app.logs import event
 from app.problems import Problem
 from app.stores.shared import DefinitionsMoved
 from app.stores.store import Kept, TopicRecord
@@ -93,11 +94,14 @@ class Following:
     async def _put_back(self) -> None:
         await self._store.reopen()
         there = {record.name: record for record in await self._store.records()}
-        for entry in self._catalog.entries():
-            if entry.record.name not in there:
-                record = TopicRecord(entry.record.name, entry.document, new_epoch())
-                await self._store.put_topic(record)
-                self._renew(record, Kept())
+        lost = [it for it in self._catalog.entries() if it.record.name not in there]
+        if lost:
+            told = event("bus-lost", topics=len(lost))
+            logger.warning("the bus has lost %d topics: they begin empty", len(lost), extra=told)
+        for entry in lost:
+            record = TopicRecord(entry.record.name, entry.document, new_epoch())
+            await self._store.put_topic(record)
+            self._renew(record, Kept())
         for record in there.values():
             await self._apply(record.name, record)
 
@@ -136,6 +140,7 @@ class Following:
         await self._followed.adopt(record, kept if kept.dropped_through else Kept())
 
     def _renew(self, record: TopicRecord, kept: Kept) -> None:
+        logger.warning("%s begins again, in epoch %s", record.name, record.epoch)
         self._store.note(record.name, record)
         self._catalog.renew(record, kept)
         self._arrivals.moved(record.name)

@@ -119,7 +119,9 @@ async def test_a_bus_that_syncs_each_write_goes_on(server: BusServer) -> None:
             assert await stream.values(1) == [B2]
 
 
-async def test_a_bus_that_was_emptied_begins_again_with_the_definitions(server: BusServer) -> None:
+async def test_a_bus_that_was_emptied_begins_again_with_the_definitions(
+    server: BusServer, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running_gateway(redis=server.url) as one, running_gateway(redis=server.url) as other:
         await one.topic(description="prices")
         before = await published(one, A1)
@@ -134,6 +136,8 @@ async def test_a_bus_that_was_emptied_begins_again_with_the_definitions(server: 
             assert await second.values(1) == [B2]
         answer = await other.http.get("/v1/topics/px")
         assert answer.json()["description"] == "prices"
+    assert "the bus has lost " in caplog.text
+    assert "px begins again, in epoch " in caplog.text
 
 
 async def test_a_bus_that_was_set_back_is_noticed(server: BusServer) -> None:
