@@ -51,6 +51,7 @@ rows_per_batch = {{rows}}
 source = {{{{kind = "tidegate", topic = "raw"}}}}
 sink = {{{{topic = "{VIEW}"}}}}
 """
+TOO_BUSY, RUNS_MAX = "Python worker failed to connect back", 3
 OF_AN_END = b'.end","'
 Rows = dict[str, list[dict[str, Any]]]
 """What a sink topic has of each key, in its order."""
@@ -90,9 +91,7 @@ async def held_state_killed(stage: Stage, short: bool) -> None:
         late: list[Hold] = []
         for kill in SHORT if short else FULL:
             late = await _killed(stage, relay, kill, late)
-        async with _running(stage, relay) as running:
-            status = await running.exit_status()
-            stage.expect(status == 0, f"it ended with {status}: {running.logged[-500:]}")
+        await _ends(stage, relay)
     expected = {HELD: _deliveries(published), VIEW: _counts(published)}
     for sink, rows in expected.items():
         found = _by_key(await messages_of(stage.gateway.address, sink))
@@ -112,6 +111,17 @@ async def _killed(stage: Stage, relay: Turnstile, kill: Kill, late: list[Hold]) 
         for hold in late:
             hold.released.set()
     return holds
+
+
+async def _ends(stage: Stage, relay: Turnstile) -> None:
+    """Run to the end; once more where Spark's worker did not start in ten seconds."""
+    for _ in range(RUNS_MAX):
+        async with _running(stage, relay) as running:
+            status = await running.exit_status()
+        if TOO_BUSY not in running.logged:
+            break
+        stage.figures.append("started again: the machine was too busy for a worker")
+    stage.expect(status == 0, f"it ended with {status}: {running.logged[-500:]}")
 
 
 def _running(stage: Stage, relay: Turnstile) -> PipelineChild:
