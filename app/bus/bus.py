@@ -79,6 +79,7 @@ class Bus:
         assert self._follower is not None, "it is attached"
         assert self._following is not None, "it is attached"
         assert self._lease is not None, "it is attached"
+        await self._follower.begin()
         self._start(self._follower.run(), "follow topics")
         self._start(self._following.run(), "follow definitions")
         self._start(self._lease.run(), "share duties")

@@ -111,11 +111,23 @@ class Follower:
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
-    async def _step(self) -> None:
-        self._stirred.clear()
+    async def begin(self) -> None:
+        """Before anything is served: topics of another life of the server begin again.
+
+        Where the bus is out by now, `run` does it when it is back.
+        """
+        with contextlib.suppress(RedisError, OSError, Problem):
+            await self._look(self._names())
+            await self._mend_doubted()
+
+    async def _mend_doubted(self) -> None:
         doubted, self._doubted = self._doubted, {}
         for name, has_gap in doubted.items():
             await self._mend(name, has_gap=has_gap)
+
+    async def _step(self) -> None:
+        self._stirred.clear()
+        await self._mend_doubted()
         if asyncio.get_running_loop().time() >= self._look_due_s:
             await self._look(self._next_names())
         if self._doubted:

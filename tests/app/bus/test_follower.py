@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from app.bus.connection import BusConnection
+from app.bus.follower import Follower
 from app.stores.packing import pack
 from app.stores.store import Message
 from tests.support.buses import BusServer, bus_server
@@ -138,6 +139,21 @@ async def test_a_bus_that_was_emptied_begins_again_with_the_definitions(
         assert answer.json()["description"] == "prices"
     assert "the bus has lost " in caplog.text
     assert "px begins again, in epoch " in caplog.text
+
+
+async def test_what_is_served_first_is_of_the_life_that_the_server_has(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 629."""
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        before = await published(gateway, A1)
+    server.kill()
+    server.start()
+    monkeypatch.setattr(Follower, "run", asyncio.Event().wait)  # nothing is mended afterwards
+    async with running_gateway(redis=server.url) as gateway:
+        shown = (await gateway.http.get("/v1/topics/px")).json()
+        assert shown["epoch"] != before
 
 
 async def test_a_bus_that_was_set_back_is_noticed(server: BusServer) -> None:
