@@ -52,7 +52,8 @@ PLACES: dict[str, Place] = {
     "after the commit, before Spark's": AFTER_COMMIT,
 }
 """Places of a batch at which the driver is killed; the sixth, after Spark's, is no request."""
-SHORT = ("after the offset log", "after staging, before the commit")
+SHORT = ("after the offset log",)
+"""Kills around a commit are short plays of streams that hold something (`held_faults`)."""
 
 
 async def driver_killed(stage: Stage, short: bool) -> None:
