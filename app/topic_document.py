@@ -187,21 +187,25 @@ class TopicDocument:
         )
 
     def filled_from(self, source: TopicDocument) -> TopicDocument:
-        """The document of a topic that this gateway fills, with the key that it then has.
+        """The document of a topic that is filled from another, with the key that it then has.
+
+        A stream of the pipeline may have a key of its own; a view has that of its grouping.
 
         Raises:
             Problem: topic-invalid, if the source cannot be conflated, or the key is another one.
         """
-        given = self.gateway_source
-        assert given is not None, "only what the gateway fills takes over a key"
-        if source.kind is not Kind.JSON:
+        given = self.source
+        assert given is not None, "only what is filled takes over a key"
+        by_spark = given.engine is FilledBy.SPARK
+        if source.kind is not Kind.JSON and not by_spark:
             raise _invalid("Only a topic of type json can be conflated.", "/source/topic")
         if given.projection is not None:
             if not source.retains or not source.key_spec:
                 raise _invalid("A view needs a source that keeps records.", "/source/topic")
             wanted = given.projection.grouping
         else:
-            wanted = source.key_spec or self.key_spec
+            own = self.key_spec if by_spark else None
+            wanted = own or source.key_spec or self.key_spec
         if not wanted:
             raise _invalid("The source has no key, so this topic needs one.", "/key")
         if self.key_spec and self.key_spec != wanted:

@@ -29,7 +29,7 @@ def resolved(name: str, document: TopicDocument, find: Find) -> TopicDocument:
             detail = "The source topic is not there."
             raise Problem("topic-unknown", detail, pointer="/source/topic")
         source = found.source
-    filled_from = document.gateway_source and find(document.gateway_source.topic)
+    filled_from = document.source and find(document.source.topic)
     return document.filled_from(filled_from) if filled_from else document
 
 

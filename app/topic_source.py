@@ -55,10 +55,6 @@ class Source:
         engine = value.get("engine", FilledBy.GATEWAY)
         if engine not in list(FilledBy):
             raise _invalid("engine is gateway or spark.", "/source/engine")
-        shaping = [name for name in ("filter", "grouping", "projection") if value.get(name)]
-        if engine == FilledBy.SPARK and shaping:
-            detail = "With engine spark the pipeline's own file says what is filtered and grouped."
-            raise _invalid(detail, f"/source/{shaping[0]}")
         return cls(
             topic=_topic(value.get("topic")),
             interval_ns=_interval(value.get("interval")),

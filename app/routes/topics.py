@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -108,6 +110,7 @@ async def delete_topic(request: Request) -> Response:
     summary="Topics by name",
     openapi_extra=described(
         path={},
+        header={"If-None-Match": "The ETag of an earlier answer: 304 if definitions are the same"},
         query={
             "prefix": "Only names that begin so",
             "limit": "At most so many, 1 to 1,000; default 100",
@@ -116,7 +119,10 @@ async def delete_topic(request: Request) -> Response:
     ),
 )
 async def list_topics(request: Request) -> Response:
-    """`{"topics": [...], "next": address or null}`."""
+    """`{"topics": [...], "next": address or null}`.
+
+    Its ETag is of the definitions; with it in `If-None-Match` 304 says that they are the same.
+    """
     gateway = gateway_of(request)
     values = query_values(
         request.scope, dict.fromkeys(("prefix", "limit", "after"), "options-invalid")
@@ -132,8 +138,13 @@ async def list_topics(request: Request) -> Response:
         after = entries[limit - 1].record.name
         query = {"prefix": prefix, "limit": limit, "after": after}
         following = "/v1/topics?" + urlencode({k: v for k, v in query.items() if v})
+    etag = _list_etag(entries)
+    if etag == header_value(request.scope, "if-none-match", "precondition-failed"):
+        return Response(status_code=304, headers={"ETag": etag})
     listed = [description(gateway, entry) for entry in entries[:limit]]
-    return _answer({"topics": listed, "next": following}, 200)
+    answer = _answer({"topics": listed, "next": following}, 200)
+    answer.headers["ETag"] = etag
+    return answer
 
 
 def description(gateway: Gateway, entry: Entry) -> dict[str, Any]:
@@ -176,6 +187,12 @@ async def _json_body(request: Request) -> bytes:
     except JsonInvalid as error:
         raise Problem("topic-invalid", f"{error.detail}.", position=error.position) from None
     return body
+
+
+def _list_etag(entries: Sequence[Entry]) -> str:
+    """Weak: it changes with topics and their definitions, and not with their figures."""
+    pairs = [(entry.record.name, entry.etag) for entry in entries]
+    return f'W/"{hashlib.blake2b(msgspec.json.encode(pairs), digest_size=8).hexdigest()}"'
 
 
 def _precondition(request: Request) -> Precondition:

@@ -169,7 +169,7 @@ async def test_a_source_must_be_there_and_must_not_come_back_to_the_topic() -> N
         await place.put("slow", source=spark("px"))
     with refused("source-cycle", "/source/topic"):
         await place.put("px", source=spark("px"))
-    await place.put("px")
+    await place.put("px", key=["/k"])
     await place.put("slow", source=spark("px"))
     await place.put("slower", source=spark("slow"))
     with refused("source-cycle", "/source/topic"):
@@ -179,7 +179,7 @@ async def test_a_source_must_be_there_and_must_not_come_back_to_the_topic() -> N
 
 async def test_a_source_stays_while_it_is_in_use() -> None:
     place = Place()
-    await place.put("px")
+    await place.put("px", key=["/k"])
     await place.put("slow", source=spark("px"))
     with refused("topic-in-use"):
         await place.catalog.delete("px")

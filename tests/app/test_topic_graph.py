@@ -8,6 +8,7 @@ import pytest
 
 from app.problems import Problem
 from app.topic_graph import check_identity, check_source, is_source, resolved
+from keys.spec import KeySpec
 from tests.support.place import parsed
 
 
@@ -40,9 +41,28 @@ def test_a_source_that_cannot_be_one(document: dict[str, Any], code: str) -> Non
 
 def test_a_topic_that_the_gateway_fills_has_the_key_of_its_source() -> None:
     assert resolved("new", parsed(**filled("slow")), TOPICS.get).key_spec == TOPICS["px"].key_spec
-    by_spark = parsed(key=["/other"], **filled("slow", engine="spark"))
-    assert resolved("new", by_spark, TOPICS.get) is by_spark
     assert resolved("new", TOPICS["px"], TOPICS.get) is TOPICS["px"]
+
+
+def test_a_stream_of_the_pipeline_may_have_a_key_of_its_own_and_a_view_that_of_its_grouping() -> (
+    None
+):
+    """Rule 640."""
+    by_spark: dict[str, Any] = {"source": {"topic": "slow", "interval": "1s", "engine": "spark"}}
+    assert resolved("new", parsed(key=["/other"], **by_spark), TOPICS.get).key_spec == KeySpec.of(
+        ["/other"]
+    )
+    assert resolved("new", parsed(**by_spark), TOPICS.get).key_spec == TOPICS["px"].key_spec
+    by_spark["source"] |= {"grouping": ["/g"], "projection": ["COUNT(/k) AS /n"]}
+    assert resolved("new", parsed(**by_spark), TOPICS.get).key_spec == KeySpec.of(["/g"])
+    for wrong in (
+        parsed(key=["/k"], **by_spark),
+        parsed(source={**by_spark["source"], "topic": "plain"}),
+        parsed(source={"topic": "plain", "interval": "1s", "engine": "spark"}),
+    ):
+        with pytest.raises(Problem) as refused:
+            resolved("new", wrong, TOPICS.get)
+        assert refused.value.code == "topic-invalid"
 
 
 def test_who_is_a_source() -> None:

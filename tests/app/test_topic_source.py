@@ -49,11 +49,19 @@ def test_a_filter_is_shown_in_its_canonical_spelling() -> None:
     assert source.document()["filter"] == "/a = 1 AND /b IS NULL"
 
 
+def test_the_pipeline_is_told_what_is_filtered_and_grouped() -> None:
+    """Rule 640."""
+    view, asked = Source.read(VIEW), {**VIEW, "filter": "/a = 1", "engine": "spark"}
+    assert view is not None
+    assert Source.read(asked) == Source(
+        "px", SECOND, FilledBy.SPARK, Filter.parse("/a = 1"), view.projection
+    )
+
+
 REFUSED: list[tuple[object, str, str]] = [
     ("px", "topic-invalid", "/source"),
     ({**SOURCE, "speed": 1}, "topic-invalid", "/source/speed"),
-    ({**SOURCE, "filter": "/a = 1"}, "topic-invalid", "/source/filter"),
-    ({**VIEW, "engine": "spark"}, "topic-invalid", "/source/grouping"),
+    ({**SOURCE, "filter": "/a ="}, "filter-invalid", "/source/filter"),
     ({**PX, "filter": 1}, "filter-invalid", "/source/filter"),
     ({**PX, "filter": "/a >"}, "filter-invalid", "/source/filter"),
     ({**PX, "grouping": ["/a"]}, "topic-invalid", "/source/projection"),

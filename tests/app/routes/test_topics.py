@@ -253,6 +253,25 @@ async def test_a_list_that_cannot_be_had(query: str) -> None:
         assert (answer.status_code, answer.json()["code"]) == (400, "options-invalid")
 
 
+async def test_a_list_is_told_again_when_definitions_have_changed() -> None:
+    """Rule 647."""
+    async with running_gateway() as running:
+        await running.topic()
+        first = await running.http.get("/v1/topics")
+        await running.publish({"k": 1})
+        known = {"If-None-Match": first.headers["etag"]}
+        same = await running.http.get("/v1/topics", headers=known)
+        assert (same.status_code, same.content) == (304, b"")
+        assert same.headers["etag"] == first.headers["etag"]
+        await running.topic("new")
+        other = await running.http.get("/v1/topics", headers=known)
+        assert (other.status_code, len(other.json()["topics"])) == (
+            200,
+            len(first.json()["topics"]) + 1,
+        )
+        assert (await running.http.get("/v1/topics?limit=1", headers=known)).status_code == 200
+
+
 async def test_a_list_goes_on_where_it_stopped_whatever_became_of_the_names() -> None:
     async with running_gateway() as running:
         for name in ("a", "b", "c", "d"):
