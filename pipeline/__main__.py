@@ -5,9 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from pipeline.archive.command import VERBS, add_commands, done
-from pipeline.streams.run import DEFAULT_MASTER, Manner, run
+from pipeline.errors import UsageInvalid
+from pipeline.gateway import DEFAULT_GATEWAY
+from pipeline.streams.run import DEFAULT_MASTER, Manner, Topics, run
+
+CHECKPOINTS = "checkpoints/topics"
 
 
 def main() -> int:
@@ -15,7 +20,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m pipeline")
     commands = parser.add_subparsers(dest="command", required=True)
     running = commands.add_parser("run", help="run the streams of a definition file")
-    running.add_argument("file", type=Path, metavar="FILE.toml")
+    running.add_argument("file", type=Path, nargs="?", metavar="FILE.toml")
+    running.add_argument("--topics", action="store_true", help="fill those of engine spark")
+    running.add_argument("--gateway", metavar="URL", help=f"of the topics ({DEFAULT_GATEWAY})")
+    running.add_argument("--checkpoints", type=Path, metavar="DIR", help=f"({CHECKPOINTS})")
     running.add_argument("--available-now", action="store_true", help="end when all is read")
     running.add_argument("--no-restart", action="store_true", help="end at the first failure")
     running.add_argument("--metrics-port", type=int, metavar="N", help="for Prometheus (none)")
@@ -39,7 +47,7 @@ def _done(given: argparse.Namespace) -> int:
     if given.command in VERBS:
         return done(given)
     if given.command == "run":
-        return run(given.file, _manner(given))
+        return run(given.file, _manner(given), _topics(given))
     from pipeline.planner.plan import Wish, plan
 
     return plan(
@@ -55,6 +63,23 @@ def _done(given: argparse.Namespace) -> int:
             master=given.master,
         )
     )
+
+
+def _topics(given: argparse.Namespace) -> Topics | None:
+    """The topics to fill, if any are to be."""
+    if given.topics:
+        return Topics(given.gateway or DEFAULT_GATEWAY, given.checkpoints or Path(CHECKPOINTS))
+    for option in ("gateway", "checkpoints"):
+        if getattr(given, option) is not None:
+            _end(f"--{option} goes with --topics; a file says its own")
+    if given.file is None:
+        _end("there is nothing to run: name a file, --topics, or both")
+    return None
+
+
+def _end(line: str) -> NoReturn:
+    sys.stderr.write(f"tidegate: {line}\n")
+    sys.exit(UsageInvalid.exit_code)
 
 
 def _manner(given: argparse.Namespace) -> Manner:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 START = "epoch"
 """Before the first message there will ever be: where an empty topic's reader stands."""
+RECORDS = "records"
+"""As `from`: the records that a topic has, of which its journal may not tell any more."""
 
 
 def split_bookmark(text: str) -> tuple[str, int]:

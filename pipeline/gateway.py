@@ -36,6 +36,15 @@ class Journal:
     last: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class TopicsPage:
+    """Some topics as `GET /v1/topics` tells them, the address of the next page, the entity tag."""
+
+    topics: list[dict[str, Any]]
+    following: str | None
+    etag: str
+
+
 class Gateway:
     """One gateway address and its connections, which end with the `with` block.
 
@@ -92,6 +101,19 @@ class Gateway:
         path = f"{_topic_path(topic)}/messages"
         answer = self._ask("GET", path, params={"from": after, "limit": messages_max})
         return answer.content
+
+    def records(self, topic: str) -> bytes:
+        """NDJSON envelopes of the records that a topic has, in the order of their last change."""
+        return self._ask("GET", f"{_topic_path(topic)}/sow", params={"format": "envelope"}).content
+
+    def topics(self, address: str, known: str) -> TopicsPage | None:
+        """A page of the list of topics; None if it is still the one of the entity tag `known`."""
+        headers = {"If-None-Match": known} if known else {}
+        answer = self._ask("GET", address, headers=headers)
+        if answer.status_code == 304:
+            return None
+        page = _json_object(answer)
+        return TopicsPage(page["topics"], page["next"], answer.headers.get("ETag", ""))
 
     def stage(
         self, topic: str, body: bytes, producer: str, stage: str, *, enveloped: bool = False
@@ -174,7 +196,8 @@ class Gateway:
         return patiently(once, self._patience_s)
 
     def _accepted(self, answer: httpx2.Response, absent_allowed: bool) -> httpx2.Response:
-        if answer.is_success or (absent_allowed and answer.status_code == 404):
+        is_same = answer.status_code == 304
+        if answer.is_success or is_same or (absent_allowed and answer.status_code == 404):
             return answer
         said = _problem_text(answer)
         if answer.status_code == 410:

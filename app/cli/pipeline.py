@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from app.cli.archive import add_journal, add_replay, journal_words, replay_words
-from app.cli.arguments import Parser
+from app.cli.arguments import DEFAULT_GATEWAY, Parser
 
 
 def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
@@ -17,9 +17,18 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     parser = verbs.add_parser("pipeline", help="the Spark pipeline", allow_abbrev=False)
     actions = parser.add_subparsers(dest="action", metavar="VERB", required=True)
     running = actions.add_parser(
-        "run", help="run the streams of a definition file", allow_abbrev=False
+        "run", help="run the streams of a definition file, or fill topics", allow_abbrev=False
     )
-    running.add_argument("file", metavar="FILE.toml", help="the definition file")
+    running.add_argument("file", nargs="?", metavar="FILE.toml", help="the definition file")
+    running.add_argument(
+        "--topics", action="store_true", help="fill each topic whose source says engine: spark"
+    )
+    running.add_argument(
+        "--gateway", metavar="URL", help=f"whose topics are filled ({DEFAULT_GATEWAY})"
+    )
+    running.add_argument(
+        "--checkpoints", metavar="DIR", help="what topics were filled with (checkpoints/topics)"
+    )
     running.add_argument("--master", help="Spark master (local[*])")
     running.add_argument(
         "--available-now", action="store_true", help="end when all that is there was read"
@@ -70,17 +79,14 @@ def plan(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Become the pipeline's process, so that signals and exit code are its own."""
-    command = pipeline_command(arguments.file)
-    if arguments.master is not None:
-        command += ["--master", arguments.master]
-    if arguments.available_now:
-        command.append("--available-now")
-    if arguments.no_restart:
-        command.append("--no-restart")
-    for option in ("metrics_port", "metrics_host"):
+    command = _pipeline("run")
+    for option in ("topics", "available_now", "no_restart"):
+        if getattr(arguments, option):
+            command.append(f"--{option.replace('_', '-')}")
+    for option in ("master", "gateway", "checkpoints", "metrics_port", "metrics_host"):
         if getattr(arguments, option) is not None:
             command.append(f"--{option.replace('_', '-')}={getattr(arguments, option)}")
-    _become(command)
+    _become(command if arguments.file is None else [*command, "--", arguments.file])
 
 
 def journal(arguments: argparse.Namespace) -> int:

@@ -31,8 +31,9 @@ from pipeline.errors import (
     UsageInvalid,
     from_spark,
 )
+from pipeline.operations.stop import Stop
 from pipeline.session import open_session
-from pipeline.streams.run import LOOK_EVERY_S, PROGRESS_EVERY_S, Stop
+from pipeline.streams.run import PROGRESS_EVERY_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 INTERVAL = "10s"
 ROWS_PER_BATCH = 200_000
 LAST_BATCH_SECONDS_MAX = 4.0
+LOOK_EVERY_S = 0.1
 
 Report = Callable[[str], None]
 

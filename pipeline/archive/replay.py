@@ -31,7 +31,8 @@ from pipeline.errors import (
     UsageInvalid,
 )
 from pipeline.gateway import Gateway
-from pipeline.streams.run import PROGRESS_EVERY_S, Stop
+from pipeline.operations.stop import Stop
+from pipeline.streams.run import PROGRESS_EVERY_S
 
 JSON_KINDS = ("json", "series")
 

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.bookmark import split_bookmark
-from pipeline.datasource.rows import Row, row_batch
+from pipeline.datasource.rows import Row, placed_batch, row_batch
 from pipeline.errors import SourceLost
 
 
@@ -39,6 +39,23 @@ def envelope_batch(body: bytes, epoch: str, after: int) -> pa.RecordBatch:
                 f"found {envelope.bookmark}: messages between are gone"
             )
     return row_batch([_row(envelope) for envelope in envelopes], epoch, after)
+
+
+def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
+    """The records of a state of the world that were published up to position `last`.
+
+    Raises:
+        SourceLost: they are of another epoch.
+    """
+    rows, positions = [], []
+    for envelope in _lines(body):
+        found, position = split_bookmark(envelope.bookmark)
+        if found != epoch:
+            raise SourceLost(f"expected records of epoch {epoch}, found {envelope.bookmark}")
+        if position <= last:
+            rows.append(_row(envelope))
+            positions.append(position)
+    return placed_batch(rows, epoch, positions)
 
 
 def _row(envelope: Envelope) -> Row:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.bookmark import START, join_bookmark
 from pipeline.datasource.busjournal import BusJournal
-from pipeline.datasource.envelope import envelope_batch
+from pipeline.datasource.envelope import envelope_batch, record_batch
 from pipeline.datasource.options import ReadOptions
 from pipeline.gateway import Gateway, Journal
 
@@ -66,6 +66,15 @@ class GatewayJournal:
         since = join_bookmark(epoch, after) if after else START
         wanted = min(last - after, MESSAGES_PER_REQUEST_MAX)
         return envelope_batch(self._gateway.messages(self._topic, since, wanted), epoch, after)
+
+    def records(self, epoch: str, last: int) -> pa.RecordBatch:
+        """The records that were published up to position `last` and have not changed since.
+
+        Raises:
+            SourceLost: the topic has another epoch.
+            GatewayRefused: it keeps none.
+        """
+        return record_batch(self._gateway.records(self._topic), epoch, last)
 
 
 def open_journal(options: ReadOptions) -> TopicJournal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipeline.bookmark import START
+from pipeline.bookmark import RECORDS, START
 from pipeline.errors import DefinitionInvalid
 from pipeline.gateway import DEFAULT_GATEWAY
 
@@ -21,8 +21,9 @@ OF_SPARK = {"checkpointlocation", "path", "queryname", "triggerinterval"}
 class ReadOptions:
     """What is read, and how it is cut.
 
-    `gateway` is the address of a gateway, or of the Redis that gateways share, where the names of
-    keys begin with `prefix`. With `shards` each of so many partitions has all messages of its keys.
+    `start` is `epoch`, `now`, `records` or a bookmark. `gateway` is the address of a gateway, or of
+    the Redis that gateways share, where the names of keys begin with `prefix`. With `shards` each
+    of so many partitions has all messages of its keys.
     """
 
     gateway: str
@@ -43,11 +44,14 @@ class ReadOptions:
         prefix = given.get("prefix", cls.prefix)
         if "{" in prefix or "}" in prefix:
             raise DefinitionInvalid("prefix has no braces")
+        gateway, start = given.get("gateway", DEFAULT_GATEWAY), given.get("from", START)
+        if start == RECORDS and gateway.startswith(BUS_SCHEMES):
+            raise DefinitionInvalid("a gateway tells records, a Redis does not")
         return cls(
-            gateway=given.get("gateway", DEFAULT_GATEWAY),
+            gateway=gateway,
             topic=given["topic"],
             prefix=prefix,
-            start=given.get("from", START),
+            start=start,
             rows_per_batch=_whole(given, "rows_per_batch"),
             shards=_whole(given, "shards", SHARDS_MAX),
         )

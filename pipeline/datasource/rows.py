@@ -37,7 +37,11 @@ class Row(NamedTuple):
 
 def row_batch(rows: Sequence[Row], epoch: str, after: int) -> pa.RecordBatch:
     """Rows at contiguous positions behind `after`, as `ROWS`."""
-    positions = range(after + 1, after + 1 + len(rows))
+    return placed_batch(rows, epoch, range(after + 1, after + 1 + len(rows)))
+
+
+def placed_batch(rows: Sequence[Row], epoch: str, positions: Sequence[int]) -> pa.RecordBatch:
+    """Rows at these positions, as `ROWS`."""
     keys, values, times, reasons = zip(*rows, strict=True) if rows else ((), (), (), ())
     columns = (
         positions,

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from pipeline.bookmark import START, join_bookmark, split_bookmark
-from pipeline.datasource.journal import open_journal
+from pipeline.bookmark import RECORDS, START, join_bookmark, split_bookmark
+from pipeline.datasource.journal import GatewayJournal, open_journal
 from pipeline.datasource.options import ReadOptions
 from pipeline.datasource.rows import of_shard
 from pipeline.errors import DefinitionInvalid, SourceLost
@@ -23,7 +23,8 @@ MESSAGES_PER_TASK_MAX = 20_000
 class JournalSlice(InputPartition):
     """The messages of one task: positions after `after` up to and including `last`.
 
-    With `shards`, of these only the ones whose keys belong to `shard`.
+    With `shards`, of these only the ones whose keys belong to `shard`. Of `trimmed` ones what the
+    topic still has are records.
     """
 
     epoch: str
@@ -31,6 +32,7 @@ class JournalSlice(InputPartition):
     last: int
     shard: int = 0
     shards: int = 1
+    trimmed: bool = False
 
 
 class JournalEdge:
@@ -45,6 +47,8 @@ class JournalEdge:
         end = _end(journal)
         if self._options.start == "now":
             return end or START
+        if self._options.start == RECORDS:
+            return START if end is None else join_bookmark(split_bookmark(end)[0], 0)
         if self._options.start == START:
             if journal.first is None:
                 return end or START
@@ -53,7 +57,7 @@ class JournalEdge:
         try:
             split_bookmark(self._options.start)
         except ValueError as error:
-            raise DefinitionInvalid(f"from is epoch, now or a bookmark: {error}") from None
+            raise DefinitionInvalid(f"from is epoch, now, records or a bookmark: {error}") from None
         self.resolve(self._options.start, end)
         return self._options.start
 
@@ -88,6 +92,14 @@ class JournalEdge:
         """Even slices of what lies between two bookmarks, or all of it for each shard."""
         epoch, last = split_bookmark(end)
         after = self.resolve(start, end)
+        if after == 0 and self._options.start == RECORDS:
+            first = self._journal().first
+            known = last if first is None else min(last, split_bookmark(first)[1] - 1)
+            told = self._even(epoch, known, last)
+            return [JournalSlice(epoch, 0, known, trimmed=True), *told] if known else told
+        return self._even(epoch, after, last)
+
+    def _even(self, epoch: str, after: int, last: int) -> list[JournalSlice]:
         rows = last - after
         if self._options.shards is not None and rows > 0:
             shards = self._options.shards
@@ -114,6 +126,10 @@ def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBa
         SourceLost: the journal was trimmed, or the topic began a new life.
     """
     after = part.after
+    if part.trimmed:
+        with GatewayJournal(options.gateway, options.topic) as records:
+            yield records.records(part.epoch, part.last)
+        return
     with open_journal(options) as journal:
         while after < part.last:
             page = journal.page(part.epoch, after, part.last)

@@ -12,9 +12,10 @@ from pipeline.definitions.tomltable import TomlTable
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
-    """A gateway topic, created if it is absent."""
+    """A gateway topic, created if it is absent, unless it was `declared` at the gateway."""
 
     topic: str
+    declared: bool = False
 
     @property
     def place(self) -> str:

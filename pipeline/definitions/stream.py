@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keys.spec import KeySpec
+from pipeline.bookmark import RECORDS
 from pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_conflation
 from pipeline.definitions.duration import duration_ms
 from pipeline.definitions.names import STREAM
 from pipeline.definitions.sink import Sink, read_sink
-from pipeline.definitions.source import Source, read_source
+from pipeline.definitions.source import Source, TopicSource, read_source
 from pipeline.definitions.tomltable import TomlTable
 from pipeline.definitions.view import ViewDefinition, read_paths, read_view
 from pipeline.errors import DefinitionInvalid
@@ -41,6 +42,11 @@ class StreamDefinition:
         """Its source, and the one that it is joined with."""
         join = self.view.join if self.view else None
         return (self.source,) if join is None else (self.source, join.source)
+
+    @property
+    def begins_with_records(self) -> bool:
+        """Whether its first batch has all records of its source, whatever the journal has."""
+        return isinstance(self.source, TopicSource) and self.source.start == RECORDS
 
 
 def read_definitions(path: Path) -> list[StreamDefinition]:

@@ -109,6 +109,13 @@ class Supervised:
         """
         self._begin()
 
+    def attempt(self) -> None:
+        """Start it; a start that fails is a failure like any."""
+        try:
+            self._begin()
+        except PipelineError as error:
+            self._fail(error)
+
     def look(self) -> None:
         """Notice its end or its failure; start it again if that is due."""
         match self._state:
@@ -116,10 +123,7 @@ class Supervised:
                 self._look_at_query()
             case State.WAITING if self._monotonic() >= self._due_s:
                 self._restarts += 1
-                try:
-                    self._begin()
-                except PipelineError as error:
-                    self._fail(error)
+                self.attempt()
 
     def end(self) -> None:
         """Its query was stopped because the end was asked for."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from pipeline.errors import PipelineError
 from pipeline.operations.condition import Condition
 from pipeline.operations.supervised import Say, Supervised
 
@@ -39,22 +40,27 @@ def watch(
     stop: Asked,
     say: Say,
     monotonic: Callable[[], float] = time.monotonic,
+    *,
+    renew: Callable[[], None] | None = None,
 ) -> None:
     """Look at streams and tell onlookers, until all are over or the end is asked for.
 
-    A stream that fails for good is told at once where others go on.
+    A stream that fails for good is told at once where others go on. `renew` may bring streams in
+    and take them out; more may always come then.
     """
     for onlooker in onlookers:
         onlooker.due_s = monotonic() + onlooker.every_s
-    told: set[str] = set()
+    told: list[PipelineError] = []
     while not stop.asked:
+        if renew is not None:
+            renew()
         for each in watched:
             each.look()
-        if all(each.is_over for each in watched):
+        if renew is None and all(each.is_over for each in watched):
             return
         for each in watched:
-            if each.failure is not None and each.name not in told:
-                told.add(each.name)
+            if each.failure is not None and each.failure not in told:
+                told.append(each.failure)
                 say(f"{each.failure}; the other streams go on")
         tell(watched, [each for each in onlookers if monotonic() >= each.due_s])
         stop.wait(WATCH_EVERY_S)

@@ -20,6 +20,7 @@ from pipeline.errors import CheckpointMismatch, GatewayRefused
 from pipeline.gateway import Gateway
 from pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
 from pipeline.sinks.sink import Batch, Receipt
+from pipeline.sinks.standing import Standing
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,7 +54,11 @@ class Report:
 class TopicWriter:
     """Where and as whom a stream writes (a `Sink`); travels to the executors that stage.
 
-    `stream` is its name; `definition` is the topic's, as `PUT /v1/topics/{topic}` takes it.
+    `stream` is its name; `definition` is the topic's, as `PUT /v1/topics/{topic}` takes it. A topic
+    that is `declared` is never made here. Where the first batch of a checkpoint has all records of
+    the source the writer `restates` the topic: it publishes what the topic does not have, and
+    removes what the batch does not have. Such a batch may come again in other words, so the number
+    of its commit is that of the run.
     """
 
     gateway: str
@@ -61,15 +66,20 @@ class TopicWriter:
     stream: str
     definition: dict[str, Any]
     dead_letters: DeadLetters
+    declared: bool = False
+    restates: bool = False
 
     def prepare(self) -> None:
         """Create the topic unless it is there with the same key.
 
         Raises:
-            GatewayRefused: it exists with another key, or the gateway does not want it.
+            GatewayRefused: it exists with another key, the gateway does not want it, or it is gone
+                though it was declared.
         """
         with Gateway(self.gateway) as gateway:
             found = gateway.topic(self.topic)
+            if found is None and self.declared:
+                raise GatewayRefused(f"{self.gateway} has no topic {self.topic} any more")
             if found is None:
                 gateway.create_topic(self.topic, self.definition)
             elif found.get("key") != self.definition["key"]:
@@ -90,13 +100,14 @@ class TopicWriter:
 
         def stage_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with Gateway(self.gateway) as gateway:
-                staging = Staging(self, gateway, batch, attempt())
+                standing = Standing.of(gateway, self.topic) if self._restated(batch) else None
+                staging = Staging(self, gateway, batch, attempt(), standing)
                 for each in batches:
                     staging.take(each)
                 staging.end()
             yield pa.RecordBatch.from_pylist([asdict(staging.report())], schema=ARROW_REPORT)
 
-        if batch.is_first:
+        if batch.is_first and not self._restated(batch):
             self._require_unknown(batch)
         _sleep_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
         # One task, as a topic has one order.
@@ -116,8 +127,9 @@ class TopicWriter:
         is_new, sent_at_s = False, 0.0
         if stages:
             producer = self.producer(batch)
+            number = batch.run if self._restated(batch) else batch.number
             with Gateway(self.gateway) as gateway:
-                is_new = gateway.commit(self.topic, producer, batch.run, batch.number, stages)
+                is_new = gateway.commit(self.topic, producer, batch.run, number, stages)
             sent_at_s = time.monotonic()
         return Receipt(
             messages=sum(report.messages for report in reports),
@@ -143,8 +155,11 @@ class TopicWriter:
         The query's id lives in the checkpoint. Without it in the name, a stream begun anew would
         count from 0 again and have every batch taken for one sent before.
         """
-        end = ".end" if batch.is_end else ""
-        return f"{PRODUCER_PREFIX}{self.stream}.{batch.query[:8]}{end}"
+        part = ".end" if batch.is_end else ".begin" if self._restated(batch) else ""
+        return f"{PRODUCER_PREFIX}{self.stream}.{batch.query[:8]}{part}"
+
+    def _restated(self, batch: Batch) -> bool:
+        return self.restates and batch.number == 0 and not batch.is_end
 
 
 @dataclass
@@ -158,6 +173,7 @@ class Staging:
     gateway: Gateway
     batch: Batch
     attempt: int
+    standing: Standing | None = None
     lines: list[bytes] = field(default_factory=list)
     lines_bytes: int = 0
     removals: set[int] = field(default_factory=set)
@@ -175,20 +191,27 @@ class Staging:
         told = rows.filter(pc.is_null(rows.column("refused")))
         columns = (told.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
+            if self.standing is not None and not self.standing.is_news(record, value):
+                continue
             if removed is None:
                 self._add(value)
             else:
-                self._add(b'{"key":%s,"reason":"%s"}' % (record.encode(), removed.encode()))
-                self.removals.add(len(self.lines) - 1)
+                self._remove(record, removed)
 
     def end(self) -> None:
         """Stage what is left, then give the dead letters their name."""
+        for record in self.standing.left() if self.standing is not None else ():
+            self._remove(record, "deleted")
         self._stage()
         self._burial.end()
 
     def report(self) -> Report:
         """What was done so far."""
         return Report(self.messages, self.staged, self._burial.letters, self.stages)
+
+    def _remove(self, record: str, reason: str) -> None:
+        self._add(b'{"key":%s,"reason":"%s"}' % (record.encode(), reason.encode()))
+        self.removals.add(len(self.lines) - 1)
 
     def _add(self, line: bytes) -> None:
         full = len(self.lines) == STAGE_MESSAGES_MAX

@@ -1,31 +1,29 @@
-"""Runs the streams of a definition file until they are told to stop, or have read all."""
+"""Runs the streams of a definition file, and of topics that say so, until told to stop."""
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
-from pipeline.definitions.stream import read_definitions
+from pipeline.definitions.declared import streams_of
+from pipeline.definitions.stream import StreamDefinition, read_definitions
 from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError, StreamFailed
 from pipeline.operations.condition import Condition
 from pipeline.operations.lines import progress_line
 from pipeline.operations.metrics import Board, serving_metrics
 from pipeline.operations.reporter import Reporter, reporting
-from pipeline.operations.supervised import Supervised
+from pipeline.operations.roster import Fillable, Roster
+from pipeline.operations.stop import Stop
+from pipeline.operations.topiclist import TopicList
 from pipeline.operations.watch import Onlooker, tell, watch
+from pipeline.patience import PATIENCE_S
 from pipeline.session import open_session
 from pipeline.sources.source import jars_of
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream
+from pipeline.streams.crew import Crew
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
 DEFAULT_MASTER = "local[*]"
 PROGRESS_EVERY_S = 3.0
 BOARD_EVERY_S = 1.0
-LOOK_EVERY_S = 0.1
-LAST_BATCH_SECONDS_MAX = 4.0
 
 Report = Callable[[str], None]
 
@@ -55,8 +51,19 @@ class Manner:
     metrics_host: str = "127.0.0.1"
 
 
-def run(path: Path, manner: Manner = Manner()) -> int:
-    """Run the file's streams; returns the exit code of the command line.
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Topics that say `engine: spark`, each filled by a stream of its own.
+
+    They are those of a `gateway`; `checkpoints` is a folder that driver and executors share.
+    """
+
+    gateway: str
+    checkpoints: Path
+
+
+def run(path: Path | None, manner: Manner = Manner(), topics: Topics | None = None) -> int:
+    """Run the streams of a file, of topics, or of both; returns the exit code of the command line.
 
     0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 2, 3 and
     78 as for every command, after one line on standard error.
@@ -64,114 +71,83 @@ def run(path: Path, manner: Manner = Manner()) -> int:
     stop = Stop()
     try:
         with stop.listening():
-            run_streams(path, manner, stop, _say)
+            run_streams(path, topics, manner, stop, _say)
     except PipelineError as error:
         sys.stderr.write(f"tidegate: {error}\n")
         return error.exit_code
     return EXIT_INTERRUPTED if stop.interrupted else EXIT_DONE
 
 
-class Stop:
-    """Whether somebody asked for the end: SIGINT or SIGTERM, or a call of `ask`."""
-
-    def __init__(self) -> None:
-        self._asked = threading.Event()
-        self.interrupted = False
-
-    @property
-    def asked(self) -> bool:
-        """Whether the streams should end."""
-        return self._asked.is_set()
-
-    def ask(self) -> None:
-        """End the streams after the batch they are in."""
-        self._asked.set()
-
-    def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or at once when asked to stop."""
-        self._asked.wait(seconds)
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take both signals while the block runs; only a main thread may."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        self.take_signals()
-        before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for name, action in before.items():
-                signal.signal(name, action)
-
-    def take_signals(self) -> None:
-        """Install our reaction, also over the one that Spark brings along."""
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._on_signal)
-            signal.signal(signal.SIGTERM, self._on_signal)
-
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = number == signal.SIGINT
-        self._asked.set()
-
-
-def run_streams(path: Path, manner: Manner, stop: Stop, report: Report) -> None:
+def run_streams(
+    path: Path | None, topics: Topics | None, manner: Manner, stop: Stop, report: Report
+) -> None:
     """As `run`, with errors raised and lines given to `report`.
 
     Raises:
         PipelineError: what ended the first stream that failed for good, as one sentence.
     """
-    definitions = read_definitions(path)
-    streams = [Stream(definition) for definition in definitions]
+    definitions = [] if path is None else read_definitions(path)
+    crew = Crew(available_now=manner.available_now, restarts=manner.restarts, say=report)
+    seats = [crew.take(definition) for definition in definitions]
+    gateways = {definition.gateway for definition in definitions}
     with ExitStack() as held:
-        onlookers = _onlookers(held, manner, streams, report)
-        checkpoints = [held.enter_context(Checkpoint(stream.definition)) for stream in streams]
+        onlookers = _onlookers(held, manner, gateways | _gateway_of(topics), crew, report)
+        held.callback(crew.close)
+        for seat in seats:
+            seat.hold()
         report(f"starting Spark on {manner.master}")
-        spark = open_session(manner.master, jars_of(definitions))
-        held.callback(_close_session, spark)
+        crew.spark = open_session(manner.master, jars_of(definitions))
+        held.callback(_close_session, crew.spark)
         held.enter_context(_outliving_its_jvm(stop))
         stop.take_signals()
-        watched = [
-            Supervised(
-                stream.definition.name,
-                stream,
-                partial(stream.start, spark, checkpoint, available_now=manner.available_now),
-                restarts=manner.restarts and not manner.available_now,
-                say=report,
-            )
-            for stream, checkpoint in zip(streams, checkpoints, strict=True)
-        ]
         try:
-            for each, stream in zip(watched, streams, strict=True):
-                each.begin()
-                report(_started(stream))
-            watch(watched, onlookers, stop, report)
+            crew.begin()
+            roster = None if topics is None else _roster(topics, definitions, crew, report)
+            if roster is not None:
+                roster.begin()
+            renew = None if roster is None or manner.available_now else roster.look
+            watch(crew.members, onlookers, stop, report, renew=renew)
             if manner.available_now and not stop.asked:
-                for stream in streams:
-                    stream.end()
+                crew.end()
         finally:
-            _stop_queries(streams)
-            for each in watched:
-                each.end()
-            tell(watched, onlookers)
-    failures = [each.failure for each in watched if each.failure is not None]
+            crew.stop()
+            tell(crew.members, onlookers)
+    failures = [each.failure for each in crew.members if each.failure is not None]
     if failures:
         raise failures[0]
 
 
+def _roster(
+    topics: Topics, definitions: list[StreamDefinition], crew: Crew, report: Report
+) -> Roster:
+    """Who follows the gateway's list; the first look has patience, later ones come again."""
+    listed = TopicList(topics.gateway)
+    gateway = topics.gateway.rstrip("/")
+    taken = {each.sink.topic or "" for each in definitions if each.gateway == gateway}
+    patience = iter([PATIENCE_S])
+
+    def fillable() -> Fillable:
+        found = listed.read(next(patience, 0.0))
+        return streams_of(found, gateway, topics.checkpoints, taken)
+
+    return Roster(fillable, crew, report, restarts=crew.restarts)
+
+
+def _gateway_of(topics: Topics | None) -> set[str]:
+    return set() if topics is None else {topics.gateway.rstrip("/")}
+
+
 def _onlookers(
-    held: ExitStack, manner: Manner, streams: list[Stream], report: Report
+    held: ExitStack, manner: Manner, gateways: set[str], crew: Crew, report: Report
 ) -> list[Onlooker]:
     """Who is told how streams stand: the terminal, the gateway, a scraper where one is wanted."""
-    letters = {stream.definition.name: stream.definition.dead_letters for stream in streams}
 
     def say(conditions: Sequence[Condition]) -> None:
         for condition in conditions:
-            report(progress_line(condition, letters[condition.name]))
+            report(progress_line(condition, crew.letters[condition.name]))
 
     onlookers = [Onlooker(say, PROGRESS_EVERY_S)]
-    for gateway in sorted({stream.definition.gateway for stream in streams}):
+    for gateway in sorted(gateways):
         reporter = Reporter(gateway, report)
         held.enter_context(reporting(reporter))
         onlookers.append(Onlooker(reporter.tell, PROGRESS_EVERY_S))
@@ -180,18 +156,6 @@ def _onlookers(
         held.enter_context(serving_metrics(board, manner.metrics_port, manner.metrics_host))
         onlookers.append(Onlooker(board.show, BOARD_EVERY_S))
     return onlookers
-
-
-def _stop_queries(streams: list[Stream]) -> None:
-    """Stop each query between two batches; a batch that does not end is replayed next time."""
-    give_up_at = time.monotonic() + LAST_BATCH_SECONDS_MAX
-    for stream in streams:
-        query = stream.query
-        if query is None:
-            continue
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up_at:
-            time.sleep(LOOK_EVERY_S / 2)
-        query.stop()
 
 
 @contextmanager
@@ -212,14 +176,6 @@ def _close_session(spark: SparkSession) -> None:
 
     with suppress(Py4JError, OSError):
         spark.stop()
-
-
-def _started(stream: Stream) -> str:
-    definition = stream.definition
-    return (
-        f"{definition.name}: newest of {definition.key} every {definition.interval_text} "
-        f"to {definition.sink.place}"
-    )
 
 
 def _say(line: str) -> None:

@@ -170,11 +170,13 @@ def open_sink(definition: StreamDefinition) -> Sink:
     match definition.sink:
         case ParquetSink(folder):
             return ParquetWriter(str(folder), definition.name, dead_letters)
-        case TopicSink(topic):
+        case TopicSink(topic, declared):
             return TopicWriter(
                 gateway=definition.gateway,
                 topic=topic,
                 stream=definition.name,
                 definition=sink_definition(definition),
                 dead_letters=dead_letters,
+                declared=declared,
+                restates=definition.begins_with_records,
             )

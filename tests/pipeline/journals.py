@@ -45,6 +45,7 @@ class Topic:
     stages: dict[str, list[bytes]] = field(default_factory=dict)
     publications: list[Publication] = field(default_factory=list)
     repeats: int = 0
+    records: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
 
     def bookmark(self, position: int) -> str:
         return f"{self.epoch}-{position}"
@@ -61,6 +62,7 @@ class Journals:
         self.topics: dict[str, Topic] = {}
         self.address = ""
         self.refusals: list[int] = []
+        self.lists = 0
         self.tells_epoch = True
         self.hold_after: int | None = None
         self.held = threading.Event()
@@ -90,6 +92,27 @@ class Journals:
         }
         epoch = {"epoch": topic.epoch} if self.tells_epoch else {}
         return JSONResponse({**topic.definition, **epoch, "journal": ends})
+
+    async def listed(self, request: Request) -> Response:
+        self.lists += 1
+        after, limit = request.query_params.get("after", ""), int(request.query_params["limit"])
+        names = sorted(name for name in self.topics if name > after)
+        told = [{"topic": name, **self.topics[name].definition} for name in names[:limit]]
+        etag = f'W/"{hash(json.dumps(told))}"'
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304)
+        more = f"/v1/topics?limit={limit}&after={names[limit - 1]}" if names[limit:] else None
+        return JSONResponse({"topics": told, "next": more}, headers={"ETag": etag})
+
+    async def records(self, request: Request) -> Response:
+        topic = self.topics[request.path_params["topic"]]
+        rows = topic.records.items()
+        lines = [
+            b'{"key":%s,"bookmark":"%s","value":%s}\n'
+            % (record, topic.bookmark(at).encode(), value)
+            for record, (at, value) in rows
+        ]
+        return Response(b"".join(lines), media_type="application/x-ndjson")
 
     async def read(self, request: Request) -> Response:
         topic = self.topics.get(request.path_params["topic"])
@@ -183,6 +206,8 @@ def serving() -> Iterator[Journals]:
     path = "/v1/topics/{topic}"
     app = Starlette(
         routes=[
+            Route("/v1/topics", journals.listed),
+            Route(path + "/sow", journals.records),
             Route(path, journals.put, methods=["PUT"]),
             Route(path, journals.describe),
             Route(path + "/messages", journals.read),

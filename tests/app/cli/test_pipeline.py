@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import dev
+from app.cli import pipeline
+from app.cli.arguments import Parser
 from app.cli.pipeline import pipeline_command, pipeline_environment
 from tests.support.commands import run
 
@@ -18,6 +20,40 @@ def test_the_packages_beside_app_are_found_first(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("PYTHONPATH")
     assert pipeline_environment()["PYTHONPATH"] == str(dev.ROOT)
     assert pipeline_command("a.toml")[1:] == ["-P", "-m", "pipeline", "run", "a.toml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "passed"),
+    [
+        ("a.toml --no-restart --master local[2]", "--no-restart --master=local[2] -- a.toml"),
+        ("--topics --gateway http://g --checkpoints c --available-now",
+         "--topics --available-now --gateway=http://g --checkpoints=c"),
+    ],
+)  # fmt: skip
+def test_what_is_run_is_passed_on(monkeypatch: pytest.MonkeyPatch, words: str, passed: str) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr(pipeline, "_become", became.append)
+    parser = Parser()
+    pipeline.add_verb(parser.add_subparsers())
+    arguments = parser.parse_args(["pipeline", "run", *words.split()])
+    arguments.run(arguments)
+    assert became[0][1:] == ["-P", "-m", "pipeline", "run", *passed.split()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "there is nothing to run"),
+        (["a.toml", "--checkpoints", "c"], "--checkpoints goes with --topics"),
+        (["a.toml", "--gateway", "http://g"], "--gateway goes with --topics"),
+    ],
+)
+def test_what_cannot_be_run_is_2(words: list[str], said: str) -> None:
+    ended = run("pipeline", "run", *words)
+    assert ended.code == 2
+    assert ended.err.startswith(f"tidegate: {said}")
+    assert ended.err.count("\n") == 1
 
 
 @pytest.mark.slow

@@ -28,6 +28,16 @@ class Served:
         """Make a topic."""
         self._http.put(f"/v1/topics/{topic}", json=fields).raise_for_status()
 
+    def change(self, topic: str, **fields: Any) -> None:
+        """Change a topic's definition."""
+        self._http.patch(f"/v1/topics/{topic}", json=fields).raise_for_status()
+
+    def records(self, topic: str) -> dict[str, Any]:
+        """The state of the world: values by the text of their key."""
+        answer = self._http.get(f"/v1/topics/{topic}/sow", params={"format": "envelope"})
+        rows = map(msgspec.json.decode, answer.raise_for_status().content.splitlines())
+        return {msgspec.json.encode(row["key"]).decode(): row["value"] for row in rows}
+
     def drop(self, topic: str) -> None:
         """Delete a topic."""
         self._http.delete(f"/v1/topics/{topic}").raise_for_status()

@@ -14,7 +14,7 @@ from pipeline.archive import journal as journal_module
 from pipeline.archive.folder import TopicFolder
 from pipeline.archive.journal import Wish, journal, keep
 from pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
-from pipeline.streams.run import Stop
+from pipeline.operations.stop import Stop
 from tests.pipeline.archive.archives import archive, files, positions, row, unheard
 from tests.pipeline.archive.served import Served, gateway
 

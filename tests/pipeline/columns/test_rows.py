@@ -11,3 +11,15 @@ def test_columns_are_spelled_for_spark_and_for_arrow(columns: str) -> None:
     schema = rows.arrow_schema(columns)
     spelled = {pa.string(): "string", pa.int64(): "long", pa.binary(): "binary"}
     assert columns == ", ".join(f"{field.name} {spelled[field.type]}" for field in schema)
+
+
+def test_a_removal_has_no_body_and_nothing_says_why() -> None:
+    """Rule 646."""
+    assert rows.arrow_schema(rows.PUBLISHED).names == [
+        "file",
+        "block",
+        "position",
+        "time_ms",
+        "key",
+        "body",
+    ]

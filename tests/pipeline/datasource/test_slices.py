@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pipeline.bookmark import RECORDS
 from pipeline.datasource.options import ReadOptions
 from pipeline.datasource.rows import shard_of
 from pipeline.datasource.slices import JournalEdge, JournalSlice, read_slice
+from pipeline.errors import SourceLost
 from tests.pipeline.journals import Journals, Removed
 
 
@@ -34,3 +38,36 @@ def test_nothing_new_is_no_slice(journals: Journals) -> None:
     journals.topic("t", [b"1"])
     assert JournalEdge(ReadOptions(journals.address, "t", shards=3)).slices("e-1-1", "e-1-1") == []
     assert JournalEdge(ReadOptions(journals.address, "t")).slices("e-1-1", "e-1-1") == []
+
+
+def test_what_was_trimmed_is_told_by_the_records_that_there_still_are(journals: Journals) -> None:
+    """Rule 642."""
+    topic = journals.topic("t", [b"1", b"2", b"3", b"4"])
+    topic.trimmed = 2
+    topic.records = {b'["a"]': (1, b"1"), b'["b"]': (4, b"4")}
+    options = ReadOptions(journals.address, "t", start=RECORDS)
+    edge = JournalEdge(options)
+    assert edge.initial() == "e-1-0"
+    parts = edge.slices("e-1-0", "e-1-4")
+    assert parts == [JournalSlice("e-1", 0, 2, trimmed=True), JournalSlice("e-1", 2, 4)]
+    rows = [
+        row for part in parts for batch in read_slice(options, part) for row in batch.to_pylist()
+    ]
+    assert [(row["offset"], row["value"]) for row in rows] == [(1, "1"), (3, "3"), (4, "4")]
+    assert edge.slices("e-1-3", "e-1-4") == [JournalSlice("e-1", 3, 4)]
+
+
+def test_a_journal_that_is_whole_or_empty_needs_no_records(journals: Journals) -> None:
+    topic = journals.topic("t", [b"1"])
+    edge = JournalEdge(ReadOptions(journals.address, "t", start=RECORDS))
+    assert edge.slices("e-1-0", "e-1-1") == [JournalSlice("e-1", 0, 1)]
+    topic.trimmed = 1
+    assert edge.slices("e-1-0", "e-1-1") == [JournalSlice("e-1", 0, 1, trimmed=True)]
+
+
+def test_records_of_another_life_are_lost(journals: Journals) -> None:
+    topic = journals.topic("t", [b"1"])
+    topic.records = {b'["a"]': (1, b"1")}
+    options = ReadOptions(journals.address, "t", start=RECORDS)
+    with pytest.raises(SourceLost, match="epoch e-0"):
+        list(read_slice(options, JournalSlice("e-0", 0, 1, trimmed=True)))

@@ -14,6 +14,7 @@ from pipeline.gateway import Gateway
 from pipeline.sinks import topic as sink
 from pipeline.sinks.dead_letters import DeadLetters
 from pipeline.sinks.sink import Batch, Receipt
+from pipeline.sinks.standing import Standing
 from pipeline.sinks.topic import Report, Staging, TopicWriter
 from tests.pipeline.journals import Journals, Removed
 
@@ -200,3 +201,33 @@ def test_a_sink_topic_is_created_once_and_kept_if_its_key_is_the_streams(
     assert journals.topics["newest"].definition["description"] == "made"
     with pytest.raises(GatewayRefused, match=r"exists with key \['/a'\]"):
         replace(writer, definition={"key": ["/b"]}).prepare()
+
+
+def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
+    journals: Journals, tmp_path: Path
+) -> None:
+    """Rule 642."""
+    topic = journals.topic("newest")
+    topic.records = {b'["0"]': (1, b"0"), b'["gone"]': (2, b"7")}
+    writer = replace(writer_to(journals, tmp_path), restates=True)
+    rows = [{"key": f'["{at}"]', "value": b"%d" % at, "messages": 1} for at in range(2)]
+    batch_rows = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SENT))
+    for run, told in ((5, [b"1", Removed(b'["gone"]')]), (6, [])):
+        first = batch(0, run)
+        with Gateway(writer.gateway) as gateway:
+            standing = Standing.of(gateway, "newest")
+            staging = Staging(writer, gateway, first, 0, standing)
+            staging.take(batch_rows)
+            staging.end()
+        assert writer.commit([staging.report()], first).published == len(told)
+        topic.records = {b'["0"]': (1, b"0"), b'["1"]': (3, b"1")}
+    assert topic.values == [b"1", Removed(b'["gone"]')]
+    [publication] = topic.publications
+    assert (publication.producer, publication.sequence) == (f"{PRODUCER}.begin", 5)
+
+
+def test_a_topic_that_was_declared_is_not_made(journals: Journals, tmp_path: Path) -> None:
+    """Rule 645."""
+    with pytest.raises(GatewayRefused, match="no topic newest any more"):
+        replace(writer_to(journals, tmp_path), declared=True).prepare()
+    assert journals.topics == {}

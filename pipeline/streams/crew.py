@@ -1,0 +1,168 @@
+"""The streams that run on one Spark: each is started and stopped by itself."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Collection, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.definitions.stream import StreamDefinition
+from pipeline.errors import SourceLost
+from pipeline.operations.supervised import Say, Supervised
+from pipeline.streams.checkpoint import Checkpoint
+from pipeline.streams.stream import Stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LOOK_EVERY_S = 0.05
+LAST_BATCH_SECONDS_MAX = 4.0
+
+
+class Seat:
+    """A stream's place in a crew; the checkpoint is held from its first start to `leave`."""
+
+    def __init__(self, crew: Crew, definition: StreamDefinition) -> None:
+        self.definition = definition
+        self.stream = Stream(definition)
+        self.supervised = Supervised(
+            definition.name, self.stream, self._start, restarts=crew.restarts, say=crew.say
+        )
+        self._crew = crew
+        self._held = ExitStack()
+        self._checkpoint: Checkpoint | None = None
+
+    def hold(self) -> Checkpoint:
+        """Take hold of the checkpoint.
+
+        Raises:
+            PipelineError: it is another's, or is not whole.
+        """
+        if self._checkpoint is None:
+            self._checkpoint = self._held.enter_context(Checkpoint(self.definition))
+        return self._checkpoint
+
+    def leave(self) -> None:
+        """Let it go; the query has been stopped."""
+        self.supervised.end()
+        self._held.close()
+
+    def _start(self) -> None:
+        spark = self._crew.spark
+        assert spark is not None, "nothing starts before Spark does"
+        self.stream.start(spark, self.hold(), available_now=self._crew.available_now)
+
+
+class Crew:
+    """Streams by name.
+
+    Args:
+        available_now: they end when all that is there was read.
+        restarts: whether one that failed is started again.
+        say: told of starts and failures.
+
+    Attributes:
+        members: those who run, as they are looked at; alive.
+        letters: where the dead letters of each are.
+        spark: what they run on, once it is there.
+    """
+
+    def __init__(self, *, available_now: bool, restarts: bool, say: Say) -> None:
+        self.available_now = available_now
+        self.restarts = restarts and not available_now
+        self.say = say
+        self.spark: SparkSession | None = None
+        self.members: list[Supervised] = []
+        self.letters: dict[str, Path] = {}
+        self._seats: dict[str, Seat] = {}
+
+    def take(self, definition: StreamDefinition) -> Seat:
+        """A place for a stream that is not started."""
+        seat = Seat(self, definition)
+        self._seats[definition.name] = seat
+        self.members.append(seat.supervised)
+        self.letters[definition.name] = definition.dead_letters
+        return seat
+
+    def begin(self) -> None:
+        """Start those that have a place.
+
+        Raises:
+            PipelineError: one of them does not start.
+        """
+        for seat in self._seats.values():
+            seat.supervised.begin()
+            self.say(_started(seat.definition))
+
+    def join(self, definition: StreamDefinition) -> None:
+        """Start a stream beside the others; checkpoints that its topic had before are removed."""
+        for path in _children(definition.checkpoint.parent):
+            if path not in (definition.checkpoint, definition.dead_letters):
+                shutil.rmtree(path, ignore_errors=True)
+        self.take(definition).supervised.attempt()
+        self.say(_started(definition))
+
+    def leave(self, name: str, *, forget: bool) -> None:
+        """Stop a stream, and with `forget` remove its checkpoint."""
+        seat = self._seats.pop(name)
+        _stop_queries([seat.stream])
+        seat.leave()
+        self.members.remove(seat.supervised)
+        if forget:
+            shutil.rmtree(seat.definition.checkpoint, ignore_errors=True)
+        self.say(f"{name}: stopped")
+
+    def lost(self) -> Collection[str]:
+        """Streams that may begin anew: what they had still to read is gone, records are there."""
+        return [
+            name
+            for name, seat in self._seats.items()
+            if isinstance(seat.supervised.failure, SourceLost)
+            and seat.definition.begins_with_records
+        ]
+
+    def end(self) -> None:
+        """Send what is still held, once all recorded input was read.
+
+        Raises:
+            PipelineError: it cannot be sent.
+        """
+        for seat in self._seats.values():
+            seat.stream.end()
+
+    def stop(self) -> None:
+        """Stop all queries between two batches."""
+        _stop_queries([seat.stream for seat in self._seats.values()])
+        for each in self.members:
+            each.end()
+
+    def close(self) -> None:
+        """Let the checkpoints go."""
+        for seat in self._seats.values():
+            seat.leave()
+
+
+def _stop_queries(streams: Iterable[Stream]) -> None:
+    """Stop each query between two batches; a batch that does not end is replayed next time."""
+    give_up_at = time.monotonic() + LAST_BATCH_SECONDS_MAX
+    for stream in streams:
+        query = stream.query
+        if query is None:
+            continue
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up_at:
+            time.sleep(LOOK_EVERY_S)
+        query.stop()
+
+
+def _children(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _started(definition: StreamDefinition) -> str:
+    return (
+        f"{definition.name}: newest of {definition.key} every {definition.interval_text} "
+        f"to {definition.sink.place}"
+    )

@@ -1,0 +1,106 @@
+"""A topic that says `engine: spark` says all that a stream needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.definitions.declared import Declaration, declarations, streams_of
+from pipeline.definitions.names import STREAM
+from pipeline.definitions.sink import TopicSink
+from pipeline.definitions.source import TopicSource
+from pipeline.errors import DefinitionInvalid
+
+PX: dict[str, Any] = {
+    "topic": "px", "key": ["/id"], "retain": True, "epoch": "e1", "source": None,
+}  # fmt: skip
+NOTHING = dict.fromkeys(("filter", "grouping", "projection"))
+SOURCE = {"topic": "px", "interval": "500ms", "engine": "spark", **NOTHING}
+SHAPE: dict[str, Any] = {"grouping": ["/venue"], "projection": ["SUM(/qty) AS /total"]}
+SLOW: dict[str, Any] = {
+    "topic": "px.slow", "key": ["/id"], "retain": True, "epoch": "e2", "source": SOURCE,
+}  # fmt: skip
+
+
+def stream(topic: dict[str, Any] = SLOW, source: dict[str, Any] = PX, **asked: Any) -> Any:
+    told = {**topic, "source": {**topic["source"], **asked}}
+    return Declaration(told, source).stream("http://g/", Path("/c"))
+
+
+def test_a_conflated_topic() -> None:
+    """Rules 640 and 641."""
+    found = stream(filter="/qty > 0")
+    assert STREAM.fullmatch(found.name)
+    assert found.source == TopicSource("px", "records", None)
+    assert found.sink == TopicSink("px.slow", declared=True)
+    assert (str(found.key), found.interval_ms, found.gateway) == ("[/id]", 500, "http://g")
+    assert (str(found.conflation.filter), found.conflation.oof) == ("/qty > 0", True)
+    assert found.view is None
+    assert found.begins_with_records
+    assert found.dead_letters == Path("/c") / found.name / "dead"
+
+
+def test_a_view() -> None:
+    """Rule 640."""
+    found = stream({**SLOW, "key": ["/venue"]}, filter="/qty > 0", **SHAPE)
+    assert str(found.view.filter) == "/qty > 0"
+    assert str(found.view.projection.grouping) == str(found.key) == "[/venue]"
+    assert not found.conflation.holds
+
+
+def test_a_source_without_records_is_read_from_what_its_journal_has() -> None:
+    """Rule 642."""
+    for source in ({**PX, "key": [], "retain": False}, {**PX, "retain": False}):
+        found = stream(source=source)
+        assert (found.source.start, found.conflation.oof) == ("epoch", False)
+        assert not found.begins_with_records
+
+
+def test_names_are_those_of_streams_and_differ() -> None:
+    names = ["a.b", "a-b", "a_b", "x" * 255, "x" * 254, "0"]
+    found = {Declaration({**SLOW, "topic": name}, PX).name for name in names}
+    assert len(found) == len(names)
+    assert all(STREAM.fullmatch(name) for name in found)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_same"),
+    [
+        ({"interval": "1s"}, True),
+        ({"filter": "/qty > 0"}, False),
+        (SHAPE, False),
+    ],
+)
+def test_another_source_has_another_checkpoint(change: dict[str, Any], is_same: bool) -> None:
+    """Rule 643."""
+    assert (stream(**change).checkpoint == stream().checkpoint) is is_same
+
+
+def test_another_life_has_another_checkpoint() -> None:
+    """Rule 643."""
+    lives = [stream(), stream({**SLOW, "epoch": "e9"}), stream(source={**PX, "epoch": "e9"})]
+    assert len({each.checkpoint for each in lives}) == 3
+
+
+def test_who_is_filled() -> None:
+    """Rule 641."""
+    by_gateway = {**SLOW, "topic": "g", "source": {**SOURCE, "engine": "gateway"}}
+    orphan = {**SLOW, "topic": "o", "source": {**SOURCE, "topic": "none"}}
+    assert [each.topic["topic"] for each in declarations([PX, SLOW, by_gateway, orphan])] == [
+        "px.slow"
+    ]
+    assert streams_of([PX, SLOW], "http://g", Path("/c"), {"px.slow"}) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [{**SLOW, "key": ["/other"]}, {**SLOW, "source": {**SOURCE, "filter": "/a >"}}],
+)
+def test_what_cannot_be_filled_is_told(topic: dict[str, Any]) -> None:
+    """Rule 641."""
+    with pytest.raises(DefinitionInvalid, match=r"topic px\.slow is not filled: "):
+        stream(topic)
+    streams, unfit = streams_of([PX, topic], "http://g", Path("/c"), ())
+    assert (streams, len(unfit)) == ([], 1)
