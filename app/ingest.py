@@ -290,6 +290,11 @@ async def _check_schema(entry: Entry, items: Sequence[Item]) -> None:
             await asyncio.sleep(0)
 
 
+def is_pipeline(producer: str | None) -> bool:
+    """Whether whoever publishes calls himself a stream of the pipeline."""
+    return producer is not None and producer.startswith(PIPELINE_PREFIX)
+
+
 def check_filler(entry: Entry, producer: str | None) -> None:
     """A topic with a source is filled by the gateway itself, or by a producer of the pipeline.
 
@@ -299,8 +304,7 @@ def check_filler(entry: Entry, producer: str | None) -> None:
     source = entry.document.source
     if source is None:
         return
-    is_pipeline = producer is not None and producer.startswith(PIPELINE_PREFIX)
-    if source.engine is not FilledBy.SPARK or not is_pipeline:
+    if source.engine is not FilledBy.SPARK or not is_pipeline(producer):
         raise Problem("topic-read-only", "The topic is filled from another; publish there.")
 
 

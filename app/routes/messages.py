@@ -11,7 +11,7 @@ from starlette.responses import StreamingResponse
 from app.entry import Entry
 from app.envelope import EnvelopeWriter
 from app.gateway import Gateway, gateway_of
-from app.ingest import Form, check_filler
+from app.ingest import Form, check_filler, is_pipeline
 from app.openapi import described
 from app.pipelines import told_topic_name
 from app.problems import Problem
@@ -69,7 +69,9 @@ async def publish(request: Request) -> Response:
     asked = PublishRequest.read(request.scope, gateway.store)
     body = await read_body(request, gateway.settings.request_bytes_max)
     entry = await gateway.catalog.seek(name)
-    if entry is None and not gateway.settings.auto_create_topics:
+    # A topic that a pipeline fills was declared, or made by it: it is gone, and stays so.
+    may_make = gateway.settings.auto_create_topics and not is_pipeline(asked.producer)
+    if entry is None and not may_make:
         raise Problem("topic-unknown", "There is no topic of this name.")
     if entry is None:  # nothing is made for a request that is refused
         _check_taken(Kind.JSON, asked.media_type)

@@ -214,6 +214,14 @@ async def test_the_pipeline_stages_and_commits_where_only_it_may_write() -> None
         assert (await commit(running, "a", producer=name)).json()["messages"] == 1
 
 
+async def test_the_pipeline_does_not_make_a_topic_that_is_gone() -> None:
+    """Rule 645."""
+    async with running_gateway() as running:
+        own = {"Tidegate-Producer": "tidegate.pipeline.s.0a"}
+        assert (await stage(running, "a", {"k": 1}, **own)).json()["code"] == "topic-unknown"
+        assert (await stage(running, "a", {"k": 1})).status_code == 201
+
+
 async def test_commits_at_once_publish_once() -> None:
     async with running_gateway() as running:
         await running.topic()
