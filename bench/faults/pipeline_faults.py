@@ -12,6 +12,7 @@ import psutil
 from bench.faults.pipeline_stage import (
     NEWEST,
     RAW,
+    ROWS_PER_BATCH,
     PipelineChild,
     has_all,
     judge,
@@ -125,12 +126,16 @@ async def older_run_wakes(stage: Stage, short: bool) -> None:
             first.signal_all(signal.SIGSTOP)
             (first.checkpoint / "lock").unlink()  # as on another machine, where nobody sees it
             await _arrives(stage, relay)
+            # Where it slept longer than a request may take it begins again: with these.
+            await publish(stage.gateway.address, MESSAGES, MESSAGES + ROWS_PER_BATCH)
             first.signal_all(signal.SIGCONT)
             hold.released.set()
             status = await first.exit_status()
             stage.expect(status == EXIT_FENCED, f"the older run ended with {status}")
             stage.expect("[producer-fenced]" in first.logged, f"it said {first.logged[-500:]}")
-        stage.findings += judge(await sunk(stage.gateway.address), MESSAGES)
+        numbers = await sunk(stage.gateway.address)
+        stage.expect(len(numbers) == MESSAGES, f"the sink has {len(numbers)} messages")
+        stage.findings += judge(numbers, MESSAGES)
 
 
 async def _arrives(stage: Stage, relay: Turnstile) -> None:
