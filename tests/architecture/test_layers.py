@@ -22,7 +22,10 @@ VIOLATIONS = [
     *(("keys", name) for name in ("conflation", "clients", "pyspark_tidegate")),
     *(("app", name) for name in ("pyspark", "redis", "clients", "pipeline", "pyspark_tidegate")),
     *(("app.cli", name) for name in ("redis", "pandas")),
-    *(("pipeline", name) for name in ("app", "conflation", "fastapi", "redis", "prometheus_client")),
+    *(
+        ("pipeline", name)
+        for name in ("app", "conflation", "fastapi", "redis", "prometheus_client")
+    ),
     *(
         ("clients", name)
         for name in ("app", "conflation", "keys", "pipeline", "pyspark", "uvicorn")

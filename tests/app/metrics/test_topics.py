@@ -26,7 +26,7 @@ async def test_the_first_by_name_have_labels_and_the_others_are_one() -> None:
         assert list(sums) == ["a", "b", OTHERS]
         assert sums["a"] == sums["b"] == 1
         assert sums[OTHERS] >= 2
-        assert found["tidegate_topics"] == 5
+        assert found["tidegate_topics"] == 6
 
 
 async def test_ten_thousand_topics_make_a_small_page_and_hold_nobody_up() -> None:
