@@ -88,7 +88,8 @@ class Slot:
     message, or with `placement=replace` of its first; `opened` is the first one's, `began` the
     lane's count of joins then. `match` is
     the value of the fields that tell which messages of a key may conflate. `unseen`: the key
-    came and went, so that only who joined in between has something to be told.
+    came and went, so that only who joined in between has something to be told. `takes_back`: it
+    began with a removal, which has a slot of its own only where several rows go before it.
     """
 
     board_key: str
@@ -101,11 +102,12 @@ class Slot:
     match: str = ""
     is_held: bool = True
     unseen: bool = False
+    takes_back: bool = False
 
     def __deepcopy__(self, memo: object) -> Slot:
         return Slot(
             self.board_key, list(self.parts), self.due, self.order, self.opened, self.began,
-            self.sealed, self.match, self.is_held, self.unseen,
+            self.sealed, self.match, self.is_held, self.unseen, self.takes_back,
         )  # fmt: skip
 
     @property

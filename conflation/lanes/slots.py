@@ -89,6 +89,7 @@ class Slots:
         offset = part.frame.offset
         order = part.count.first if self._replaces and part.count is not None else offset
         slot = Slot(board_key, [part], 0, order, offset, part.joins, sealed, self._match(part))
+        slot.takes_back = part.gone is not None
         self._slots.setdefault(board_key, []).append(slot)
         return slot
 
@@ -109,7 +110,10 @@ class Slots:
             if taken is not None:
                 taken.parts.append(part)
                 continue
-            joined = self.merge(slot.board_key, part, sealed=slot.sealed, apart=apart)
+            # What stood between them was before the join: nothing keeps them apart any more.
+            is_alone = slot.takes_back and len(self.of_key(slot.board_key)) == 1
+            beside = () if is_alone else apart
+            joined = self.merge(slot.board_key, part, sealed=slot.sealed, apart=beside)
             if joined is None:
                 joined = taken = self.open(slot.board_key, part, sealed=slot.sealed)
                 taken.match = slot.match

@@ -150,6 +150,26 @@ def test_what_is_never_to_be_conflated_goes_in_order_beside_the_rest() -> None:
     assert world.hears() == ["a8 a9 a3 b1"]
 
 
+def test_what_was_not_to_be_conflated_keeps_nothing_apart_for_who_had_it_in_the_snapshot() -> None:
+    """Rules 11 and 12: the others are sent a2 before the removal, since a1 goes before both."""
+    world = World()
+    world.topic()
+    options = "conflation=1s,pace=key,oof"
+    for later in ("", "a3"):
+        first, late = f"first{later}", f"late{later}"
+        world.subscribe(options, command="sow_and_subscribe", session=first)
+        world.say("a1", exempt=True)
+        world.subscribe(options, command="sow_and_subscribe", session=late)
+        world.say("a2")
+        world.remove("a2")
+        if later:
+            world.say(later)
+        world.wait("1s")
+        told_last = later or "-a2"
+        assert world.hears(first)[-1] == f"a1 a2 {told_last}"
+        assert world.hears(late)[-1] == told_last
+
+
 def test_a_message_may_let_go_what_is_held_before_it() -> None:
     """Rule 216."""
     world = World()
