@@ -44,6 +44,13 @@ class Segments:
                 found.absorb(segment.slots, since_join)
         return found
 
+    def is_next(self, position: int, since_join: int) -> bool:
+        """Whether one flush alone is behind a position, and nothing in it was held at a join."""
+        newest = self._segments[-1] if self._segments else None
+        if newest is None or newest.position != position + 1:
+            return False
+        return all(slot.began >= since_join for slot in newest.slots)
+
     def drop(self, positions: set[int]) -> None:
         """Forget what everybody has; make one of neighbours that nobody stands between."""
         oldest = min(positions, default=None)

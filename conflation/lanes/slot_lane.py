@@ -107,7 +107,8 @@ class SlotLane(Lane):
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
         behind = self._segments.after(member.position, member.joins)
-        rows = [row for _, row in self._answer_rows(behind, member)]
+        has_base = self._has_base(member)
+        rows = [row for _, row in self._answer_rows(behind, member, has_base=has_base)]
         low_water = self._placed(max(self.low_water(), member.cut))
         batch = Batch(rows, member.position, self.position, low_water)
         if not member.knows(rows):
@@ -119,6 +120,11 @@ class SlotLane(Lane):
                 unseen = part.count if count is None else count.then(part.count)
                 member.owed[slot.board_key] = unseen
         return batch
+
+    def _has_base(self, member: Member) -> bool:
+        """Whether it holds what deltas are against, though not in step with what others count."""
+        is_fresh = self._batch_low >= member.cut and not member.owed
+        return is_fresh and self._segments.is_next(member.position, member.joins)
 
     def pending(self, member: Member) -> list[Pair]:
         slots = self._segments.after(member.position, member.joins)
@@ -237,27 +243,31 @@ class SlotLane(Lane):
     def _rows(self, told: Sequence[Slot], due: Sequence[Slot]) -> list[Frame]:
         """The shared rows: deltas where a key has one slot, so that the base is what was sent."""
         times = Counter(slot.board_key for slot in due)
-        rows = [self._row(slot, is_shared=times[slot.board_key] == 1) for slot in told]
+        rows = [self._row(slot, as_delta=times[slot.board_key] == 1) for slot in told]
         return [row for row in rows if row is not None]
 
-    def _answer_rows(self, slots: Slots, member: Member) -> list[Pair]:
-        """Full values for a member that is behind, with what they stand for beyond themselves."""
+    def _answer_rows(self, slots: Slots, member: Member, *, has_base: bool = False) -> list[Pair]:
+        """What a member is told of its own, with what rows stand for beyond themselves.
+
+        In full values where it is behind, or may hold something else than what deltas are against.
+        """
         owed = dict(member.owed)
         rows: list[Pair] = []
         for slot in sorted(slots.all(), key=lambda slot: slot.order):
-            row = self._row(slot, is_shared=False)
+            is_alone = len(slots.of_key(slot.board_key)) == 1
+            row = self._row(slot, as_delta=has_base and is_alone)
             if row is not None:
                 earlier = owed.pop(slot.board_key, None)
                 told = row if earlier is None else earlier.then(count_of(row)).on(row)
                 rows.append((slot.board_key, told))
         return rows
 
-    def _row(self, slot: Slot, *, is_shared: bool) -> Frame | None:
+    def _row(self, slot: Slot, *, as_delta: bool) -> Frame | None:
         part = slot.whole()
         assert part is not None
         payload = self._payload(part)
         patch = None
-        if is_shared and self._delta is not None:
+        if as_delta and self._delta is not None:
             patch = self._delta.finished(part.patch, payload, part.frame.payload)
         row = part.row(payload, patch, exempt=slot.sealed)
         return row if row is None or not row.removed or self._shown is None else self._shown(row)

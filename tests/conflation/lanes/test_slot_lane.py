@@ -170,6 +170,24 @@ def test_what_was_not_to_be_conflated_keeps_nothing_apart_for_who_had_it_in_the_
         assert world.hears(late)[-1] == told_last
 
 
+def test_what_came_and_went_before_a_join_is_not_held_any_more() -> None:
+    """Rules 212 and 213: the next a1 stands for the old one too, and b2 is a delta all the same."""
+    world = World()
+    world.topic()
+    options = "conflation=1s,oof"
+    world.say("bX1")
+    world.subscribe(options, command="sow_and_delta_subscribe", session="first", counted=True)
+    world.say("a1")
+    world.remove("a1")
+    world.wait("1s")
+    world.subscribe(options, command="sow_and_delta_subscribe", session="late", counted=True)
+    world.say("bX2 a1")
+    world.wait("1s")
+    first, late = world.take("first"), world.take("late")
+    assert counts(first)[-2:] == [("~bX2", 1, 4), ("a1", 2, 2)]
+    assert counts(late)[-2:] == [("~bX2", 1, 4), ("a1", 1, 5)]
+
+
 def test_a_message_may_let_go_what_is_held_before_it() -> None:
     """Rule 216."""
     world = World()
