@@ -187,8 +187,8 @@ MEMBERS: dict[str, Planted] = {
     "a conflation key is its first field": (
         ENGINE,
         "keys/extract.py",
-        "        return join_key([_lenient(text) for text in fields_of(payload)])",
-        "        return join_key([_lenient(text) for text in fields_of(payload)][:1])",
+        "        return join_key([_or_null(text) for text in fields_of(payload)])",
+        "        return join_key([_or_null(text) for text in fields_of(payload)][:1])",
     ),
 }
 
