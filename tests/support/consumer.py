@@ -36,6 +36,7 @@ class Consumer(RowJudge):
                 assert self.script.popleft() == ("resumed", mode.value, gap)
             case GroupBegin(rows=rows):
                 assert self.script.popleft() == ("begin", rows)
+                self.opened = 0
                 self.holds.clear()
             case GroupEnd(bookmark=bookmark):
                 assert self.script.popleft() == ("end", bookmark)
@@ -53,7 +54,7 @@ class Consumer(RowJudge):
         """An opening's row or a live one."""
         if self.script and self.script[0][0] in ("snapshot", "publish", "oof"):
             told = "oof" if frame.removed else op
-            expected = self.next_line(frame.key)
+            expected = self.next_line(frame)
             assert expected[:2] == (told, frame.key)
             if frame.removed:
                 self.holds.pop(frame.key, None)
@@ -74,11 +75,21 @@ class Consumer(RowJudge):
         else:
             self.hear_value(frame, now)
 
-    def next_line(self, row_key: str) -> ScriptLine:
-        """Groups that one message touched have no order among themselves."""
-        ties = [line for line in self.script if line[2:3] == self.script[0][2:3]]
-        for line in ties if self.wish.focus.grouping else ():
-            if line[1] == row_key:
+    def next_line(self, frame: Frame) -> ScriptLine:
+        """Groups that one message touched have no order among themselves.
+
+        And a board knows of what left a group only since it was made (rule 232): a snapshot's
+        groups may stand where an older change put them, but they do stand in that order.
+        """
+        first = self.script[0]
+        lines = [line for line in self.script if line[0] == first[0]]
+        if first[0] != "snapshot":
+            lines = [line for line in lines if line[2:3] == first[2:3]]
+        for line in lines if self.wish.focus.grouping else ():
+            if line[1] == frame.key:
+                if line[0] == "snapshot":
+                    assert self.opened <= frame.offset <= line[2], "oldest row first"
+                    self.opened = frame.offset
                 self.script.remove(line)
                 return line
         return self.script.popleft()

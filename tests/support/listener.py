@@ -75,6 +75,7 @@ class Listener:
     matched_before: int = 0
     mark: int = 0
     order: int = 0
+    opened: int = 0
     midway: bool = False
     has_changed: bool = False
     uncounted: int = 0
