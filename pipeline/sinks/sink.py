@@ -39,7 +39,7 @@ class Receipt:
 
     `messages` its rows stand for; `published` rows it wrote; `repeated` rows that an earlier try
     had written; `refused` lines that went to the dead letters; `sent_at_s` monotonic time of the
-    commit's answer, 0 if there was nothing to commit.
+    commit's answer, 0 if there was nothing to commit; `waited_s` how long it waited to be due.
     """
 
     messages: int = 0
@@ -47,6 +47,7 @@ class Receipt:
     repeated: int = 0
     refused: int = 0
     sent_at_s: float = 0.0
+    waited_s: float = 0.0
 
 
 class Sink(Protocol):

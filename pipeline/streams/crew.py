@@ -148,6 +148,9 @@ class Crew:
 def _stop_queries(streams: Iterable[Stream]) -> None:
     """Stop each query between two batches; a batch that does not end is replayed next time."""
     give_up_at = time.monotonic() + LAST_BATCH_SECONDS_MAX
+    streams = list(streams)
+    for stream in streams:
+        stream.hurry()
     for stream in streams:
         query = stream.query
         if query is None:

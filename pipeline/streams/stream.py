@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from pipeline.sinks.sink import Batch, Receipt, Sink
 from pipeline.sinks.topic import TopicWriter
 from pipeline.streams.batches import ConflatedBatches
 from pipeline.streams.checkpoint import Checkpoint
+from pipeline.streams.pacing import Pacing
 from pipeline.streams.views import ViewBatches
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 QUERY_ID = "sql.streaming.queryId"
+LOOK_EVERY_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +48,10 @@ class Stream:
         view = definition.view
         self._batches = ViewBatches(definition, view) if view else ConflatedBatches(definition)
         self._totals = Totals()
-        self._sent_at_s = 0.0
+        self._pacing = Pacing(definition.interval_ms / 1_000)
         self._run = 0
         self._first = 0
-        self._paced = True
+        self._leaving = threading.Event()
         self._spark: SparkSession | None = None
         self._lock = threading.Lock()
 
@@ -72,7 +75,9 @@ class Stream:
         definition = self.definition
         self._sink.prepare()
         self._spark = spark
-        self._paced = not available_now and self._batches.is_paced
+        is_paced = not available_now and self._batches.is_paced
+        self._pacing = self._pacing if is_paced else Pacing(0.0)
+        self._leaving.clear()
         self._run = checkpoint.run
         if isinstance(self._batches, ConflatedBatches) and self._batches.is_ending:
             self._end(self._batches, spark, checkpoint.query)
@@ -86,8 +91,12 @@ class Stream:
         if available_now:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{self._batches.trigger_ms} milliseconds")
+            writer = writer.trigger(processingTime=f"{self._trigger_ms} milliseconds")
         self.query = writer.start()
+
+    def hurry(self) -> None:
+        """Hold no batch open any more: the query is about to be stopped."""
+        self._leaving.set()
 
     def end(self) -> None:
         """Send what is still held, once a query of recorded input has read all there was.
@@ -116,21 +125,26 @@ class Stream:
         from py4j.protocol import Py4JError
 
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
-        is_first = number == self._first
-        batch = Batch(number, self._run, query, self._not_before_s(), is_first=is_first)
+        is_first, begun_s = number == self._first, time.monotonic()
+        batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
         try:
-            self._count(self._sink.write(self._batches.rows(messages, batch), batch))
+            receipt = self._sink.write(self._batches.rows(messages, batch), batch)
         except Py4JError as error:
             # In one sentence: Spark searches the text of what py4j raises by a regex whose depth is
             # the text's length, and the query's thread dies of it without a word.
             raise from_spark(self.definition.name, str(error)) from None
+        self._count(receipt)
         self._batches.forget(batch)
+        now_s = time.monotonic()
+        self._pacing.worked(now_s - begun_s - receipt.waited_s, receipt.sent_at_s)
+        if receipt.sent_at_s:
+            self._leaving.wait(self._pacing.slack_s(now_s))
 
-    def _not_before_s(self) -> float:
-        """When the interval since the last commit is over (monotonic)."""
-        if not self._paced or not self._sent_at_s:
-            return 0.0
-        return self._sent_at_s + self.definition.interval_ms / 1000
+    @property
+    def _trigger_ms(self) -> int:
+        """How often a batch may begin; one that is held open says by itself when the next does."""
+        trigger_ms = self._batches.trigger_ms
+        return min(trigger_ms, LOOK_EVERY_MS) if self._pacing.holds else trigger_ms
 
     def _count(self, receipt: Receipt) -> None:
         with self._lock:
@@ -142,7 +156,6 @@ class Stream:
                 repeated=seen.repeated + receipt.repeated,
                 refused=seen.refused + receipt.refused,
             )
-        self._sent_at_s = receipt.sent_at_s or self._sent_at_s
 
 
 def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
