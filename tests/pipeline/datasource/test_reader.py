@@ -121,7 +121,7 @@ def test_a_start_or_topic_that_is_not_there_is_refused(journals: Journals) -> No
     with pytest.raises(GatewayRefused, match="has no topic t"):
         reader(journals).initialOffset()
     journals.topic("t", LINES)
-    with pytest.raises(DefinitionInvalid, match="epoch, now or a bookmark"):
+    with pytest.raises(DefinitionInvalid, match="epoch, now, records or a bookmark"):
         reader(journals, **{"from": "then"}).initialOffset()
     with pytest.raises(SourceLost, match="another life"):
         reader(journals, **{"from": "e-0-7"}).initialOffset()
