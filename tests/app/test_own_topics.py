@@ -91,7 +91,7 @@ async def test_a_store_that_is_out_is_one_line(
             topic.note(name, {"event": "opened"})
             await eventually(lambda: store.asked > 3, "it is tried again and again")
             store.is_out = False
-            await eventually(lambda: (name, "opened") in states(place), "it is written")
+            await eventually(lambda name=name: (name, "opened") in states(place), "it is written")
             for _ in range(10):  # its writer hears of it, and of nothing else meanwhile
                 await asyncio.sleep(0)
     told = [record.levelname for record in caplog.records if "behind" in record.message]

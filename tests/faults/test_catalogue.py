@@ -9,7 +9,8 @@ from tests.support.outside import require
 
 SEED = 7
 SPARK_S_MAX = 600
-LONG_PLAYS = ("F6b", "F8", "F5b")  # what they are about takes longer than a test may
+# what they are about takes longer than a test may; `dev.py bench faults` plays them
+LONG_PLAYS = ("F6b", "F8", "F5b", "F25b", "F26b", "F26c", "F26d")
 
 
 def needs(fault: Fault) -> list[pytest.MarkDecorator]:
