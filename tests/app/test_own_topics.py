@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 
@@ -46,6 +47,10 @@ async def telling(place: Place) -> AsyncIterator[SessionsTopic]:
 
 def states(place: Place) -> list[tuple[str, str]]:
     return [(row["session"], row["event"]) for row in place.sow(SESSIONS)]
+
+
+def is_opened(place: Place, session: str) -> bool:
+    return (session, "opened") in states(place)
 
 
 async def test_the_newest_word_about_each_session_is_its_record() -> None:
@@ -91,7 +96,8 @@ async def test_a_store_that_is_out_is_one_line(
             topic.note(name, {"event": "opened"})
             await eventually(lambda: store.asked > 3, "it is tried again and again")
             store.is_out = False
-            await eventually(lambda name=name: (name, "opened") in states(place), "it is written")
+            written = partial(is_opened, place, name)
+            await eventually(written, "it is written")
             for _ in range(10):  # its writer hears of it, and of nothing else meanwhile
                 await asyncio.sleep(0)
     told = [record.levelname for record in caplog.records if "behind" in record.message]
