@@ -107,7 +107,7 @@ MEMBERS: dict[str, Planted] = {
         "            return frame",
     ),
     "a member without snapshot never forgets a key": (
-        FOCUS,
+        CHANGES,
         "conflation/lanes/member.py",
         "            keys.discard(frame.key)",
         "            pass",
