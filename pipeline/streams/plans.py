@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.conf import RuntimeConfig
 
-ROWS_PER_BLOCK_MAX = 50_000
-BATCH_BYTES_MAX = 64 * 1024 * 1024
+BOUNDS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+}
 
 
 class Way(StrEnum):
@@ -126,6 +128,8 @@ def recorded_lines(lines: DataFrame) -> DataFrame:
 def bound_batches(messages: DataFrame) -> RuntimeConfig:
     """Blocks large enough for columns to pay, small enough for a worker's memory."""
     settings = messages.sparkSession.conf
-    settings.set("spark.sql.execution.arrow.maxRecordsPerBatch", ROWS_PER_BLOCK_MAX)
-    settings.set("spark.sql.execution.arrow.maxBytesPerBatch", BATCH_BYTES_MAX)
+    for name, bound in BOUNDS.items():
+        # Spark's other threads read the settings: they are not to change with every batch.
+        if settings.get(name) != bound:
+            settings.set(name, bound)
     return settings
