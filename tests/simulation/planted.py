@@ -64,9 +64,9 @@ PLANTED: dict[str, Planted] = {
         "                        asyncio.get_running_loop().call_later(0.002, consumer.wake)",
     ),
     "a nearer deadline does not move the timer": (
-        "app/driver.py",
-        "        if due == self._timer_due:",
-        "        if due is not None and self._timer is not None:",
+        "app/timer.py",
+        "        if due == self._due:",
+        "        if due is not None and self._handle is not None:",
     ),
     "the wall clock is taken for the time": (
         "app/driver.py",
