@@ -2,18 +2,16 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.definitions.stream import read_definitions
 from pipeline.errors import from_spark
-from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream, Totals
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
+from tests.pipeline.running import run_to_its_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,14 +29,7 @@ def ran(spark: SparkSession, journals: Journals, folder: Path, source: str) -> S
         f'gateway = "{journals.address}"\n[pipeline.s]\nkey = ["/k"]\ninterval = "1s"\n'
         f'sink = {{topic = "newest"}}\n{source}\n'
     )
-    [definition] = read_definitions(path)
-    stream = Stream(definition)
-    with Checkpoint(definition) as checkpoint:
-        stream.start(spark, checkpoint, available_now=True)
-        assert stream.query is not None
-        while stream.query.isActive:
-            time.sleep(0.02)
-    return stream
+    return run_to_its_end(spark, path)
 
 
 def records(low: int, high: int, keys: int = 7) -> list[bytes]:

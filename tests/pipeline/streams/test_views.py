@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,12 @@ import pyarrow as pa
 import pytest
 
 from dev import ROOT
-from pipeline.definitions.stream import read_definitions
 from pipeline.errors import CheckpointMismatch, from_spark
 from pipeline.sinks.sink import Batch
-from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream
 from pipeline.streams.views import HeldTables
 from tests.pipeline.journals import Journals, Removed
+from tests.pipeline.running import run_to_its_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,17 +50,6 @@ def ran(spark: SparkSession, journals: Journals, folder: Path, view: str) -> Str
         f'sink = {{topic = "view"}}\n{view}'
     )
     return run_to_its_end(spark, path)
-
-
-def run_to_its_end(spark: SparkSession, path: Path) -> Stream:
-    [definition] = read_definitions(path)
-    stream = Stream(definition)
-    with Checkpoint(definition) as checkpoint:
-        stream.start(spark, checkpoint, available_now=True)
-        assert stream.query is not None
-        while stream.query.isActive:
-            time.sleep(0.02)
-    return stream
 
 
 def landed(folder: Path, name: str, second: int, *messages: dict[str, Any]) -> None:
