@@ -78,9 +78,13 @@ class SourceLost(PipelineError):
 
 
 class GatewayRefused(PipelineError):
-    """A 4xx answer, with the problem's title, code and detail."""
+    """A 4xx answer, with the problem's title, code and detail.
+
+    `line` of the request, from 1, is what it was refused for, where the gateway says so.
+    """
 
     may_pass = True
+    line: int | None = None
 
 
 class RunFenced(GatewayRefused):
@@ -117,6 +121,7 @@ _KINDS = {
     for kind in (
         ArchiveUnusable,
         CheckpointMismatch,
+        DefinitionInvalid,
         SourceLost,
         GatewayRefused,
         GatewayUnreachable,

@@ -17,8 +17,9 @@ from pipeline.errors import (
     RunFenced,
     SourceLost,
 )
-from pipeline.patience import PATIENCE_S, Trouble, patiently
+from pipeline.patience import IN_SILENCE, PATIENCE_S, Trouble, Waiting, patiently
 
+NDJSON = "application/x-ndjson"
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
@@ -49,12 +50,15 @@ class Gateway:
     """One gateway address and its connections, which end with the `with` block.
 
     Connection errors, 429 and 5xx are tried again with back-off for `patience_s` seconds:
-    everything asked here may be asked twice, staging and commits included.
+    everything asked here may be asked twice, staging and commits included. `waiting` is told.
     """
 
-    def __init__(self, address: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, address: str, patience_s: float = PATIENCE_S, waiting: Waiting = IN_SILENCE
+    ) -> None:
         self.address = address.rstrip("/")
         self._patience_s = patience_s
+        self._waiting = waiting
         limits = httpx2.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
         secure = self.address.startswith("https:")
         # Loading certificates for nothing costs 20 ms a client, and every task makes one.
@@ -124,7 +128,7 @@ class Gateway:
         removes the record of that key.
         """
         headers = {
-            "Content-Type": "application/x-ndjson",
+            "Content-Type": NDJSON,
             "Tidegate-Producer": producer,
             "Tidegate-Stage": stage,
         }
@@ -132,15 +136,20 @@ class Gateway:
         path = f"{_topic_path(topic)}/messages"
         self._ask("POST", path, content=body, headers=headers, params=form)
 
-    def publish(self, topic: str, body: bytes, producer: str, sequence: int) -> bool:
-        """Publish NDJSON envelopes under a number; False if that number had been published."""
+    def publish(
+        self, topic: str, body: bytes, producer: str, sequence: int, media_type: str = NDJSON
+    ) -> bool:
+        """Publish under a number; False if that number had been published.
+
+        `body`: NDJSON envelopes, or one message as it is where `media_type` says so.
+        """
         headers = {
-            "Content-Type": "application/x-ndjson",
+            "Content-Type": media_type,
             "Tidegate-Producer": producer,
             "Tidegate-Sequence": str(sequence),
         }
         path = f"{_topic_path(topic)}/messages"
-        params = {"format": "envelope"}
+        params = {"format": "envelope"} if media_type == NDJSON else None
         answer = self._ask("POST", path, content=body, headers=headers, params=params)
         return not _json_object(answer).get("duplicate", False)
 
@@ -193,19 +202,21 @@ class Gateway:
                 raise Trouble(self._trouble(answer))
             return self._accepted(answer, absent_allowed)
 
-        return patiently(once, self._patience_s)
+        return patiently(once, self._patience_s, self._waiting)
 
     def _accepted(self, answer: httpx2.Response, absent_allowed: bool) -> httpx2.Response:
         is_same = answer.status_code == 304
         if answer.is_success or is_same or (absent_allowed and answer.status_code == 404):
             return answer
-        said = _problem_text(answer)
+        said, line = _problem_text(answer), _problem(answer).get("line")
         if answer.status_code == 410:
             raise SourceLost(
                 f"messages that the stream had still to read are gone from the journal: {said}"
             )
         refused = RunFenced if "[producer-fenced]" in said else GatewayRefused
-        raise refused(f"the gateway at {self.address} said no: {said}")
+        refusal = refused(f"the gateway at {self.address} said no: {said}")
+        refusal.line = line if isinstance(line, int) else None
+        raise refusal
 
     def _trouble(self, answer: httpx2.Response) -> PipelineError:
         said = _problem_text(answer)
@@ -226,10 +237,17 @@ def _json_object(answer: httpx2.Response) -> dict[str, Any]:
         raise GatewayRefused(f"{where} did not answer as a Tidegate gateway does") from error
 
 
-def _problem_text(answer: httpx2.Response) -> str:
+def _problem(answer: httpx2.Response) -> dict[str, Any]:
+    """The members of an RFC 9457 problem; none where the answer is something else."""
     try:
-        problem = msgspec.json.decode(answer.content, type=dict[str, Any])
+        return msgspec.json.decode(answer.content, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+
+
+def _problem_text(answer: httpx2.Response) -> str:
+    problem = _problem(answer)
+    if not problem:
         return f"HTTP {answer.status_code}"
     title, code, detail = (problem.get(name) for name in ("title", "code", "detail"))
     line = f" (line {problem['line']})" if "line" in problem else ""

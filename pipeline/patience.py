@@ -24,14 +24,30 @@ class Trouble(Exception):
         self.error = error
 
 
-def patiently(ask: Callable[[], Answer], patience_s: float) -> Answer:
+class Waiting:
+    """How the time passes until the same is asked again: in silence."""
+
+    def begins(self, trouble: PipelineError, patience_s: float) -> None:
+        """Something is in trouble for the first time; it is tried for so long."""
+
+    def pause(self, seconds: float) -> None:
+        """Return after so long; what is raised here ends the waiting."""
+        time.sleep(seconds)
+
+
+IN_SILENCE = Waiting()
+
+
+def patiently(
+    ask: Callable[[], Answer], patience_s: float, waiting: Waiting = IN_SILENCE
+) -> Answer:
     """What `ask` answers; asked again for so many seconds while it raises `Trouble`.
 
     Raises:
         PipelineError: of the last trouble.
     """
     give_up_at = time.monotonic() + patience_s
-    pause_s = BACKOFF_FIRST_S
+    pause_s, is_first = BACKOFF_FIRST_S, True
     while True:
         try:
             return ask()
@@ -40,5 +56,8 @@ def patiently(ask: Callable[[], Answer], patience_s: float) -> Answer:
             wait_s = pause_s * random.uniform(0.5, 1.0)
             if time.monotonic() + wait_s > give_up_at:
                 raise trouble.error from trouble
-        time.sleep(wait_s)
+            if is_first:
+                waiting.begins(trouble.error, patience_s)
+        is_first = False
+        waiting.pause(wait_s)
         pause_s = min(pause_s * 2, BACKOFF_MAX_S)

@@ -11,7 +11,6 @@ from redis.backoff import NoBackoff
 from redis.connection import parse_url
 from redis.exceptions import (
     AuthenticationError,
-    BusyLoadingError,
     ReadOnlyError,
     RedisError,
     ResponseError,
@@ -19,11 +18,10 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from pipeline.errors import DefinitionInvalid, GatewayRefused, GatewayUnreachable
-from pipeline.patience import PATIENCE_S, Trouble, patiently
+from pipeline.patience import IN_SILENCE, PATIENCE_S, Trouble, Waiting, patiently
 
 ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
-_SOON_OVER = (BusyLoadingError, ReadOnlyError)
 
 
 class RedisServer:
@@ -33,18 +31,22 @@ class RedisServer:
     done twice.
     """
 
-    def __init__(self, address: str, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, address: str, patience_s: float = PATIENCE_S, waiting: Waiting = IN_SILENCE
+    ) -> None:
         """Nothing is reached yet.
 
         Args:
             address: `redis://`, `rediss://` or `unix://`.
             patience_s: how long to ask again.
+            waiting: is told of it.
 
         Raises:
             DefinitionInvalid: not such an address.
         """
         self.place = _place(address)
         self._patience_s = patience_s
+        self._waiting = waiting
         self._redis = _client(address)
 
     def __enter__(self) -> Self:
@@ -65,7 +67,7 @@ class RedisServer:
 
     def ask_together(self, *commands: Sequence[object]) -> list[Any]:
         """What commands are answered that see one state of the server, nothing between them."""
-        return patiently(lambda: self._asked(commands), self._patience_s)
+        return patiently(lambda: self._asked(commands), self._patience_s, self._waiting)
 
     def _asked(self, commands: Sequence[Sequence[object]]) -> list[Any]:
         try:
@@ -76,7 +78,7 @@ class RedisServer:
                 return list(step.execute())
         except (ResponseError, AuthenticationError) as error:
             refusal = GatewayRefused(f"{self.place} said no: {error}")
-            if isinstance(error, _SOON_OVER):
+            if isinstance(error, ReadOnlyError):
                 raise Trouble(refusal) from error
             raise refusal from error
         except (RedisError, OSError) as error:
@@ -87,8 +89,11 @@ class RedisServer:
 def _client(address: str) -> Redis:
     try:
         given: dict[str, Any] = {**parse_url(address)}  # type: ignore[no-untyped-call]  # redis-py's
-    except ValueError as error:
-        raise DefinitionInvalid(f"not the address of a Redis: {error}") from None
+    except ValueError:  # what it says may hold a part of a password that is not escaped
+        raise DefinitionInvalid(
+            "not the address of a Redis, such as redis://USER:PASSWORD@127.0.0.1:6379/0, in which "
+            "a password has %2F for / and %23 for #"
+        ) from None
     given |= {
         "protocol": 2,
         "decode_responses": False,

@@ -17,6 +17,7 @@ from pipeline.bookmark import join_bookmark
 from pipeline.datasource.rows import Row, row_batch
 from pipeline.errors import GatewayRefused, SourceLost
 from pipeline.gateway import Journal
+from pipeline.patience import IN_SILENCE, Waiting
 from pipeline.redisserver import RedisServer
 
 MESSAGES_PER_REQUEST_MAX = 5_000
@@ -56,13 +57,15 @@ Spelling = Callable[[bytes], bytes]
 class BusJournal:
     """The journal of a topic in Redis or Valkey (a `TopicJournal`); it only ever reads."""
 
-    def __init__(self, address: str, prefix: str, topic: str) -> None:
+    def __init__(
+        self, address: str, prefix: str, topic: str, waiting: Waiting = IN_SILENCE
+    ) -> None:
         """Nothing is reached yet; `prefix` is what the names of all keys begin with.
 
         Raises:
             DefinitionInvalid: not the address of a Redis.
         """
-        self._redis = RedisServer(address)
+        self._redis = RedisServer(address, waiting=waiting)
         self._topic = topic
         self._documents = f"{{{prefix}}}:documents"
         self._state = f"{{{prefix}:{topic}}}:state"

@@ -14,6 +14,7 @@ from pipeline.datasource.busjournal import BusJournal
 from pipeline.datasource.envelope import envelope_batch, record_batch
 from pipeline.datasource.options import ReadOptions
 from pipeline.gateway import Gateway, Journal
+from pipeline.patience import IN_SILENCE, Waiting
 
 MESSAGES_PER_REQUEST_MAX = 5_000
 
@@ -47,8 +48,8 @@ class TopicJournal(Protocol):
 class GatewayJournal:
     """The journal of a topic at a gateway."""
 
-    def __init__(self, address: str, topic: str) -> None:
-        self._gateway = Gateway(address)
+    def __init__(self, address: str, topic: str, waiting: Waiting = IN_SILENCE) -> None:
+        self._gateway = Gateway(address, waiting=waiting)
         self._topic = topic
 
     def __enter__(self) -> Self:
@@ -77,12 +78,12 @@ class GatewayJournal:
         return record_batch(self._gateway.records(self._topic), epoch, last)
 
 
-def open_journal(options: ReadOptions) -> TopicJournal:
-    """The journal that the options name.
+def open_journal(options: ReadOptions, waiting: Waiting = IN_SILENCE) -> TopicJournal:
+    """The journal that the options name; `waiting` is told while it does not answer.
 
     Raises:
         DefinitionInvalid: not an address.
     """
     if options.is_bus:
-        return BusJournal(options.gateway, options.prefix, options.topic)
-    return GatewayJournal(options.gateway, options.topic)
+        return BusJournal(options.gateway, options.prefix, options.topic, waiting)
+    return GatewayJournal(options.gateway, options.topic, waiting)

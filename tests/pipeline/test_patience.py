@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import GatewayRefused, GatewayUnreachable
-from pipeline.patience import Trouble, patiently
+from pipeline.errors import GatewayRefused, GatewayUnreachable, PipelineError
+from pipeline.patience import Trouble, Waiting, patiently
 
 
 class Clock:
@@ -46,6 +46,32 @@ def test_patience_ends_with_the_last_trouble(monkeypatch: pytest.MonkeyPatch) ->
 
     with pytest.raises(GatewayUnreachable, match=r"out at 1\.5"):
         patiently(ask, 2.0)
+
+
+def test_who_waits_otherwise_is_told_of_the_first_trouble_of_each_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, told = Clock(monkeypatch), list[str]()
+
+    class Told(Waiting):
+        def begins(self, trouble: PipelineError, patience_s: float) -> None:
+            told.append(f"{trouble} {patience_s}")
+
+        def pause(self, seconds: float) -> None:
+            clock.sleep(seconds * 2)
+
+    def ask() -> str:
+        if len(clock.pauses) < 3:
+            raise Trouble(GatewayUnreachable(f"out at {clock.now_s:.1f}"))
+        return "here"
+
+    assert patiently(ask, 60.0, Told()) == "here"
+    assert clock.pauses == [0.2, 0.4, 0.8]
+    assert told == ["out at 0.0 60.0"]
+    clock.pauses.clear()
+    with pytest.raises(GatewayUnreachable):
+        patiently(ask, 0.0, Told())
+    assert len(told) == 1, "there is nothing to wait for"
 
 
 def test_a_refusal_is_final(monkeypatch: pytest.MonkeyPatch) -> None:
