@@ -59,8 +59,11 @@ class Archive:
     async def run(self) -> None:
         """Look at every topic now and then."""
         while True:
-            for entry in self._catalog.listed("", "", 1 << 30):
-                await self.look(entry.record.name)
+            names = [entry.record.name for entry in self._catalog.listed("", "", 1 << 30)]
+            for name in names:
+                await self.look(name)
+            for gone in self._listings.keys() - names:
+                del self._listings[gone]
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def look(self, name: str) -> None:
@@ -71,9 +74,13 @@ class Archive:
             topic.archived = archived_of(parts, topic.epoch)
 
     async def parts(self, name: str) -> dict[Part, Path]:
-        """All parts of a topic, of every epoch."""
+        """All parts of a topic, of every epoch; none where its folder cannot be read."""
         listing = self._listings.setdefault(name, Listing(self._folder, name))
-        return await self.apart(listing.parts)
+        try:
+            return await self.apart(listing.parts)
+        except OSError as error:
+            logger.warning("the archive of %s cannot be read: %s", name, error)
+            return {}
 
     async def messages(
         self, topic: Topic, kind: Kind, position: int, through: int
@@ -105,7 +112,7 @@ class Archive:
                 return await self.apart(parquet.piece, parts, epoch, position, through, kind)
             except FileNotFoundError:
                 continue
-            except (parquet.ArchiveDamaged, OSError) as error:
+            except parquet.ArchiveDamaged as error:
                 logger.warning("the archive of %s cannot be read: %s", name, error)
                 break
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from app.archive.archive import TRIES, Archive
@@ -15,6 +15,7 @@ from conflation.errors import BookmarkExpired
 from conflation.frame import Frame
 from conflation.language.iso_time import parse_time
 from conflation.topics.topic import Topic
+from keys.archived import Part, after
 
 LOOKED_AT_ONCE = 2_000
 _MILLISECONDS = re.compile(r"[0-9]{9,15}", re.ASCII)
@@ -53,9 +54,9 @@ async def records_as_of(
     dropped, head, epoch = topic.journal.dropped_through, topic.head, topic.epoch
     frames, live = topic.journal.after(dropped), topic.sow.board.live()
     later = next((at for at, frame in enumerate(frames) if frame.timestamp_ms > time_ms), None)
-    if later is None and (frames or not head or time_ms >= now_ms):
+    if later is None and (frames or time_ms >= now_ms):
         return Past(Bookmark(epoch, head), live)
-    if not later and dropped:
+    if not later and (dropped or archive is not None):  # perhaps in an epoch before this one
         return await _before(topic, kind, time_ms, archive)
     changed, known = await _sorted_out(frames, later or 0)
     unknown = changed - known.keys() if dropped else set()
@@ -82,24 +83,64 @@ async def _sorted_out(frames: Sequence[Frame], later: int) -> tuple[set[str], di
 
 async def _before(topic: Topic, kind: Kind, time_ms: int, archive: Archive | None) -> Past:
     """As of a time that lies before the journal."""
-    from app.archive.state import place_at
-
     if archive is None:
         raise BookmarkExpired("the journal does not reach back to this time")
-    parts = await archive.parts(topic.name)
-    then = [part for part in parts if part.stamp_ms <= time_ms]
-    oldest = next(iter(parts), None)
-    if not then and oldest is not None and oldest.first == 1:
-        return Past(Bookmark(oldest.epoch, 0), [])  # before its first message a topic has nothing
-    if not then:
+    place = await _place(topic, time_ms, archive)
+    if not place.offset:
+        return Past(place, [])
+    found = await _state(topic.name, place.epoch, place.offset, kind, archive, None)
+    return Past(place, _in_order(list(found.values())))
+
+
+async def _place(topic: Topic, time_ms: int, archive: Archive) -> Bookmark:
+    """The last message that had been published at a time, by the archive.
+
+    Raises:
+        BookmarkExpired: it cannot be told.
+    """
+    from app.archive.parquet import ArchiveDamaged
+    from app.archive.state import place_at
+
+    for _ in range(TRIES):
+        parts = await archive.parts(topic.name)
+        then = [part for part in parts if part.stamp_ms <= time_ms]
+        if not then:
+            return _beginning(topic, next(iter(parts), None))
+        part = then[-1]
+        try:
+            position = await archive.apart(place_at, parts[part], part, time_ms)
+        except FileNotFoundError:
+            continue  # it has become a part of another
+        except ArchiveDamaged as error:
+            raise BookmarkExpired("the archive cannot be read as of this time") from error
+        if _following(topic, parts, part.epoch, position) > position + 1:
+            raise BookmarkExpired("the archive lacks messages that may be of before this time")
+        return Bookmark(part.epoch, position)
+    raise BookmarkExpired("the archive cannot be read as of this time")
+
+
+def _beginning(topic: Topic, oldest: Part | None) -> Bookmark:
+    """Before its first message a topic has nothing; whether this is known of it.
+
+    Raises:
+        BookmarkExpired: it is not.
+    """
+    if oldest is None and not topic.journal.dropped_through:
+        return Bookmark(topic.epoch, 0)
+    if oldest is None or oldest.first != 1:
         raise BookmarkExpired("neither the journal nor the archive reaches back to this time")
-    part = then[-1]
-    position = await archive.apart(place_at, parts[part], part, time_ms)
-    is_end = position == part.last and not any(it.first == position + 1 for it in parts)
-    if is_end and part.epoch == topic.epoch and position < topic.journal.dropped_through:
-        raise BookmarkExpired("the archive ends before this time, and the journal begins after it")
-    found = await _state(topic.name, part.epoch, position, kind, archive, None)
-    return Past(Bookmark(part.epoch, position), _in_order(list(found.values())))
+    return Bookmark(oldest.epoch, 0)
+
+
+def _following(topic: Topic, parts: Iterable[Part], epoch: str, position: int) -> int:
+    """The first position behind another of which anything is known; at most the next one if none.
+
+    Of an epoch that is over nobody knows of more than is archived.
+    """
+    archived = after(parts, epoch, position)
+    if archived:
+        return archived[0].first
+    return topic.journal.dropped_through + 1 if epoch == topic.epoch else position + 1
 
 
 async def _state(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -60,24 +61,45 @@ def rows(path: Path, position: int) -> Iterator[Row]:
         FileNotFoundError, ArchiveDamaged: as `piece`.
     """
     names = list(COLUMNS[1:])
+    with opened(path) as file:
+        groups = _groups_behind(file.metadata, position)
+        for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=groups, columns=names):
+            columns = [batch.column(name).to_pylist() for name in names]
+            for row in zip(*columns, strict=True):
+                if row[0] > position:
+                    yield row
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """A file of an archive, while it is read.
+
+    Raises:
+        FileNotFoundError, ArchiveDamaged: as `piece`.
+    """
     try:
         with pq.ParquetFile(path) as file:
-            groups = _groups_behind(file.metadata, position)
-            for batch in file.iter_batches(ROWS_AT_ONCE, row_groups=groups, columns=names):
-                columns = [batch.column(name).to_pylist() for name in names]
-                for row in zip(*columns, strict=True):
-                    if row[0] > position:
-                        yield row
-    except pa.ArrowException as error:
+            yield file
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ArchiveDamaged(f"{path.name}: {error}") from None
 
 
 def frame_of(row: Row, kind: Kind) -> Frame:
-    """A message as the engine has it; what a removal took away is not known any more."""
+    """A message as the engine has it; what a removal took away is not known any more.
+
+    Raises:
+        ArchiveDamaged: no message of such a topic, or no reason of a removal.
+    """
     position, time_ms, key_text, value, reason = row
-    if value is None:
-        return Tombstone(position, b"", key_text or "", time_ms, reason=Gone(reason or "deleted"))
-    return Frame(position, _payload(value.encode(), kind), key_text or "", time_ms)
+    try:
+        if value is None:
+            gone = Gone(reason or "deleted")
+            return Tombstone(position, b"", key_text or "", time_ms, reason=gone)
+        return Frame(position, _payload(value.encode(), kind), key_text or "", time_ms)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise ArchiveDamaged(f"position {position}: {error}") from None
 
 
 def _rows_behind(parts: Mapping[Part, Path], epoch: str, position: int) -> Iterator[Row]:
@@ -97,5 +119,5 @@ def _payload(value: bytes, kind: Kind) -> bytes:
     if kind is Kind.TEXT:
         return msgspec.json.decode(value, type=str).encode()
     if kind is Kind.BINARY:
-        return base64.b64decode(msgspec.json.decode(value, type=str))
+        return base64.b64decode(msgspec.json.decode(value, type=str), validate=True)
     return value

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.archive.parquet import ArchiveDamaged, frame_of
+from app.archive.parquet import frame_of, opened
 from conflation.definition import Kind
 from conflation.frame import Frame
 from keys.archived import Part
@@ -52,13 +51,10 @@ class StateReader:
         for part in own:
             if part.last < position:
                 return  # a hole: nobody knows what stood there
-            try:
-                with pq.ParquetFile(parts[part]) as file:
-                    for group in reversed(range(file.num_row_groups)):
-                        self._take(file, group, position)
-                        yield True
-            except pa.ArrowException as error:
-                raise ArchiveDamaged(f"{part.name}: {error}") from None
+            with opened(parts[part]) as file:
+                for group in reversed(range(file.num_row_groups)):
+                    self._take(file, group, position)
+                    yield True
             position = part.first - 1
             self._look(position)
 
@@ -95,15 +91,13 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
         FileNotFoundError, ArchiveDamaged: as `StateReader.step`.
     """
     clock_ms, place = part.stamp_ms, part.first - 1
-    try:
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=["position", "timestamp_ms"]):
-                columns = (batch.column(name).to_pylist() for name in ("position", "timestamp_ms"))
-                for position, published_ms in zip(*columns, strict=True):
-                    clock_ms = max(clock_ms, published_ms)
-                    if clock_ms > time_ms:
-                        return place
-                    place = position
-    except pa.ArrowException as error:
-        raise ArchiveDamaged(f"{part.name}: {error}") from None
+    names = ["position", "timestamp_ms"]
+    with opened(path) as file:
+        for batch in file.iter_batches(columns=names):
+            columns = (batch.column(name).to_pylist() for name in names)
+            for position, published_ms in zip(*columns, strict=True):
+                clock_ms = max(clock_ms, published_ms)
+                if clock_ms > time_ms:
+                    return place
+                place = position
     return place

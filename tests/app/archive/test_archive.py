@@ -211,6 +211,23 @@ async def test_the_archive_is_looked_at_now_and_then(
         assert topic.archived.first == 1
 
 
+async def test_a_folder_that_cannot_be_read_holds_nothing_up(tmp_path: Path) -> None:
+    """As without an archive; and it is looked at again."""
+    async with running_gateway(archive=str(tmp_path)) as running:
+        await running.topic(**SHORT)
+        await running.publish(*EIGHT)
+        (tmp_path / "topic=px").write_bytes(b"no folder")
+        archive = running.gateway.archive
+        assert archive is not None
+        assert await archive.parts("px") == {}
+        topic = running.gateway.driver.engine.topic("px")
+        assert await archive.piece("px", topic.epoch, 0, 6, Kind.JSON) == []
+        assert numbers((await read(running, "epoch"))[1]) == [7, 8]
+        (tmp_path / "topic=px").unlink()
+        await keep(running, tmp_path)
+        assert len(await archive.parts("px")) == 1
+
+
 def test_an_archive_that_cannot_be_read_keeps_the_gateway_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from app.archive.as_of import time_of
 from app.problems import Problem
+from keys.archived import Part
 from pipeline.archive.compaction import compact
 from pipeline.archive.folder import TopicFolder
 from tests.support.archived import keep
@@ -140,6 +141,50 @@ async def test_an_archive_that_ends_before_the_journal_begins_leaves_a_hole(tmp_
         assert await as_of(running, chronicle.now_ms) == chronicle.at(chronicle.now_ms)
 
 
+async def test_a_hole_is_told_whatever_another_epoch_has_there(tmp_path: Path) -> None:
+    """Rule 570: the epoch before has a file that begins where the hole of this one does."""
+    async with running_gateway(archive=str(tmp_path)) as running:
+        chronicle = Chronicle(running)
+        for kept in (4, 3):
+            await running.topic(history={"messages": 2})
+            for n in range(kept):
+                chronicle.now_ms += 1_000
+                await running.publish({"k": "abcd"[n], "n": n})
+                await keep(running, tmp_path)
+            await running.http.delete("/v1/topics/px")
+        await running.topic(history={"messages": 2})
+        folder = TopicFolder(tmp_path, "px")
+        assert [part.first for part in folder.parts()] == [1, 2, 3, 4, 1, 2, 3]
+        folder.file(folder.parts()[5]).unlink()
+        assert await as_of(running, NOON_MS + 5_500) == "bookmark-expired"
+        assert await as_of(running, NOON_MS + 4_500) == {"a": 0, "b": 1, "c": 2, "d": 3}
+
+
+async def test_a_file_that_becomes_a_part_of_another_meanwhile_is_found_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 562, for the place and for the state."""
+    async with told(tmp_path, 12) as (running, chronicle):
+        archive, folder = running.gateway.archive, TopicFolder(tmp_path, "px")
+        assert archive is not None
+        listed = archive.parts
+
+        async def parts(name: str) -> dict[Part, Path]:
+            found = await listed(name)
+            compact(folder)
+            return found
+
+        monkeypatch.setattr(archive, "parts", parts)
+        assert await as_of(running, NOON_MS + 30_000) == chronicle.at(NOON_MS + 30_000)
+
+
+async def test_a_damaged_file_that_has_the_time_is_told(tmp_path: Path) -> None:
+    async with told(tmp_path, 12) as (running, _):
+        folder = TopicFolder(tmp_path, "px")
+        folder.file(folder.parts()[3]).write_bytes(b"PAR1 no PAR1")
+        assert await as_of(running, NOON_MS + 12_000) == "bookmark-expired"
+
+
 async def test_what_was_before_the_topic_began_again_is_its_epochs(tmp_path: Path) -> None:
     """Rule 569."""
     async with told(tmp_path, 12) as (running, chronicle):
@@ -155,6 +200,31 @@ async def test_what_was_before_the_topic_began_again_is_its_epochs(tmp_path: Pat
         answer = await running.http.get("/v1/topics/px/sow", params={"as_of": str(then_ms)})
         assert answer.headers["Tidegate-Bookmark"] == f"{epoch}-40"
         assert await as_of(running, chronicle.now_ms) == {"new": 3}
+
+
+async def test_a_topic_that_began_again_and_forgot_nothing_yet_tells_of_before(
+    tmp_path: Path,
+) -> None:
+    """Rule 569: also while it has no message at all."""
+    async with told(tmp_path, 12) as (running, chronicle):
+        then_ms = NOON_MS + 40_000
+        await running.http.delete("/v1/topics/px")
+        await running.topic()
+        chronicle.now_ms += 5_000
+        assert await as_of(running, then_ms) == chronicle.at(then_ms)
+        await running.publish({"k": "new", "n": 1})
+        assert await as_of(running, then_ms) == chronicle.at(then_ms)
+        assert await as_of(running, NOON_MS - 1) == {}
+        assert await as_of(running, chronicle.now_ms) == {"new": 1}
+
+
+async def test_a_topic_that_is_not_archived_had_nothing_before_its_first_message(
+    tmp_path: Path,
+) -> None:
+    async with running_gateway(archive=str(tmp_path)) as running:
+        await running.topic()
+        await running.publish({"k": "a", "n": 1})
+        assert await as_of(running, NOON_MS - 10**11) == {}
 
 
 async def test_a_query_and_a_format_go_with_it() -> None:

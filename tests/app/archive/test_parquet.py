@@ -78,6 +78,32 @@ def test_texts_and_bytes_are_what_was_published() -> None:
     assert frame_of((1, 2, None, "[1]", None), Kind.SERIES).key == ""
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "reason"),
+    [(Kind.TEXT, "[1]", None), (Kind.BINARY, '"no base64"', None), (Kind.JSON, None, "rust")],
+)
+def test_a_row_that_is_no_message_of_the_topic_is_damage(
+    kind: Kind, value: str | None, reason: str | None
+) -> None:
+    with pytest.raises(ArchiveDamaged, match="position 1: "):
+        frame_of((1, 2, None, value, reason), kind)
+
+
+def test_why_a_record_left_is_kept() -> None:
+    """Rule 564."""
+    for reason in Gone:
+        frame = frame_of((1, 2, '["a"]', None, reason.value), Kind.JSON)
+        assert isinstance(frame, Tombstone)
+        assert frame.reason is reason
+
+
+def test_a_file_that_cannot_be_read_is_damage_and_a_missing_one_is_not(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveDamaged), parquet.opened(tmp_path):
+        pass
+    with pytest.raises(FileNotFoundError), parquet.opened(tmp_path / "none"):
+        pass
+
+
 def test_a_damaged_file_is_told_and_a_missing_one_is_another_matter(tmp_path: Path) -> None:
     parts = kept(tmp_path)
     path = next(iter(parts.values()))
