@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from dev import ROOT
 
 PAGE = (ROOT / "docs" / "metrics.md").read_text("utf-8")
+PIPELINE = (ROOT / "docs" / "pipeline.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana.json").read_text("utf-8"))
 RULES: list[dict[str, Any]] = [
@@ -26,9 +27,10 @@ WORDS = {"and", "or", "unless", "bool", "on", "ignoring", "by", "without", "grou
 
 
 def samples() -> set[str]:
-    """Every name that a sample may have, by the page."""
+    """Every name that a sample may have, by the pages of gateway and pipeline."""
     found = set(FROM_PROMETHEUS)
-    for name, kind in re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE, re.MULTILINE):
+    told = re.findall(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", PAGE + PIPELINE, re.MULTILINE)
+    for name, kind in told:
         endings = ("_bucket", "_count", "_sum") if kind == "histogram" else ("",)
         found |= {name + ending for ending in endings}
     return found
@@ -72,7 +74,7 @@ def test_every_panel_asks_for_metrics_that_there_are() -> None:
             assert names <= samples(), panel["title"]
 
 
-def test_the_dashboard_shows_every_metric_of_the_gateway() -> None:
+def test_the_dashboard_shows_every_metric_of_gateway_and_pipeline() -> None:
     shown = {name for panel in panels() for target in panel["targets"]
              for name in metrics_in(target["expr"])}  # fmt: skip
     own = {re.sub("_(bucket|count|sum)$", "", name) for name in samples()
@@ -106,7 +108,7 @@ def test_no_alert_is_explained_that_there_is_not() -> None:
 
 
 def test_labels_that_are_asked_for_exist() -> None:
-    known = {"job", "instance", "le"} | {
+    known = {"job", "instance", "le", "query"} | {
         label
         for labels in re.findall(r"^\| `\w+` \| \w+ \| ([^|]*) \|", PAGE, re.MULTILINE)
         for label in re.findall(r"`(\w+)`", labels)
