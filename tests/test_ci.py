@@ -26,6 +26,7 @@ def machine(tmp_path: Path) -> Path:
     command(tmp_path, "python3", PYTHON.format(old=0, bare=0))
     command(tmp_path, "java", "echo 'openjdk version \"17.0.15\"' >&2")
     command(tmp_path, "redis-server", "")
+    command(tmp_path, "strace", "")
     command(tmp_path, "apt-get", 'echo "$@" >> "${0%/*}/apt.log"')
     command(tmp_path, "sudo", 'shift; "$@"')
     return tmp_path
@@ -72,12 +73,12 @@ def test_its_exit_code_is_that_of_the_tests(machine: Path) -> None:
 
 def test_what_is_missing_is_installed_in_one_go(machine: Path) -> None:
     command(machine, "python3", PYTHON.format(old=0, bare=1))
-    (machine / "java").unlink()
-    (machine / "redis-server").unlink()
+    for name in ("java", "redis-server", "strace"):
+        (machine / name).unlink()
     assert run_ci(machine)[0] == 0
     update, install = installed(machine)
     assert update == "update -qq"
-    assert install.endswith("python3 python3-venv default-jre-headless redis-server")
+    assert install.endswith("python3 python3-venv default-jre-headless redis-server strace")
 
 
 def test_a_java_too_old_for_spark_is_missing(machine: Path) -> None:

@@ -118,7 +118,12 @@ async def embedded(
         disk_kb: the store has a disk of its own, of this size.
         strace: what it writes is noted in the stage's file `trace`.
         environment: of the gateway.
+
+    Raises:
+        CannotRun: no strace, or no small disk.
     """
+    if strace and shutil.which("strace") is None:
+        raise CannotRun("no strace on PATH")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-faults-")))
         store = folder / "store"
@@ -165,6 +170,9 @@ async def on_redis(
         fsync: of the append-only file.
         disk_kb: Redis has a disk of its own, of this size.
         environment: of the gateway.
+
+    Raises:
+        CannotRun: no Redis, or no small disk.
     """
     binary = redis_binary()
     with contextlib.ExitStack() as stack:

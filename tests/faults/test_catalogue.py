@@ -34,3 +34,18 @@ async def test_a_fault_is_survived(fault: Fault) -> None:
     outcome = await play(fault, SEED, short=True)
     require(not outcome.not_run, outcome.not_run)
     assert outcome.findings == []
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("F4a", "no redis-server and no valkey-server on PATH"),
+        ("F5a", "no strace on PATH"),
+    ],
+)
+async def test_a_fault_that_cannot_be_played_here_says_why(
+    monkeypatch: pytest.MonkeyPatch, name: str, lacks: str
+) -> None:
+    [fault] = [each for each in FAULTS if each.name == name]
+    monkeypatch.setenv("PATH", "")
+    assert (await play(fault, SEED)).not_run == lacks
