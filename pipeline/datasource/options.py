@@ -10,6 +10,7 @@ from pipeline.errors import DefinitionInvalid
 from pipeline.gateway import DEFAULT_GATEWAY
 
 BUS_SCHEMES = ("redis://", "rediss://", "unix://")
+GATEWAY_SCHEMES = ("http://", "https://")
 SHARDS_MAX = 1_000
 READS = {"gateway", "prefix", "topic", "from", "rows_per_batch", "shards"}
 WRITES = {"gateway", "topic", "key", "run"}
@@ -44,7 +45,7 @@ class ReadOptions:
         prefix = given.get("prefix", cls.prefix)
         if "{" in prefix or "}" in prefix:
             raise DefinitionInvalid("prefix has no braces")
-        gateway, start = given.get("gateway", DEFAULT_GATEWAY), given.get("from", START)
+        gateway, start = _address(given), given.get("from", START)
         if start == RECORDS and gateway.startswith(BUS_SCHEMES):
             raise DefinitionInvalid("a gateway tells records, a Redis does not")
         return cls(
@@ -83,7 +84,7 @@ class WriteOptions:
             DefinitionInvalid: unknown, missing or malformed options; the address of a Redis.
         """
         given = _given(options, WRITES)
-        gateway = given.get("gateway", DEFAULT_GATEWAY)
+        gateway = _address(given)
         if gateway.startswith(BUS_SCHEMES):
             raise DefinitionInvalid(
                 "format tidegate writes through a gateway, which checks each message and its key "
@@ -104,6 +105,16 @@ def _given(options: Mapping[str, str], known: set[str]) -> dict[str, str]:
     if not given.get("topic"):
         raise DefinitionInvalid('format tidegate needs .option("topic", NAME)')
     return given
+
+
+def _address(given: Mapping[str, str]) -> str:
+    address = given.get("gateway", DEFAULT_GATEWAY)
+    # Asked for nothing, it would be tried for a minute. It is not shown: it may hold a password.
+    if not address.startswith((*GATEWAY_SCHEMES, *BUS_SCHEMES)):
+        raise DefinitionInvalid(
+            f"gateway is an address such as {DEFAULT_GATEWAY} or redis://127.0.0.1:6379/0"
+        )
+    return address
 
 
 def _whole(given: Mapping[str, str], name: str, most: int | None = None) -> int | None:

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 from keys.errors import PathInvalid
 from keys.filter import Filter
-from keys.path import FieldPath
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 from pipeline.columns.intervals import Pace
 from pipeline.columns.times import TimeField, Unit
 from pipeline.definitions.duration import DURATION, duration_ms
+from pipeline.definitions.terms import bracketed, read_filter, read_list, read_path, refused
 from pipeline.definitions.tomltable import TomlTable
-from pipeline.definitions.view import read_filter
 from pipeline.errors import DefinitionInvalid
 
 REDUCERS = 'reducers, such as ["/px:last", "/px:max@hi"]'
@@ -78,32 +77,40 @@ def read_conflation(table: TomlTable, key_spec: KeySpec) -> ConflationDefinition
 
 
 def _reduce(table: TomlTable) -> Reduce | None:
-    if {"reduce", "merge"} <= table.left.keys():
-        raise DefinitionInvalid(f"{table.where('merge')}: not with reduce")
-    field = "merge" if "merge" in table.left else "reduce"
-    expected = MERGE if field == "merge" else REDUCERS
-    found = table.left.pop(field, None)
-    if found is None or (field == "merge" and found == "replace"):
+    if table.has("merge"):
+        if table.has("reduce"):
+            raise DefinitionInvalid(f"{table.where('merge')}: not with reduce")
+        return _merge(table)
+    return read_list(table, "reduce", REDUCERS, _reducers) if table.has("reduce") else None
+
+
+def _reducers(texts: list[str]) -> Reduce:
+    return Reduce.parse(*bracketed(texts))
+
+
+def _merge(table: TomlTable) -> Reduce | None:
+    if table.says("merge", "replace"):
         return None
-    texts = [*found] if isinstance(found, list) else []
-    if field == "merge" and isinstance(found, dict):
-        texts = [f"{path}:{reducer}" for path, reducer in found.items()]
-    if not texts or not all(isinstance(text, str) for text in texts):
-        raise table.wrong(field, expected, found)
-    try:
-        return Reduce.parse(f"[{','.join(texts)}]")
-    except PathInvalid as error:
-        raise _invalid(table, field, error) from None
+    found = table.take("merge", dict, MERGE)
+    if not found:
+        raise table.wrong("merge", MERGE, found)
+    known: dict[str, str] = {}
+    for path, reducer in found.items():
+        known[path] = str(reducer)
+        try:
+            reduce = Reduce.of(known)
+        except PathInvalid as error:
+            # The position counts in `path:reducer`: it is in the name of the field or in its value.
+            at = error.position or 0
+            inside = at if at <= len(path) else at - len(path) - 1
+            raise refused(table, f'merge."{path}"', error, inside) from None
+    return reduce
 
 
 def _time(table: TomlTable) -> EventTime | None:
-    found = table.left.get("time", "processing")
-    if found == "processing":
-        table.left.pop("time", None)
+    if not table.has("time") or table.says("time", "processing"):
         return None
-    if not isinstance(found, dict):
-        raise table.wrong("time", TIME, found)
-    inner = table.table("time")
+    inner = table.table("time", TIME)
     unit = inner.text("unit", default=Unit.AUTO, expected="auto, ms or s")
     if unit not in list(Unit):
         raise inner.wrong("unit", "auto, ms or s", unit)
@@ -111,10 +118,7 @@ def _time(table: TomlTable) -> EventTime | None:
     lateness_ms = _lateness_ms(watermark)
     if lateness_ms is None:
         raise inner.wrong("watermark", WATERMARK, watermark)
-    try:
-        path = FieldPath.parse(inner.text("field", expected="a field path, such as /ts"))
-    except PathInvalid as error:
-        raise _invalid(inner, "field", error) from None
+    path = read_path(inner, "field", "a field path, such as /ts")
     inner.finish()
     return EventTime(TimeField(path, Unit(unit)), lateness_ms)
 
@@ -122,7 +126,3 @@ def _time(table: TomlTable) -> EventTime | None:
 def _lateness_ms(text: str) -> int | None:
     found = DURATION.fullmatch(text)
     return 0 if found and int(found[1]) == 0 else duration_ms(text)
-
-
-def _invalid(table: TomlTable, field: str, error: PathInvalid) -> DefinitionInvalid:
-    return DefinitionInvalid(f"{table.where(field)}: {error.detail}")

@@ -13,6 +13,7 @@ from pipeline.definitions.tomltable import TomlTable
 COLUMN_TYPE = re.compile(
     r"string|boolean|int|long|float|double|date|timestamp|decimal\([0-9]{1,2},[0-9]{1,2}\)"
 )
+COLUMN_TYPES = "one of string, boolean, int, long, float, double, date, timestamp, decimal(10,2)"
 
 
 class FileFormat(StrEnum):
@@ -59,17 +60,20 @@ class FilesSource:
         has_header = table.flag("header", default=True) if is_csv else True
         schema = () if content is FileFormat.NDJSON else _schema(table)
         if not has_header and not schema:
-            raise table.wrong("schema", "the columns of files without a header", {})
-        named = "topic" in table.left
+            raise table.missing("schema", "the columns of files without a header")
         return cls(
             pattern=pattern if "://" in pattern else str(folder.resolve() / pattern),
-            topic=table.checked("topic", TOPIC.fullmatch, "a topic name") if named else None,
+            topic=_topic(table) if table.has("topic") else None,
             files_per_batch=stream.count("files_per_batch"),
             format=content,
             schema=schema,
             delimiter=_delimiter(table) if is_csv else ",",
             has_header=has_header,
         )
+
+
+def _topic(table: TomlTable) -> str:
+    return table.checked("topic", TOPIC.fullmatch, "a topic name")
 
 
 def _format(table: TomlTable, pattern: str) -> FileFormat:
@@ -91,6 +95,5 @@ def _schema(table: TomlTable) -> tuple[tuple[str, str], ...]:
     columns = table.take("schema", dict, 'columns, such as {symbol = "string"}') or {}
     for column, kind in columns.items():
         if not isinstance(kind, str) or not COLUMN_TYPE.fullmatch(kind):
-            expected = "a type: string, boolean, int, long, float, double, decimal(10,2), ..."
-            raise table.wrong(f"schema.{column}", expected, kind)
+            raise table.wrong(f"schema.{column}", COLUMN_TYPES, kind)
     return tuple(columns.items())

@@ -15,6 +15,20 @@ from pipeline.definitions.tomltable import TomlTable
 
 ADDRESS = re.compile(r"(https?|redis|rediss|unix)://\S+")
 REDIS_PREFIX = "tidegate"
+SOURCE = 'a table such as {kind = "tidegate", topic = "ticks"}'
+BOUNDS = {
+    "rows_per_batch": "only with a source of kind tidegate, redis or kafka",
+    "files_per_batch": "only with a source of kind files",
+}
+NOT_HERE = {
+    **dict.fromkeys(
+        (*BOUNDS, "filter", "key", "record_key", "interval", "time"),
+        "stands beside source, not in it",
+    ),
+    "schema": "only with files of csv or parquet",
+    "header": "only with files of csv",
+    "delimiter": "only with files of csv",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +57,14 @@ class TopicSource:
             topic=table.checked("topic", TOPIC.fullmatch, "a topic name"),
             start=_start(table),
             rows_per_batch=stream.count("rows_per_batch"),
-            address=_address(table) if "address" in table.left else None,
-            prefix=table.text("prefix", default=REDIS_PREFIX),
+            address=_address(table) if table.has("address") else None,
+            prefix=_prefix(table),
         )
+
+    def gateway(self, own: str) -> str:
+        """The gateway that tells of the topic: `own`, the stream's, unless `address` is one."""
+        address = self.address or ""
+        return address.rstrip("/") if address.startswith(("http:", "https:")) else own
 
 
 Source = TopicSource | FilesSource | RedisSource | KafkaSource | RateSource
@@ -65,13 +84,20 @@ def read_source(table: TomlTable, stream: TomlTable, folder: Path) -> Source:
     if kind not in KINDS:
         raise table.wrong("kind", expected, kind)
     source = KINDS[kind](table, stream, folder)
-    table.finish()
+    table.finish(NOT_HERE)
     return source
 
 
 def _address(table: TomlTable) -> str:
     expected = "an address such as http://127.0.0.1:8080 or redis://127.0.0.1:6379/0"
     return table.secret("address", ADDRESS, expected)
+
+
+def _prefix(table: TomlTable) -> str:
+    prefix = table.text("prefix", default=REDIS_PREFIX)
+    if not prefix or set("{}") & set(prefix):
+        raise table.wrong("prefix", "the redis_prefix of the gateways, without braces", prefix)
+    return prefix
 
 
 def _start(table: TomlTable) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,11 +13,24 @@ from pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_co
 from pipeline.definitions.duration import duration_ms
 from pipeline.definitions.names import STREAM
 from pipeline.definitions.sink import Sink, read_sink
-from pipeline.definitions.source import Source, TopicSource, read_source
+from pipeline.definitions.source import BOUNDS, SOURCE, Source, TopicSource, read_source
+from pipeline.definitions.terms import read_paths
+from pipeline.definitions.tomlfile import read_toml
 from pipeline.definitions.tomltable import TomlTable
-from pipeline.definitions.view import ViewDefinition, read_paths, read_view
+from pipeline.definitions.view import ViewDefinition, read_view
 from pipeline.errors import DefinitionInvalid
 from pipeline.gateway import DEFAULT_GATEWAY
+
+STREAMS = "at least one table [pipeline.NAME]"
+SINK = 'a table such as {topic = "ticks.1s"}'
+NOT_HERE = {
+    "edge": "not available yet",
+    "never": "not available yet",
+    **BOUNDS,
+    "record_key": "only with grouping and projection",
+    "watermark": 'stands in the table time, such as {field = "/ts", watermark = "5s"}',
+    "conflation_key": "is called key",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +56,12 @@ class StreamDefinition:
         join = self.view.join if self.view else None
         return (self.source,) if join is None else (self.source, join.source)
 
+    def own_topic(self, source: Source) -> str | None:
+        """The topic of the stream's own gateway that a source is or names, if there is one."""
+        if isinstance(source, TopicSource) and source.gateway(self.gateway) != self.gateway:
+            return None
+        return source.topic
+
     @property
     def begins_with_records(self) -> bool:
         """Whether its first batch has all records of its source, whatever the journal has."""
@@ -55,21 +74,16 @@ def read_definitions(path: Path) -> list[StreamDefinition]:
     Raises:
         DefinitionInvalid: one line with the file, the place and what was expected.
     """
-    try:
-        tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DefinitionInvalid(f"{path}: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DefinitionInvalid(f"{path}: {error}") from None
-    top = TomlTable(tree, path.name, "")
+    top = TomlTable(read_toml(path), path.name, "")
     gateway = top.text("gateway", default=DEFAULT_GATEWAY)
     if not re.fullmatch(r"https?://[^\s/]+/?", gateway):
         raise top.wrong("gateway", f"an address such as {DEFAULT_GATEWAY}", gateway)
-    named = top.table("pipeline")
+    named = top.table("pipeline", STREAMS)
     top.finish()
     if not named.left:
-        raise top.wrong("pipeline", "at least one table [pipeline.NAME]", {})
-    streams = [_stream(name, named.table(name), gateway, path.parent) for name in list(named.left)]
+        raise top.missing("pipeline", STREAMS)
+    tables = [(name, named.table(name, "a table [pipeline.NAME]")) for name in named.left]
+    streams = [_stream(name, table, gateway, path.parent) for name, table in tables]
     _refuse_shared(path.name, streams)
     return streams
 
@@ -78,8 +92,8 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
     if not STREAM.fullmatch(name):
         raise DefinitionInvalid(f"{table.where('')[:-1]}: a name is 1 to 63 of A-Z a-z 0-9 _ -")
     interval = table.checked("interval", duration_ms, "a duration from 1ms to 1d, such as 500ms")
-    sink = read_sink(table.table("sink"), folder)
-    source = read_source(table.table("source"), table, folder)
+    sink = read_sink(table.table("sink", SINK), folder)
+    source = read_source(table.table("source", SOURCE), table, folder)
     view = read_view(table, folder)
     grouped = view.projection if view else None
     key_spec = grouped.grouping if grouped else read_paths(table, "key")
@@ -98,8 +112,8 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
         view=view,
         conflation=read_conflation(table, key_spec) if view is None else PLAIN,
     )
-    table.finish()
-    if sink.topic is not None and sink.topic in [each.topic for each in definition.sources]:
+    table.finish(NOT_HERE)
+    if sink.topic is not None and sink.topic in map(definition.own_topic, definition.sources):
         raise table.wrong("sink.topic", "a topic other than the source", sink.topic)
     return definition
 
@@ -113,10 +127,20 @@ def _folder(table: TomlTable, field: str, folder: Path, default: str) -> Path:
     return (folder / text).resolve()
 
 
+_PLACES: dict[str, Callable[[StreamDefinition], str]] = {
+    "checkpoint": lambda stream: str(stream.checkpoint),
+    "sink": lambda stream: stream.sink.place,
+    "dead_letters": lambda stream: str(stream.dead_letters),
+}
+
+
 def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
-    for what, taken in (
-        ("checkpoint", [str(stream.checkpoint) for stream in streams]),
-        ("sink", [stream.sink.place for stream in streams]),
-    ):
-        for shared in {name for name in taken if taken.count(name) > 1}:
-            raise DefinitionInvalid(f"{file}: two streams have the {what} {shared}")
+    """Each would overwrite what the other has written."""
+    for what, place_of in _PLACES.items():
+        owners: dict[str, str] = {}
+        for stream in streams:
+            place = place_of(stream)
+            if place in owners:
+                both = f"{owners[place]} and {stream.name}"
+                raise DefinitionInvalid(f"{file}: two streams have the {what} {place}: {both}")
+            owners[place] = stream.name

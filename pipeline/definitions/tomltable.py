@@ -2,40 +2,76 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pipeline.errors import DefinitionInvalid
 
-NOT_YET = frozenset({"edge", "never"})
-ONLY_WITH = {
-    "rows_per_batch": "a source of kind tidegate, redis or kafka",
-    "files_per_batch": "a source of kind files",
-    "record_key": "grouping and projection",
-    "watermark": "the table time",
-}
+COUNT_MAX = 2**31 - 1
+ALIKE_MIN = 0.66  # `kye` is a `key`; no required field is as like another that may stand beside it
+SHOWN_MAX = 100
+PLACE_MAX = 200
+_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 
 
 class TomlTable:
-    """A TOML table whose fields are taken one by one; what is left at the end is unknown."""
+    """A TOML table whose fields are taken one by one; what is left at the end is unknown.
 
-    def __init__(self, fields: dict[str, Any], file: str, place: str) -> None:
+    `asked` are the fields that it might have, as far as anybody has asked for them.
+    """
+
+    def __init__(self, fields: Mapping[str, Any], file: str, place: str) -> None:
         self._file = file
         self._place = place
-        self.left = dict(fields)
+        self._left = dict(fields)
+        self.asked: set[str] = set()
+
+    @property
+    def left(self) -> list[str]:
+        """The fields that have not been taken, in their order."""
+        return list(self._left)
 
     def where(self, field: str) -> str:
-        """Where a field stands, as errors name it."""
-        return f"{self._file}: {self._place}{field}"
+        """Where a field stands, as errors name it: on one line, and never at length."""
+        place = f"{self._place}{field}"[:PLACE_MAX]
+        plain = "".join(each if each.isprintable() else "?" for each in place)
+        return f"{self._file}: {plain}"
 
     def wrong(self, field: str, expected: str, found: object) -> DefinitionInvalid:
         """The error for a field of the wrong kind."""
-        return DefinitionInvalid(f"{self.where(field)}: expected {expected}, found {found!r:.100}")
+        return DefinitionInvalid(f"{self.where(field)}: expected {expected}, found {shown(found)}")
+
+    def missing(self, field: str, expected: str) -> DefinitionInvalid:
+        """The error for a field that must be there, and may have been misspelt."""
+        if other := alike(field, self._left):
+            hint = f"; did you mean {field} instead of {other[:SHOWN_MAX]}?"
+        else:
+            hint = f", expected {expected}"
+        return DefinitionInvalid(f"{self.where(field)}: is missing{hint}")
+
+    def has(self, field: str) -> bool:
+        """Whether an optional field is there and has not been taken."""
+        self.asked.add(field)
+        return field in self._left
+
+    def raw(self, field: str) -> Any:
+        """The value of a field, whatever its type, or None; it is known from now on."""
+        self.asked.add(field)
+        return self._left.pop(field, None)
+
+    def says(self, field: str, text: str) -> bool:
+        """Whether a field is just this text; then it is taken."""
+        if not self.has(field) or self._left[field] != text:
+            return False
+        self.raw(field)
+        return True
 
     def take(self, field: str, kind: type, expected: str) -> Any:
         """The value of a field, of this type, or None; it is known from now on."""
-        found = self.left.pop(field, None)
+        found = self.raw(field)
         # A TOML boolean is a Python int as well.
         if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
             raise self.wrong(field, expected, found)
@@ -47,8 +83,17 @@ class TomlTable:
         if found is not None:
             return found
         if default is None:
-            raise DefinitionInvalid(f"{self.where(field)}: is missing, expected {expected}")
+            raise self.missing(field, expected)
         return default
+
+    def texts(self, field: str, expected: str) -> list[str]:
+        """A required list of texts, at least one."""
+        found: list[str] | None = self.take(field, list, expected)
+        if found is None:
+            raise self.missing(field, expected)
+        if not found or not all(isinstance(text, str) for text in found):
+            raise self.wrong(field, expected, found)
+        return found
 
     def checked(self, field: str, fits: Callable[[str], object], expected: str) -> str:
         """A required text for which `fits` gives something true."""
@@ -64,32 +109,51 @@ class TomlTable:
             raise DefinitionInvalid(f"{self.where(field)}: expected {expected}")
         return found
 
-    def count(self, field: str) -> int | None:
+    def count(self, field: str, most: int = COUNT_MAX) -> int | None:
         """A whole number above 0, or None."""
-        found: int | None = self.take(field, int, "a whole number above 0")
-        if found is not None and found < 1:
-            raise self.wrong(field, "a whole number above 0", found)
+        expected = f"a whole number from 1 to {most}"
+        found: int | None = self.take(field, int, expected)
+        if found is not None and not 1 <= found <= most:
+            raise self.wrong(field, expected, found)
         return found
 
     def flag(self, field: str, default: bool) -> bool:
         """True or false."""
-        found = self.left.pop(field, default)
+        found = self.raw(field)
+        if found is None:
+            return default
         if not isinstance(found, bool):
             raise self.wrong(field, "true or false", found)
         return found
 
-    def table(self, field: str) -> TomlTable:
+    def table(self, field: str, expected: str = "a table") -> TomlTable:
         """A required table inside this one."""
-        found = self.take(field, dict, "a table")
+        found = self.take(field, dict, expected)
         if found is None:
-            raise DefinitionInvalid(f"{self.where(field)}: is missing, expected a table")
+            raise self.missing(field, expected)
         return TomlTable(found, self._file, f"{self._place}{field}.")
 
-    def finish(self) -> None:
-        """Refuse what has not been taken."""
-        for field in self.left:
-            if field in NOT_YET:
-                raise DefinitionInvalid(f"{self.where(field)}: not available yet")
-            if field in ONLY_WITH:
-                raise DefinitionInvalid(f"{self.where(field)}: only with {ONLY_WITH[field]}")
-            raise DefinitionInvalid(f"{self.where(field)}: unknown field")
+    def finish(self, elsewhere: Mapping[str, str] | None = None) -> None:
+        """Refuse what has not been taken; `elsewhere` are fields that belong to another place."""
+        named = elsewhere or {}
+        for field in self._left:
+            if field in named:
+                raise DefinitionInvalid(f"{self.where(field)}: {named[field]}")
+            if other := alike(field, [*self.asked, *named]):
+                hint = f"did you mean {other}?"
+            else:
+                hint = f"known are {', '.join(sorted(self.asked))}"
+            raise DefinitionInvalid(f"{self.where(field)}: unknown field; {hint}")
+
+
+def alike(field: str, others: Iterable[str]) -> str | None:
+    """Which of other names is nearly the same, if one is; capitals make no difference."""
+    by_name = {other.lower(): other for other in others}
+    found = difflib.get_close_matches(field.lower(), by_name, 1, ALIKE_MIN)
+    return by_name[found[0]] if found else None
+
+
+def shown(found: object) -> str:
+    """A value much as it stands in the file, never at length, and without a password."""
+    text = json.dumps(found, ensure_ascii=False, default=str)
+    return _CREDENTIALS.sub("//...@", text)[:SHOWN_MAX]

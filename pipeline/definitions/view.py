@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
-from keys.errors import FilterInvalid, KeysError, PathInvalid
+from keys.errors import PathInvalid
 from keys.filter import Filter
 from keys.path import FieldPath
 from keys.projection import Projection
 from keys.spec import KeySpec
-from pipeline.definitions.source import Source, read_source
+from pipeline.definitions.source import BOUNDS, SOURCE, Source, read_source
+from pipeline.definitions.terms import (
+    bracketed,
+    read_filter,
+    read_list,
+    read_path,
+    read_paths,
+    refused,
+)
 from pipeline.definitions.tomltable import TomlTable
 from pipeline.errors import DefinitionInvalid
 
-PATHS = 'field paths, such as ["/symbol", "/venue"]'
 COLUMNS = 'columns, such as ["SUM(/qty) AS /qty", "/price"]'
 PAIRS = 'pairs of fields, left and right, such as [["/symbol", "/ticker"]]'
+SHAPE = ("grouping", "projection")
 NOT_WITH = ("time", "merge", "reduce", "oof")
 
 
@@ -59,109 +65,86 @@ def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
     Raises:
         DefinitionInvalid: the place, and what was expected there.
     """
-    if not {"grouping", "projection", "join"} & table.left.keys():
+    if not any(map(table.has, (*SHAPE, "join"))):
         return None
+    for field, usual in (("time", "processing"), ("merge", "replace")):
+        table.says(field, usual)
     for field in NOT_WITH:
         if field in table.left:
             raise DefinitionInvalid(f"{table.where(field)}: not with grouping or join")
     if (pace := table.text("pace", default="batch")) != "batch":
         raise table.wrong("pace", "batch with grouping or join", pace)
     projection = _projection(table)
-    join = _join(table.table("join"), folder) if "join" in table.left else None
+    join = _join(table.table("join"), folder) if table.has("join") else None
     return ViewDefinition(_record_key(table, projection), read_filter(table), projection, join)
-
-
-def read_filter(table: TomlTable) -> Filter | None:
-    """A filter, if there is one."""
-    if "filter" not in table.left:
-        return None
-    text = table.text("filter", expected="a filter, such as /qty > 0")
-    try:
-        return Filter.parse(text)
-    except FilterInvalid as error:
-        raise _invalid(table, "filter", error) from None
-
-
-def read_paths(table: TomlTable, field: str) -> KeySpec:
-    """A list of field paths, at least one."""
-    paths = table.take(field, list, PATHS)
-    if not paths or not all(isinstance(path, str) for path in paths):
-        raise table.wrong(field, PATHS, paths)
-    try:
-        return KeySpec.of(paths)
-    except PathInvalid as error:
-        raise _invalid(table, field, error) from None
 
 
 def _record_key(table: TomlTable, projection: Projection | None) -> KeySpec | None:
     """What tells source records apart; joined records that are not grouped have it as their key."""
     if projection is None:
-        if "record_key" in table.left:
+        if table.has("record_key"):
             raise DefinitionInvalid(f"{table.where('record_key')}: only with grouping, else key")
         return None
-    if "key" in table.left:
+    if table.has("key"):
         raise DefinitionInvalid(f"{table.where('key')}: the key of groups is their grouping")
-    return read_paths(table, "record_key") if "record_key" in table.left else None
+    return _own_key(table)
+
+
+def _own_key(table: TomlTable) -> KeySpec | None:
+    return read_paths(table, "record_key") if table.has("record_key") else None
 
 
 def _projection(table: TomlTable) -> Projection | None:
-    if not {"grouping", "projection"} & table.left.keys():
+    if not any(map(table.has, SHAPE)):
         return None
     grouping = read_paths(table, "grouping")
-    columns = table.take("projection", list, COLUMNS)
-    if not columns or not all(isinstance(column, str) for column in columns):
-        raise table.wrong("projection", COLUMNS, columns)
-    try:
-        # Positions tell the two options apart: those of the columns are not below 0.
-        return Projection.parse(f"[{','.join(columns)}]", -1, str(grouping), -2)
-    except KeysError as error:
-        if error.position is not None and error.position < 0:
-            raise _invalid(table, "grouping", error) from None
-        place = f"projection[{_column_at(columns, error.position or 0)}]"
-        raise _invalid(table, place, error) from None
+    for at, path in enumerate(grouping.paths):
+        if any(isinstance(step, int) for step in path.steps):
+            where = table.where(f"grouping[{at}]")
+            raise DefinitionInvalid(f"{where}: groups are by fields, not by places in an array")
 
+    def columns(texts: list[str]) -> Projection:
+        return Projection.parse(*bracketed(texts), str(grouping), 0)
 
-def _column_at(columns: Sequence[str], position: int) -> int:
-    """Which of some columns, joined by commas, a position is in."""
-    ends = list(accumulate(len(column) + 1 for column in columns))
-    return next((at for at, end in enumerate(ends) if position < end), len(columns) - 1)
+    return read_list(table, "projection", COLUMNS, columns)
 
 
 def _join(table: TomlTable, folder: Path) -> JoinDefinition:
-    source = read_source(table.table("source"), table, folder)
+    source = read_source(table.table("source", SOURCE), table, folder)
     join = JoinDefinition(
         source,
-        read_paths(table, "record_key") if "record_key" in table.left else None,
+        _own_key(table),
         _pairs(table),
         _place(table),
         read_filter(table),
     )
-    table.finish()
+    table.finish(BOUNDS)
     return join
 
 
 def _pairs(table: TomlTable) -> tuple[tuple[FieldPath, FieldPath], ...]:
     pairs = table.take("on", list, PAIRS)
+    if pairs is None:
+        raise table.missing("on", PAIRS)
     are_pairs = pairs and all(isinstance(pair, list) and len(pair) == 2 for pair in pairs)
     if not are_pairs or not all(isinstance(path, str) for pair in pairs for path in pair):
         raise table.wrong("on", PAIRS, pairs)
+    return tuple(
+        (_side(table, left, f"on[{at}][0]"), _side(table, right, f"on[{at}][1]"))
+        for at, (left, right) in enumerate(pairs)
+    )
+
+
+def _side(table: TomlTable, text: str, place: str) -> FieldPath:
     try:
-        return tuple((FieldPath.parse(left), FieldPath.parse(right)) for left, right in pairs)
+        return FieldPath.parse(text)
     except PathInvalid as error:
-        raise _invalid(table, "on", error) from None
+        raise refused(table, place, error) from None
 
 
 def _place(table: TomlTable) -> FieldPath:
     expected = "the field in which the right record stands, such as /quote"
-    text = table.text("as", expected=expected)
-    try:
-        place = FieldPath.parse(text)
-    except PathInvalid as error:
-        raise _invalid(table, "as", error) from None
+    place = read_path(table, "as", expected)
     if any(isinstance(step, int) for step in place.steps):
-        raise table.wrong("as", expected, text)
+        raise table.wrong("as", expected, str(place))
     return place
-
-
-def _invalid(table: TomlTable, field: str, error: KeysError) -> DefinitionInvalid:
-    return DefinitionInvalid(f"{table.where(field)}: {error.detail}")

@@ -142,14 +142,15 @@ def asked_of(definition: StreamDefinition) -> Conflation:
 
 def _require_own_key(definition: StreamDefinition) -> None:
     """A removal names its record by the key of the topic that it was in."""
-    if not isinstance(definition.source, TopicSource):
+    source = definition.source
+    if not isinstance(source, TopicSource):
         return
-    with Gateway(definition.gateway) as gateway:
-        found = gateway.topic(definition.source.topic) or {}
+    with Gateway(source.gateway(definition.gateway)) as gateway:
+        found = gateway.topic(source.topic) or {}
     own = [str(path) for path in definition.key.paths]
     if found.get("key", own) != own:
         raise DefinitionInvalid(
-            f"{definition.name}: oof needs the key of topic {definition.source.topic}, which is "
+            f"{definition.name}: oof needs the key of topic {source.topic}, which is "
             f"{found['key']}, the stream's is {own}"
         )
 

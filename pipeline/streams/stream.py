@@ -49,6 +49,7 @@ class Stream:
         self._batches = ViewBatches(definition, view) if view else ConflatedBatches(definition)
         self._totals = Totals()
         self._pacing = Pacing(definition.interval_ms / 1_000)
+        self._begun_s: float | None = None
         self._run = 0
         self._first = 0
         self._leaving = threading.Event()
@@ -65,6 +66,12 @@ class Stream:
     def held_keys(self) -> int | None:
         """How many keys wait for the end of their interval; None where none can."""
         return self._batches.held_keys if isinstance(self._batches, ConflatedBatches) else None
+
+    @property
+    def working_s(self) -> float | None:
+        """For how many seconds a batch has been worked on; None between two of them."""
+        begun_s = self._begun_s
+        return None if begun_s is None else time.monotonic() - begun_s
 
     def start(self, spark: SparkSession, checkpoint: Checkpoint, *, available_now: bool) -> None:
         """Make the sink ready and start the query.
@@ -127,12 +134,15 @@ class Stream:
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
         is_first, begun_s = number == self._first, time.monotonic()
         batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
+        self._begun_s = begun_s
         try:
             receipt = self._sink.write(self._batches.rows(messages, batch), batch)
         except Py4JError as error:
             # In one sentence: Spark searches the text of what py4j raises by a regex whose depth is
             # the text's length, and the query's thread dies of it without a word.
             raise from_spark(self.definition.name, str(error)) from None
+        finally:
+            self._begun_s = None
         self._count(receipt)
         self._batches.forget(batch)
         now_s = time.monotonic()
@@ -161,20 +171,36 @@ class Stream:
 def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
     """The sink topic as `PUT /v1/topics/{topic}` takes it.
 
-    With a source topic it is a conflated topic, read-only but for this pipeline; files have
-    none, and fill a plain keyed topic.
+    With a source topic it is a conflated topic, read-only but for this pipeline; files, and a topic
+    of another gateway, fill a plain keyed topic.
     """
     fields: dict[str, Any] = {
         "key": [str(path) for path in definition.key.paths],
         "description": definition.description,
     }
-    if definition.source.topic is not None:
+    topic = definition.own_topic(definition.source)
+    if topic is not None:
         fields["source"] = {
-            "topic": definition.source.topic,
+            "topic": topic,
             "interval": definition.interval_text,
             "engine": "spark",
+            **_shape(definition),
         }
     return fields
+
+
+def _shape(definition: StreamDefinition) -> dict[str, Any]:
+    """How the sink topic says that it is made of its source; of a join it has no words."""
+    view = definition.view
+    wanted = view.filter if view else definition.conflation.filter
+    shape: dict[str, Any] = {} if wanted is None else {"filter": str(wanted)}
+    if view is None or view.projection is None or view.join is not None or view.record_key:
+        return shape
+    projection = view.projection
+    return shape | {
+        "grouping": [str(path) for path in projection.grouping.paths],
+        "projection": [str(column) for column in projection.columns],
+    }
 
 
 def open_sink(definition: StreamDefinition) -> Sink:

@@ -54,4 +54,5 @@ async def test_the_examples_can_be_used() -> None:
     assert [step.declared.name for step in steps] == [
         "market.ticks", "market.ticks.1s", "market.volume", "trade.fills", "trade.log",
     ]  # fmt: skip
-    assert [str(path) for path in steps[1].after.key_spec.paths] == ["/tickerId", "/exchange"]
+    own_key = [str(path) for path in steps[1].after.key_spec.paths]
+    assert own_key == ["/tickerId", "/exchange", "/type"]

@@ -37,6 +37,7 @@ def test_every_option_is_heard() -> None:
         ({"topic": "t", "rows": "1"}, "has no option rows"),
         ({"topic": "t", "key": "/k"}, "has no option key here"),
         ({"topic": "t", "prefix": "{p}"}, "no braces"),
+        ({"topic": "t", "gateway": "127.0.0.1:8080"}, "address such as http://127.0.0.1:8080 or r"),
     ],
 )
 def test_what_is_read_is_checked(given: dict[str, str], said: str) -> None:
@@ -51,6 +52,7 @@ def test_what_is_read_is_checked(given: dict[str, str], said: str) -> None:
         ({"topic": "t", "from": "now"}, "has no option from here"),
         ({"topic": "t", "run": "-1"}, "whole number above 0"),
         ({"topic": "t", "gateway": "redis://h/0"}, "writes through a gateway"),
+        ({"topic": "t", "gateway": "ftp://h"}, "gateway is an address such as http://"),
     ],
 )
 def test_what_is_written_is_checked(given: dict[str, str], said: str) -> None:

@@ -42,6 +42,11 @@ def test_a_conflated_topic() -> None:
     assert found.dead_letters == Path("/c") / found.name / "dead"
 
 
+def test_an_interval_is_kept_by_waiting_a_little_longer() -> None:
+    """The gateway takes nanoseconds, Spark counts milliseconds."""
+    assert stream(interval="100500us").interval_ms == 101
+
+
 def test_a_view() -> None:
     """Rule 640."""
     found = stream({**SLOW, "key": ["/venue"]}, filter="/qty > 0", **SHAPE)

@@ -9,3 +9,10 @@ def test_durations_are_exact_or_none() -> None:
     assert [duration_ms(text) for text in ("0s", "1.5s", "-1s", "s", "1", "1w", "999us")] == [
         None
     ] * 7
+
+
+def test_a_part_of_a_millisecond_may_count_as_one() -> None:
+    assert duration_ms("1500us") is None
+    assert duration_ms("1500us", rounds_up=True) == 2
+    assert duration_ms("2ms", rounds_up=True) == 2
+    assert duration_ms("999us", rounds_up=True) is None

@@ -48,14 +48,17 @@ def test_csv_has_columns_of_types(tmp_path: Path) -> None:
     [
         ('path = " "', "from-files.source.path: expected a path or pattern"),
         (f'{PATH}, format = "xml"', "source.format: expected ndjson, csv or parquet"),
-        (f'{PATH}, delimiter = ";"', "source.delimiter: unknown field"),
-        (f'{PATH}, schema = {{a = "long"}}', "source.schema: unknown field"),
+        (f'{PATH}, delimiter = ";"', "source.delimiter: only with files of csv"),
+        (f'{PATH}, schema = {{a = "long"}}', "source.schema: only with files of csv or parquet"),
         ('path = "a.csv", delimiter = ", "', "source.delimiter: expected one character"),
         ('path = "a.csv", header = "no"', "source.header: expected true or false"),
-        ('path = "a.csv", header = false', "source.schema: expected the columns of files without"),
+        ('path = "a.csv", header = false', "source.schema: is missing, expected the columns of"),
         ('path = "a.csv", schema = "a LONG"', "source.schema: expected columns, such as"),
-        ('path = "a.csv", schema = {a = "text"}', "source.schema.a: expected a type: string"),
-        ('path = "a.parquet", header = true', "source.header: unknown field"),
+        (
+            'path = "a.csv", schema = {a = "text"}',
+            "source.schema.a: expected one of string, boolean",
+        ),
+        ('path = "a.parquet", header = true', "source.header: only with files of csv"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(tmp_path: Path, new: str, said: str) -> None:

@@ -12,9 +12,16 @@ from tests.pipeline.definitions.streams_file import check_mistake
     [
         ('topic = "ticks"}', 'topic = "_x"}', "newest.source.topic: expected a topic name"),
         ('topic = "ticks"}', 'topic = "t", from = "1"}', "from: expected epoch, now or a bookmark"),
-        ('topic = "ticks"}', 'topic = "t", path = "x"}', "newest.source.path: unknown field"),
+        (
+            'topic = "ticks"}',
+            'topic = "t", path = "x"}',
+            "newest.source.path: unknown field; known are",
+        ),
         ('topic = "ticks"}', 'topic = "t", address = "x:secret"}', "source.address: expected an"),
         ('kind = "tidegate"', 'kind = "tape"', "source.kind: expected tidegate, redis, kafka, "),
+        ('topic = "ticks"}', 'topik = "t"}', "did you mean topic instead of topik?"),
+        ('topic = "ticks"}', 'topic = "t", rows_per_batch = 1}', "stands beside source, not in"),
+        ('topic = "ticks"}', 'topic = "t", prefix = "{p}"}', "source.prefix: expected the redis_p"),
         ('kind = "tidegate", ', "", "source.kind: is missing, expected tidegate, redis, kafka, "),
     ],
 )

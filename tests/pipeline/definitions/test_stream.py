@@ -33,27 +33,41 @@ def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
         ("rows_per_batch = 10", "rows_per_batch = 0", "newest.rows_per_batch: expected a whole"),
         ("rows_per_batch = 10", "rows_per_batch = true", "newest.rows_per_batch: expected a whole"),
         ("rows_per_batch = 10", "files_per_batch = 1", "only with a source of kind files"),
-        ("rows_per_batch = 10", "rows_a_batch = 10", "newest.rows_a_batch: unknown field"),
+        (
+            "rows_per_batch = 10",
+            "rows_a_batch = 10",
+            "newest.rows_a_batch: unknown field; did you mean rows",
+        ),
         ("rows_per_batch = 10", "grouping = []", "newest.grouping: expected field paths"),
-        ("rows_per_batch = 10", "projection = []", "newest.grouping: expected field paths"),
+        ("rows_per_batch = 10", "projection = []", "newest.grouping: is missing, expected field"),
         ("rows_per_batch = 10", 'record_key = ["/a"]', "record_key: only with grouping"),
         ("rows_per_batch = 10", 'checkpoint = "s3://b/c"', "not mounted is not available yet"),
         ('"500MS"', '"1 fortnight"', "newest.interval: expected a duration"),
         ('"500MS"', '"2d"', "newest.interval: expected a duration"),
         ('"500MS"', '"1500us"', "newest.interval: expected a duration"),
         ('"500MS"', "500", "newest.interval: expected a duration from 1ms to 1d"),
-        ('interval = "500MS"', "", "newest.interval: is missing"),
+        ('interval = "500MS"', "", "newest.interval: is missing, expected a duration"),
+        ("interval =", "intervall =", "did you mean interval instead of intervall?"),
+        ('{kind = "tidegate", topic = "ticks"}', '"ticks"', "source: expected a table such as {k"),
+        ('{topic = "ticks.500ms"}', '"out"', 'sink: expected a table such as {topic = "ticks.1s"}'),
+        ("rows_per_batch = 10", 'conflation_key = ["/a"]', "newest.conflation_key: is called key"),
+        ('"/var/lib/from-files"', '"checkpoints/newest"', "/newest: newest and from-files"),
+        ('"dead"', '"checkpoints/newest/dead"', "have the dead_letters /"),
         ('["/a", "$.b.c"]', "[]", "newest.key: expected field paths"),
         ('["/a", "$.b.c"]', '["/a", 1]', "newest.key: expected field paths"),
-        ('["/a", "$.b.c"]', '["/a", "/a"]', "newest.key: a path stands twice"),
-        ('["/a", "$.b.c"]', '["a"]', "newest.key: a field path starts with"),
+        ('["/a", "$.b.c"]', '["/a", "/a"]', "newest.key[1], position 0: a path stands twice"),
+        ('["/a", "$.b.c"]', '["a"]', "newest.key[0], position 0: a field path starts"),
         ('{topic = "ticks.500ms"}', '{topic = "ticks"}', "a topic other than the source"),
-        ('{topic = "ticks.500ms"}', '{topic = "newest"}', "two streams have the sink topic newest"),
+        (
+            '{topic = "ticks.500ms"}',
+            '{topic = "newest"}',
+            "have the sink topic newest: newest and from-files",
+        ),
         ('"dead"', '"ftp://dead"', "from-files.dead_letters: ftp://dead"),
         ("[pipeline.newest]", '[pipeline."a b"]', "pipeline.a b: a name is"),
         ("http://127.0.0.1:9000/", "127.0.0.1:9000", "gateway: expected an address"),
-        ("gateway =", "gate =", "gate: unknown field"),
-        ("gateway =", "gateway", "line 1"),
+        ("gateway =", "gate =", "gate: unknown field; did you mean gateway?"),
+        ("gateway =", "gateway", "line 1, column 9: not TOML, expected"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(
@@ -62,11 +76,32 @@ def test_a_mistake_is_one_line_that_names_its_place(
     check_mistake(tmp_path, old, new, said)
 
 
+def test_a_topic_of_another_gateway_may_have_the_name_of_the_sink(tmp_path: Path) -> None:
+    source, sink = '{kind = "tidegate", topic = "ticks"}', '{topic = "ticks.500ms"}'
+    for address, is_ours in (
+        ("http://10.0.0.9:8080/", False),
+        ("http://127.0.0.1:9000/", True),
+        ("redis://10.0.0.9:6379/0", True),  # that of our gateways, as far as anybody knows
+    ):
+        text = GOOD.replace(source, source.replace("}", f', address = "{address}"}}'))
+        first, _ = read_definitions(written(tmp_path, text))
+        assert first.own_topic(first.source) == ("ticks" if is_ours else None)
+        if is_ours:
+            with pytest.raises(DefinitionInvalid, match="a topic other than the source"):
+                read_definitions(written(tmp_path, text.replace(sink, '{topic = "ticks"}')))
+        else:
+            assert read_definitions(written(tmp_path, text.replace(sink, '{topic = "ticks"}')))
+
+
 def test_a_file_without_streams_or_without_a_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DefinitionInvalid, match="pipeline: is missing"):
         read_definitions(written(tmp_path, ""))
     with pytest.raises(DefinitionInvalid, match=r"at least one table \[pipeline.NAME\]"):
         read_definitions(written(tmp_path, "[pipeline]"))
+    with pytest.raises(DefinitionInvalid, match=r"expected a table \[pipeline.NAME\], found 1"):
+        read_definitions(written(tmp_path, "[pipeline]\nkey = 1"))
+    with pytest.raises(DefinitionInvalid, match="pipeline instead of pipelines"):
+        read_definitions(written(tmp_path, "[pipelines.a]"))
     with pytest.raises(DefinitionInvalid, match="No such file"):
         read_definitions(tmp_path / "none.toml")
 

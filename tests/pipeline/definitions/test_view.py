@@ -61,19 +61,25 @@ def test_without_grouping_and_join_there_is_no_view() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('grouping = ["/region"]', "", "pipeline.v.grouping: expected field paths"),
-        ('["/region"]', '["region"]', "pipeline.v.grouping: a field path starts with"),
-        ('["/region"]', '["$.a[0]"]', "pipeline.v.grouping: groups are by fields"),
-        ('"MAX(/q/bid) AS /bid"]', '"MAX(/q/bid)"]', "pipeline.v.projection[1]: expected AS"),
-        ('"SUM(/qty) AS /qty", ', '"SUM(/qty AS /qty", ', "pipeline.v.projection[0]: "),
-        ("AS /bid", "AS /qty/bid", "pipeline.v.projection[1]: two columns in one place"),
+        ('grouping = ["/region"]', "", "pipeline.v.grouping: is missing, expected field paths"),
+        ('["/region"]', '["region"]', "pipeline.v.grouping[0], position 0: a field path"),
+        ('["/region"]', '["$.a[0]"]', "pipeline.v.grouping[0]: groups are by fields"),
+        ('"MAX(/q/bid) AS /bid"]', '"MAX(/q/bid)"]', "pipeline.v.projection[1], position 0: exp"),
+        ('"SUM(/qty) AS /qty", ', '"SUM(/qty AS /qty", ', "pipeline.v.projection[0], position 9: "),
+        ("AS /bid", "AS /qty/bid", "pipeline.v.projection[1], position 0: two columns in one"),
+        (
+            'projection = ["SUM(/qty) AS /qty", "MAX(/q/bid) AS /bid"]', "",
+            "pipeline.v.projection: is missing, expected columns, such as",
+        ),
+        ('on = [["/symbol", "/ticker"]]', "", "pipeline.v.join.on: is missing, expected pairs"),
+        ("rows_per_batch = 7", "files_per_batch = 7", "pipeline.v.join.files_per_batch: only with"),
         ("projection = [", "projection = [7, ", "pipeline.v.projection: expected columns"),
-        ("filter = \"/qty > 0\"", 'filter = "/qty >"', "pipeline.v.filter: "),
+        ("filter = \"/qty > 0\"", 'filter = "/qty >"', "pipeline.v.filter, position 6: "),
         ('record_key = ["/id"]', 'key = ["/id"]', "pipeline.v.key: the key of groups is"),
         ('record_key = ["/id"]', 'record_key = "/id"', "pipeline.v.record_key: expected field"),
         ('record_key = ["/id"]', 'time = "event"', "pipeline.v.time: not with grouping or join"),
         ('[["/symbol", "/ticker"]]', '["/symbol"]', "pipeline.v.join.on: expected pairs"),
-        ('[["/symbol", "/ticker"]]', '[["/symbol", "t"]]', "pipeline.v.join.on: a field path"),
+        ('[["/symbol", "/ticker"]]', '[["/symbol", "t"]]', "pipeline.v.join.on[0][1], position 0"),
         ('as = "/q"', "", "pipeline.v.join.as: is missing, expected the field in which"),
         ('as = "/q"', 'as = "$.a[1]"', "pipeline.v.join.as: expected the field in which"),
         ('as = "/q"', 'as = "/q"\nhow = "inner"', "pipeline.v.join.how: unknown field"),
@@ -86,6 +92,11 @@ def test_a_mistake_is_one_line_that_names_its_place(old: str, new: str, said: st
         view_of(GOOD.replace(old, new, 1))
     assert str(caught.value).startswith(f"v.toml: {said}")
     assert "\n" not in str(caught.value)
+
+
+def test_what_a_view_does_anyway_may_be_said() -> None:
+    usual = 'time = "processing"\nmerge = "replace"\npace = "batch"\n'
+    assert view_of(usual + GOOD) == view_of(GOOD)
 
 
 def test_joined_records_that_are_not_grouped_have_the_streams_key() -> None:

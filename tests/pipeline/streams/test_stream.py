@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from app.topic_source import Source
+from pipeline.definitions.stream import read_definitions
 from pipeline.errors import from_spark
-from pipeline.streams.stream import Stream, Totals
+from pipeline.streams.stream import Stream, Totals, sink_definition
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
 from tests.pipeline.running import run_to_its_end
@@ -121,3 +123,52 @@ def test_a_gateway_that_refuses_ends_the_stream_with_its_reason(
     assert stream.query is not None
     said = str(from_spark("s", str(stream.query.exception())))
     assert said == f"s: the gateway at {journals.address} said no: No [made-up]:"
+
+
+GROUPED = 'grouping = ["/v"]\nprojection = ["SUM(/n) AS /n"]'
+JOIN = """
+[pipeline.s.join]
+source = {kind = "tidegate", topic = "other"}
+on = [["/k", "/k"]]
+as = "/o"
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ('key = ["/k"]', {}),
+        ('key = ["/k"]\nfilter = "/n>0"', {"filter": "/n > 0"}),
+        (GROUPED, {"grouping": ["/v"], "projection": ["SUM(/n) AS /n"]}),
+        (
+            f'{GROUPED}\nfilter = "/n > 0"',
+            {"grouping": ["/v"], "projection": ["SUM(/n) AS /n"], "filter": "/n > 0"},
+        ),
+        # No source of a topic has words for these.
+        (f'{GROUPED}\nrecord_key = ["/k"]\nfilter = "/n > 0"', {"filter": "/n > 0"}),
+        (f'{GROUPED}\nfilter = "/n > 0"{JOIN}', {"filter": "/n > 0"}),
+    ],
+)
+def test_a_sink_topic_says_how_it_is_made_of_its_source(
+    tmp_path: Path, asked: str, told: dict[str, object]
+) -> None:
+    path = tmp_path / "s.toml"
+    sink = 'interval = "1s"\nsink = {topic = "newest"}'
+    source = 'source = {kind = "tidegate", topic = "raw"}'
+    path.write_text(f"[pipeline.s]\n{sink}\n{source}\n{asked}\n")
+    [definition] = read_definitions(path)
+    asked_of_gateway = sink_definition(definition)["source"]
+    assert asked_of_gateway == {"topic": "raw", "interval": "1s", "engine": "spark", **told}
+    taken = Source.read(asked_of_gateway)
+    assert taken is not None
+    assert {name: taken.document()[name] for name in asked_of_gateway} == asked_of_gateway
+
+
+def test_a_topic_of_another_gateway_is_no_source_of_a_topic_here(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(
+        '[pipeline.s]\nkey = ["/k"]\ninterval = "1s"\nsink = {topic = "raw"}\n'
+        'source = {kind = "tidegate", topic = "raw", address = "http://10.0.0.9:8080"}\n'
+    )
+    [definition] = read_definitions(path)
+    assert "source" not in sink_definition(definition)

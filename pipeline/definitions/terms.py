@@ -1,0 +1,73 @@
+"""Filters, field paths and lists in a TOML table; errors say the place, and the position in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from keys.errors import KeysError
+from keys.filter import Filter
+from keys.path import FieldPath
+from keys.spec import KeySpec
+from pipeline.definitions.tomltable import TomlTable
+from pipeline.errors import DefinitionInvalid
+
+PATHS = 'field paths, such as ["/symbol", "/venue"]'
+
+Read = TypeVar("Read")
+
+
+def refused(
+    table: TomlTable, field: str, error: KeysError, position: int | None = None
+) -> DefinitionInvalid:
+    """The error for a text that is no term; `position` (0-based) is the error's own if None."""
+    at = error.position if position is None else position
+    place = table.where(field) if at is None else f"{table.where(field)}, position {at}"
+    return DefinitionInvalid(f"{place}: {error.detail}")
+
+
+def read_filter(table: TomlTable) -> Filter | None:
+    """The field `filter`, if there is one."""
+    if not table.has("filter"):
+        return None
+    text = table.text("filter", expected="a filter, such as /qty > 0")
+    try:
+        return Filter.parse(text)
+    except KeysError as error:
+        raise refused(table, "filter", error) from None
+
+
+def read_path(table: TomlTable, field: str, expected: str) -> FieldPath:
+    """A required field path."""
+    text = table.text(field, expected=expected)
+    try:
+        return FieldPath.parse(text)
+    except KeysError as error:
+        raise refused(table, field, error) from None
+
+
+def read_paths(table: TomlTable, field: str) -> KeySpec:
+    """A required list of field paths, at least one."""
+    return read_list(table, field, PATHS, KeySpec.of)
+
+
+def read_list(
+    table: TomlTable, field: str, expected: str, parse: Callable[[list[str]], Read]
+) -> Read:
+    """What `parse` makes of a required list of texts; its errors tell positions in the last one.
+
+    It is asked for one text more each time, so that the first which is wrong is the one named.
+    """
+    texts = table.texts(field, expected)
+    for at in range(len(texts)):
+        try:
+            read = parse(texts[: at + 1])
+        except KeysError as error:
+            raise refused(table, f"{field}[{at}]", error) from None
+    return read
+
+
+def bracketed(texts: list[str]) -> tuple[str, int]:
+    """A list as options spell it, and where that begins if the last text begins at 0."""
+    text = f"[{','.join(texts)}]"
+    return text, len(texts[-1]) + 1 - len(text)
