@@ -16,8 +16,8 @@ import pyarrow as pa
 from pipeline.columns.bodies import Bodies
 from pipeline.columns.intervals import Column, Interval, Runs, one_run_each, runs_of
 
-PUT, DELETED, UNMATCHED = 0, 1, 2
-REASONS = (None, "deleted", "match")
+PUT, DELETED, UNMATCHED, EXPIRED = range(4)
+REASONS = (None, "deleted", "match", "expired")
 FOREVER_NS = 2**63 - 1
 NEVER_MS = -(2**63)
 

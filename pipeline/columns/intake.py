@@ -10,7 +10,14 @@ import pyarrow.compute as pc
 
 from keys.jsontext import one_line
 from pipeline.columns.conflation import Conflation
-from pipeline.columns.conflator import DELETED, FOREVER_NS, NEVER_MS, PUT, UNMATCHED
+from pipeline.columns.conflator import (
+    DELETED,
+    FOREVER_NS,
+    NEVER_MS,
+    PUT,
+    REASONS,
+    UNMATCHED,
+)
 from pipeline.columns.filtering import BatchFilter
 from pipeline.columns.history import lines_by_block, stripped, wrong_line
 from pipeline.columns.intervals import MILLISECOND_NS, Column
@@ -63,7 +70,8 @@ class Intake:
             pass  # which lines they are is found out below
         reasons = self._reader.judged(piece.column("body").to_pylist(), bytes_max)
         is_aside = pa.array([reason is not None for reason in reasons])
-        yield self._set_aside(part, piece.filter(is_aside), [why for why in reasons if why])
+        if pc.any(is_aside).as_py():
+            yield self._set_aside(part, piece.filter(is_aside), [why for why in reasons if why])
         rest = piece.filter(pc.invert(is_aside))
         if len(rest):
             yield self._taken(part, rest)
@@ -83,7 +91,7 @@ class Intake:
     def _read(self, part: str, piece: pa.RecordBatch) -> Messages:
         bodies = piece.column("body")
         codes, times_ns = self._keys_and_times(piece)
-        gone = np.where(np.asarray(bodies.is_null()), DELETED, PUT)
+        gone = np.where(np.asarray(bodies.is_null()), _causes(piece.column("removed")), PUT)
         if self._filter is not None:
             there, texts = np.flatnonzero(gone == PUT), self.texts
             keys = [texts[code] for code in codes[there].tolist()]
@@ -133,6 +141,13 @@ def _on_one_line(bodies: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:  # one of them is no UTF-8, and the reader says which
         lines = (None if body is None else one_line(body) for body in bodies.to_pylist())
         return pa.array(lines, pa.binary())
+
+
+def _causes(removed: pa.Array) -> Column:
+    """Why each would be gone; DELETED where nothing that is known says it."""
+    found = pc.index_in(removed, pa.array(REASONS, pa.string()), skip_nulls=True)
+    causes: Column = np.asarray(pc.fill_null(found, DELETED)).astype(np.int64)
+    return causes
 
 
 def _messages(

@@ -27,7 +27,7 @@ class Messages:
         greatest_ns: the greatest time of the piece up to it.
         positions: its place in the block.
         published_ms: when it was published; NEVER_MS where nobody knows.
-        gone: PUT, DELETED or UNMATCHED.
+        gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
         bodies: null where it is not put.
         reasons: why these were set aside; empty for messages that can be taken.
     """

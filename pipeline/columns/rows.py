@@ -7,6 +7,7 @@ PUBLISHED, a message or removal each:
     time_ms       when it was published, or null
     key           the record that it is of; null: its fields say it
     body          JSON text; null for a removal, which has a key
+    removed       of a removal why the record is gone, if that is known; null: `deleted`
 
 SENT, what is told of a key:
     key           of the record; null for a row that was refused
@@ -14,7 +15,7 @@ SENT, what is told of a key:
     value         the newest text, or what reducers made of it; null for a removal
     messages      how many messages it stands for
     first_ms      when the first of them was published, or null
-    removed       null, or why the record is gone: `deleted`, `match`
+    removed       null, or why the record is gone: `deleted`, `expired`, `match`
     refused       null, or why `value` is no message: a dead letter
     due_ns        when it was due on the stream's own timeline; null where it goes out at once
 
@@ -26,7 +27,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-PUBLISHED = "file string, block long, position long, time_ms long, key string, body binary"
+PUBLISHED = (
+    "file string, block long, position long, time_ms long, key string, body binary, removed string"
+)
 SENT = (
     "key string, file string, block long, position long, value binary, messages long, "
     "first_ms long, removed string, refused string, due_ns long"

@@ -44,6 +44,7 @@ def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
         time_ms.alias("time_ms"),
         key.alias("key"),
         body.alias("body"),
+        F.lit(None).cast("string").alias("removed"),
     )
 
 

@@ -96,6 +96,7 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
             "removed AS key",
             "CASE WHEN value IS NULL AND removed IS NULL THEN CAST('null' AS BINARY) ELSE value END"
             " AS body",
+            "CAST(NULL AS STRING) AS removed",
         )
     )
 

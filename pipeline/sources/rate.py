@@ -36,4 +36,5 @@ def made(counted: DataFrame, source: RateSource) -> DataFrame:
             'price', 100 + pmod(xxhash64({source.seed}L, value), 1000L) / 100,
             'ts', unix_millis(timestamp)
         )) AS BINARY) AS body""",
+        "CAST(NULL AS STRING) AS removed",
     )

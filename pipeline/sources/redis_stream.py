@@ -178,6 +178,7 @@ def entries_batch(
         pa.array([int(at.partition(b"-")[0]) for at, _ in page]),
         pa.nulls(rows, pa.string()),
         pa.array(bodies, pa.binary()),
+        pa.nulls(rows, pa.string()),
     ]
     columns = [
         column.cast(kind) for column, kind in zip(columns, ARROW_PUBLISHED.types, strict=True)

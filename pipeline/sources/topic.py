@@ -33,4 +33,5 @@ def read_topic(
         "timestamp_ms AS time_ms",
         "key" if tells_keys else "IF(removed IS NULL, NULL, key) AS key",
         "CAST(value AS BINARY) AS body",
+        "removed",
     )

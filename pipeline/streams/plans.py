@@ -122,6 +122,7 @@ def recorded_lines(lines: DataFrame) -> DataFrame:
         "time_ms",
         "CAST(NULL AS STRING) AS key",
         "line AS body",
+        "CAST(NULL AS STRING) AS removed",
     )
 
 

@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from conflation.count import count_of
-from conflation.frame import Frame, Tombstone
+from conflation.frame import Frame, Gone, Tombstone
 from tests.support.world import World, batches
 
 
 class Recorded(NamedTuple):
-    """A message, or with no body the removal of a record."""
+    """A message, or with no body the removal of a record, and why."""
 
     position: int
     time_ms: int
     key: str
     body: bytes | None
+    removed: str = "deleted"
 
 
 class Delivered(NamedTuple):
@@ -88,8 +89,8 @@ def _world(options: str, wanted: str, key: str) -> World:
 
 def _publish(world: World, message: Recorded, now_ns: int) -> None:
     world.now = max(world.now, now_ns)
-    kind = Frame if message.body is not None else Tombstone
-    frame = kind(message.position, message.body or b"", message.key, message.time_ms)
+    place = (message.position, message.body or b"", message.key, message.time_ms)
+    frame = Frame(*place) if message.body else Tombstone(*place, reason=Gone(message.removed))
     world.engine.publish("px", [frame], world.now)
 
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import uvicorn
 from starlette.applications import Starlette
@@ -52,7 +52,15 @@ class Topic:
 
 
 class Removed(bytes):
-    """Of a record, by its key, among the values of a topic."""
+    """Of a record, by its key, among the values of a topic; and why."""
+
+    reason: str
+
+    def __new__(cls, record: bytes, reason: str = "deleted") -> Self:
+        """By default it was deleted."""
+        removed = super().__new__(cls, record)
+        removed.reason = reason
+        return removed
 
 
 class Journals:
@@ -178,7 +186,8 @@ class Journals:
 
 def _line(value: bytes, bookmark: bytes) -> bytes:
     if isinstance(value, Removed):
-        told = (bytes(value), bookmark, b'"reason":"deleted","value":{"v":"gone"}')
+        why = b'"reason":"%s","value":{"v":"gone"}' % value.reason.encode()
+        told = (bytes(value), bookmark, why)
         return b'{"topic":"t","op":"oof","key":%s,"bookmark":"%s",%s}\n' % told
     head = b'{"topic":"t","op":"publish","key":["k"],"bookmark":"%s"' % bookmark
     return head + b',"value":%s}\n' % value
@@ -186,7 +195,7 @@ def _line(value: bytes, bookmark: bytes) -> bytes:
 
 def _unfolded(envelope: dict[str, Any]) -> bytes:
     if "reason" in envelope:
-        return Removed(json.dumps(envelope["key"]).encode())
+        return Removed(json.dumps(envelope["key"]).encode(), envelope["reason"])
     return json.dumps(envelope["value"], separators=(",", ":")).encode()
 
 

@@ -15,6 +15,7 @@ class Timed(NamedTuple):
     own_ms: int | None
     key: str
     body: bytes | None
+    removed: str = "deleted"
 
 
 def reordered(messages: Iterable[Timed], lateness_ms: int) -> list[Recorded]:
@@ -22,7 +23,7 @@ def reordered(messages: Iterable[Timed], lateness_ms: int) -> list[Recorded]:
     found: list[Recorded] = []
     greatest_ms: int | None = None
     before: dict[str, int] = {}
-    for position, own_ms, key, body in messages:
+    for position, own_ms, key, body, removed in messages:
         if own_ms is not None:
             greatest_ms = own_ms if greatest_ms is None else max(greatest_ms, own_ms)
         if greatest_ms is None:
@@ -30,7 +31,7 @@ def reordered(messages: Iterable[Timed], lateness_ms: int) -> list[Recorded]:
         own_ms = greatest_ms if own_ms is None else own_ms
         time_ms = max(own_ms, greatest_ms - lateness_ms, before.get(key, own_ms))
         before[key] = time_ms
-        found.append(Recorded(position, time_ms, key, body))
+        found.append(Recorded(position, time_ms, key, body, removed))
     return sorted(found, key=lambda one: (one.time_ms, one.position))
 
 

@@ -16,6 +16,7 @@ from keys.spec import KeySpec
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.deliveries import conflate_in_place
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from pipeline.columns.rows import PUBLISHED, arrow_schema
 from tests.pipeline.engine_deliveries import (
     Delivered,
     Recorded,
@@ -26,6 +27,7 @@ from tests.pipeline.engine_deliveries import (
 REDUCERS = "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]"
 WANTED = "/v > 4"
 INTERVAL_MS = 40
+REMOVED = ("deleted", "expired", "match")
 
 steps = st.lists(
     st.tuples(
@@ -43,7 +45,7 @@ def recorded(told: list[tuple[str, int | None, int]]) -> list[Recorded]:
     for position, (name, value, step) in enumerate(told, start=1):
         time_ms += step
         body = None if value is None else b'{"k":"%s","v":%d}' % (name.encode(), value)
-        found.append(Recorded(position, time_ms, f'["{name}"]', body))
+        found.append(Recorded(position, time_ms, f'["{name}"]', body, REMOVED[position % 3]))
     return found
 
 
@@ -58,8 +60,9 @@ def batch(messages: list[Recorded], *, from_bodies: bool = False) -> pa.RecordBa
             pa.array([message.time_ms for message in messages], pa.int64()),
             pa.array(keys, pa.string()),
             pa.array([message.body for message in messages], pa.binary()),
+            pa.array([None if message.body else message.removed for message in messages]),
         ],
-        ["file", "block", "position", "time_ms", "key", "body"],
+        schema=arrow_schema(PUBLISHED),
     )
 
 

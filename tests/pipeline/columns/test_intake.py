@@ -9,33 +9,30 @@ from keys.filter import Filter
 from keys.path import FieldPath
 from keys.spec import KeySpec
 from pipeline.columns.conflation import Conflation
-from pipeline.columns.conflator import DELETED, PUT, UNMATCHED
+from pipeline.columns.conflator import DELETED, EXPIRED, PUT, UNMATCHED
 from pipeline.columns.deliveries import conflate_in_place
 from pipeline.columns.intake import Intake
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.messages import Messages
+from pipeline.columns.rows import PUBLISHED, arrow_schema
 from pipeline.columns.times import TimeField
 from pipeline.errors import HistoryInvalid
 
 SECOND = Interval(1_000 * MILLISECOND_NS, Pace.KEY)
 TIME = TimeField(FieldPath.parse("/t"))
 
-Row = tuple[int | None, int | None, str | None, bytes | None]
+NAMES = ("position", "time_ms", "key", "body", "removed")
+
+Row = tuple[int | str | bytes | None, ...]
+"""As many of `NAMES` as a test says."""
 
 
 def batch(*rows: Row) -> pa.RecordBatch:
-    positions, times, keys, bodies = (list(column) for column in zip(*rows, strict=True))
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(["dir/a"] * len(rows)),
-            pa.array([0] * len(rows), pa.int64()),
-            pa.array(positions, pa.int64()),
-            pa.array(times, pa.int64()),
-            pa.array(keys, pa.string()),
-            pa.array(bodies, pa.binary()),
-        ],
-        ["file", "block", "position", "time_ms", "key", "body"],
-    )
+    said = [
+        {"file": "dir/a", "block": 0, **dict(zip(NAMES, row, strict=False))}  # the rest is null
+        for row in rows
+    ]
+    return pa.RecordBatch.from_pylist(said, schema=arrow_schema(PUBLISHED))
 
 
 def taken(conflation: Conflation, *rows: Row) -> tuple[Messages, list[str]]:
@@ -79,6 +76,14 @@ def test_what_does_not_match_is_gone_with_its_body() -> None:
     assert found.bodies.to_pylist() == [None, b'{"v":2}']
 
 
+def test_a_removal_says_why_or_counts_as_deleted() -> None:
+    """Rule 646."""
+    told = ("deleted", "expired", "match", None, "entitlement")
+    rows = [(at, at, "[1]", None, why) for at, why in enumerate(told, 1)]
+    found, _ = taken(Conflation(KeySpec.of(["/k"]), SECOND), *rows, (9, 9, "[1]", b"{}"))
+    assert found.gone.tolist() == [DELETED, EXPIRED, UNMATCHED, DELETED, DELETED, PUT]
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [
@@ -90,6 +95,12 @@ def test_what_does_not_match_is_gone_with_its_body() -> None:
 def test_what_nobody_can_read_is_named(row: Row, said: str) -> None:
     with pytest.raises(HistoryInvalid, match=f"^a, {said}"):
         taken(Conflation(KeySpec.of(["/k"]), SECOND, TIME), row)
+
+
+def test_a_removal_of_nobody_is_no_line_to_set_aside() -> None:
+    asked = Conflation(KeySpec.of(["/k"]), SECOND, sets_aside=True)
+    with pytest.raises(HistoryInvalid, match=r"^a, line 1: a removal needs a key$"):
+        taken(asked, (1, 5, None, None))
 
 
 def test_without_a_time_anywhere_it_is_said() -> None:

@@ -6,26 +6,41 @@ engine that is given one batch after the other.
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from keys.filter import Filter
 from keys.path import FieldPath
+from keys.reducers import Reduce
+from keys.spec import KeySpec
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.intake import Intake
-from pipeline.columns.intervals import MILLISECOND_NS, Pace
+from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.rows import PUBLISHED, arrow_schema
 from pipeline.columns.saved import DUE, KEYS, restored, saved
 from pipeline.columns.shard import Shard
 from pipeline.columns.times import TimeField
-from tests.pipeline.columns.test_conflator import INTERVAL_MS, REDUCERS, WANTED, conflation
+from tests.pipeline import mixed_ticks
+from tests.pipeline.columns.test_conflator import (
+    INTERVAL_MS,
+    REDUCERS,
+    REMOVED,
+    WANTED,
+    conflation,
+)
 from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
+from tests.pipeline.mixed_ticks import mixed
 from tests.pipeline.reordered import Timed, event_deliveries
+from tests.support.outside import require_ticks
+
+TICKS = 12_000
 
 Told = list[tuple[str, int | None, int]]
 steps = st.lists(
@@ -46,7 +61,7 @@ def timed(told: Told) -> list[Timed]:
         body = b'{"k":"%s","v":%d,"t":%d}' % (name.encode(), value or 0, time_ms)
         key = f'["{name}"]'
         if value is None:
-            found.append(Timed(position, None, key, None))
+            found.append(Timed(position, None, key, None, REMOVED[position % 3]))
         else:
             found.append(Timed(position, time_ms, key, body))
     return found
@@ -56,6 +71,7 @@ def batch(messages: list[Timed]) -> pa.RecordBatch:
     rows = [
         {"file": "", "block": 0, "position": one.position, "time_ms": one.position}
         | {"key": None if one.body else one.key, "body": one.body}
+        | {"removed": None if one.body else one.removed}
         for one in messages
     ]
     return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
@@ -121,13 +137,35 @@ def test_processing_time_is_the_engine_that_is_given_batches(
     nows_ms = [1_000 + sum(waits[: at + 1]) for at in range(len(parts))]
     sent = saved_between(asked, parts, [now * MILLISECOND_NS for now in nows_ms])
     recorded = [
-        (now, [Recorded(one.position, now, one.key, one.body) for one in part])
+        (now, [Recorded(one.position, now, *one[2:]) for one in part])
         for now, part in zip(nows_ms, parts, strict=True)
     ]
     by_batch = pace is Pace.BATCH
     expected = batch_deliveries(recorded, options, WANTED, batch_is_interval=by_batch)
     found = [[row._replace(due_ns=0) for row in each] for each in sent]
     assert [sorted(each, key=str) for each in found] == [sorted(each, key=str) for each in expected]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pace", Pace)
+def test_recorded_ticks_with_a_filter_reducers_removals_and_late_ones(pace: Pace) -> None:
+    with gzip.open(require_ticks()) as ticks:
+        messages = mixed(line.strip() for line in islice(ticks, TICKS))
+    asked = Conflation(
+        KeySpec.parse(mixed_ticks.KEY),
+        Interval(1_000 * MILLISECOND_NS, pace),
+        TimeField(FieldPath.parse("/ts")),
+        filter=Filter.parse(mixed_ticks.WANTED),
+        reduce=Reduce.parse(mixed_ticks.REDUCERS),
+        tells_removals=True,
+        lateness_ns=1_000 * MILLISECOND_NS,
+        sets_aside=True,
+    )
+    options = f"conflation=1s,pace={pace},reduce={mixed_ticks.REDUCERS},oof"
+    expected = event_deliveries(messages, 1_000, options, mixed_ticks.WANTED, mixed_ticks.KEY)
+    assert {row.removed for row in expected} == {None, "deleted", "match"}
+    sent = saved_between(asked, pieces(messages, [*range(0, TICKS, 2_500)]))
+    assert sorted((row for each in sent for row in each), key=str) == sorted(expected, key=str)
 
 
 def test_what_is_held_tells_when_it_is_due() -> None:

@@ -30,17 +30,18 @@ def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
 
 
 @pytest.mark.spark
-def test_a_topic_tells_the_keys_of_its_records_if_asked(
+def test_a_topic_tells_the_keys_of_its_records_if_asked_and_why_one_is_gone(
     spark: SparkSession, journals: Journals
 ) -> None:
-    """Rule 550."""
-    journals.topic("t", [b"{}", Removed(b'["b"]')])
+    """Rules 550 and 646."""
+    journals.topic("t", [b"{}", Removed(b'["b"]'), Removed(b'["c"]', "expired")])
     source = TopicSource("t", "epoch", None)
     frame = read_topic(spark, source, journals.address, tells_keys=True)
     query = frame.writeStream.format("memory").queryName("keys").trigger(availableNow=True).start()
     query.awaitTermination()
     rows = spark.sql("SELECT * FROM keys ORDER BY file, block, position").collect()
-    assert [(row.key, row.body and bytes(row.body)) for row in rows] == [
-        ('["k"]', b"{}"),
-        ('["b"]', None),
+    assert [(row.key, row.body and bytes(row.body), row.removed) for row in rows] == [
+        ('["k"]', b"{}", None),
+        ('["b"]', None, "deleted"),
+        ('["c"]', None, "expired"),
     ]

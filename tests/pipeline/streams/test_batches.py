@@ -24,7 +24,7 @@ from pipeline.streams.batches import ConflatedBatches, batch_time_ms
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.plans import Way
 from pipeline.streams.stream import Stream
-from tests.pipeline.columns.test_conflator import REDUCERS, WANTED
+from tests.pipeline.columns.test_conflator import REDUCERS, REMOVED, WANTED
 from tests.pipeline.columns.test_saved import timed
 from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
 from tests.pipeline.journals import Journals
@@ -74,6 +74,7 @@ def laid_down(folder: Path, messages: list[Timed], numbers: range) -> None:
         rows = [
             {"file": f"f{number}", "block": 0, "position": one.position, "body": one.body}
             | {"time_ms": one.position, "key": None if one.body else one.key}
+            | {"removed": None if one.body else one.removed}
             for one in messages[number * size : (number + 1) * size]
         ]
         table = pa.Table.from_pylist(rows, schema=arrow_schema(PUBLISHED))
@@ -147,7 +148,7 @@ def test_event_time_whatever_the_batches_are(
     laid_down(tmp_path / "in", messages, range(FILES))
     world.run()
     expected = event_deliveries(messages, LATENESS_MS, options(pace, oof=True), WANTED)
-    assert {row.removed for row in expected} == {None, "deleted", "match"}
+    assert {row.removed for row in expected} == {None, *REMOVED}
     assert world.sent == sorted(expected, key=str)
     assert len(world.sink.rows) == FILES + 1
     assert all(world.sink.rows.values())
@@ -177,7 +178,7 @@ def test_processing_time_by_the_log_of_spark(
     size = MESSAGES // FILES
     log = world.definition.checkpoint / "spark"
     told = [
-        (now, [Recorded(one.position, now, one.key, one.body) for one in messages[low:][:size]])
+        (now, [Recorded(one.position, now, *one[2:]) for one in messages[low:][:size]])
         for low, now in ((n * size, batch_time_ms(log, n)) for n in range(FILES))
     ]
     oof = bool(more)

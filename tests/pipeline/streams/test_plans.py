@@ -31,7 +31,7 @@ from pipeline.streams.plans import (
     recorded_lines,
     way_of,
 )
-from tests.pipeline.columns.test_conflator import REDUCERS, conflation, recorded
+from tests.pipeline.columns.test_conflator import REDUCERS, REMOVED, conflation, recorded
 from tests.pipeline.engine_deliveries import (
     Delivered,
     Recorded,
@@ -66,7 +66,7 @@ def frame_of(spark: SparkSession, messages: list[Recorded], parts: int) -> DataF
     """The messages in so many partitions, each a file of its own, in order."""
     size = -(-len(messages) // parts)
     values = [
-        (f"f{at // size:02}", 0, message.position, message.time_ms, message.key, message.body)
+        (f"f{at // size:02}", 0, message.position, message.time_ms, *message[2:])
         for at, message in enumerate(messages)
     ]
     return spark.createDataFrame(values, PUBLISHED).coalesce(1).repartition(parts, "file") \
@@ -78,7 +78,7 @@ def test_a_shared_case_with_filter_reducers_and_removals(spark: SparkSession, pa
     messages = shared_case()
     asked, options = conflation(pace, "/v > 2", REDUCERS, oof=True)
     expected = sorted(engine_deliveries(messages, options, "/v > 2"), key=str)
-    assert {row.removed for row in expected} == {None, "deleted", "match"}
+    assert {row.removed for row in expected} == {None, *REMOVED}
     several = plan_recorded(frame_of(spark, messages, 3), asked)
     assert several.way is Way.BY_SHARDS
     assert rows(several.frame) == expected
@@ -126,7 +126,8 @@ def test_the_newest_of_a_batch_is_shuffled_only_where_keys_are_anywhere(
     messages = spark.sql(
         "SELECT '' AS file, 0L AS block, id AS position, CAST(NULL AS LONG) AS time_ms, "
         "CAST(NULL AS STRING) AS key, "
-        "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS body FROM range(0, 100, 1, 4)"
+        "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS body, CAST(NULL AS STRING) AS removed "
+        "FROM range(0, 100, 1, 4)"
     )
     asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
     anywhere = plan_latest(messages, asked)
@@ -142,7 +143,8 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
         "SELECT '' AS file, 0L AS block, id AS position, CAST(NULL AS LONG) AS time_ms, "
         "CAST(NULL AS STRING) AS key, CAST(CASE "
         "WHEN id % 100 = 99 THEN '{\"k\":' ELSE concat('{\"k\":', id % 7, CASE WHEN id % 2 = 0 "
-        "THEN '.0' ELSE '' END, ',\"n\":', id, '}') END AS BINARY) AS body "
+        "THEN '.0' ELSE '' END, ',\"n\":', id, '}') END AS BINARY) AS body, "
+        "CAST(NULL AS STRING) AS removed "
         "FROM range(0, 3000, 1, 3)"
     )
     asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
