@@ -15,7 +15,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from pipeline.errors import SparkUnavailable
-from pipeline.session import java_command
+from pipeline.jvm import java_command
 
 FETCH_SECONDS_MAX = 600
 NOT_FOUND = re.compile(r"::\s+(\S+#\S+;\S+): (.*\S)")
@@ -39,7 +39,12 @@ def fetch_jars(
         command += ["-types", "jar", "bundle", "-cachepath", str(found)]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, cwd=folder, timeout=FETCH_SECONDS_MAX
+                command,
+                capture_output=True,
+                text=True,
+                cwd=folder,
+                timeout=FETCH_SECONDS_MAX,
+                start_new_session=True,  # a terminal's Ctrl-C is for us alone
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise _missing(asked, type(error).__name__) from None

@@ -1,28 +1,24 @@
-"""The one SparkSession of a process, quiet and cheap for small batches, and its Java."""
+"""The one SparkSession of a process, quiet and cheap for small batches."""
 
 from __future__ import annotations
 
 import logging
 import os
-import re
-import shutil
-import subprocess
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline.errors import SparkUnavailable
 from pipeline.executors import prepare_executors
+from pipeline.jvm import Jvm, require_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JAVA_MIN = 17
-JAVA_VERSION_SECONDS_MAX = 30
-JAVA_ADVICE = (
-    f"Spark needs Java {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
-)
 SHUFFLES = "spark.sql.shuffle.partitions"
 SPARKS_SHUFFLES = "200"  # Spark's default: many times what a batch of a second has work for
 LOCAL_SHUFFLE_PARTITIONS = 2
@@ -30,7 +26,32 @@ DRIVER_MEMORY = "1g"
 # The lines are read and combined in Python; a second compiler and a parallel collector would
 # take more from the few cores of one machine than they give (a start costs a third less).
 LOCAL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_STARTED: list[Jvm] = []  # at most one, as PySpark has it
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+
+@contextmanager
+def spark_session(master: str, jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
+    """Spark as `open_session` starts it, while the block runs.
+
+    A `KeyboardInterrupt` finds PySpark in the middle of an answer: nothing more can be asked then,
+    and Java ends as it is.
+
+    Raises:
+        SparkUnavailable: as `open_session`.
+    """
+    spark: SparkSession | None = None
+    try:
+        spark = open_session(master, jars)
+        yield spark
+    except KeyboardInterrupt:
+        spark = None
+        for jvm in _STARTED:
+            jvm.end()
+        raise
+    finally:
+        if spark is not None:
+            close_session(spark)
 
 
 def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
@@ -42,23 +63,21 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
         SparkUnavailable: Java or PySpark is missing or too old, or Spark does not start.
     """
     require_java()
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
+    if find_spec("pyspark") is None:
         raise SparkUnavailable(
             "PySpark is not installed: run python3 dev.py setup (without --no-spark)"
-        ) from None
+        )
     # It would print the traceback of a failed batch, which we tell as a sentence.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     local = master.startswith("local")
     _prepare_environment(local)
-    builder = SparkSession.builder.master(master).appName("tidegate")
-    for name, setting in _settings(local).items():
-        builder = builder.config(name, setting)
+    settings = {"spark.master": master, "spark.app.name": "tidegate", **_settings(local)}
     if jars:
-        builder = builder.config("spark.jars", ",".join(map(str, jars)))
+        settings["spark.jars"] = ",".join(map(str, jars))
     try:
-        spark = builder.getOrCreate()
+        spark = _connected(settings)
+    except SparkUnavailable:
+        raise
     except Exception as error:  # whatever Spark, py4j or the JVM has to say
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise SparkUnavailable(f"Spark does not start on {master}: {first[:500]}") from error
@@ -72,37 +91,36 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
     return spark
 
 
-def java_command() -> str:
-    """The Java that Spark will use.
+def close_session(spark: SparkSession) -> None:
+    """Close it, if its JVM is still there to be told."""
+    from py4j.protocol import Py4JError
 
-    Raises:
-        SparkUnavailable: there is none.
-    """
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    if java is None:
-        raise SparkUnavailable(f"no java found: {JAVA_ADVICE}")
-    return java
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        warnings.simplefilter("ignore")  # PySpark warns where the JVM is gone
+        spark.stop()
 
 
-def require_java() -> int:
-    """The major version of the Java that Spark will use.
+def _connected(settings: Mapping[str, str]) -> SparkSession:
+    """A session on the one Java that a process has."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
-    Raises:
-        SparkUnavailable: no Java, or one below 17; the text says what to do.
-    """
-    java, advice = java_command(), JAVA_ADVICE
-    try:
-        said = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_SECONDS_MAX
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        raise SparkUnavailable(f"{java} does not run: {advice}") from None
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
-    if found is None or int(found[1]) < JAVA_MIN:
-        version = f"version {found[1]}" if found else "of an unknown version"
-        raise SparkUnavailable(f"{java} is {version}: {advice}")
-    return int(found[1])
+    java: AbstractContextManager[None] = nullcontext()
+    begun = SparkContext._gateway  # noqa: SLF001 - whether PySpark has a Java tells nothing else
+    if begun is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        jvm = Jvm(settings)
+        _STARTED.append(jvm)
+        java = jvm.at_hand()
+    with java:
+        spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    counting = spark.sparkContext._accumulatorServer  # noqa: SLF001 - nothing else has it
+    # It would print a traceback where Java is gone before it.
+    counting.handle_error = _say_nothing  # type: ignore[method-assign, assignment]  # as it is made
+    return spark
+
+
+def _say_nothing(*_: object) -> None:
+    pass
 
 
 def _fit_shuffles(spark: SparkSession) -> None:
@@ -135,6 +153,9 @@ def _settings(local: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Spark would plan a stage while another thread sends what it has planned: a task may get a
+        # plan that changes under way, and small batches have nothing to gain.
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
         # Batches without rows have nothing to conflate, and no state waits for them.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",

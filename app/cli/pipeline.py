@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -101,6 +102,8 @@ def replay(arguments: argparse.Namespace) -> int:
 
 def _become(command: list[str]) -> NoReturn:
     sys.stdout.flush()
+    # A signal that comes before the pipeline listens waits for it: Python would print a traceback.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     os.execve(command[0], command, pipeline_environment())
 
 

@@ -79,7 +79,7 @@ class SparkChild:
         give_up_at = time.monotonic() + seconds_max
         while child.poll() is None and time.monotonic() < give_up_at:
             time.sleep(LOOK_EVERY_S)
-        # The Java process is in the group too, and may outlive the Python one.
+        # Whatever is left of it; Java is in another group, and ends when this process is gone.
         self._signal(-child.pid, signal.SIGKILL)
         child.wait()
 

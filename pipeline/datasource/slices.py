@@ -42,7 +42,12 @@ class JournalEdge:
         self._options = options
 
     def initial(self) -> str:
-        """The bookmark after which reading begins; `epoch` if an empty topic tells no epoch."""
+        """The bookmark after which reading begins; `epoch` if an empty topic tells no epoch.
+
+        Raises:
+            DefinitionInvalid: `from` is no bookmark.
+            SourceLost: it is none of this topic.
+        """
         journal = self._journal()
         end = _end(journal)
         if self._options.start == "now":
@@ -54,12 +59,7 @@ class JournalEdge:
                 return end or START
             epoch, position = split_bookmark(journal.first)
             return join_bookmark(epoch, position - 1)
-        try:
-            split_bookmark(self._options.start)
-        except ValueError as error:
-            raise DefinitionInvalid(f"from is epoch, now, records or a bookmark: {error}") from None
-        self.resolve(self._options.start, end)
-        return self._options.start
+        return self._given(end)
 
     def end(self) -> str | None:
         """The bookmark of the newest message, None if an empty topic tells no epoch."""
@@ -74,7 +74,7 @@ class JournalEdge:
         if start == START:
             return 0
         epoch, position = split_bookmark(start)
-        live_epoch, live_position = split_bookmark(end) if end else ("of an empty topic", 0)
+        live_epoch, live_position = _life(end)
         if epoch != live_epoch:
             raise SourceLost(
                 f"the checkpoint was made with another life of topic {self._options.topic} "
@@ -108,9 +108,33 @@ class JournalEdge:
         cuts = [after + rows * part // count for part in range(count)] + [last] if rows > 0 else []
         return [JournalSlice(epoch=epoch, after=low, last=high) for low, high in pairwise(cuts)]
 
+    def _given(self, end: str | None) -> str:
+        """The bookmark that `from` is, proven as `resolve` does: no checkpoint is to blame yet."""
+        start, topic = self._options.start, self._options.topic
+        try:
+            epoch, position = split_bookmark(start)
+        except ValueError as error:
+            raise DefinitionInvalid(f"from is epoch, now, records or a bookmark: {error}") from None
+        live_epoch, live_position = _life(end)
+        if epoch != live_epoch:
+            raise SourceLost(
+                f"from = {start[:140]!r} is no bookmark of topic {topic}, "
+                f"whose epoch is {live_epoch}: from = 'epoch' reads all that it has"
+            )
+        if position > live_position:
+            raise SourceLost(
+                f"from = {start[:140]!r} is ahead of topic {topic}, which ends at {live_position}"
+            )
+        return start
+
     def _journal(self) -> Journal:
         with open_journal(self._options) as journal:
             return journal.ends()
+
+
+def _life(end: str | None) -> tuple[str, int]:
+    """Epoch and position of a topic's end."""
+    return split_bookmark(end) if end else ("that of an empty topic", 0)
 
 
 def _end(journal: Journal) -> str | None:

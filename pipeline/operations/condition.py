@@ -37,8 +37,10 @@ class Pace:
 class Condition:
     """A stream at a moment; counts are those since the command was started.
 
-    `held` is how many keys wait for the end of their interval, None where none can. `error` is
-    why it last failed, in a sentence; `at_s` is when this was seen, in seconds of the epoch.
+    `held` is how many keys wait for the end of their interval, None where none can. `working_s` is
+    for how long a batch has been worked on, None where none is; `finds_nothing`, whether there was
+    nothing to read when it last looked. `error` is why it last failed, in a sentence; `at_s` is
+    when this was seen, in seconds of the epoch.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Condition:
     repeated: int = 0
     refused: int = 0
     held: int | None = None
+    working_s: float | None = None
+    finds_nothing: bool = False
     restarts: int = 0
     error: str = ""
     at_s: float = 0.0
@@ -67,6 +71,12 @@ def pace_of(progress: Mapping[str, Any] | None) -> Pace:
         batch_s=took_ms / 1000,
         lag=sum(lags) if lags else None,
     )
+
+
+def finds_nothing(status: Mapping[str, Any]) -> bool:
+    """Whether a query waits since there is nothing to read (`StreamingQuery.status`)."""
+    has_looked = not str(status.get("message", "")).startswith("Initializing")
+    return has_looked and not (status.get("isDataAvailable") or status.get("isTriggerActive"))
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:

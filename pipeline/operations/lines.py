@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.operations.condition import Condition
+from pipeline.operations.condition import Condition, State
+
+WORKING_S_MIN = 1.0
+"""A batch that takes less needs no word."""
 
 
 def progress_line(now: Condition, dead_letters: Path) -> str:
@@ -24,9 +27,25 @@ def progress_line(now: Condition, dead_letters: Path) -> str:
         parts.append(f"{now.repeated:,} written by an earlier run")
     if now.refused:
         parts.append(f"{now.refused:,} refused (see {dead_letters})")
+    doing = _doing(now)
+    if doing:
+        parts.append(doing)
     if now.restarts:
         parts.append(f"{now.restarts:,} restarts")
     return f"{now.name}: {', '.join(parts)}"
+
+
+def _doing(now: Condition) -> str:
+    """Why nothing seems to happen, if nothing does."""
+    match now.state:
+        case State.RUNNING if now.working_s is not None:
+            return f"at a batch for {now.working_s:.0f} s" * (now.working_s >= WORKING_S_MIN)
+        case State.RUNNING:
+            return "nothing new to read" if now.finds_nothing else ""
+        case State.WAITING:
+            return "waiting for its next start"
+        case state:
+            return state.value
 
 
 def restart_line(error: str, pause_s: float) -> str:

@@ -20,6 +20,7 @@ from pipeline.operations.supervised import Say
 TOPIC = "tidegate.pipelines"
 PRODUCER_PREFIX = "tidegate.pipeline."
 ERROR_CHARACTERS_MAX = 1_000
+GOODBYE_SECONDS_MAX = 2.0
 MS_PER_S = 1_000
 
 
@@ -63,14 +64,14 @@ class Reporter:
 
 @contextmanager
 def reporting(reporter: Reporter) -> Iterator[None]:
-    """Have it told while the block runs."""
+    """Have it told while the block runs; a gateway that hangs does not hold up the end."""
     thread = threading.Thread(target=reporter.run, name="tell the gateway", daemon=True)
     thread.start()
     try:
         yield
     finally:
         reporter.end()
-        thread.join()
+        thread.join(GOODBYE_SECONDS_MAX)
 
 
 def message_of(now: Condition) -> tuple[str, int, bytes]:

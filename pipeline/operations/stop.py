@@ -5,29 +5,58 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
+
+from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOPPING = "stopping …"
+
+
+class CutOff(KeyboardInterrupt):
+    """A signal has ended a block that has nothing to bring to an end.
+
+    Attributes:
+        exit_code: the command line's, as `Stop` has it.
+    """
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__()
+        self.exit_code = exit_code
 
 
 class Stop:
     """Whether somebody asked for the end: SIGINT or SIGTERM, or a call of `ask`."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._asked = False
+        # A signal may put something in while we wait; it could not take the lock of an event.
+        self._woken: SimpleQueue[None] = SimpleQueue()
+        self._cuts_off = False
         self.interrupted = False
 
     @property
     def asked(self) -> bool:
         """Whether the streams should end."""
-        return self._asked.is_set()
+        return self._asked
+
+    @property
+    def exit_code(self) -> int:
+        """The command line's: SIGINT is an interrupt, SIGTERM is how services end."""
+        return EXIT_INTERRUPTED if self.interrupted else EXIT_DONE
 
     def ask(self) -> None:
         """End the streams after the batch they are in."""
-        self._asked.set()
+        self._asked = True
+        self._woken.put(None)
 
     def wait(self, seconds: float) -> None:
         """Return after `seconds`, or at once when asked to stop."""
-        self._asked.wait(seconds)
+        if not self._asked:
+            with suppress(Empty):
+                self._woken.get(timeout=seconds)
 
     @contextmanager
     def listening(self) -> Iterator[None]:
@@ -35,7 +64,7 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
+        before = {name: signal.getsignal(name) for name in SIGNALS}
         self.take_signals()
         try:
             yield
@@ -43,12 +72,36 @@ class Stop:
             for name, action in before.items():
                 signal.signal(name, action)
 
+    @contextmanager
+    def cutting_off(self) -> Iterator[None]:
+        """Have a signal end the block where it stands, be it in the middle of a call.
+
+        Raises:
+            CutOff: one came, or the end was asked for before.
+        """
+        self._cuts_off = True
+        try:
+            if self.asked:
+                raise CutOff(self.exit_code)
+            yield
+        except CutOff:
+            raise
+        except KeyboardInterrupt:  # by what Spark has put in the place of ours
+            self.interrupted = True
+            self.ask()
+            raise CutOff(self.exit_code) from None
+        finally:
+            self._cuts_off = False
+
     def take_signals(self) -> None:
         """Install our reaction, also over the one that Spark brings along."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._on_signal)
-            signal.signal(signal.SIGTERM, self._on_signal)
+            for name in SIGNALS:
+                signal.signal(name, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self.interrupted = number == signal.SIGINT
-        self._asked.set()
+        self.interrupted = self.interrupted or number == signal.SIGINT
+        self.ask()
+        if self._cuts_off:
+            self._cuts_off = False  # a second signal does not disturb what cleans up
+            raise CutOff(self.exit_code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipeline.errors import PipelineError, from_spark
 from pipeline.operations.backoff import pause_s
-from pipeline.operations.condition import Condition, State, pace_of
+from pipeline.operations.condition import Condition, State, finds_nothing, pace_of
 from pipeline.operations.lines import restart_line
 
 if TYPE_CHECKING:
@@ -51,6 +51,10 @@ class Watched(Protocol):
     @property
     def held_keys(self) -> int | None:
         """How many keys wait for the end of their interval; None where none can."""
+
+    @property
+    def working_s(self) -> float | None:
+        """For how many seconds a batch has been worked on; None between two of them."""
 
     @property
     def query(self) -> StreamingQuery | None:
@@ -143,6 +147,8 @@ class Supervised:
             repeated=done.repeated,
             refused=done.refused,
             held=self.stream.held_keys,
+            working_s=self.stream.working_s,
+            finds_nothing=query is not None and finds_nothing(query.status),
             restarts=self._restarts,
             error=self._error,
             at_s=time.time(),

@@ -87,6 +87,15 @@ class Crew:
         self.letters[definition.name] = definition.dead_letters
         return seat
 
+    def hold(self) -> None:
+        """Take hold of the checkpoints of those that have a place.
+
+        Raises:
+            PipelineError: one is another's, or is not whole.
+        """
+        for seat in self._seats.values():
+            seat.hold()
+
     def begin(self) -> None:
         """Start those that have a place.
 

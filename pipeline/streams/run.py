@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipeline.definitions.declared import streams_of
 from pipeline.definitions.stream import StreamDefinition, read_definitions
-from pipeline.errors import EXIT_DONE, EXIT_INTERRUPTED, PipelineError, StreamFailed
+from pipeline.errors import PipelineError, StreamFailed
 from pipeline.operations.condition import Condition
 from pipeline.operations.lines import progress_line
 from pipeline.operations.metrics import Board, serving_metrics
 from pipeline.operations.reporter import Reporter, reporting
 from pipeline.operations.roster import Fillable, Roster
-from pipeline.operations.stop import Stop
+from pipeline.operations.stop import STOPPING, CutOff, Stop
 from pipeline.operations.topiclist import TopicList
 from pipeline.operations.watch import Onlooker, tell, watch
 from pipeline.patience import PATIENCE_S
-from pipeline.session import open_session
+from pipeline.session import spark_session
 from pipeline.sources.source import jars_of
 from pipeline.streams.crew import Crew
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DEFAULT_MASTER = "local[*]"
 PROGRESS_EVERY_S = 3.0
@@ -67,6 +63,9 @@ def run(path: Path | None, manner: Manner = Manner(), topics: Topics | None = No
 
     0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 2, 3 and
     78 as for every command, after one line on standard error.
+
+    Raises:
+        CutOff: a signal has come before the streams ran.
     """
     stop = Stop()
     try:
@@ -75,7 +74,7 @@ def run(path: Path | None, manner: Manner = Manner(), topics: Topics | None = No
     except PipelineError as error:
         sys.stderr.write(f"tidegate: {error}\n")
         return error.exit_code
-    return EXIT_INTERRUPTED if stop.interrupted else EXIT_DONE
+    return stop.exit_code
 
 
 def run_streams(
@@ -84,37 +83,56 @@ def run_streams(
     """As `run`, with errors raised and lines given to `report`.
 
     Raises:
+        CutOff: a signal has come before they ran.
         PipelineError: what ended the first stream that failed for good, as one sentence.
     """
     definitions = [] if path is None else read_definitions(path)
     crew = Crew(available_now=manner.available_now, restarts=manner.restarts, say=report)
-    seats = [crew.take(definition) for definition in definitions]
+    for definition in definitions:
+        crew.take(definition)
     gateways = {definition.gateway for definition in definitions}
     with ExitStack() as held:
         onlookers = _onlookers(held, manner, gateways | _gateway_of(topics), crew, report)
         held.callback(crew.close)
-        for seat in seats:
-            seat.hold()
-        report(f"starting Spark on {manner.master}")
-        crew.spark = open_session(manner.master, jars_of(definitions))
-        held.callback(_close_session, crew.spark)
+        with stop.cutting_off():
+            crew.hold()
+            report(f"starting Spark on {manner.master}")
+            crew.spark = held.enter_context(spark_session(manner.master, jars_of(definitions)))
+            stop.take_signals()
         held.enter_context(_outliving_its_jvm(stop))
-        stop.take_signals()
-        try:
+        held.enter_context(_ending_in_order(crew, onlookers))
+        with stop.cutting_off():
             crew.begin()
             roster = None if topics is None else _roster(topics, definitions, crew, report)
             if roster is not None:
                 roster.begin()
-            renew = None if roster is None or manner.available_now else roster.look
-            watch(crew.members, onlookers, stop, report, renew=renew)
-            if manner.available_now and not stop.asked:
-                crew.end()
-        finally:
-            crew.stop()
-            tell(crew.members, onlookers)
+        renew = None if roster is None or manner.available_now else roster.look
+        watch(crew.members, onlookers, stop, report, renew=renew)
+        if stop.asked:
+            report(STOPPING)
+        elif manner.available_now:
+            crew.end()
     failures = [each.failure for each in crew.members if each.failure is not None]
     if failures:
         raise failures[0]
+
+
+@contextmanager
+def _ending_in_order(crew: Crew, onlookers: Sequence[Onlooker]) -> Iterator[None]:
+    """Whatever ends the block, queries end between two batches, and it is told how they stand.
+
+    Not where a signal has cut off the start: then nothing more can be asked of Spark.
+    """
+    is_cut_off = False
+    try:
+        yield
+    except CutOff:
+        is_cut_off = True
+        raise
+    finally:
+        if not is_cut_off:
+            crew.stop()
+            tell(crew.members, onlookers)
 
 
 def _roster(
@@ -160,7 +178,7 @@ def _onlookers(
 
 @contextmanager
 def _outliving_its_jvm(stop: Stop) -> Iterator[None]:
-    """A signal to the whole process group ends the JVM as well, and the streams with it."""
+    """Java may end before us, and the streams with it."""
     from py4j.protocol import Py4JError
 
     try:
@@ -168,14 +186,6 @@ def _outliving_its_jvm(stop: Stop) -> Iterator[None]:
     except (Py4JError, ConnectionError) as error:
         if not stop.asked:
             raise StreamFailed("Spark's Java process has ended, or refuses to go on") from error
-
-
-def _close_session(spark: SparkSession) -> None:
-    """Close it, if its JVM is still there to be told."""
-    from py4j.protocol import Py4JError
-
-    with suppress(Py4JError, OSError):
-        spark.stop()
 
 
 def _say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""A child process in a group of its own, so that a kill takes its JVM and workers along."""
+"""A child process in a group of its own; its JVM ends with it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Child:
         self._process.wait()
 
     def stop(self, number: signal.Signals, seconds: float = 30) -> int:
-        """Signal the process alone; returns its exit code."""
-        self._process.send_signal(number)
+        """Signal the whole group, as a terminal does; returns the exit code."""
+        os.killpg(self._process.pid, number)
         return self._process.wait(seconds)
 
     def wait(self, seconds: float) -> int:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pipeline.errors import (
     CheckpointMismatch,
+    DefinitionInvalid,
     GatewayUnreachable,
     SourceLost,
     StreamFailed,
@@ -25,6 +26,11 @@ def test_our_sentence_is_found_inside_what_spark_wraps_around_it() -> None:
     assert str(twice) == str(found)
     unreachable = from_spark("s", WRAPPED.replace("SourceLost: mess", "GatewayUnreachable: mess"))
     assert (type(unreachable), unreachable.exit_code) == (GatewayUnreachable, 3)
+
+
+def test_a_definition_that_only_a_worker_finds_wrong_is_still_wrong() -> None:
+    found = from_spark("s", WRAPPED.replace("SourceLost: mess", "DefinitionInvalid: from: mess"))
+    assert (type(found), found.exit_code) == (DefinitionInvalid, 78)
 
 
 def test_what_is_not_ours_is_told_by_the_last_line_of_the_traceback() -> None:

@@ -4,39 +4,46 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import session as module
 from pipeline.errors import SparkUnavailable
-from pipeline.session import require_java
+from pipeline.session import spark_session
 from pipeline.streams.run import run
 
 
-def java_that_says(folder: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (folder / "bin").mkdir()
-    java = folder / "bin" / "java"
-    java.write_text(f"#!/bin/sh\necho '{line}' >&2\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(folder))
+class FakeSpark:
+    """Either of Java and the session on it; knows how often it was ended."""
+
+    def __init__(self) -> None:
+        self.ends = 0
+
+    def end(self) -> None:
+        self.ends += 1
+
+    stop = end
 
 
 @pytest.mark.parametrize(
-    ("line", "major"), [('openjdk version "17.0.15" 2025', 17), ('java version "21"', 21)]
+    ("error", "closed", "cut_off"),
+    [(None, 1, 0), (SparkUnavailable("no"), 1, 0), (KeyboardInterrupt(), 0, 1)],
 )
-def test_java_17_and_newer_will_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, major: int
+def test_a_session_is_closed_in_order_but_where_it_cannot_be_asked_any_more(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException | None, closed: int, cut_off: int
 ) -> None:
-    java_that_says(tmp_path, line, monkeypatch)
-    assert require_java() == major
+    spark, java = FakeSpark(), FakeSpark()
+    monkeypatch.setattr(module, "open_session", lambda master, jars: spark)
+    monkeypatch.setattr(module, "_STARTED", [java])
 
+    def work() -> None:
+        with spark_session("local"):
+            if error is not None:
+                raise error
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [('java version "1.8.0_392"', "is version 8"), ("nonsense", "of an unknown version")],
-)
-def test_an_old_java_is_told_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
-) -> None:
-    java_that_says(tmp_path, line, monkeypatch)
-    with pytest.raises(SparkUnavailable, match=f"{said}: Spark needs Java 17 or newer"):
-        require_java()
+    if error is None:
+        work()
+    else:
+        with pytest.raises(type(error)):
+            work()
+    assert (spark.ends, java.ends) == (closed, cut_off)
 
 
 def test_no_java_is_told_in_one_sentence_and_exit_78(

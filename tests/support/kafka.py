@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.errors import SparkUnavailable
+from pipeline.jvm import java_command
 from pipeline.packages import fetch_jars
-from pipeline.session import java_command
 
 VERSION = "4.2.0"
 BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,19 @@ def test_what_is_run_is_passed_on(monkeypatch: pytest.MonkeyPatch, words: str, p
     arguments = parser.parse_args(["pipeline", "run", *words.split()])
     arguments.run(arguments)
     assert became[0][1:] == ["-P", "-m", "pipeline", "run", *passed.split()]
+
+
+def test_a_signal_waits_until_the_pipeline_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+    signals, held = {signal.SIGINT, signal.SIGTERM}, list[set[int]]()
+
+    def execve(*_: object) -> None:
+        held.append(signal.pthread_sigmask(signal.SIG_UNBLOCK, signals))
+        raise InterruptedError
+
+    monkeypatch.setattr(os, "execve", execve)
+    with pytest.raises(InterruptedError):
+        pipeline._become(["python"])
+    assert signals <= held[0]
 
 
 @pytest.mark.slow

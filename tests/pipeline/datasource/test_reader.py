@@ -99,7 +99,7 @@ def test_another_life_of_the_topic_is_told(journals: Journals) -> None:
         reader(journals).latestOffset(at(3), ReadAllAvailable())
     topic.values.clear()
     journals.tells_epoch = False
-    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e-1, now of an empty"):
+    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e-1, now that of an"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
 
 
@@ -123,8 +123,11 @@ def test_a_start_or_topic_that_is_not_there_is_refused(journals: Journals) -> No
     journals.topic("t", LINES)
     with pytest.raises(DefinitionInvalid, match="epoch, now, records or a bookmark"):
         reader(journals, **{"from": "then"}).initialOffset()
-    with pytest.raises(SourceLost, match="another life"):
+    no_such = "from = 'e-0-7' is no bookmark of topic t, whose epoch is e-1"
+    with pytest.raises(SourceLost, match=no_such):
         reader(journals, **{"from": "e-0-7"}).initialOffset()
+    with pytest.raises(SourceLost, match="'e-1-11' is ahead of topic t, which ends at 10"):
+        reader(journals, **{"from": "e-1-11"}).initialOffset()
 
 
 def test_a_batch_frame_has_all_that_the_journal_holds(journals: Journals) -> None:

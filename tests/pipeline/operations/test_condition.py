@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.operations.condition import Pace, pace_of
+from pipeline.operations.condition import Pace, finds_nothing, pace_of
 
 TOPIC = {"endOffset": '{"bookmark":"e-1-40"}', "latestOffset": '{"bookmark":"e-1-100"}'}
 
@@ -36,3 +36,20 @@ def test_before_the_first_batch_nothing_is_known() -> None:
 )
 def test_the_lag_is_what_a_topic_has_more(source: dict[str, Any], lag: int | None) -> None:
     assert pace_of({"batchId": 1, "sources": [source]}).lag == lag
+
+
+@pytest.mark.parametrize(
+    ("message", "has_rows", "is_at_work", "expected"),
+    [
+        ("Initializing sources", False, False, False),
+        ("Getting offsets from TidegateStream", False, True, False),
+        ("Processing new data", True, True, False),
+        ("Waiting for next trigger", True, False, False),
+        ("Waiting for next trigger", False, False, True),
+    ],
+)
+def test_a_source_without_news_is_known_by_the_querys_last_look(
+    message: str, has_rows: bool, is_at_work: bool, expected: bool
+) -> None:
+    status = {"message": message, "isDataAvailable": has_rows, "isTriggerActive": is_at_work}
+    assert finds_nothing(status) is expected

@@ -2,19 +2,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.operations.condition import Condition, Pace
+import pytest
+
+from pipeline.operations.condition import Condition, Pace, State
 from pipeline.operations.lines import progress_line, restart_line
 
 DEAD = Path("dead")
 
 
 def test_a_stream_that_has_done_nothing_says_little() -> None:
-    assert progress_line(Condition("s"), DEAD) == "s: 0 batches, 0 messages in, 0 out"
+    assert progress_line(Condition("s"), DEAD) == "s: 0 batches, 0 messages in, 0 out, starting"
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        (Condition("s", State.RUNNING, working_s=4.4), ", at a batch for 4 s"),
+        (Condition("s", State.RUNNING, working_s=0.4), ""),
+        (Condition("s", State.RUNNING, finds_nothing=True), ", nothing new to read"),
+        (Condition("s", State.RUNNING), ""),
+        (Condition("s", State.WAITING, finds_nothing=True), ", waiting for its next start"),
+        (Condition("s", State.FAILED), ", failed"),
+    ],
+)
+def test_why_nothing_seems_to_happen_is_said(now: Condition, said: str) -> None:
+    assert progress_line(now, DEAD) == f"s: 0 batches, 0 messages in, 0 out{said}"
 
 
 def test_a_busy_stream_says_all_that_matters() -> None:
     now = Condition(
         "s",
+        State.RUNNING,
         pace=Pace(batch=6, rows_per_s=51234.4, batch_s=0.256, lag=1200),
         batches=7,
         messages=100_000,

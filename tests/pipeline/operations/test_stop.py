@@ -6,7 +6,9 @@ import os
 import signal
 import threading
 
-from pipeline.operations.stop import Stop
+import pytest
+
+from pipeline.operations.stop import CutOff, Stop
 
 
 def test_signals_ask_for_the_end_while_somebody_listens() -> None:
@@ -17,7 +19,7 @@ def test_signals_ask_for_the_end_while_somebody_listens() -> None:
             assert not stop.asked
             os.kill(os.getpid(), number)
             stop.wait(10)
-        assert (stop.asked, stop.interrupted) == (True, interrupted)
+        assert (stop.asked, stop.exit_code) == (True, 130 if interrupted else 0)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -34,3 +36,36 @@ def test_a_call_asks_as_well_and_other_threads_take_no_signals() -> None:
     thread.start()
     thread.join()
     assert (stop.asked, seen) == (True, [before])
+
+
+def test_a_signal_ends_a_block_that_it_may_cut_off_once() -> None:
+    stop, places = Stop(), []
+
+    def wait_for_ever() -> None:
+        with stop.cutting_off():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                places.append("went on")
+            finally:
+                os.kill(os.getpid(), signal.SIGINT)
+                places.append("cleaned up")
+
+    with stop.listening(), pytest.raises(CutOff):
+        wait_for_ever()
+    assert places == ["cleaned up"]
+    assert stop.exit_code == 130
+
+
+def test_a_block_that_would_be_cut_off_is_not_begun_after_the_end_was_asked_for() -> None:
+    stop = Stop()
+    stop.ask()
+    with pytest.raises(CutOff), stop.cutting_off():
+        pytest.fail("it is begun")
+    assert stop.exit_code == 0
+
+
+def test_an_interrupt_that_somebody_else_has_taken_counts_as_ours() -> None:
+    stop = Stop()
+    with pytest.raises(CutOff), stop.cutting_off():
+        raise KeyboardInterrupt
+    assert (stop.asked, stop.exit_code) == (True, 130)

@@ -37,6 +37,7 @@ class Play:
         self.stream = SimpleNamespace(
             totals=SimpleNamespace(batches=0, messages=0, published=0, repeated=0, refused=0),
             held_keys=5,
+            working_s=None,
             query=None,
         )
         self.supervised = Supervised(
@@ -69,7 +70,9 @@ class Play:
 
 
 def query(*, active: bool, exception: str | None) -> SimpleNamespace:
-    return SimpleNamespace(isActive=active, exception=lambda: exception, lastProgress=None)
+    return SimpleNamespace(
+        isActive=active, exception=lambda: exception, lastProgress=None, status={}
+    )
 
 
 def test_a_failure_is_told_and_the_stream_started_again_after_a_pause() -> None:

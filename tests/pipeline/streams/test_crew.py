@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +61,7 @@ def running(
     monkeypatch: pytest.MonkeyPatch, spark: SparkSession, address: str, folder: Path
 ) -> Iterator[list[str]]:
     """The command in a thread, on the tests' own Spark; gives what it says."""
-    monkeypatch.setattr(module, "open_session", lambda master, jars: spark)
-    monkeypatch.setattr(module, "_close_session", lambda spark: None)
+    monkeypatch.setattr(module, "spark_session", lambda master, jars: nullcontext(spark))
     said: list[str] = []
     stop, ended = Stop(), list[BaseException | None]()
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from dev import ROOT
 from pipeline.streams.run import run
 from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals
@@ -55,6 +58,7 @@ def test_a_kill_between_the_sinks_commit_and_sparks_neither_loses_nor_doubles(
         assert second.stop(signal.SIGTERM) == 0, second.output()
         assert f"{FILES} refused" not in second.output()
         assert "written by an earlier run" in second.output()
+        assert "stopping …" in second.output()
         assert "Traceback" not in second.output()
     assert newest_by_key(sink.values, "k") == newest_by_key(written, "k")
     assert len(sink.publications) == FILES
@@ -66,6 +70,42 @@ def test_a_kill_between_the_sinks_commit_and_sparks_neither_loses_nor_doubles(
     assert sorted(letter.name for letter in letters) == [
         f"batch-{at:09d}.ndjson" for at in range(FILES)
     ]
+
+
+FAKE_JAVA = """\
+#!/bin/sh
+case "$1" in
+    -version) echo 'openjdk version "17.0.1"' >&2; moment=version ;;
+    *) moment=start ;;
+esac
+[ "$moment" = "$MOMENT" ] && kill -s "$SIGNAL" "$DRIVER" && exec sleep 1000
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("moment", "name", "code"), [("version", "INT", 130), ("start", "TERM", 0)]
+)
+def test_a_signal_before_spark_is_there_ends_it_at_once_in_one_line(
+    tmp_path: Path, moment: str, name: str, code: int
+) -> None:
+    java = tmp_path / "bin/java"
+    java.parent.mkdir()
+    java.write_text(FAKE_JAVA)
+    java.chmod(0o755)
+    definition = tmp_path / "s.toml"
+    definition.write_text(TOML.format(address="http://127.0.0.1:1"))
+    given = {"JAVA_HOME": str(tmp_path), "MOMENT": moment, "SIGNAL": name}
+    ended = subprocess.run(
+        ["sh", "-c", f'export DRIVER=$$; exec "{sys.executable}" -m pipeline run "{definition}"'],
+        cwd=ROOT,
+        env=os.environ | given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr) == (code, "")
+    assert ended.stdout == "starting Spark on local[*]\nstopping …\n"
 
 
 def landed_files(folder: Path) -> list[bytes]:

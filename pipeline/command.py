@@ -1,0 +1,93 @@
+"""The verbs of `python -m pipeline`: `run`, `journal`, `replay` and `plan`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from pipeline.archive.command import VERBS, add_commands, done
+from pipeline.errors import UsageInvalid
+from pipeline.gateway import DEFAULT_GATEWAY
+from pipeline.streams.run import DEFAULT_MASTER, Manner, Topics, run
+
+CHECKPOINTS = "checkpoints/topics"
+
+
+def command(words: Sequence[str] | None = None) -> int:
+    """Parse the arguments and run; the exit codes are the command line's."""
+    parser = argparse.ArgumentParser(prog="python -m pipeline")
+    commands = parser.add_subparsers(dest="command", required=True)
+    running = commands.add_parser("run", help="run the streams of a definition file")
+    running.add_argument("file", type=Path, nargs="?", metavar="FILE.toml")
+    running.add_argument("--topics", action="store_true", help="fill those of engine spark")
+    running.add_argument("--gateway", metavar="URL", help=f"of the topics ({DEFAULT_GATEWAY})")
+    running.add_argument("--checkpoints", type=Path, metavar="DIR", help=f"({CHECKPOINTS})")
+    running.add_argument("--available-now", action="store_true", help="end when all is read")
+    running.add_argument("--no-restart", action="store_true", help="end at the first failure")
+    running.add_argument("--metrics-port", type=int, metavar="N", help="for Prometheus (none)")
+    running.add_argument("--metrics-host", default="127.0.0.1", help="(%(default)s)")
+    planning = commands.add_parser("plan", help="what intervals would have cost and saved")
+    planning.add_argument("path", type=Path, metavar="PATH")
+    planning.add_argument("--key", action="append", required=True)
+    planning.add_argument("--interval", action="append", required=True)
+    planning.add_argument("--pace", action="append")
+    planning.add_argument("--time-field")
+    planning.add_argument("--time-unit", default="auto")
+    planning.add_argument("--json", action="store_true")
+    planning.add_argument("--chart", type=Path, action="append", default=[])
+    for command in (running, planning):
+        command.add_argument("--master", default=DEFAULT_MASTER, help="Spark master (%(default)s)")
+    add_commands(commands)
+    return _done(parser.parse_args(words))
+
+
+def _done(given: argparse.Namespace) -> int:
+    if given.command in VERBS:
+        return done(given)
+    if given.command == "run":
+        return run(given.file, _manner(given), _topics(given))
+    from pipeline.planner.plan import Wish, plan
+
+    return plan(
+        Wish(
+            path=given.path,
+            keys=given.key,
+            intervals=given.interval,
+            paces=given.pace or ["batch"],
+            time_field=given.time_field,
+            time_unit=given.time_unit,
+            as_json=given.json,
+            charts=given.chart,
+            master=given.master,
+        )
+    )
+
+
+def _topics(given: argparse.Namespace) -> Topics | None:
+    """The topics to fill, if any are to be."""
+    if given.topics:
+        return Topics(given.gateway or DEFAULT_GATEWAY, given.checkpoints or Path(CHECKPOINTS))
+    for option in ("gateway", "checkpoints"):
+        if getattr(given, option) is not None:
+            _end(f"--{option} goes with --topics; a file says its own")
+    if given.file is None:
+        _end("there is nothing to run: name a file, --topics, or both")
+    return None
+
+
+def _end(line: str) -> NoReturn:
+    sys.stderr.write(f"tidegate: {line}\n")
+    sys.exit(UsageInvalid.exit_code)
+
+
+def _manner(given: argparse.Namespace) -> Manner:
+    return Manner(
+        master=given.master,
+        available_now=given.available_now,
+        restarts=not given.no_restart,
+        metrics_port=given.metrics_port,
+        metrics_host=given.metrics_host,
+    )
