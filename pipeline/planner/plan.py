@@ -78,8 +78,7 @@ def make_plan(wish: Wish) -> Plan:
     specs = {_key_text(spec): spec for spec in map(_spec, wish.keys)}
     texts = {_interval_ns(text): text.lower() for text in _listed(wish.intervals)}
     for chart in wish.charts:
-        if chart.suffix.lower() not in CHARTS:
-            raise UsageInvalid(f"--chart {chart}: expected a name that ends in .svg or .png")
+        _require_place(chart)
     paces = tuple(dict.fromkeys(_pace(text) for text in _listed(wish.paces)))
     if len(specs) * len(texts) * len(paces) > CHOICES_MAX:
         raise UsageInvalid(f"more than {CHOICES_MAX} choices")
@@ -107,6 +106,14 @@ def make_plan(wish: Wish) -> Plan:
             for (place, interval), sent in zip(question.choices(), answer.sent, strict=True)
         ]
     )
+
+
+def _require_place(chart: Path) -> None:
+    """What is known before the history is read is said before."""
+    if chart.suffix.lower() not in CHARTS:
+        raise UsageInvalid(f"--chart {chart}: expected a name that ends in .svg or .png")
+    if not chart.parent.is_dir():
+        raise UsageInvalid(f"--chart {chart}: there is no folder {chart.parent}")
 
 
 def _write(found: Plan, path: Path) -> None:
@@ -157,11 +164,11 @@ def _pace(text: str) -> Pace:
 
 
 def _time(path: str | None, unit: str) -> TimeField | None:
+    if unit not in list(Unit):
+        raise UsageInvalid(f"--time-unit: expected auto, ms or s, not {unit!r}")
     if path is None:
         return None
     try:
         return TimeField(FieldPath.parse(path), Unit(unit))
     except PathInvalid as error:
         raise UsageInvalid(f"--time-field {path}: {error.detail}") from None
-    except ValueError:
-        raise UsageInvalid(f"--time-unit: expected auto, ms or s, not {unit!r}") from None

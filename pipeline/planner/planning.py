@@ -29,15 +29,14 @@ from pipeline.columns.blocks import ORDER, ROWS, Block, packed, split, unpacked
 from pipeline.columns.history import lines_by_block, stripped, wrong_line
 from pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, Pace
 from pipeline.columns.reading import LineInvalidError, MessageReader
+from pipeline.columns.timeline import EARLIEST_NS
 from pipeline.columns.times import TimeField
 from pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent
+from pipeline.streams.plans import bound_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-LINES_PER_BLOCK_MAX = 50_000
-BATCH_BYTES_MAX = 64 * 1024 * 1024
-EARLIEST_NS = -(2**63)
 TALLIES = "kind string, place int, tally string"
 ARROW_TALLIES = pa.schema([("kind", pa.string()), ("place", pa.int32()), ("tally", pa.string())])
 
@@ -81,9 +80,7 @@ class Answer:
 
 def planned(lines: DataFrame, question: Question) -> DataFrame:
     """Tallies, as in `TALLIES`, of the lines of a history."""
-    settings = lines.sparkSession.conf
-    settings.set("spark.sql.execution.arrow.maxRecordsPerBatch", LINES_PER_BLOCK_MAX)
-    settings.set("spark.sql.execution.arrow.maxBytesPerBatch", BATCH_BYTES_MAX)
+    bound_batches(lines)
     blocks = lines.mapInArrow(partial(cut_blocks, question=question), ROWS)
     in_order = blocks.repartition(question.shards, "stream").sortWithinPartitions(*ORDER)
     return in_order.mapInArrow(partial(tally_blocks, question=question), TALLIES)

@@ -6,10 +6,9 @@ file is named by its batch, so a batch that comes again writes the same one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import pyarrow as pa
@@ -17,9 +16,6 @@ import pyarrow.compute as pc
 
 from pipeline.columns.rows import file_name
 from pipeline.sinks.sink import Batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _COLUMNS = ["refused", "file", "position", "value"]
 
@@ -29,20 +25,6 @@ class DeadLetters:
     """A folder that all nodes share."""
 
     folder: str
-
-    def write(self, rows: DataFrame, batch: Batch) -> int:
-        """Write the refused of a batch's rows (`columns.rows.SENT`), in one task; how many."""
-
-        def bury(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            burial = Burial(self, batch, attempt())
-            for each in batches:
-                burial.take(each)
-            burial.end()
-            yield pa.RecordBatch.from_pydict({"letters": pa.array([burial.letters], pa.int64())})
-
-        refused = rows.where("refused IS NOT NULL").select(*_COLUMNS)
-        counts = refused.coalesce(1).mapInArrow(bury, "letters long").collect()
-        return sum(count.letters for count in counts)
 
     def path(self, batch: Batch) -> Path:
         """The file of a batch."""

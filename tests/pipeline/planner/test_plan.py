@@ -40,6 +40,8 @@ WISH = Wish(
         ({"paces": ["key,slow"]}, "--pace: expected key or batch, not 'slow'"),
         ({"time_field": "ts"}, "--time-field ts: a field path starts"),
         ({"time_unit": "h"}, "--time-unit: expected auto, ms or s"),
+        ({"time_unit": "h", "time_field": None}, "--time-unit: expected auto, ms or s"),
+        ({"charts": [Path("nowhere/a.svg")]}, "--chart nowhere/a.svg: there is no folder nowhere"),
         ({"charts": [Path("a.gif")]}, "--chart a.gif: expected a name that ends in .svg or .png"),
         ({"intervals": [f"{ms}ms" for ms in range(1, 1_002)]}, "more than 1000 choices"),
     ],

@@ -3,17 +3,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from pipeline.columns.rows import SENT, arrow_schema
 from pipeline.sinks.dead_letters import Burial, DeadLetters
 from pipeline.sinks.sink import Batch
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 BATCH = Batch(7, 1, "q")
 
@@ -50,11 +46,3 @@ def test_what_came_from_a_topic_names_no_file(tmp_path: Path) -> None:
 def test_nothing_refused_is_no_file(tmp_path: Path) -> None:
     assert buried(tmp_path / "dead", BATCH, 0, None, file="") == 0
     assert not (tmp_path / "dead").exists()
-
-
-@pytest.mark.spark
-def test_the_letters_of_a_frame_are_one_file(spark: SparkSession, tmp_path: Path) -> None:
-    frame = spark.createDataFrame(rows("a", None, "b"), SENT).repartition(3)
-    assert DeadLetters(str(tmp_path)).write(frame, BATCH) == 2
-    [letters] = tmp_path.iterdir()
-    assert len(letters.read_bytes().splitlines()) == 2
