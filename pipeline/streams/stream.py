@@ -171,20 +171,36 @@ class Stream:
 def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
     """The sink topic as `PUT /v1/topics/{topic}` takes it.
 
-    With a source topic it is a conflated topic, read-only but for this pipeline; files have
-    none, and fill a plain keyed topic.
+    With a source topic it is a conflated topic, read-only but for this pipeline; files, and a topic
+    of another gateway, fill a plain keyed topic.
     """
     fields: dict[str, Any] = {
         "key": [str(path) for path in definition.key.paths],
         "description": definition.description,
     }
-    if definition.source.topic is not None:
+    topic = definition.own_topic(definition.source)
+    if topic is not None:
         fields["source"] = {
-            "topic": definition.source.topic,
+            "topic": topic,
             "interval": definition.interval_text,
             "engine": "spark",
+            **_shape(definition),
         }
     return fields
+
+
+def _shape(definition: StreamDefinition) -> dict[str, Any]:
+    """How the sink topic says that it is made of its source; of a join it has no words."""
+    view = definition.view
+    wanted = view.filter if view else definition.conflation.filter
+    shape: dict[str, Any] = {} if wanted is None else {"filter": str(wanted)}
+    if view is None or view.projection is None or view.join is not None or view.record_key:
+        return shape
+    projection = view.projection
+    return shape | {
+        "grouping": [str(path) for path in projection.grouping.paths],
+        "projection": [str(column) for column in projection.columns],
+    }
 
 
 def open_sink(definition: StreamDefinition) -> Sink:
