@@ -68,11 +68,12 @@ class TopicFolder:
         except OSError as error:
             raise ArchiveUnusable(f"{self.path}: {error.strerror or error}") from None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ArchiveUnusable(f"{self.path}: another process writes this archive") from None
             self.clear()
             yield
-        except BlockingIOError:
-            raise ArchiveUnusable(f"{self.path}: another process writes this archive") from None
         finally:
             os.close(lock)  # the kernel drops the lock with it, also when the process is killed
 

@@ -6,23 +6,26 @@ import gzip
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from keys.archived import topic_folder
+from keys.errors import JsonInvalid
+from keys.jsontext import check_json
 from keys.path import getter
 from pipeline.archive.folder import TopicFolder
 from pipeline.archive.reading import ROWS_AT_ONCE, archived
-from pipeline.archive.recorded import History, Place, Recorded, RecordedClock, Window
+from pipeline.archive.recorded import History, Place, Recorded, RecordedClock, Spot, Window
 from pipeline.columns.history import SPACE, require_history
 from pipeline.columns.intervals import MILLISECOND_NS
 from pipeline.columns.times import TimeField
 from pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
-Line = tuple[str, bytes, int | None]
-"""The name of a file, a message in it, and its time if that stands beside it."""
+Line = tuple[Spot, bytes, int | None]
+"""Where it stands, the message, and its time if that stands beside it."""
 
 
 def open_history(path: Path, topic: str, source: str | None, time: TimeField | None) -> History:
@@ -56,9 +59,9 @@ def text_lines(files: Sequence[Path]) -> Iterator[Line]:
     for path in files:
         try:
             with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
-                for line in lines:
-                    if text := line.strip(SPACE.encode()):
-                        yield path.name, text, None
+                for number, line in enumerate(lines, 1):
+                    if text := line.rstrip(SPACE.encode()):
+                        yield Spot(path.name, "line", number), text, None
         except (gzip.BadGzipFile, EOFError, zlib.error):
             raise HistoryUnreadable(f"{path}: is not a whole gzip file") from None
         except OSError as error:
@@ -70,45 +73,82 @@ def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
 
     Raises:
         HistoryUnreadable: a file cannot be read.
+        HistoryInvalid: a text in it is no UTF-8.
     """
     encode = msgspec.json.Encoder(decimal_format="number").encode
     for path in files:
-        try:
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
-                    has_value = _has_value(batch.schema)
-                    for row in batch.to_pylist():
-                        value = row.get("value")
-                        if not has_value:
-                            text = encode({name: it for name, it in row.items() if it is not None})
-                            yield path.name, text, None
-                        elif value is not None:
-                            text = value if isinstance(value, bytes) else value.encode()
-                            yield path.name, text, row.get("timestamp_ms")
-        except (pa.ArrowException, OSError) as error:
-            raise HistoryUnreadable(f"{path}: cannot be read as Parquet: {error}") from None
+        for spot, row, has_value in _rows(path):
+            value = row.get("value")
+            if not has_value:
+                yield spot, encode({name: it for name, it in row.items() if it is not None}), None
+            elif value is not None:
+                text = value if isinstance(value, bytes) else value.encode()
+                yield spot, text, row.get("timestamp_ms")
+
+
+def _rows(path: Path) -> Iterator[tuple[Spot, dict[str, Any], bool]]:
+    """Each row, and whether it has its message in a column of its own."""
+    before = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            has_value = _has_value(file.schema_arrow)
+            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
+                for number, row in enumerate(_decoded(batch, path.name, before), before + 1):
+                    yield Spot(path.name, "row", number), row, has_value
+                before += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        raise HistoryUnreadable(f"{path}: cannot be read as Parquet: {error}") from None
+
+
+def _decoded(batch: pa.RecordBatch, name: str, before: int) -> list[dict[str, Any]]:
+    """Rows that so many stand before; Parquet may have anything where a text should be."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except UnicodeDecodeError:
+        bad = next(at for at in range(batch.num_rows) if not _is_text(batch.slice(at, 1)))
+        spot = Spot(name, "row", before + bad + 1)
+        raise HistoryInvalid(f"{spot}: a text is not valid UTF-8") from None
+    return rows
+
+
+def _is_text(row: pa.RecordBatch) -> bool:
+    try:
+        row.to_pylist()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _numbered(
     lines: Iterator[Line], time: TimeField | None, behind: Place, window: Window
 ) -> Iterator[Recorded]:
     clock = RecordedClock()
-    for number, (name, text, time_ms) in enumerate(lines, 1):
+    for number, (spot, text, time_ms) in enumerate(lines, 1):
+        _check(spot, text)
         if time is not None:
-            time_ms = _time_ms(text, time, name, number)
+            time_ms = _time_ms(text, time, spot)
         clock_ms = clock.at(time_ms or 0)
         if window.is_over(clock_ms):
             return
         if number > behind.position and window.has_begun(clock_ms):
-            yield Recorded(Place("", number), clock_ms, None, text)
+            yield Recorded(spot, Place("", number), clock_ms, None, text)
 
 
-def _time_ms(text: bytes, time: TimeField, name: str, number: int) -> int:
+def _check(spot: Spot, text: bytes) -> None:
+    """One JSON value: what stands in an envelope must not end it."""
+    try:
+        check_json(text)
+    except JsonInvalid as error:
+        at = "" if error.position is None else f", at byte {error.position}"
+        raise HistoryInvalid(f"{spot}: {error.detail}{at}") from None
+
+
+def _time_ms(text: bytes, time: TimeField, spot: Spot) -> int:
     try:
         member = getter(time.path.steps)(text)
         return time.ns(msgspec.json.decode(member or b"null")) // MILLISECOND_NS
     except (ValueError, msgspec.MsgspecError):
-        raise HistoryInvalid(f"{name}, message {number}: no time in {time.path}") from None
+        raise HistoryInvalid(f"{spot}: no time in {time.path}") from None
 
 
 def _topic_folders(path: Path) -> dict[str, TopicFolder]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
+import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import pyarrow as pa
 from keys.archived import Part, reach
 from pipeline.archive.compaction import compact, compact_day, is_crowded
 from pipeline.archive.folder import TopicFolder
+from pipeline.archive.progress import Progress, Report, Stopped, ToldWaiting, complain, say
 from pipeline.archive.rows import archive_rows
 from pipeline.archive.writing import ARROW_REPORT, REPORT, Edge, edge_of, write_parts
 from pipeline.bookmark import START, join_bookmark, split_bookmark
@@ -32,19 +34,16 @@ from pipeline.errors import (
     from_spark,
 )
 from pipeline.operations.stop import Stop
+from pipeline.patience import IN_SILENCE, Waiting
 from pipeline.session import open_session
-from pipeline.streams.run import PROGRESS_EVERY_S
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-INTERVAL = "10s"
 ROWS_PER_BATCH = 200_000
 LAST_BATCH_SECONDS_MAX = 4.0
 LOOK_EVERY_S = 0.1
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,28 +76,38 @@ def journal(wish: Wish) -> int:
     """
     stop = Stop()
     try:
-        with stop.listening():
-            keep(wish, stop, _say)
+        with stop.listening(), suppress(Stopped):
+            keep(wish, stop, say, waiting=ToldWaiting(stop, complain))
     except PipelineError as error:
-        sys.stderr.write(f"tidegate: {error}\n")
+        complain(str(error))
         return error.exit_code
     except OSError as error:
-        sys.stderr.write(f"tidegate: {wish.archive}: {error.strerror or error}\n")
+        complain(f"{wish.archive}: {error.strerror or error}")
         return ArchiveUnusable.exit_code
     return EXIT_INTERRUPTED if stop.interrupted else EXIT_DONE
 
 
-def keep(wish: Wish, stop: Stop, report: Report, spark: SparkSession | None = None) -> Totals:
-    """As `journal`, with errors raised and lines given to `report`; `spark` for tests.
+def keep(
+    wish: Wish,
+    stop: Stop,
+    report: Report,
+    spark: SparkSession | None = None,
+    waiting: Waiting = IN_SILENCE,
+) -> Totals:
+    """As `journal`, with errors raised and lines given to `report`.
+
+    Args:
+        wish: what is asked for.
+        stop: ends it.
+        report: is told how far it is.
+        spark: for tests; else one is started.
+        waiting: what to do while the gateway does not answer.
 
     Raises:
         PipelineError: what ended it, as one sentence.
+        Stopped: `waiting` has ended it.
     """
-    interval_ms = duration_ms(wish.interval)
-    if not TOPIC.fullmatch(wish.topic):
-        raise UsageInvalid(f"{wish.topic[:100]!r} is no name of a topic")
-    if interval_ms is None:
-        raise UsageInvalid(f"--interval: expected 1ms to 1d, such as 10s, not {wish.interval!r}")
+    interval_ms = _interval_ms(wish)
     folder = TopicFolder(wish.archive, wish.topic)
     if wish.compact and not folder.path.exists():
         raise UsageInvalid(f"{wish.archive}: holds no archive of topic {wish.topic}")
@@ -106,35 +115,36 @@ def keep(wish: Wish, stop: Stop, report: Report, spark: SparkSession | None = No
         if wish.compact:
             report(f"{wish.topic}: {compact(folder)} files fewer")
             return Totals()
-        epoch = _epoch(wish)
+        epoch = _epoch(wish, waiting)
         report(f"starting Spark on {wish.master}")
         session = spark or open_session(wish.master)
         stop.take_signals()
-        archiving = Archiving(folder, wish, report)
+        archiving = Archiving(folder, wish, Progress(report, time.monotonic))
         try:
             while not stop.asked:
                 archiving.start(session, epoch, interval_ms)
                 ended = archiving.watch(stop)
                 if ended is None:
                     break
-                epoch = _another(wish, epoch, ended)
+                epoch = _another(epoch, _epoch(wish, waiting), ended)
                 report(f"{wish.topic} has begun again: its epoch is {epoch} from now on")
         finally:
             archiving.stop()
             if spark is None:
                 session.stop()
-        report(archiving.line())
+        archiving.say()
         return archiving.totals
 
 
 class Archiving:
     """A topic on its way into its folder."""
 
-    def __init__(self, folder: TopicFolder, wish: Wish, report: Report) -> None:
+    def __init__(self, folder: TopicFolder, wish: Wish, progress: Progress) -> None:
         self.totals = Totals()
         self._folder = folder
         self._wish = wish
-        self._report = report
+        self._progress = progress
+        self._run = secrets.token_hex(4)
         self._query: StreamingQuery | None = None
         self._compacts = True
 
@@ -167,7 +177,6 @@ class Archiving:
         Raises:
             PipelineError: another reason for its end.
         """
-        next_report_at = time.monotonic() + PROGRESS_EVERY_S
         query = self._query
         assert query is not None, "it was started"
         while not stop.asked:
@@ -179,9 +188,7 @@ class Archiving:
                 raise error from None
             if not query.isActive:
                 return None
-            if time.monotonic() >= next_report_at:
-                next_report_at += PROGRESS_EVERY_S
-                self._report(self.line())
+            self._progress.look(self.line)
             stop.wait(LOOK_EVERY_S)
         return None
 
@@ -193,6 +200,10 @@ class Archiving:
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up_at:
             time.sleep(LOOK_EVERY_S / 2)
         query.stop()
+
+    def say(self) -> None:
+        """Say what was done."""
+        self._progress.say(self.line())
 
     def line(self) -> str:
         """What was done so far."""
@@ -213,13 +224,14 @@ class Archiving:
     def _archive(self, rows: DataFrame, epoch: str, batch_id: int) -> None:
         """Have one task write what is new of a batch, and let it be seen, file by file."""
         folder, edge = self._folder, self._edge(epoch)
-        unfinished = folder.unfinished
+        # A task may outlive a driver that was killed, and write on beside those of the next one.
+        unfinished, attempts = folder.unfinished, f"{self._run}.{batch_id}"
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from pyspark import TaskContext
 
             context = TaskContext.get()
-            prefix = f"{batch_id}.{context.taskAttemptId() if context else 0}"
+            prefix = f"{attempts}.{context.taskAttemptId() if context else 0}"
             found = (archive_rows(read, epoch) for read in batches)
             for written in write_parts(found, edge, unfinished, prefix):
                 row = {"name": written.name, **asdict(written.part)}
@@ -241,12 +253,21 @@ class Archiving:
                     compact_day(self._folder, day)
             except ArchiveUnusable as error:  # what cannot be done now cannot be done later either
                 self._compacts = False
-                self._report(str(error))
+                self._progress.say(str(error))
 
 
-def _epoch(wish: Wish) -> str:
+def _interval_ms(wish: Wish) -> int:
+    interval_ms = duration_ms(wish.interval)
+    if not TOPIC.fullmatch(wish.topic):
+        raise UsageInvalid(f"{wish.topic[:100]!r} is no name of a topic")
+    if interval_ms is None:
+        raise UsageInvalid(f"--interval: expected 1ms to 1d, such as 10s, not {wish.interval!r}")
+    return interval_ms
+
+
+def _epoch(wish: Wish, waiting: Waiting) -> str:
     """The topic's epoch at the gateway."""
-    with open_journal(ReadOptions(wish.gateway, wish.topic)) as journal:
+    with open_journal(ReadOptions(wish.gateway, wish.topic), waiting) as journal:
         found = journal.ends()
     if found.epoch is not None:
         return found.epoch
@@ -255,14 +276,8 @@ def _epoch(wish: Wish) -> str:
     return split_bookmark(found.last)[0]
 
 
-def _another(wish: Wish, before: str, lost: PipelineError) -> str:
+def _another(before: str, epoch: str, lost: PipelineError) -> str:
     """The epoch in which the topic goes on, if that is why messages are gone."""
-    epoch = _epoch(wish)
     if epoch == before:
         raise lost
     return epoch
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

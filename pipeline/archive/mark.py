@@ -55,21 +55,29 @@ class Mark:
         except OSError as error:
             raise CheckpointMismatch(f"{self._folder}: {error.strerror or error}") from None
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointMismatch(f"{self._folder}: another process replays this") from None
             yield self._last()
-        except BlockingIOError:
-            raise CheckpointMismatch(f"{self._folder}: another process replays this") from None
         finally:
             os.close(lock)
 
     def note(self, noted: Noted) -> None:
-        """Have the disk keep it."""
+        """Have the disk keep it.
+
+        Raises:
+            CheckpointMismatch: the disk does not take it.
+        """
         unfinished = self._path.with_suffix(".unfinished")
-        with unfinished.open("wb") as file:
-            file.write(msgspec.json.encode(noted))
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._path)
+        try:
+            with unfinished.open("wb") as file:
+                file.write(msgspec.json.encode(noted))
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(self._path)
+        except OSError as error:
+            raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
 
     def forget(self) -> None:
         """All is published; the same replay begins anew the next time."""

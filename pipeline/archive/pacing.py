@@ -66,14 +66,17 @@ class Pacing:
 
 
 def requests(
-    messages: Iterable[Recorded], pacing: Pacing, clock: Clock
+    messages: Iterable[Recorded],
+    pacing: Pacing,
+    clock: Clock,
+    messages_max: int = MESSAGES_PER_REQUEST,
 ) -> Iterator[list[Recorded]]:
     """What each request carries, given out when it is due; ends early when asked to stop."""
     held: list[Recorded] = []
     held_bytes = 0
     for message in messages:
         due_s = pacing.tick_s(message)
-        full = len(held) >= MESSAGES_PER_REQUEST or held_bytes >= BYTES_PER_REQUEST
+        full = len(held) >= messages_max or held_bytes >= BYTES_PER_REQUEST
         if held and (full or due_s > clock.now_s()):
             yield held
             held, held_bytes = [], 0

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from keys.archived import Part
 from pipeline.archive.folder import TopicFolder
-from pipeline.archive.recorded import BEGINNING, Place, Recorded, RecordedClock, Window
+from pipeline.archive.recorded import BEGINNING, Place, Recorded, RecordedClock, Spot, Window
 from pipeline.errors import ArchiveUnusable
 
 ROWS_AT_ONCE = 5_000
@@ -46,7 +46,8 @@ def _listed(folder: TopicFolder, behind: Place, window: Window) -> Iterator[Reco
             is_behind = part.epoch != behind.epoch or position > behind.position
             if is_behind and window.has_begun(clock_ms):
                 text = None if value is None else value.encode()
-                yield Recorded(Place(part.epoch, position), clock_ms, key_text, text, reason)
+                place, spot = Place(part.epoch, position), Spot(part.name, "position", position)
+                yield Recorded(spot, place, clock_ms, key_text, text, reason)
 
 
 def _behind(parts: Sequence[Part], place: Place) -> Sequence[Part]:
@@ -83,5 +84,5 @@ def _rows(path: Path) -> Iterator[tuple[int, int, str | None, str | None, str | 
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=COLUMNS):
                 columns = (batch.column(name).to_pylist() for name in COLUMNS)
                 yield from zip(*columns, strict=True)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise ArchiveUnusable(f"{path}: cannot be read: {error}") from None

@@ -18,6 +18,17 @@ BEGINNING = Place("", 0)
 """Before the first message, whatever its epoch."""
 
 
+class Spot(NamedTuple):
+    """Where a message was found, for people: a file, and which line, row or position of it."""
+
+    file: str
+    unit: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.file}, {self.unit} {self.number}"
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """A message or removal (then `value` is None, and `reason` says why).
@@ -25,6 +36,7 @@ class Recorded:
     `clock_ms` is the recorded time, which never runs back; 0 where none is known.
     """
 
+    spot: Spot
     place: Place
     clock_ms: int
     key_text: str | None

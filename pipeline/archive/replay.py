@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import hashlib
-import sys
 import time
-from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 from keys.errors import PathInvalid
 from keys.path import FieldPath
 from pipeline.archive.histories import open_history
-from pipeline.archive.mark import Mark, Noted
+from pipeline.archive.mark import Mark
 from pipeline.archive.pacing import Clock, Pacing, requests
-from pipeline.archive.recorded import BEGINNING, History, Place, Recorded, Window
+from pipeline.archive.progress import Progress, Report, Stopped, ToldWaiting, complain, say
+from pipeline.archive.recorded import Window
+from pipeline.archive.replaying import Replaying, Totals
 from pipeline.columns.times import TimeField, Unit
 from pipeline.definitions.duration import duration_ms
-from pipeline.definitions.moment import moment_ms, moment_text
+from pipeline.definitions.moment import moment_ms
 from pipeline.definitions.names import TOPIC
 from pipeline.definitions.rate import Rate, parse_rate
 from pipeline.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
     ArchiveUnusable,
-    GatewayRefused,
     PipelineError,
     UsageInvalid,
 )
 from pipeline.gateway import Gateway
 from pipeline.operations.stop import Stop
-from pipeline.streams.run import PROGRESS_EVERY_S
-
-JSON_KINDS = ("json", "series")
-
-Report = Callable[[str], None]
+from pipeline.patience import IN_SILENCE, Waiting
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +50,6 @@ class Wish:
     checkpoint: Path | None
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Messages and removals published since the start, and the recorded time of the last.
-
-    `repeated` of them an earlier run had published; `passed` removals had no record to remove.
-    """
-
-    messages: int = 0
-    repeated: int = 0
-    passed: int = 0
-    clock_ms: int = 0
-
-
 def replay(wish: Wish) -> int:
     """Publish until the end or told to stop; returns the exit code of the command line.
 
@@ -77,13 +58,13 @@ def replay(wish: Wish) -> int:
     """
     stop = Stop()
     try:
-        with stop.listening():
-            publish(wish, StopClock(stop), _say)
+        with stop.listening(), suppress(Stopped):
+            publish(wish, StopClock(stop), say, ToldWaiting(stop, complain))
     except PipelineError as error:
-        sys.stderr.write(f"tidegate: {error}\n")
+        complain(str(error))
         return error.exit_code
     except OSError as error:
-        sys.stderr.write(f"tidegate: {wish.path}: {error.strerror or error}\n")
+        complain(f"{wish.path}: {error.strerror or error}")
         return ArchiveUnusable.exit_code
     return EXIT_INTERRUPTED if stop.interrupted else EXIT_DONE
 
@@ -108,11 +89,12 @@ class StopClock:
         return self._stop.asked
 
 
-def publish(wish: Wish, clock: Clock, report: Report) -> Totals:
-    """As `replay`, with errors raised and lines given to `report`.
+def publish(wish: Wish, clock: Clock, report: Report, waiting: Waiting = IN_SILENCE) -> Totals:
+    """As `replay`, with errors raised and lines given to `report`; `waiting` for the gateway.
 
     Raises:
-        PipelineError: what ended it, as one sentence.
+        PipelineError: what ended it, as one sentence, with what was published before.
+        Stopped: `waiting` has ended it before it began.
     """
     if not TOPIC.fullmatch(wish.topic) or wish.topic.startswith("tidegate."):
         raise UsageInvalid(f"--topic: {wish.topic[:100]!r} is no topic to publish to")
@@ -121,20 +103,23 @@ def publish(wish: Wish, clock: Clock, report: Report) -> Totals:
     history = open_history(wish.path, wish.topic, wish.source_topic, _time(wish))
     if not history.has_times and ((rate and rate.times) or window != Window()):
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
-    mark = mark_of(wish)
-    with mark.held() as noted, Gateway(wish.gateway) as gateway:
+    mark, progress = mark_of(wish), Progress(report, clock.now_s)
+    with mark.held() as noted, Gateway(wish.gateway, waiting=waiting) as gateway:
         replaying = Replaying(gateway, wish.topic, mark, noted)
-        replaying.send_again(history, window)
-        messages = history.messages(replaying.noted.through, window)
-        next_report_s = clock.now_s() + PROGRESS_EVERY_S
-        for request in requests(messages, Pacing(rate, gap_s, clock.now_s()), clock):
-            replaying.send(request)
-            if clock.now_s() >= next_report_s:
-                next_report_s = clock.now_s() + PROGRESS_EVERY_S
-                report(replaying.line())
+        try:
+            replaying.send_again(history, window)
+            messages = history.messages(replaying.noted.through, window)
+            pacing = Pacing(rate, gap_s, clock.now_s())
+            for request in requests(messages, pacing, clock, replaying.messages_max):
+                replaying.send(request)
+                progress.look(replaying.line)
+        except PipelineError as error:
+            raise type(error)(f"{error} ({replaying.line()})") from error
+        except Stopped:
+            pass  # what is noted is sent again the next time
         if not clock.stopped:
             mark.forget()
-    report(replaying.line())
+        progress.say(replaying.line())
     return replaying.totals
 
 
@@ -145,82 +130,6 @@ def mark_of(wish: Wish) -> Mark:
         of += f" from {wish.from_time}"
     digest = hashlib.blake2b(of.encode(), digest_size=4).hexdigest()
     return Mark(wish.checkpoint or Path("checkpoints") / f"replay-{wish.topic}-{digest}", of)
-
-
-class Replaying:
-    """A replay on its way into a topic."""
-
-    def __init__(self, gateway: Gateway, topic: str, mark: Mark, noted: Noted) -> None:
-        """Look what the topic takes.
-
-        Raises:
-            GatewayRefused: something else than JSON.
-        """
-        self.totals = Totals()
-        self.noted = noted
-        self._gateway = gateway
-        self._topic = topic
-        self._mark = mark
-        found = gateway.topic(topic) or {}
-        if found.get("type", "json") not in JSON_KINDS:
-            raise GatewayRefused(f"topic {topic} is of type {found['type']}: only JSON is replayed")
-        self._removes = bool(found.get("key"))
-
-    def send_again(self, history: History, window: Window) -> None:
-        """Send what was noted last under its number: the gateway knows whether it has it."""
-        noted = self.noted
-        if noted.through == BEGINNING:
-            return
-        stretch: list[Recorded] = []
-        for message in history.messages(noted.after, window):
-            stretch.append(message)
-            if message.place == noted.through:
-                self._publish(stretch)
-                return
-        raise ArchiveUnusable(f"position {noted.through.position}, the last one sent, is gone")
-
-    def send(self, messages: Sequence[Recorded]) -> None:
-        """Publish what follows, as one request: all of it or nothing, and once."""
-        last, before = messages[-1].place, self.noted
-        self.noted = Noted(
-            before.of, before.producer, before.sequence + 1, before.through, Place(*last)
-        )
-        self._mark.note(self.noted)
-        self._publish(messages)
-
-    def line(self) -> str:
-        """What was done so far."""
-        done = self.totals
-        line = f"{self._topic}: {done.messages:,} messages published"
-        if done.repeated:
-            line += f", {done.repeated:,} of them by an earlier run"
-        if done.passed:
-            line += f", {done.passed:,} removals passed over: the topic has no key"
-        return line + (f", up to {moment_text(done.clock_ms)}" if done.clock_ms else "")
-
-    def _publish(self, messages: Sequence[Recorded]) -> None:
-        sent = [each for each in messages if each.value is not None or self._removes]
-        is_new = True
-        if sent:
-            body = b"\n".join(map(_envelope, sent)) + b"\n"
-            is_new = self._gateway.publish(
-                self._topic, body, self.noted.producer, self.noted.sequence
-            )
-        done = self.totals
-        self.totals = Totals(
-            done.messages + len(sent),
-            done.repeated + (0 if is_new else len(sent)),
-            done.passed + len(messages) - len(sent),
-            messages[-1].clock_ms if messages else done.clock_ms,
-        )
-
-
-def _envelope(message: Recorded) -> bytes:
-    """As a gateway takes messages and removals; JSON has line breaks only between its tokens."""
-    if message.value is not None:
-        return b'{"value":%b}' % message.value.replace(b"\n", b" ").replace(b"\r", b" ")
-    key_text, reason = message.key_text or "null", msgspec.json.encode(message.reason)
-    return b'{"key":%b,"reason":%b}' % (key_text.encode(), reason)
 
 
 def _rate(text: str | None) -> Rate | None:
@@ -253,8 +162,3 @@ def _time(wish: Wish) -> TimeField | None:
         raise UsageInvalid(f"--time-field {wish.time_field}: {error.detail}") from None
     except ValueError:
         raise UsageInvalid(f"--time-unit: expected auto, ms or s, not {wish.time_unit!r}") from None
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

@@ -15,36 +15,24 @@ from pipeline.archive.writing import Edge, Written, edge_of, write_parts
 DAY_MS = 86_400_000
 NOON_MS = 20_000 * DAY_MS + DAY_MS // 2
 
-Row = tuple[int, int, str | None, str | None]
-"""Position, time, key, value (None: a removal)."""
+Row = tuple[int, int, str | None, str | None, str | None]
+"""Position, time, key, value (None: a removal), and why a removal was."""
 
 
 def row(position: int, time_ms: int = NOON_MS, name: str = "a", n: int | None = None) -> Row:
     """A message of key `name`."""
-    return position, time_ms, f'["{name}"]', f'{{"k":"{name}","n":{n or position}}}'
+    return position, time_ms, f'["{name}"]', f'{{"k":"{name}","n":{n or position}}}', None
 
 
-def removal(position: int, time_ms: int = NOON_MS, name: str = "a") -> Row:
+def removal(position: int, time_ms: int = NOON_MS, name: str = "a", reason: str = "deleted") -> Row:
     """The removal of a record."""
-    return position, time_ms, f'["{name}"]', None
+    return position, time_ms, f'["{name}"]', None, reason
 
 
 def batch(rows: Iterable[Row], epoch: str = "e1") -> pa.RecordBatch:
     """Rows as the journal gives them."""
-    return pa.RecordBatch.from_pylist(
-        [
-            {
-                "epoch": epoch,
-                "position": position,
-                "timestamp_ms": time_ms,
-                "key": key_text,
-                "value": value,
-                "reason": None if value is not None else "deleted",
-            }
-            for position, time_ms, key_text, value in rows
-        ],
-        schema=ROWS,
-    )
+    found = [dict(zip(ROWS.names, (epoch, *each), strict=True)) for each in rows]
+    return pa.RecordBatch.from_pylist(found, schema=ROWS)
 
 
 def archive(folder: TopicFolder, *batches: Iterable[Row], epoch: str = "e1") -> list[Path]:

@@ -51,6 +51,11 @@ class Served:
             headers={"Content-Type": "application/x-ndjson"},
         ).raise_for_status()
 
+    def post(self, topic: str, body: bytes, media_type: str) -> None:
+        """Publish a message as it is."""
+        path, headers = f"/v1/topics/{topic}/messages", {"Content-Type": media_type}
+        self._http.post(path, content=body, headers=headers).raise_for_status()
+
     def remove(self, topic: str, key_text: str) -> None:
         """Delete a record."""
         path = f"/v1/topics/{topic}/sow"

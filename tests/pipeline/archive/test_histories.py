@@ -75,8 +75,45 @@ def test_times_stand_in_a_field(tmp_path: Path) -> None:
     assert clocks == [1_000, 3_000, 3_000, 4_000]
     assert len(values(history, window=Window(3_000, 4_000))) == 2
     path.write_bytes(b'{"ts":1}\n{"ts":null}\n')
-    with pytest.raises(HistoryInvalid, match=r"a\.ndjson, message 2: no time in /ts"):
+    with pytest.raises(HistoryInvalid, match=r"a\.ndjson, line 2: no time in /ts"):
         values(history)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b'{"n":"\xff"}', "not valid UTF-8, at byte 6"),
+        (b'{"n":', "not JSON: Input data was truncated, at byte 5"),
+        (b'1,"key":["a"],"reason":"deleted"', "not JSON: trailing characters, at byte 2"),
+    ],
+)
+def test_a_line_that_is_no_message_is_told_with_its_number(
+    tmp_path: Path, line: bytes, said: str
+) -> None:
+    """The last would have been a removal in an envelope."""
+    (tmp_path / "1.ndjson").write_bytes(b'{"n":1}\n\n{"n":2}\n')
+    (tmp_path / "2.ndjson").write_bytes(b'\n{"n":3}\n' + line + b"\n")
+    found = opened(tmp_path).messages(BEGINNING, Window())
+    assert [str(next(found).spot) for _ in range(3)] == [
+        "1.ndjson, line 1",
+        "1.ndjson, line 3",
+        "2.ndjson, line 2",
+    ]
+    with pytest.raises(HistoryInvalid, match=f"^2.ndjson, line 3: {said}$"):
+        next(found)
+
+
+def test_a_text_of_parquet_that_is_none_is_told_with_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.archive.histories.ROWS_AT_ONCE", 2)
+    texts = pa.array([b'"a"', b'"b"', b'"c"', b'"\xff"'], pa.binary())
+    pq.write_table(pa.table({"value": texts.view(pa.string())}), tmp_path / "a.parquet")
+    with pytest.raises(HistoryInvalid, match=r"^a\.parquet, row 4: a text is not valid UTF-8$"):
+        values(opened(tmp_path / "a.parquet"))
+    pq.write_table(pa.table({"value": texts}), tmp_path / "a.parquet")
+    with pytest.raises(HistoryInvalid, match=r"^a\.parquet, row 4: not valid UTF-8"):
+        values(opened(tmp_path / "a.parquet"))
 
 
 def test_rows_of_parquet_are_values_or_objects(tmp_path: Path) -> None:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response
 
+from keys.archived import Part
 from pipeline.archive import journal as journal_module
 from pipeline.archive.folder import TopicFolder
 from pipeline.archive.journal import Wish, journal, keep
+from pipeline.archive.progress import Stopped, ToldWaiting
 from pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
+from pipeline.gateway import Gateway
 from pipeline.operations.stop import Stop
 from tests.pipeline.archive.archives import archive, files, positions, row, unheard
 from tests.pipeline.archive.served import Served, gateway
+from tests.pipeline.children import Child
+from tests.pipeline.journals import Journals, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+
+REACHED_S_MAX = 180
 
 
 def wish(folder: Path, address: str = "http://127.0.0.1:1", **given: Any) -> Wish:
@@ -84,6 +97,49 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
     keep(asked, Stop(), told.append, spark)
     assert positions(folder) == [1, 2, 3, 4, 5, 6, 7, 1]
     plainly_read(spark, tmp_path / "kept")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(2 * REACHED_S_MAX)
+def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 561: `kill -9` of driver and JVM while a task writes, some of it on the disk already."""
+    messages, stands_at = 40_000, "e-1-30000"
+    read, publish = Journals.read, TopicFolder.publish
+    standing, published = threading.Event(), list[str]()
+
+    async def held(self: Journals, request: Request) -> Response:
+        if request.query_params["from"] == stands_at and not standing.is_set():
+            standing.set()
+            await asyncio.sleep(3600)
+        return await read(self, request)
+
+    def noted(self: TopicFolder, name: str, part: Part) -> None:
+        published.append(name)
+        publish(self, name, part)
+
+    monkeypatch.setattr(Journals, "read", held)
+    monkeypatch.setattr(TopicFolder, "publish", noted)
+    folder = TopicFolder(tmp_path, "ticks")
+    with serving() as journals:
+        journals.topic("ticks", [b"%d" % n for n in range(messages)])
+        command = [sys.executable, "-P", "-m", "pipeline", "journal", f"--to={tmp_path}"]
+        command += [f"--gateway={journals.address}", "--master=local[1]", "--", "ticks"]
+        with Child(command, tmp_path) as child:
+            child.await_until(lambda: standing.is_set() and written_halfway(folder), REACHED_S_MAX)
+            child.kill()
+        left = {path.name for path in folder.unfinished.iterdir()}
+        keep(wish(tmp_path, journals.address), Stop(), unheard, spark)
+    assert positions(folder) == [*range(1, messages + 1)]
+    assert not left & {path.name for path in folder.unfinished.iterdir()}
+    assert not left & set(published), "a task that outlives its driver writes to no other's file"
+
+
+def written_halfway(folder: TopicFolder) -> bool:
+    """Whether there is more of a file than how Parquet begins."""
+    return any(path.stat().st_size > len(b"PAR1") for path in folder.unfinished.glob("*"))
 
 
 def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
@@ -151,6 +207,26 @@ def test_a_wrong_argument_is_one_sentence(
     assert sentence in capsys.readouterr().err
     with pytest.raises(UsageInvalid):
         keep(wish(tmp_path / "none", **given), Stop(), unheard)
+
+
+def test_a_gateway_that_does_not_answer_is_told_before_spark_is_started(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.datasource.journal.Gateway", partial(Gateway, patience_s=0.2))
+    assert journal(wish(tmp_path)) == 3
+    out, err = capsys.readouterr()
+    first, last = err.splitlines()
+    assert first.startswith("tidegate: cannot reach the gateway at http://127.0.0.1:1: ")
+    assert first.endswith("; trying again for 0 s")
+    assert last.startswith("tidegate: cannot reach the gateway")
+    assert out == ""
+
+
+def test_waiting_for_a_gateway_ends_when_asked_to(tmp_path: Path) -> None:
+    stop = Stop()
+    stop.ask()
+    with pytest.raises(Stopped):
+        keep(wish(tmp_path), stop, unheard, waiting=ToldWaiting(stop, unheard))
 
 
 def test_a_second_archiver_is_refused_before_spark_is_started(

@@ -50,3 +50,15 @@ def test_a_mark_of_another_replay_or_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CheckpointMismatch, match="file"), Mark(tmp_path / "file" / "x", "a").held():
         pass
+
+
+def test_a_disk_that_takes_nothing_is_told_with_the_place(tmp_path: Path) -> None:
+    mark = Mark(tmp_path, "a")
+    (tmp_path / "replay.unfinished").mkdir()
+    with mark.held() as first, pytest.raises(CheckpointMismatch, match=r"replay\.json: Is a"):
+        mark.note(first)
+
+
+def test_what_goes_wrong_inside_is_not_taken_for_another_process(tmp_path: Path) -> None:
+    with pytest.raises(BlockingIOError), Mark(tmp_path, "a").held():
+        raise BlockingIOError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.archive.pacing import BURST_S, MESSAGES_PER_REQUEST, Pacing, requests
-from pipeline.archive.recorded import Place, Recorded
+from pipeline.archive.recorded import Place, Recorded, Spot
 from pipeline.definitions.rate import Rate, parse_rate
 
 
@@ -32,7 +32,8 @@ class Turned:
 
 def recorded(*times_ms: int, size: int = 10) -> list[Recorded]:
     return [
-        Recorded(Place("e1", at), time_ms, None, b"x" * size) for at, time_ms in enumerate(times_ms)
+        Recorded(Spot("f", "line", at), Place("e1", at), time_ms, None, b"x" * size)
+        for at, time_ms in enumerate(times_ms)
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.archive.recorded import Place, Recorded, RecordedClock, Window
+from pipeline.archive.recorded import Place, Recorded, RecordedClock, Spot, Window
 
 
 def test_the_recorded_clock_never_runs_back() -> None:
@@ -20,5 +20,10 @@ def test_a_window_is_half_open() -> None:
 
 
 def test_a_message_weighs_what_its_value_does() -> None:
-    assert Recorded(Place("e1", 1), 0, None, b"abc").size == 3
-    assert Recorded(Place("e1", 1), 0, '["a"]', None, "deleted").size == 0
+    spot, place = Spot("f", "line", 1), Place("e1", 1)
+    assert Recorded(spot, place, 0, None, b"abc").size == 3
+    assert Recorded(spot, place, 0, '["a"]', None, "deleted").size == 0
+
+
+def test_where_it_was_found_is_told_in_words() -> None:
+    assert str(Spot("a.ndjson", "line", 1007)) == "a.ndjson, line 1007"

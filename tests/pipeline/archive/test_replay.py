@@ -6,14 +6,17 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pipeline.archive.folder import TopicFolder
-from pipeline.archive.replay import Totals, Wish, mark_of, publish, replay
-from pipeline.errors import ArchiveUnusable, GatewayRefused
+from pipeline.archive.replay import Wish, mark_of, publish, replay
+from pipeline.archive.replaying import Totals
+from pipeline.errors import ArchiveUnusable, GatewayRefused, HistoryInvalid
 from pipeline.gateway import Gateway
 from tests.pipeline.archive.archives import NOON_MS, archive, files, removal, row, unheard
 from tests.pipeline.archive.served import Served, gateway
@@ -139,10 +142,92 @@ def test_lines_of_a_file_are_published_too(served: Served, tmp_path: Path) -> No
     assert round(clock.now_s() - 100, 2) == 4
 
 
-def test_a_topic_of_texts_is_refused(served: Served, kept: Path) -> None:
-    served.define("texts", type="text")
-    with pytest.raises(GatewayRefused, match="of type text: only JSON"):
-        publish(wish(kept, served.address, "texts"), Turned(), unheard)
+def test_a_line_that_is_refused_is_told_with_its_place_and_what_went_before(
+    served: Served, tmp_path: Path
+) -> None:
+    """What the gateway alone can know, here the key; its own number counts in a request."""
+    served.define("placed", key=["/k"])
+    (tmp_path / "h").mkdir()
+    (tmp_path / "h" / "1.ndjson").write_bytes(b'{"k":1}\n\n' * 700)
+    (tmp_path / "h" / "2.ndjson").write_bytes(b'{"k":2}\n' * 310 + b'{"n":3}\n{"k":4}\n')
+    asked = wish(tmp_path / "h", served.address, "placed")
+    with pytest.raises(GatewayRefused) as raised:
+        publish(asked, Turned(), unheard)
+    said = str(raised.value)
+    assert said.startswith("2.ndjson, line 311: the gateway at http://127.0.0.1:"), said
+    assert "[key-missing]" in said
+    assert "(line " not in said
+    assert said.endswith("(placed: 1,000 messages published)")
+    lines = (tmp_path / "h" / "2.ndjson").read_bytes().replace(b'{"n":3}', b'{"k":3}')
+    (tmp_path / "h" / "2.ndjson").write_bytes(lines)
+    assert publish(asked, Turned(), unheard).messages == 12
+    assert [each["k"] for each in served.values("placed")] == [1] * 700 + [2] * 310 + [3, 4]
+
+
+def test_what_breaks_off_says_what_was_published(served: Served, tmp_path: Path) -> None:
+    (tmp_path / "a.ndjson").write_bytes(b'{"n":1}\n' * 1_000 + b'{"n":"\xff"}\n')
+    with pytest.raises(HistoryInvalid) as raised:
+        publish(wish(tmp_path / "a.ndjson", served.address, "broken"), Turned(), unheard)
+    assert str(raised.value) == (
+        "a.ndjson, line 1001: not valid UTF-8, at byte 6 (broken: 0 messages published)"
+    )
+
+
+def test_the_last_line_of_progress_comes_once(served: Served, kept: Path) -> None:
+    told: list[str] = []
+    publish(
+        wish(kept, served.address, "silent", rate="1x", until_time=str(NOON_MS + 5_001)),
+        Turned(),
+        told.append,
+    )
+    assert len(told) == len(set(told)) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "media_type", "bodies"),
+    [
+        ("text", "text/plain", [b"a", b"", b"b\n\xc3\xa9"]),
+        ("binary", "application/octet-stream", [b"\x00\xff", b"\n"]),
+    ],
+)
+def test_texts_and_bytes_are_published_again_as_they_were(
+    served: Served, tmp_path: Path, kind: str, media_type: str, bodies: list[bytes]
+) -> None:
+    """And once, whatever is killed: each is a request of its own."""
+    source, target = f"{kind}.source", f"{kind}.target"
+    for topic in (source, target):
+        served.define(topic, type=kind)
+    for body in bodies:
+        served.post(source, body, media_type)
+    folder = TopicFolder(tmp_path / "kept", source)
+    texts = [msgspec.json.encode(value).decode() for value in served.values(source)]
+    archive(folder, [(at, NOON_MS, None, text, None) for at, text in enumerate(texts, 1)])
+    asked = wish(tmp_path / "kept", served.address, target)
+    publish(replace(asked, rate="1"), Turned(stops_s=0.5), unheard)
+    assert len(served.values(target)) == 1
+    assert publish(asked, Turned(), unheard).messages == len(bodies)
+    assert served.values(target) == served.values(source)
+
+
+def test_a_record_that_expired_has_expired_there_too(served: Served, tmp_path: Path) -> None:
+    """Rule 564: the reason is kept."""
+    served.define("expiring", key=["/k"])
+    folder = TopicFolder(tmp_path / "kept", "ticks")
+    archive(folder, [row(1), removal(2, reason="expired")])
+    publish(wish(tmp_path / "kept", served.address, "expiring"), Turned(), unheard)
+    assert [line.get("reason") for line in served.journal("expiring")] == [None, "expired"]
+
+
+def test_a_gateway_that_does_not_answer_is_told_at_once(
+    kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is given up with exit code 3."""
+    monkeypatch.setattr("pipeline.archive.replay.Gateway", partial(Gateway, patience_s=0.2))
+    assert replay(wish(kept, "http://127.0.0.1:1", "t")) == 3
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("tidegate: cannot reach the gateway at http://127.0.0.1:1: ")
+    assert first.endswith("; trying again for 0 s")
+    assert last.startswith("tidegate: cannot reach the gateway")
 
 
 @pytest.mark.parametrize(
@@ -167,16 +252,12 @@ def test_what_goes_wrong_is_one_sentence(
     code: int,
     sentence: str,
 ) -> None:
-    monkeypatch.setattr("pipeline.archive.replay.Gateway", _impatient)
+    monkeypatch.setattr("pipeline.archive.replay.Gateway", partial(Gateway, patience_s=0))
     asked = {"path": kept, "address": "http://127.0.0.1:1", "topic": "t", **given}
     assert replay(wish(**{**asked, "checkpoint": kept.parent / "mark"})) == code
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
-
-
-def _impatient(address: str) -> Gateway:
-    return Gateway(address, patience_s=0)
 
 
 def test_a_history_without_times_has_no_speed(tmp_path: Path, capsys: Any) -> None:

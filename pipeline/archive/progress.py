@@ -1,0 +1,74 @@
+"""What `journal` and `replay` tell of themselves: how far they are, and what they wait for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from pipeline.errors import PipelineError
+from pipeline.operations.stop import Stop
+from pipeline.patience import Waiting
+from pipeline.streams.run import PROGRESS_EVERY_S
+
+Report = Callable[[str], None]
+
+
+class Progress:
+    """Lines that say how far it is, one every few seconds, none twice in a row."""
+
+    def __init__(self, report: Report, now_s: Callable[[], float]) -> None:
+        """`now_s`: monotonic seconds."""
+        self._report = report
+        self._now_s = now_s
+        self._next_s = now_s() + PROGRESS_EVERY_S
+        self._said = ""
+
+    def look(self, line: Callable[[], str]) -> None:
+        """Say it if that was some seconds ago."""
+        if self._now_s() >= self._next_s:
+            self._next_s = self._now_s() + PROGRESS_EVERY_S
+            self.say(line())
+
+    def say(self, line: str) -> None:
+        """Say it, unless it is what was said last."""
+        if line != self._said:
+            self._said = line
+            self._report(line)
+
+
+class Stopped(Exception):
+    """The command was asked to stop while it waited for a gateway that does not answer."""
+
+
+class ToldWaiting(Waiting):
+    """Waits for a gateway no longer than until a signal comes, and says at once that it does."""
+
+    def __init__(self, stop: Stop, report: Report) -> None:
+        self._stop = stop
+        self._report = report
+
+    def begins(self, trouble: PipelineError, patience_s: float) -> None:
+        """Say what is wrong, and for how long it is tried again."""
+        self._report(f"{trouble}; trying again for {patience_s:.0f} s")
+
+    def pause(self, seconds: float) -> None:
+        """Return after so long.
+
+        Raises:
+            Stopped: a signal has come.
+        """
+        self._stop.wait(seconds)
+        if self._stop.asked:
+            raise Stopped
+
+
+def say(line: str) -> None:
+    """To standard output, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def complain(line: str) -> None:
+    """To standard error, as the command's own."""
+    sys.stderr.write(f"tidegate: {line}\n")
+    sys.stderr.flush()

@@ -1,0 +1,105 @@
+"""What a replay sends, and what it says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pipeline.archive.mark import Mark
+from pipeline.archive.recorded import Place, Recorded, Spot
+from pipeline.archive.replaying import Replaying, Totals
+from pipeline.errors import GatewayRefused, RunFenced
+from pipeline.gateway import Gateway
+
+
+class Taking:
+    """A gateway that has one topic."""
+
+    def __init__(self, definition: dict[str, Any] | None) -> None:
+        self.sent: list[tuple[bytes, int, str]] = []
+        self.refusal: GatewayRefused | None = None
+        self.is_new = True
+        self._definition = definition
+
+    def topic(self, topic: str) -> dict[str, Any] | None:
+        return self._definition
+
+    def publish(
+        self, topic: str, body: bytes, producer: str, sequence: int, media_type: str
+    ) -> bool:
+        if self.refusal is not None:
+            raise self.refusal
+        self.sent.append((body, sequence, media_type))
+        return self.is_new
+
+
+Begin = Callable[[Taking], Replaying]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    mark = Mark(tmp_path, "a to b")
+    with mark.held() as noted:
+        yield lambda gateway: Replaying(cast("Gateway", gateway), "t", mark, noted)
+
+
+def message(number: int, value: bytes | None = b"1") -> Recorded:
+    spot, reason = Spot("a.ndjson", "line", number * 10), None if value else "deleted"
+    return Recorded(spot, Place("", number), 5, '["a"]', value, reason)
+
+
+def refusal(kind: type[GatewayRefused], line: int | None) -> GatewayRefused:
+    error = kind("no: bad" + (f" (line {line})" if line else ""))
+    error.line = line
+    return error
+
+
+def test_what_was_sent_is_counted(begin: Begin) -> None:
+    gateway = Taking({"type": "json", "key": []})
+    replaying = begin(gateway)
+    replaying.send([message(1), message(2, None), message(3)])
+    assert replaying.totals == Totals(2, 0, 1, 5)
+    gateway.is_new = False
+    replaying.send([message(4)])
+    assert replaying.line() == (
+        "t: 3 messages published, 1 of them by an earlier run, 1 removals passed over: the topic "
+        "has no key, up to 1970-01-01T00:00:00.005Z"
+    )
+    assert [sequence for _, sequence, _ in gateway.sent] == [1, 2]
+
+
+def test_a_request_of_removals_alone_is_none_where_there_is_no_key(begin: Begin) -> None:
+    gateway = Taking(None)
+    begin(gateway).send([message(1, None)])
+    assert gateway.sent == []
+
+
+@pytest.mark.parametrize("kind", [GatewayRefused, RunFenced])
+def test_the_line_of_a_request_is_told_as_that_of_the_file(
+    begin: Begin, kind: type[GatewayRefused]
+) -> None:
+    """Removals that are passed over are no lines of it."""
+    gateway = Taking({})
+    gateway.refusal = refusal(kind, 2)
+    with pytest.raises(kind, match=r"^a\.ndjson, line 30: no: bad$"):
+        begin(gateway).send([message(1), message(2, None), message(3)])
+
+
+@pytest.mark.parametrize("line", [None, 3])
+def test_a_refusal_of_the_whole_request_names_no_line(begin: Begin, line: int | None) -> None:
+    gateway = Taking({})
+    gateway.refusal = refusal(GatewayRefused, line)
+    with pytest.raises(GatewayRefused, match=r"^no: bad"):
+        begin(gateway).send([message(1), message(2)])
+
+
+def test_a_request_of_one_is_refused_for_that_one(begin: Begin) -> None:
+    gateway = Taking({"type": "text"})
+    gateway.refusal = refusal(GatewayRefused, None)
+    replaying = begin(gateway)
+    assert replaying.messages_max == 1
+    with pytest.raises(GatewayRefused, match=r"^a\.ndjson, line 10: no: bad$"):
+        replaying.send([message(1, b'"a"')])
