@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx2
+import psutil
 
 from bench.faults.stage import CannotRun
 from bench.faults.waiting import happens
@@ -43,7 +44,7 @@ sink = {{topic = "newest"}}
 
 
 class PipelineChild:
-    """`python -m pipeline run`, with its Java and Python processes a group of its own.
+    """`python -m pipeline run`, with the Java and Python processes that it starts.
 
     Args:
         folder: of the definition, the checkpoint and what it says.
@@ -74,7 +75,7 @@ class PipelineChild:
 
     @property
     def pid(self) -> int:
-        """Of the driver, and of its group."""
+        """Of the driver."""
         assert self._process is not None
         return self._process.pid
 
@@ -100,9 +101,12 @@ class PipelineChild:
         await self.kill()
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Send a signal to the whole group."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, number)
+        """Send a signal to the driver and to all that it has started."""
+        with suppress(psutil.NoSuchProcess):
+            driver = psutil.Process(self.pid)
+            for process in [driver, *driver.children(recursive=True)]:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
 
     async def kill(self) -> None:
         """End driver, Java and workers as a crash does, and wait for the driver."""
