@@ -38,13 +38,19 @@ class Entries:
         found: bytes = self._ask("XINFO STREAM", self._stream)["last-generated-id"]
         return found.decode()
 
+    def has(self, at: str) -> bool:
+        """Whether the entry `at` is there, or was the newest that there ever was."""
+        return bool(
+            at == BEGINNING or self._ask("XRANGE", self._stream, at, at) or self.last() == at
+        )
+
     def require(self, at: str) -> None:
         """Prove that the entry `at`, and so none after it, has not been trimmed.
 
         Raises:
             SourceLost: it is gone, and is not the newest that there ever was.
         """
-        if at == BEGINNING or self._ask("XRANGE", self._stream, at, at) or self.last() == at:
+        if self.has(at):
             return
         raise SourceLost(
             f"Redis stream {self._stream} no longer holds entry {at}, which was read last: it was "

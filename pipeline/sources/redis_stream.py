@@ -91,12 +91,23 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: str | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a stream without checkpoint begins."""
+        """Where a stream without checkpoint begins.
+
+        Raises:
+            SourceLost: `from` names an entry that is not there.
+        """
         start = self._options["from"]
         if start == START:
             return {"id": BEGINNING, "entries": 0}
         with self._entries() as entries:
-            return {"id": entries.last() if start == "now" else start, "entries": 0}
+            begun = entries.last() if start == "now" else start
+            if begun == start and not entries.has(start):
+                stream = self._options["stream"]
+                raise SourceLost(
+                    f"from = {start!r} is no entry of Redis stream {stream}: "
+                    "from = 'epoch' reads all that it has"
+                )
+        return {"id": begun, "entries": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """`rows_per_batch` as Spark knows it."""

@@ -50,3 +50,6 @@ def test_what_is_not_reached_is_told_without_its_password() -> None:
 def test_an_address_is_one() -> None:
     with pytest.raises(DefinitionInvalid, match="not the address of a Redis"):
         RedisServer("http://127.0.0.1:6379")
+    with pytest.raises(DefinitionInvalid, match="not the address of a Redis") as caught:
+        RedisServer("redis://:hid/den@127.0.0.1:6379")
+    assert "hid" not in str(caught.value)

@@ -8,27 +8,13 @@ from redis import Redis
 from pipeline.errors import SourceLost
 from pipeline.redisserver import RedisServer
 from pipeline.sources.entries import BEGINNING, ENTRIES_PER_PAGE, Entries
-from tests.support.outside import redis_server
 
 pytestmark = pytest.mark.redis
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with redis_server() as found:
-        yield found
-
-
 @pytest.fixture
-def redis(address: str) -> Iterator[Redis]:
-    with Redis.from_url(address) as client:
-        client.flushall()
-        yield client
-
-
-@pytest.fixture
-def entries(address: str, redis: Redis) -> Iterator[Entries]:
-    with RedisServer(address) as server:
+def entries(redis_url: str, redis: Redis) -> Iterator[Entries]:
+    with RedisServer(redis_url) as server:
         yield Entries(server, "ticks")
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,6 @@ from pipeline.errors import SourceLost, from_spark
 from pipeline.sources import redis_stream
 from pipeline.sources.redis_stream import EntriesReader, EntriesSlice, read_redis
 from tests.pipeline.drained import bodies, drained
-from tests.support.outside import redis_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,22 +20,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.redis, pytest.mark.spark]
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with redis_server() as found:
-        yield found
-
-
 @pytest.fixture
-def redis(address: str) -> Iterator[Redis]:
-    with Redis.from_url(address) as client:
-        client.flushall()
-        yield client
-
-
-@pytest.fixture
-def source(address: str, redis: Redis) -> RedisSource:
-    return RedisSource(address, "ticks", "epoch", None, None)
+def source(redis_url: str, redis: Redis) -> RedisSource:
+    return RedisSource(redis_url, "ticks", "epoch", None, None)
 
 
 def reader(source: RedisSource) -> EntriesReader:
@@ -91,7 +76,10 @@ def test_a_stream_begins_where_it_is_told(source: RedisSource, redis: Redis) -> 
     add(redis, 0, 2)
     now = reader(replace(source, start="now")).initialOffset()
     assert now == {"id": "1700000000001-0", "entries": 0}
-    assert reader(replace(source, start="7-0")).initialOffset() == {"id": "7-0", "entries": 0}
+    first = "1700000000000-0"
+    assert reader(replace(source, start=first)).initialOffset() == {"id": first, "entries": 0}
+    with pytest.raises(SourceLost, match="from = '7-0' is no entry of Redis stream ticks"):
+        reader(replace(source, start="7-0")).initialOffset()
 
 
 def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
