@@ -1,6 +1,7 @@
 """What a topic's journal holds, as a frame: how often each ticker moved, and how far.
 
-spark-submit examples/spark/analyse_journal.py http://127.0.0.1:8080 ticks
+PYSPARK_PYTHON=$PWD/.venv/bin/python .venv/bin/spark-submit \\
+    examples/spark/analyse_journal.py http://127.0.0.1:8080 ticks
 """
 
 import sys

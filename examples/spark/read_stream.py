@@ -1,6 +1,7 @@
 """A topic as a stream: ticks into Parquet files, up to what is there now.
 
-spark-submit examples/spark/read_stream.py http://127.0.0.1:8080 ticks /tmp/ticks
+PYSPARK_PYTHON=$PWD/.venv/bin/python .venv/bin/spark-submit \\
+    examples/spark/read_stream.py http://127.0.0.1:8080 ticks /tmp/ticks
 """
 
 import sys

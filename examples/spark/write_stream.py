@@ -1,6 +1,7 @@
 """A stream into a topic: JSON files that land in a folder, each line once, whatever is killed.
 
-spark-submit examples/spark/write_stream.py http://127.0.0.1:8080 prices /tmp/landing /tmp/done
+PYSPARK_PYTHON=$PWD/.venv/bin/python .venv/bin/spark-submit \\
+    examples/spark/write_stream.py http://127.0.0.1:8080 prices /tmp/landing /tmp/done
 """
 
 import sys

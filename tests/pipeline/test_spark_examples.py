@@ -59,10 +59,13 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_driver_that_is_killed_between_two_commits_loses_and_doubles_nothing(
-    journals: Journals, tmp_path: Path
+    journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rule 523: the gateway has published the second batch, and nobody has heard of it."""
     require_java()
+    # Spark takes PATH's python3 otherwise, which need not have the package.
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
     land(tmp_path / "landing")
     words = [journals.address, "t", str(tmp_path / "landing"), str(tmp_path / "checkpoint")]
     command = [sys.executable, str(EXAMPLES / "write_stream.py"), *words]
