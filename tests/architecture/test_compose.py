@@ -79,6 +79,7 @@ def test_the_gateway_is_on_the_bus_and_waits_for_it() -> None:
 def test_redis_keeps_what_it_is_given() -> None:
     command = " ".join(compose()["services"]["redis"]["command"])
     assert "--appendonly yes" in command
+    assert "--appendfsync always" in command  # else its restart ends the pipeline (rule 424)
     assert "--maxmemory-policy noeviction" in command
 
 
