@@ -62,7 +62,11 @@ def watch(
             if each.failure is not None and each.failure not in told:
                 told.append(each.failure)
                 say(f"{each.failure}; the other streams go on")
-        tell(watched, [each for each in onlookers if monotonic() >= each.due_s])
+        now_s = monotonic()
+        due = [each for each in onlookers if now_s >= each.due_s]
+        tell(watched, due)
+        for onlooker in due:  # what was missed meanwhile is not made up for
+            onlooker.due_s += onlooker.every_s * (1 + (now_s - onlooker.due_s) // onlooker.every_s)
         stop.wait(WATCH_EVERY_S)
 
 
@@ -73,4 +77,3 @@ def tell(watched: Sequence[Supervised], onlookers: Sequence[Onlooker]) -> None:
     conditions = [each.condition() for each in watched]
     for onlooker in onlookers:
         onlooker.look(conditions)
-        onlooker.due_s += onlooker.every_s

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import SourceLost
+from pipeline.gateway import Gateway
 from pipeline.operations.supervised import Say, Supervised
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream
@@ -53,7 +54,20 @@ class Seat:
     def _start(self) -> None:
         spark = self._crew.spark
         assert spark is not None, "nothing starts before Spark does"
+        if self.stream.query is not None:
+            self._look_for_gateway()
         self.stream.start(spark, self.hold(), available_now=self._crew.available_now)
+
+    def _look_for_gateway(self) -> None:
+        """A new start has pauses of its own: the others, and the end, do not wait for a gateway.
+
+        Raises:
+            GatewayUnreachable: it is out.
+        """
+        topic = self.definition.sink.topic
+        if topic is not None:
+            with Gateway(self.definition.gateway, patience_s=0.0) as gateway:
+                gateway.topic(topic)
 
 
 class Crew:
@@ -111,8 +125,8 @@ class Crew:
         for path in _children(definition.checkpoint.parent):
             if path not in (definition.checkpoint, definition.dead_letters):
                 shutil.rmtree(path, ignore_errors=True)
-        self.take(definition).supervised.attempt()
         self.say(_started(definition))
+        self.take(definition).supervised.attempt()
 
     def leave(self, name: str, *, forget: bool) -> None:
         """Stop a stream, and with `forget` remove its checkpoint."""

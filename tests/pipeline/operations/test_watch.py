@@ -77,6 +77,17 @@ def test_the_only_one_that_fails_is_left_to_whoever_asked() -> None:
     assert watched([Actor("a", 2, SourceLost("a: gone"))], Clock()) == []
 
 
+def test_who_was_not_told_for_a_while_is_told_once() -> None:
+    clock, seen = Clock(waits=6), list[float]()
+
+    class Slow(Actor):
+        def look(self) -> None:
+            clock.now_s += 9.0 if clock.now_s == 0 else 0.0
+
+    watched([Slow("a", 1000)], clock, [Onlooker(lambda _: seen.append(clock.now_s), 2.0)])
+    assert [round(at_s, 6) for at_s in seen] == [9.0]
+
+
 def test_onlookers_are_told_as_often_as_they_like() -> None:
     seen: list[tuple[str, list[str]]] = []
 

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from pipeline.definitions.stream import read_definitions
 from pipeline.operations.stop import Stop
 from pipeline.streams import run as module
+from pipeline.streams.crew import Crew
 from pipeline.streams.run import Manner, Topics, run_streams
 from tests.pipeline.archive.served import Served, gateway
 
@@ -83,6 +85,23 @@ def running(
         stop.ask()
         thread.join()
     assert ended == [None], said
+
+
+@pytest.mark.timeout(30)
+def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> None:
+    """Rule 580."""
+    path = tmp_path / "s.toml"
+    path.write_text(
+        'gateway = "http://127.0.0.1:1"\n[pipeline.s]\nkey = ["/a"]\ninterval = "1s"\n'
+        'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "newest"}\n'
+    )
+    said: list[str] = []
+    crew = Crew(available_now=False, restarts=True, say=said.append)
+    seat = crew.take(*read_definitions(path))
+    crew.spark = seat.stream.query = cast(Any, "there was a start")
+    seat.supervised.attempt()
+    assert len(said) == 1
+    assert said[0].endswith("it is started again in 1 s")
 
 
 @pytest.mark.spark
