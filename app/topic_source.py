@@ -57,7 +57,7 @@ class Source:
             raise _invalid("engine is gateway or spark.", "/source/engine")
         return cls(
             topic=_topic(value.get("topic")),
-            interval_ns=_interval(value.get("interval")),
+            interval_ns=_interval(value.get("interval"), FilledBy(engine)),
             engine=FilledBy(engine),
             filter=_filter(value.get("filter")),
             projection=_projection(value.get("grouping"), value.get("projection")),
@@ -82,12 +82,13 @@ def _topic(value: object) -> str:
     return value
 
 
-def _interval(value: object) -> int:
+def _interval(value: object, engine: FilledBy) -> int:
     try:
         interval_ns = parse_duration(value if isinstance(value, str) else "")
     except ValueError as error:
         raise _invalid(f"{error}.", "/source/interval") from None
-    if not INTERVAL_NS_MIN <= interval_ns <= INTERVAL_NS_MAX:
+    is_within = INTERVAL_NS_MIN <= interval_ns <= INTERVAL_NS_MAX
+    if engine is FilledBy.GATEWAY and not is_within:
         raise _invalid("interval is from 100ms to 1h.", "/source/interval")
     return interval_ns
 

@@ -23,6 +23,13 @@ def test_a_source_is_filled_by_the_gateway_unless_it_says_spark() -> None:
     assert Source.read({**SOURCE, **nothing}) == Source.read(SOURCE)
 
 
+@pytest.mark.parametrize("interval", ["1ms", "1d"])
+def test_of_spark_it_is_any_that_there_is(interval: str) -> None:
+    source = Source.read({**PX, "interval": interval, "engine": "spark"})
+    assert source is not None
+    assert source.document()["interval"] == interval
+
+
 @pytest.mark.parametrize("interval", ["100ms", "1h", "3600s"])
 def test_an_interval_is_from_100_ms_to_an_hour(interval: str) -> None:
     source = Source.read({**PX, "interval": interval})
@@ -75,8 +82,8 @@ REFUSED: list[tuple[object, str, str]] = [
     ({**SOURCE, "engine": "flink"}, "topic-invalid", "/source/engine"),
     ({**SOURCE, "topic": 1}, "topic-invalid", "/source/topic"),
     ({**SOURCE, "topic": "../x"}, "topic-invalid", "/source/topic"),
-    ({**SOURCE, "interval": "99ms"}, "topic-invalid", "/source/interval"),
-    ({**SOURCE, "interval": "2h"}, "topic-invalid", "/source/interval"),
+    ({**PX, "interval": "99ms"}, "topic-invalid", "/source/interval"),
+    ({**PX, "interval": "2h"}, "topic-invalid", "/source/interval"),
     ({"topic": "px", "engine": "spark"}, "topic-invalid", "/source/interval"),
 ]
 
