@@ -1,32 +1,33 @@
 """`python -m bench equality`: a day of ticks through running streams and through the engine.
 
-The day is cut into files, ten a micro-batch, and conflated in event time to the end. All rows are
-compared: key, position of the first and last message, count, value and due time.
+The day is cut into files, ten a micro-batch, and conflated in event time to the end: whole in both
+paces, and its first half million messages with a filter, reducers, removals and messages that come
+late. All rows are compared: key, position of the first and last message, count, value, due time,
+and why a record is gone.
 """
 
 from __future__ import annotations
 
-import gzip
-import os
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
-from bench.pipeline import DAY
-from dev import ROOT
-from keys.extract import record_key
-from keys.spec import KeySpec
+from bench.ticks import came_in_order, laid_down, lines_of, recorded_day
 from pipeline.columns.intervals import Pace
 from pipeline.definitions.stream import StreamDefinition, read_definitions
 from pipeline.session import open_session
 from pipeline.sinks.sink import Batch, Receipt
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream
+from tests.pipeline.mixed_ticks import KEY, REDUCERS, WANTED, mixed, timed
 from tests.pipeline.reordered import Timed, event_deliveries
 
 if TYPE_CHECKING:
@@ -34,22 +35,67 @@ if TYPE_CHECKING:
 
 FILES = 120  # small enough for Spark not to cut them: positions are lines of a file then
 MADE = 100_000
-KEY = "[/tickerId,/exchange,/type]"
-LATENESS_MS = {Pace.KEY: 2_000, Pace.BATCH: 0}
-COLUMNS = ["key", "file", "position", "first", "messages", "value", "due_ns"]
+MIXED = 500_000
+COLUMNS = ["key", "file", "position", "first", "messages", "value", "removed", "due_ns"]
 TOML = """\
 [pipeline.equality]
-key = ["/tickerId", "/exchange", "/type"]
+key = {key}
 interval = "1s"
 pace = "{pace}"
 time = {{field = "/ts", watermark = "{lateness_ms}ms"}}
 files_per_batch = 10
-checkpoint = "{pace}"
-source = {{kind = "files", path = "in/*.ndjson"}}
+checkpoint = "{name}-checkpoint"
+source = {{kind = "files", path = "{name}/*.{ending}"}}
 sink = {{topic = "sent"}}
+{more}
 """
+MORE = "oof = true\nfilter = {wanted!r}\nreduce = {reducers}"
 
-Row = tuple[str, int, int, int, bytes, int]
+Row = tuple[str, int, int, int, bytes | None, str | None, int]
+in_order = itemgetter(0, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """How ticks are conflated; `is_mixed` has filter, reducers, removals and late messages."""
+
+    pace: Pace
+    lateness_ms: int
+    is_mixed: bool = False
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        return f"{'mixed' if self.is_mixed else 'plain'}-{self.pace}"
+
+    @property
+    def options(self) -> str:
+        """As a subscription asks for it."""
+        plain = f"conflation=1s,pace={self.pace}"
+        return f"{plain},reduce={REDUCERS},oof" if self.is_mixed else plain
+
+    @property
+    def wanted(self) -> str:
+        """The filter."""
+        return WANTED if self.is_mixed else ""
+
+    def definition(self, folder: Path) -> StreamDefinition:
+        """As a stream over the files of its name in a folder."""
+        fields = {"key": _listed(KEY), "pace": self.pace, "lateness_ms": self.lateness_ms}
+        more = MORE.format(wanted=WANTED, reducers=_listed(REDUCERS)) if self.is_mixed else ""
+        path = folder / f"{self.name}.toml"
+        ending = "parquet" if self.is_mixed else "ndjson"
+        path.write_text(TOML.format(name=self.name, more=more, ending=ending, **fields))
+        [definition] = read_definitions(path)
+        return definition
+
+
+CASES = (
+    Case(Pace.KEY, 2_000),
+    Case(Pace.BATCH, 0),
+    Case(Pace.KEY, 2_000, is_mixed=True),
+    Case(Pace.BATCH, 2_000, is_mixed=True),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,75 +116,70 @@ class Folder:
 def main() -> int:
     """Print how many rows there are and whether they are equal; 1 if they are not."""
     lines = list(ticks())
-    messages = timed(lines)
-    size = -(-len(lines) // FILES)
-    is_equal = True
     spark = open_session("local[2]")
     try:
         with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-            laid_down(Path(folder, "in"), lines, size)
-            for pace, lateness_ms in LATENESS_MS.items():
-                found = sorted(streamed(spark, Path(folder), pace, lateness_ms, size))
-                expected = sorted(expected_rows(messages, pace, lateness_ms, size))
-                same = found == expected
-                is_equal &= same
-                print(
-                    f"pace={pace}, watermark {lateness_ms} ms: {len(lines):,} messages, "
-                    f"{len(found):,} rows of Spark, {len(expected):,} of the engine: "
-                    f"{'equal' if same else 'UNEQUAL'}",
-                    flush=True,
-                )
+            are_equal = [is_equal(spark, Path(folder), case, lines) for case in CASES]
     finally:
         spark.stop()
-    return 0 if is_equal else 1
+    return 0 if all(are_equal) else 1
+
+
+def is_equal(spark: SparkSession, folder: Path, case: Case, lines: list[bytes]) -> bool:
+    """Whether Spark and the engine deliver the same, which is printed."""
+    messages = mixed(islice(lines, MIXED)) if case.is_mixed else timed(lines)
+    size = -(-len(messages) // FILES)
+    if case.is_mixed:
+        laid_down_with_removals(folder / case.name, messages, size)
+    else:
+        laid_down(folder / case.name, lines, size)
+    found = sorted(streamed(spark, folder, case, size), key=in_order)
+    expected = sorted(expected_rows(messages, case, size), key=in_order)
+    same = found == expected
+    print(
+        f"{case.name}, watermark {case.lateness_ms} ms: {len(messages):,} messages and removals, "
+        f"{len(found):,} rows of Spark, {len(expected):,} of the engine: "
+        f"{'equal' if same else 'UNEQUAL'}",
+        flush=True,
+    )
+    return same
 
 
 def ticks() -> Iterator[bytes]:
     """The recorded day; where there is none, ticks of its shape, fewer, some of them late."""
-    folder = Path(os.environ.get("TIDEGATE_TICKS") or ROOT.parent / "shared" / "data")
-    if (folder / DAY).exists():
-        with gzip.open(folder / DAY) as day:
-            yield from (line.strip() for line in day)
+    day = recorded_day()
+    if day is not None:
+        yield from lines_of(day)
         return
     for n in range(MADE):
-        late = n % 7 * 400 if n % 50 == 0 else 0
-        yield b'{"tickerId":"T%d","exchange":"%s","type":"quote","bid":%d,"ts":%d}' % (
-            n * 7 % 23, b"PQ"[n % 2 : n % 2 + 1], n % 1_000, 34_200_000 + n * 3 - late,
+        ts = 34_200_000 + n * 3 - (n % 7 * 400 if n % 50 == 0 else 0)
+        yield b'{"tickerId":"T%d","exchange":"%s","type":"quote","bid":%d,"bidSize":%d,"ts":%d}' % (
+            n * 7 % 23, b"PQ"[n % 2 : n % 2 + 1], n % 1_000, n % 13 * 100, ts,
         )  # fmt: skip
 
 
-def timed(lines: list[bytes]) -> list[Timed]:
-    """The lines as messages, numbered from 1, with times and keys of their own."""
-    key_of = record_key(KeySpec.parse(KEY))
-    decode = msgspec.json.Decoder(dict[str, object]).decode
-    return [
-        Timed(number, int(str(decode(line)["ts"])), key_of(line), line)
-        for number, line in enumerate(lines, start=1)
-    ]
-
-
-def laid_down(folder: Path, lines: list[bytes], size: int) -> None:
-    """Files of so many lines, in the order of their times."""
+def laid_down_with_removals(folder: Path, messages: list[Timed], size: int) -> None:
+    """Files of so many rows, of which those without value remove the record of their key."""
     folder.mkdir()
-    for number, low in enumerate(range(0, len(lines), size)):
-        path = folder / f"{number:04}.ndjson"
-        path.write_bytes(b"\n".join(lines[low : low + size]))
-        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    for number, low in enumerate(range(0, len(messages), size)):
+        piece = messages[low : low + size]
+        columns = {
+            "key": pa.array([None if one.body else one.key for one in piece], pa.string()),
+            "value": pa.array([one.body for one in piece], pa.binary()),
+        }
+        path = folder / f"{number:04}.parquet"
+        pq.write_table(pa.table(columns), path)
+        came_in_order(path, number)
 
 
-def streamed(
-    spark: SparkSession, folder: Path, pace: Pace, lateness_ms: int, size: int
-) -> Iterator[Row]:
+def streamed(spark: SparkSession, folder: Path, case: Case, size: int) -> Iterator[Row]:
     """What a running stream sends of the files, to the end."""
-    path = folder / f"{pace}.toml"
-    path.write_text(TOML.format(pace=pace, lateness_ms=lateness_ms))
-    [definition] = read_definitions(path)
-    sent = folder / f"{pace}-sent"
-    run(spark, definition, Folder(sent))
+    sent = folder / f"{case.name}-sent"
+    run(spark, case.definition(folder), Folder(sent))
     for row in ds.dataset(sent, format="parquet").to_table().to_pylist():
-        number = int(row["file"].rpartition("/")[2].removesuffix(".ndjson"))
-        last = number * size + row["position"]
-        yield row["key"], row["first"], last, row["messages"], row["value"], row["due_ns"]
+        last = int(Path(row["file"]).stem) * size + row["position"]
+        said = (row["messages"], row["value"], row["removed"], row["due_ns"])
+        yield row["key"], row["first"], last, *said
 
 
 def run(spark: SparkSession, definition: StreamDefinition, sink: Folder) -> None:
@@ -151,9 +192,13 @@ def run(spark: SparkSession, definition: StreamDefinition, sink: Folder) -> None
         running.end()
 
 
-def expected_rows(messages: list[Timed], pace: Pace, lateness_ms: int, size: int) -> Iterator[Row]:
+def expected_rows(messages: list[Timed], case: Case, size: int) -> Iterator[Row]:
     """What the engine sends; of the first message the place in its file."""
-    options = f"conflation=1s,pace={pace}"
-    for row in event_deliveries(messages, lateness_ms, options, key=KEY):
+    rows = event_deliveries(messages, case.lateness_ms, case.options, case.wanted, key=KEY)
+    for row in rows:
         first = (row.first - 1) % size + 1
-        yield row.key, first, row.last, row.messages, row.value or b"", row.due_ns
+        yield row.key, first, row.last, row.messages, row.value, row.removed, row.due_ns
+
+
+def _listed(paths: str) -> list[str]:
+    return paths[1:-1].split(",")

@@ -1,8 +1,10 @@
-"""The same task in polars: the newest of each key and second of a recorded day, with counts."""
+"""The same task in polars: of each key and interval the newest message, with count and first."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import Path
+from typing import NamedTuple
 
 import polars as pl
 
@@ -11,19 +13,42 @@ KEY = ["tickerId", "exchange", "type"]
 SECOND_MS = 1_000
 
 
-def tumbling(path: Path) -> int:
-    """How many rows go out, with windows that begin at whole seconds, in polars' streaming engine.
+class Outcome(NamedTuple):
+    """What went out: rows, and of them the sums of what each says."""
 
-    The easier task: our interval begins with the first message that is held, which no window of
-    polars' does, and ours sends the message's own text.
+    rows: int
+    messages: int
+    value_bytes: int
+    first_positions: int
+    last_positions: int
+
+
+def deliveries(path: Path) -> Outcome:
+    """The deliveries of `pace=batch` at 1 s, exactly.
+
+    An interval begins with the first message after the end of the one before, which no window of
+    polars' does: where they begin is found by a loop over intervals, all else is polars'. The
+    clock never runs back, and positions are lines from 1.
     """
-    parsed = (
-        pl.scan_lines(path, name="line")
-        .with_columns(pl.col("line").str.json_decode(pl.Struct(FIELDS)).alias("tick"))
-        .unnest("tick")
-        .with_columns((pl.col("ts") // SECOND_MS).alias("second"))
-    )
-    rows = parsed.group_by([*KEY, "second"]).agg(
+    ticks = _parsed(path).with_row_index("position", offset=1).collect(engine="streaming")
+    clock = ticks["ts"].cum_max()
+    openings = pl.Series("opening", _openings(clock.to_list(), SECOND_MS))
+    interval = openings.search_sorted(clock, side="right").alias("interval")
+    rows = ticks.lazy().with_columns(interval).group_by([*KEY, "interval"]).agg(
+        pl.col("line").last(), pl.len().alias("messages"),
+        pl.col("position").first().alias("first"), pl.col("position").last().alias("last"),
+    )  # fmt: skip
+    sums = [
+        pl.col("messages").sum(), pl.col("line").str.len_bytes().sum().alias("value_bytes"),
+        pl.col("first").cast(pl.Int64).sum(), pl.col("last").cast(pl.Int64).sum(),
+    ]  # fmt: skip
+    return Outcome(*rows.select(pl.len().alias("rows"), *sums).collect().row(0))
+
+
+def tumbling(path: Path) -> int:
+    """How many rows windows have that begin at whole seconds: polars' streaming engine alone."""
+    windows = _parsed(path).with_columns((pl.col("ts") // SECOND_MS).alias("second"))
+    rows = windows.group_by([*KEY, "second"]).agg(
         pl.col("line").last(), pl.col("ts").first().alias("first_ms"), pl.len().alias("messages")
     )
     # a sum over what goes out keeps the optimizer from leaving it out
@@ -33,7 +58,19 @@ def tumbling(path: Path) -> int:
 
 def counted(path: Path) -> int:
     """How many rows polars parses to the same fields."""
-    parsed = pl.scan_lines(path, name="line").select(
-        pl.col("line").str.json_decode(pl.Struct(FIELDS)).struct.field("ts").count()
-    )
-    return int(parsed.collect(engine="streaming").item())
+    return int(_parsed(path).select(pl.col("ts").count()).collect(engine="streaming").item())
+
+
+def _parsed(path: Path) -> pl.LazyFrame:
+    lines = pl.scan_lines(path, name="line")
+    tick = pl.col("line").str.json_decode(pl.Struct(FIELDS)).alias("tick")
+    return lines.with_columns(tick).unnest("tick")
+
+
+def _openings(clock_ms: list[int], interval_ms: int) -> list[int]:
+    """When intervals begin: the first message at or after the end of the one before."""
+    found, place = [], 0
+    while place < len(clock_ms):
+        found.append(clock_ms[place])
+        place = bisect_left(clock_ms, clock_ms[place] + interval_ms, place)
+    return found

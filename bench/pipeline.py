@@ -1,21 +1,21 @@
-"""Conflation on Spark against reading the same parsed rows, and against Spark's own state."""
+"""Conflation on Spark against reading the same parsed rows, Spark's own state, and polars.
+
+`python -m bench pipeline` ends with an error if polars does not come to the same deliveries.
+"""
 
 from __future__ import annotations
 
-import gzip
-import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from bench import peer
-from dev import ROOT
+from bench.peer import Outcome
+from bench.ticks import lines_of, recorded_day
 from keys.path import FieldPath
 from keys.spec import KeySpec
 from pipeline.columns.conflation import Conflation
@@ -30,42 +30,32 @@ from pipeline.streams.plans import by_shards, plan_recorded, recorded_lines
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-DAY = "ticks-20131008-day.ndjson.gz"
 KEY = KeySpec.of(["/tickerId", "/exchange", "/type"])
 TIME = TimeField(FieldPath.parse("/ts"))
 SECOND_NS = 1_000 * MILLISECOND_NS
-STATEFUL_LINES = 50_000
 PLANNED = 5_000_000
-
-_EXECUTION = "org.apache.spark.sql.execution.streaming"
-STATE_STORE = {
-    "spark.sql.streaming.stateStore.providerClass": f"{_EXECUTION}.state.RocksDBStateStoreProvider",
-    # The session's own choice suits checkpoints without state; RocksDB's files want Hadoop's.
-    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
-    "fs.file.impl.disable.cache": "true",
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        f"{_EXECUTION}.checkpointing.FileContextBasedCheckpointFileManager"
-    ),
-}
 
 Figure = tuple[str, float, str]
 
 
 def figures() -> Iterator[Figure]:
     """Name, value, unit; nothing where there are no recorded ticks."""
-    folder = Path(os.environ.get("TIDEGATE_TICKS") or ROOT.parent / "shared" / "data")
-    if not (folder / DAY).exists():
+    day = recorded_day()
+    if day is None:
         return
-    yield from _peer(folder / DAY)
+    theirs = peer.deliveries(day)  # warms polars up, too
+    yield from _peer(day, theirs)
     spark = open_session("local[2]")
     try:
-        yield from _conflation(spark, folder / DAY)
+        yield from _conflation(spark, day, theirs)
         yield from _planning(spark)
     finally:
         spark.stop()
 
 
-def _conflation(spark: SparkSession, path: Path) -> Iterator[Figure]:
+def _conflation(spark: SparkSession, path: Path, theirs: Outcome) -> Iterator[Figure]:
+    from bench.stateful import stateful_rate  # it imports Spark, which other suites do without
+
     lines = recorded_lines(read_history(spark, path))
     by_key = Conflation(KEY, Interval(SECOND_NS, Pace.KEY), TIME)
     counted = lines.mapInArrow(partial(count_parsed, conflation=by_key), "parsed long")
@@ -77,19 +67,26 @@ def _conflation(spark: SparkSession, path: Path) -> Iterator[Figure]:
     yield "conflated by key, 1 s", messages / conflated_s, "messages/s"
     yield "conflated by key, of parsed and counted", 100 * parsed_s / conflated_s, "percent"
     by_batch = Conflation(KEY, Interval(SECOND_NS, Pace.BATCH), TIME)
-    batch_s = seconds(lambda: run(plan_recorded(lines, by_batch).frame))
+    batches = plan_recorded(lines, by_batch).frame
+    batch_s = seconds(lambda: run(batches))
     yield "conflated by batch, 1 s", messages / batch_s, "messages/s"
+    ours = outcome(batches)
+    if ours != theirs:
+        raise ValueError(f"ours {ours}, of polars {theirs}")
+    yield "conflated by batch: as polars has them", ours.rows, "rows"
     shards_s = seconds(lambda: run(by_shards(lines, by_key)))
     yield "conflated by key, shuffled by shards", messages / shards_s, "messages/s"
-    stateful = stateful_rate(spark, path)
+    stateful = stateful_rate(spark, lines_of(path))
     yield "plain transformWithState, timers of 1 s", stateful, "messages/s"
     yield "conflated by key, of transformWithState", messages / conflated_s / stateful, "times"
 
 
-def _peer(path: Path) -> Iterator[Figure]:
+def _peer(path: Path, theirs: Outcome) -> Iterator[Figure]:
     """What polars does with the same file, by itself."""
-    messages = peer.counted(path)  # warms up, too
+    messages = theirs.messages
     yield "polars: parsed and counted", messages / seconds(lambda: peer.counted(path)), "messages/s"
+    same_s = seconds(lambda: peer.deliveries(path))
+    yield "polars: conflated by batch, 1 s", messages / same_s, "messages/s"
     tumbling_s = seconds(lambda: peer.tumbling(path))
     yield "polars: tumbling windows of 1 s", messages / tumbling_s, "messages/s"
 
@@ -127,42 +124,11 @@ def count_parsed(
     yield pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], ["parsed"])
 
 
-def stateful_rate(spark: SparkSession, path: Path) -> float:
-    """Messages a second of Spark's own way: a value state and a timer for each key."""
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-
-    from bench.stateful import OUTPUT, LatestOfKey
-
-    for name, setting in STATE_STORE.items():
-        spark.conf.set(name, setting)
-    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        (Path(folder) / "in").mkdir()
-        with gzip.open(path) as ticks:
-            Path(folder, "in", "ticks.ndjson").write_bytes(b"".join(islice(ticks, STATEFUL_LINES)))
-        fields = "tickerId string, exchange string, type string, ts long"
-        query = (
-            spark.readStream.format("text")
-            .load(f"{folder}/in")
-            .select("value", F.from_json("value", fields).alias("tick"))
-            .selectExpr(
-                "concat_ws(',', tick.tickerId, tick.exchange, tick.type) AS key",
-                "timestamp_millis(tick.ts) AS time",
-                "tick.ts AS ts",
-                "value",
-            )
-            .withWatermark("time", "0 seconds")
-            .groupBy("key")
-            .transformWithState(LatestOfKey(), OUTPUT, "Append", "EventTime")
-            .writeStream.format("noop")
-            .outputMode("append")
-            .option("checkpointLocation", f"{folder}/checkpoint")
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        batch: dict[str, Any] = next(p for p in query.recentProgress if p["numInputRows"])
-        rows, took_ms = int(batch["numInputRows"]), int(batch["durationMs"]["addBatch"])
-        return rows / took_ms * 1_000
+def outcome(deliveries: DataFrame) -> Outcome:
+    """What DELIVERIES come to."""
+    sums = ("messages", "length(value)", "first", "position")
+    [found] = deliveries.selectExpr("count(*)", *(f"sum({one})" for one in sums)).collect()
+    return Outcome(*found)
 
 
 def run(frame: DataFrame) -> None:

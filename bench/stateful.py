@@ -1,16 +1,55 @@
-"""The plain way to conflate with Spark: state and a timer for each key, a message at a time."""
+"""The plain way to conflate with Spark: a value state and a timer for each key.
+
+Written with care: of each batch a key's state is read once and written once. State is in RocksDB,
+since Spark's other store refuses `transformWithState`; it writes changes, no snapshots, in a
+batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from bench.ticks import laid_down
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
 INTERVAL_MS = 1_000
-OUTPUT = "key string, messages long, value string, due_ms long"
-STATE = "messages long, value string"
+LINES_PER_BATCH = 100_000
+WARMING_BATCHES = 1
+BATCHES = 5
+OUTPUT = "key string, opened_ms long, messages long, value string"
+STATE = "opened_ms long, messages long, value string"
+FIELDS = "tickerId string, exchange string, type string, ts long"
+
+_EXECUTION = "org.apache.spark.sql.execution.streaming"
+STATE_STORE = {
+    "spark.sql.streaming.stateStore.providerClass": f"{_EXECUTION}.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The session's own choice suits checkpoints without state; RocksDB's files want Hadoop's.
+    "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
+    "fs.file.impl.disable.cache": "true",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        f"{_EXECUTION}.checkpointing.FileContextBasedCheckpointFileManager"
+    ),
+}
+
+
+class Held(NamedTuple):
+    """What is held of a key."""
+
+    opened_ms: int
+    messages: int
+    value: str
 
 
 class LatestOfKey(StatefulProcessor):
@@ -20,20 +59,73 @@ class LatestOfKey(StatefulProcessor):
         self._handle = handle
         self._held = handle.getValueState("held", STATE)
 
-    def handleInputRows(self, record: Any, rows: Iterator[Row], timers: Any) -> Iterator[Row]:  # noqa: N802 - Spark's name
-        for row in rows:
-            held = self._held.get() if self._held.exists() else None
-            if held is None:
-                self._handle.registerTimer(row.ts + INTERVAL_MS)
-            self._held.update((1 if held is None else held[0] + 1, row.value))
-        return iter(())
-
-    def handleExpiredTimer(self, record: Any, timers: Any, expired: Any) -> Iterator[Row]:  # noqa: N802 - Spark's name
-        held = self._held.get()
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
+        found = self._held.get()
+        before = held = None if found is None else Held(*found)
+        for row in sorted(rows, key=attrgetter("ts")):
+            if held is not None and row.ts >= held.opened_ms + INTERVAL_MS:
+                yield Row(key=key[0], **held._asdict())
+                held = None
+            opened_ms, messages = (row.ts, 0) if held is None else held[:2]
+            held = Held(opened_ms, messages + 1, row.value)
         assert held is not None
+        self._held.update(held)
+        if before is None or before.opened_ms != held.opened_ms:
+            if before is not None:
+                self._handle.deleteTimer(before.opened_ms + INTERVAL_MS)
+            self._handle.registerTimer(held.opened_ms + INTERVAL_MS)
+
+    def handleExpiredTimer(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803 - Spark's name
+        expiredTimerInfo: Any,  # noqa: N803 - Spark's name
+    ) -> Iterator[Row]:
+        found = self._held.get()
+        assert found is not None
         self._held.clear()
-        due_ms = expired.getExpiryTimeInMs()
-        yield Row(key=record[0], messages=held[0], value=held[1], due_ms=due_ms)
+        yield Row(key=key[0], **Held(*found)._asdict())
 
     def close(self) -> None:
         pass
+
+
+def stateful_rate(spark: SparkSession, lines: Iterable[bytes]) -> float:
+    """Messages a second in batches that follow warming ones; planning and log are not counted."""
+    taken = list(islice(lines, (WARMING_BATCHES + BATCHES) * LINES_PER_BATCH))
+    for name, setting in STATE_STORE.items():
+        spark.conf.set(name, setting)
+    with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
+        laid_down(Path(folder, "in"), taken, LINES_PER_BATCH)
+        query = _started(spark, folder)
+        query.awaitTermination()
+        told = [each for each in query.recentProgress if each["numInputRows"]]
+    counted = told[WARMING_BATCHES:]
+    rows = sum(int(each["numInputRows"]) for each in counted)
+    took_ms = sum(int(each["durationMs"]["addBatch"]) for each in counted)
+    return rows / took_ms * 1_000
+
+
+def _started(spark: SparkSession, folder: str) -> StreamingQuery:
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    return (
+        spark.readStream.format("text")
+        .option("maxFilesPerTrigger", 1)
+        .load(f"{folder}/in")
+        .select("value", F.from_json("value", FIELDS).alias("tick"))
+        .selectExpr(
+            "concat_ws(',', tick.tickerId, tick.exchange, tick.type) AS key",
+            "timestamp_millis(tick.ts) AS time",
+            "tick.ts AS ts",
+            "value",
+        )
+        .withWatermark("time", "0 seconds")
+        .groupBy("key")
+        .transformWithState(LatestOfKey(), OUTPUT, "Append", "EventTime")
+        .writeStream.format("noop")
+        .outputMode("append")
+        .option("checkpointLocation", f"{folder}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
