@@ -40,8 +40,10 @@ def _doing(now: Condition) -> str:
     match now.state:
         case State.RUNNING if now.working_s is not None:
             return f"at a batch for {now.working_s:.0f} s" * (now.working_s >= WORKING_S_MIN)
+        case State.RUNNING if now.finds_nothing:
+            return "nothing new to read"
         case State.RUNNING:
-            return "nothing new to read" if now.finds_nothing else ""
+            return "" if now.batches else "getting ready to read"
         case State.WAITING:
             return "waiting for its next start"
         case state:

@@ -20,7 +20,7 @@ def test_a_stream_that_has_done_nothing_says_little() -> None:
         (Condition("s", State.RUNNING, working_s=4.4), ", at a batch for 4 s"),
         (Condition("s", State.RUNNING, working_s=0.4), ""),
         (Condition("s", State.RUNNING, finds_nothing=True), ", nothing new to read"),
-        (Condition("s", State.RUNNING), ""),
+        (Condition("s", State.RUNNING), ", getting ready to read"),
         (Condition("s", State.WAITING, finds_nothing=True), ", waiting for its next start"),
         (Condition("s", State.FAILED), ", failed"),
     ],
