@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from bench.faults.pipeline_faults import IN_STAGE, MESSAGES, finish
+from bench.faults.pipeline_faults import IN_STAGE, MESSAGES, finish, is_connected
 from bench.faults.pipeline_stage import PipelineChild, publish
 from bench.faults.stage import Stage
 from tests.support.spark_cluster import ENVIRONMENT, spark_cluster
@@ -49,12 +49,12 @@ def _who_asks(address: str) -> tuple[psutil.Process, psutil.Process]:
     Raises:
         LookupError: there is none.
     """
-    port = urlsplit(address).port
+    port = urlsplit(address).port or 0
     for executor in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):
             if EXECUTOR not in " ".join(executor.cmdline()):
                 continue
             for worker in executor.children(recursive=True):
-                if any(to.raddr and to.raddr.port == port for to in worker.net_connections()):
+                if is_connected(worker, port):
                     return worker, executor
     raise LookupError("no task stands there")

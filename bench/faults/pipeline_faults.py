@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from urllib.parse import urlsplit
 
 import psutil
 
@@ -79,13 +80,17 @@ async def driver_killed(stage: Stage, short: bool) -> None:
 
 
 async def workers_killed(stage: Stage, short: bool) -> None:
-    """`kill -9` of the Python workers in the midst of a batch."""
+    """`kill -9` of the Python workers in the midst of a batch; the short way of those that ask.
+
+    Without the daemons that start workers Spark fails some times more, and each time the stream
+    waits longer: a minute in all.
+    """
     await publish(stage.gateway.address, 0, MESSAGES)
     async with turnstile(stage.gateway.address) as relay:
         hold = relay.hold(IN_STAGE(stage.chance.randrange(SOME_BATCHES_MAX)))
         async with PipelineChild(stage.folder, relay.address) as running:
             stage.expect(await running.gets_to(hold.reached), "no batch was staged")
-            killed = _kill_workers(running.pid)
+            killed = _kill_workers(running.pid, urlsplit(relay.address).port if short else None)
             stage.figures.append(f"{killed} Python workers killed")
             stage.expect(killed > 0, "there was no Python worker")
             hold.released.set()
@@ -164,12 +169,18 @@ def _last_noted(running: PipelineChild) -> int:
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
-def _kill_workers(driver: int) -> int:
-    """Kill what works for the driver's Java in Python; how many there were."""
+def _kill_workers(driver: int, port: int | None) -> int:
+    """Kill what works for the driver's Java in Python, or of it who is connected to a port."""
     killed = 0
     for child in psutil.Process(driver).children(recursive=True):
         with suppress(psutil.Error):
-            if "-m pyspark" in " ".join(child.cmdline()):
+            works = "-m pyspark" in " ".join(child.cmdline())
+            if works and (port is None or is_connected(child, port)):
                 child.kill()
                 killed += 1
     return killed
+
+
+def is_connected(process: psutil.Process, port: int) -> bool:
+    """Whether a process has a connection to a port."""
+    return any(to.raddr and to.raddr.port == port for to in process.net_connections())
