@@ -191,14 +191,17 @@ def test_processing_time_by_the_log_of_spark(
     assert [sorted(rows, key=str) for rows in found] == [sorted(rows, key=str) for rows in expected]
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True])
 def test_removals_are_told_by_the_key_of_their_topic(
-    spark: SparkSession, tmp_path: Path, journals: Journals
+    spark: SparkSession, tmp_path: Path, journals: Journals, is_elsewhere: bool
 ) -> None:
     journals.topic("raw", key=["/k", "/x"])
     path = tmp_path / "s.toml"
+    own = "http://127.0.0.1:1" if is_elsewhere else journals.address
+    address = f', address = "{journals.address}/"' if is_elsewhere else ""
     path.write_text(
-        f'gateway = "{journals.address}"\n[pipeline.s]\nkey = ["/k"]\ninterval = "1s"\noof = true\n'
-        'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "sent"}\n'
+        f'gateway = "{own}"\n[pipeline.s]\nkey = ["/k"]\ninterval = "1s"\noof = true\n'
+        f'source = {{kind = "tidegate", topic = "raw"{address}}}\nsink = {{topic = "sent"}}\n'
     )
     [definition] = read_definitions(path)
     with pytest.raises(DefinitionInvalid, match=r"s: oof needs the key of topic raw, which is"):
