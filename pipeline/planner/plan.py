@@ -17,7 +17,6 @@ from pipeline.columns.times import TimeField, Unit
 from pipeline.definitions.duration import duration_ms
 from pipeline.errors import (
     EXIT_DONE,
-    EXIT_INTERRUPTED,
     HistoryInvalid,
     HistoryUnreadable,
     PipelineError,
@@ -27,7 +26,7 @@ from pipeline.errors import (
 from pipeline.planner.chart import write_chart
 from pipeline.planner.choices import Choice, Plan
 from pipeline.planner.planning import Question, answered, planned
-from pipeline.session import open_session
+from pipeline.session import spark_session
 
 CHOICES_MAX = 1_000
 CHARTS = frozenset({".svg", ".png"})
@@ -63,8 +62,6 @@ def plan(wish: Wish) -> int:
     except PipelineError as error:
         sys.stderr.write(f"tidegate: {error}\n")
         return error.exit_code
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
     sys.stdout.write(text)
     return EXIT_DONE
 
@@ -85,17 +82,15 @@ def make_plan(wish: Wish) -> Plan:
     time = _time(wish.time_field, wish.time_unit)
     if not require_history(wish.path) and time is None:
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
-    spark = open_session(wish.master)
-    try:
-        shards = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        question = Question(tuple(specs.values()), tuple(texts), paces, time, shards)
-        answer = answered(planned(read_history(spark, wish.path), question), question)
-    except PipelineError:
-        raise
-    except Exception as error:  # whatever Spark, py4j or the JVM has to say
-        raise _told(wish.path, str(error)) from None
-    finally:
-        spark.stop()
+    with spark_session(wish.master) as spark:
+        try:
+            shards = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+            question = Question(tuple(specs.values()), tuple(texts), paces, time, shards)
+            answer = answered(planned(read_history(spark, wish.path), question), question)
+        except PipelineError:
+            raise
+        except Exception as error:  # whatever Spark, py4j or the JVM has to say
+            raise _told(wish.path, str(error)) from None
     if not answer.seen[0].messages:
         raise HistoryInvalid(f"{wish.path}: there is no message in it")
     return Plan(
