@@ -17,7 +17,7 @@ from tests.support.search import FOUND
 EXAMPLES_MAX = 1_500
 EXAMPLES_CLEAN = 40
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.search
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.simulation.search import FOUND
 
 SEEDS_MAX = 300
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.search
 
 
 @pytest.fixture
