@@ -54,8 +54,6 @@ PLACES: dict[str, Place] = {
     "after the commit, before Spark's": AFTER_COMMIT,
 }
 """Places of a batch at which the driver is killed; the sixth, after Spark's, is no request."""
-SHORT = ("after the offset log",)
-"""Kills around a commit are short plays of streams that hold something (`held_faults`)."""
 
 
 async def driver_killed(stage: Stage, short: bool) -> None:
@@ -63,19 +61,18 @@ async def driver_killed(stage: Stage, short: bool) -> None:
     await publish(stage.gateway.address, 0, MESSAGES)
     async with turnstile(stage.gateway.address) as relay:
         late: Hold | None = None
-        for name in SHORT if short else PLACES:
+        for name, place in PLACES.items():
             async with PipelineChild(stage.folder, relay.address) as running:
-                hold = relay.hold(PLACES[name](stage.chance.randrange(1, 1 + SOME_BATCHES_MAX)))
+                hold = relay.hold(place(stage.chance.randrange(1, 1 + SOME_BATCHES_MAX)))
                 reached = await running.gets_to(hold.reached)
                 stage.expect(reached, f"{name}: it did not get there: {running.logged[-500:]}")
                 if late is not None:  # what a dead driver asked arrives only now
                     late.released.set()
             late = hold
-        if not short:
-            async with PipelineChild(stage.folder, relay.address) as running:
-                before = _last_noted(running)
-                noted = await happens(lambda: _last_noted(running) > before, BACK_S_MAX)
-                stage.expect(noted, f"no batch was noted: {running.logged[-500:]}")
+        async with PipelineChild(stage.folder, relay.address) as running:
+            before = _last_noted(running)
+            noted = await happens(lambda: _last_noted(running) > before, BACK_S_MAX)
+            stage.expect(noted, f"no batch was noted: {running.logged[-500:]}")
         await _arrives(stage, relay)
 
 

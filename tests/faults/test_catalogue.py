@@ -10,7 +10,7 @@ from tests.support.outside import require
 SEED = 7
 SPARK_S_MAX = 600
 # what they are about takes longer than a test may; `dev.py bench faults` plays them
-LONG_PLAYS = ("F6b", "F8", "F5b", "F25b", "F26b", "F26c", "F26d")
+LONG_PLAYS = ("F5b", "F6b", "F8")
 
 
 def needs(fault: Fault) -> list[pytest.MarkDecorator]:
