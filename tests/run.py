@@ -1,7 +1,8 @@
 """What `python3 dev.py test` runs once everything is set up: the linters, then pytest.
 
-Tests that need the cores to themselves (Spark, browsers, real processes) run after the others and
-one at a time. The last line printed is the sum over all runs.
+Tests that start real processes and watch the clock run after the others and one at a time; those of
+Spark wait as long as they work and mind no neighbour: two at a time, and the files whole, as each
+process starts a Spark of its own once. The last line printed is the sum over all runs.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 SOURCES = ("keys", "conflation", "app", "pipeline", "pyspark_tidegate", "clients")
 CHECKED = (*SOURCES, "tests", "bench", "examples", "requirements", "dev.py")
-APART = "spark or browser or slow"
+RUNS = [
+    ["-n", "2", "-m", "not (spark or browser or slow)"],
+    ["-n", "2", "--dist", "loadfile", "-m", "spark"],
+    ["-m", "(browser or slow) and not spark"],
+]
 NOTHING_SELECTED = 5  # pytest's exit code when a run's markers fit no test
 
 
@@ -80,7 +85,7 @@ def main(arguments: list[str]) -> int:
     if arguments:
         return run_tests([arguments], content=True)
     content = lint()
-    return run_tests([["-n", "2", "-m", f"not ({APART})"], ["-m", APART]], content)
+    return run_tests(RUNS, content)
 
 
 if __name__ == "__main__":
