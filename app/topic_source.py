@@ -13,9 +13,6 @@ from keys.filter import Filter
 from keys.projection import Projection
 from keys.spec import KeySpec
 
-INTERVAL_NS_MIN = 100 * MILLISECOND
-INTERVAL_NS_MAX = DAY // 24
-
 _FIELDS = ("topic", "interval", "filter", "grouping", "projection", "engine")
 
 
@@ -24,6 +21,12 @@ class FilledBy(StrEnum):
 
     GATEWAY = "gateway"
     SPARK = "spark"
+
+
+_INTERVALS = {
+    FilledBy.GATEWAY: (100 * MILLISECOND, DAY // 24, "from 100ms to 1h"),
+    FilledBy.SPARK: (MILLISECOND, DAY, "from 1ms to 1d with engine spark"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +90,9 @@ def _interval(value: object, engine: FilledBy) -> int:
         interval_ns = parse_duration(value if isinstance(value, str) else "")
     except ValueError as error:
         raise _invalid(f"{error}.", "/source/interval") from None
-    is_within = INTERVAL_NS_MIN <= interval_ns <= INTERVAL_NS_MAX
-    if engine is FilledBy.GATEWAY and not is_within:
-        raise _invalid("interval is from 100ms to 1h.", "/source/interval")
+    least_ns, most_ns, bounds = _INTERVALS[engine]
+    if not least_ns <= interval_ns <= most_ns:
+        raise _invalid(f"interval is {bounds}.", "/source/interval")
     return interval_ns
 
 

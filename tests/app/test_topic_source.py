@@ -24,7 +24,7 @@ def test_a_source_is_filled_by_the_gateway_unless_it_says_spark() -> None:
 
 
 @pytest.mark.parametrize("interval", ["1ms", "1d"])
-def test_of_spark_it_is_any_that_there_is(interval: str) -> None:
+def test_of_spark_it_is_from_a_millisecond_to_a_day(interval: str) -> None:
     source = Source.read({**PX, "interval": interval, "engine": "spark"})
     assert source is not None
     assert source.document()["interval"] == interval
@@ -84,6 +84,8 @@ REFUSED: list[tuple[object, str, str]] = [
     ({**SOURCE, "topic": "../x"}, "topic-invalid", "/source/topic"),
     ({**PX, "interval": "99ms"}, "topic-invalid", "/source/interval"),
     ({**PX, "interval": "2h"}, "topic-invalid", "/source/interval"),
+    ({**PX, "interval": "0s", "engine": "spark"}, "topic-invalid", "/source/interval"),
+    ({**PX, "interval": "2d", "engine": "spark"}, "topic-invalid", "/source/interval"),
     ({"topic": "px", "engine": "spark"}, "topic-invalid", "/source/interval"),
 ]
 
