@@ -79,7 +79,8 @@ class Draft:
         return self._file
 
     def _columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        numbers = range(self.written + 1, self.written + 1 + rows.num_rows)
+        first = self.batch.first_row + self.written
+        numbers = range(first, first + rows.num_rows)
         files = [file_name(file or "") or None for file in rows.column("file").to_pylist()]
         made = {
             "batch": pa.array([self.batch.number] * rows.num_rows),

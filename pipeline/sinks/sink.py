@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+END = "_end"
+"""Sorts behind the name of its batch, whatever ending that has: "-" would stand before "."."""
+END_ROWS = 1_000_000_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -29,8 +33,16 @@ class Batch:
 
     @property
     def label(self) -> str:
-        """Its number as names have it, which sort in order."""
-        return f"{self.number:09d}{'-end' if self.is_end else ''}"
+        """Its number as names have it: whatever ending they have, they sort in order."""
+        return f"{self.number:09d}{END if self.is_end else ''}"
+
+    @property
+    def first_row(self) -> int:
+        """The number of its first row: an end goes on where no row of its batch can be.
+
+        However many there are, and also where their file has been taken away.
+        """
+        return 1 + (END_ROWS if self.is_end else 0)
 
 
 @dataclass(frozen=True, slots=True)

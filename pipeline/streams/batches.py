@@ -14,7 +14,7 @@ from pipeline.definitions.source import TopicSource
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import CheckpointMismatch, DefinitionInvalid
 from pipeline.gateway import Gateway
-from pipeline.sinks.sink import Batch
+from pipeline.sinks.sink import END, Batch
 from pipeline.sources.source import are_checked, open_source
 from pipeline.streams.held import Held
 from pipeline.streams.keeping import Keeping, ended, kept
@@ -95,7 +95,7 @@ class ConflatedBatches:
     def is_ending(self) -> bool:
         """Whether an end was begun, and nobody noted that it was done."""
         last = self._held.last
-        return self.unended is not None and last is not None and last.name.endswith("-end")
+        return self.unended is not None and last is not None and last.name.endswith(END)
 
     def ended(self, spark: SparkSession, batch: Batch) -> DataFrame:
         """DELIVERIES of all that is held after the last batch, as a batch that follows it."""

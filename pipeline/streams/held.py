@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.errors import CheckpointMismatch
-from pipeline.sinks.sink import Batch
+from pipeline.sinks.sink import END, Batch
 
 SHARDS = b"shards"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -165,4 +165,4 @@ def sync_folder(folder: Path) -> None:
 
 
 def _number(path: Path) -> int:
-    return int(path.name.partition("-")[0])
+    return int(path.name.removesuffix(END))

@@ -20,10 +20,15 @@ ROWS = [
 ]
 
 
-def drafted(folder: Path, rows: list[dict[str, object]], attempt: int = 0) -> Draft:
+BATCH = Batch(7, 3, "q")
+
+
+def drafted(
+    folder: Path, rows: list[dict[str, object]], attempt: int = 0, batch: Batch = BATCH
+) -> Draft:
     """A draft of rows that come in two pieces."""
     letters = DeadLetters(str(folder / "dead"))
-    draft = Draft(folder / "s-q-7.parquet", Batch(7, 3, "q"), attempt, letters)
+    draft = Draft(folder / "s-q-7.parquet", batch, attempt, letters)
     for piece in (rows[:1], rows[1:]):
         draft.take(pa.RecordBatch.from_pylist(piece, schema=arrow_schema(SENT)))
     draft.end()

@@ -40,7 +40,7 @@ def test_letters_are_written_once_however_often_a_batch_comes(tmp_path: Path) ->
 
 def test_what_came_from_a_topic_names_no_file(tmp_path: Path) -> None:
     buried(tmp_path, replace(BATCH, is_end=True), 0, "key-missing", file="")
-    assert json.loads((tmp_path / "batch-000000007-end.ndjson").read_bytes())["file"] is None
+    assert json.loads((tmp_path / "batch-000000007_end.ndjson").read_bytes())["file"] is None
 
 
 def test_nothing_refused_is_no_file(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from pipeline.sinks.parquet import ParquetWriter
 from pipeline.sinks.sink import Batch, Receipt
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream, Totals
-from tests.pipeline.sinks.drafts import ROWS, drafted
+from tests.pipeline.sinks.drafts import BATCH, ROWS, drafted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +40,8 @@ def batch(number: int, run: int = 3) -> Batch:
     return Batch(number, run, "0a1b2c3d-4e5f")
 
 
-def written(folder: Path, rows: list[dict[str, object]], attempt: int) -> Report:
-    [report] = drafted(folder, rows, attempt).report().to_pylist()
+def written(folder: Path, rows: list[dict[str, object]], attempt: int, of: Batch = BATCH) -> Report:
+    [report] = drafted(folder, rows, attempt, of).report().to_pylist()
     return Report(**report)
 
 
@@ -58,6 +59,26 @@ def test_a_batch_is_there_once_however_often_it_comes(tmp_path: Path) -> None:
     assert (again.messages, again.published, again.repeated) == (5, 0, 2)
     writer.finish([written(tmp_path, ROWS[:1], 2)], batch(8))
     assert pq.read_table(tmp_path).column("value").to_pylist() == ['{"k":"a"}', None, '{"k":"a"}']
+
+
+def test_rows_of_an_end_stand_between_its_batch_and_the_next(tmp_path: Path) -> None:
+    """Rule 535: by `batch` and `row`, and by the names of files; also where the end comes again."""
+    writer = writer_to(tmp_path)
+    batches = [batch(6), replace(batch(6), is_end=True), batch(7)]
+    pieces = [ROWS[:2], ROWS[:1], ROWS[:1]]
+    for attempt in range(2):
+        for each, piece in zip(batches, pieces, strict=True):
+            receipt = writer.finish([written(tmp_path, piece, attempt, each)], each)
+            assert (receipt.published, receipt.repeated)[attempt] == len(piece)
+    files = [writer.path(each).name for each in batches]
+    assert [name for name in seen(tmp_path) if not name.startswith(".")] == files
+    places = [
+        (row["batch"], row["row"])
+        for name in files
+        for row in pq.read_table(tmp_path / name).to_pylist()
+    ]
+    assert len(places) == len(set(places)) == 4
+    assert places == sorted(places)
 
 
 def test_what_an_attempt_left_behind_goes_with_its_batch(tmp_path: Path) -> None:

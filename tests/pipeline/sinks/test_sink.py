@@ -6,5 +6,7 @@ from pipeline.sinks.sink import Batch
 def test_labels_of_batches_sort_in_the_order_of_batches() -> None:
     batches = [Batch(number, 1, "q", is_end=end) for number in (0, 9, 10) for end in (False, True)]
     labels = [batch.label for batch in batches]
-    assert labels == sorted(labels)
-    assert labels[-2:] == ["000000010", "000000010-end"]
+    for ending in ("", ".parquet", ".ndjson"):
+        names = [label + ending for label in labels]
+        assert names == sorted(names)
+    assert labels[-2:] == ["000000010", "000000010_end"]

@@ -42,10 +42,10 @@ def test_a_batch_goes_on_from_the_one_before_or_from_its_end(tmp_path: Path) -> 
     assert held.before(batch(0)) is None
     assert held.before(batch(7)) == "000000006"
     assert held.before(batch(6, is_end=True)) == "000000006"
-    filled(tmp_path, "000000006-end")
+    filled(tmp_path, "000000006_end")
     assert held.before(batch(7)) == "000000006"  # the end was begun, not finished
     held.end(6)
-    assert held.before(batch(7)) == "000000006-end"
+    assert held.before(batch(7)) == "000000006_end"
     assert held.before(batch(8)) == "000000007"
 
 
@@ -77,7 +77,7 @@ def test_notes_of_the_newest_tables_are_summed_up(tmp_path: Path) -> None:
 
 
 def test_what_no_batch_needs_is_forgotten(tmp_path: Path) -> None:
-    labels = ["000000004", "000000005", "000000005-end", "000000006"]
+    labels = ["000000004", "000000005", "000000005_end", "000000006"]
     held = filled(tmp_path, *labels)
     assert held.last is not None
     assert (held.last.name, held.last_number) == ("000000006", 6)
