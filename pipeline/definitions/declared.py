@@ -70,7 +70,7 @@ class Declaration:
             source=TopicSource(asked["topic"], RECORDS if self.keeps_records else START, None),
             key=KeySpec.of(self.topic["key"]),
             interval_text=asked["interval"],
-            interval_ms=duration_ms(asked["interval"], rounds_up=True) or 0,
+            interval_ms=duration_ms(asked["interval"]) or 0,
             sink=TopicSink(topic, declared=True),
             description="",
             checkpoint=folder / self._life(),

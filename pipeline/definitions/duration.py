@@ -17,14 +17,13 @@ UNIT_NS = {
 }
 
 
-def duration_ms(text: str, *, rounds_up: bool = False) -> int | None:
-    """A duration such as `500ms` or `2S` in whole milliseconds; None if not from 1 ms to 1 d.
+def duration_ms(text: str) -> int | None:
+    """A duration such as `500ms` or `2S`, rounded up to whole milliseconds, as Spark counts.
 
-    Parts of a millisecond are refused too, unless it `rounds_up`.
+    None if it is not from 1 ms to 1 d.
     """
     found = DURATION.fullmatch(text)
     duration_ns = int(found[1]) * UNIT_NS[found[2].lower()] if found else 0
-    over_ns = duration_ns % UNIT_NS["ms"]
-    if not UNIT_NS["ms"] <= duration_ns <= UNIT_NS["d"] or (over_ns and not rounds_up):
+    if not UNIT_NS["ms"] <= duration_ns <= UNIT_NS["d"]:
         return None
-    return duration_ns // UNIT_NS["ms"] + bool(over_ns)
+    return -(-duration_ns // UNIT_NS["ms"])

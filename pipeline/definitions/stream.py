@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
 
 from keys.spec import KeySpec
@@ -12,12 +13,12 @@ from pipeline.bookmark import RECORDS
 from pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_conflation
 from pipeline.definitions.duration import duration_ms
 from pipeline.definitions.names import STREAM
-from pipeline.definitions.sink import Sink, read_sink
+from pipeline.definitions.sink import ParquetSink, Sink, read_sink
 from pipeline.definitions.source import BOUNDS, SOURCE, Source, TopicSource, read_source
 from pipeline.definitions.terms import read_paths
 from pipeline.definitions.tomlfile import read_toml
 from pipeline.definitions.tomltable import TomlTable
-from pipeline.definitions.view import ViewDefinition, read_view
+from pipeline.definitions.view import ViewDefinition, read_view, refuse_place_in_key
 from pipeline.errors import DefinitionInvalid
 from pipeline.gateway import DEFAULT_GATEWAY
 
@@ -97,6 +98,8 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
     view = read_view(table, folder)
     grouped = view.projection if view else None
     key_spec = grouped.grouping if grouped else read_paths(table, "key")
+    if view is not None:
+        refuse_place_in_key(table, view, key_spec)
     checkpoint = _folder(table, "checkpoint", folder, f"checkpoints/{name}")
     definition = StreamDefinition(
         name=name,
@@ -144,3 +147,18 @@ def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
                 both = f"{owners[place]} and {stream.name}"
                 raise DefinitionInvalid(f"{file}: two streams have the {what} {place}: {both}")
             owners[place] = stream.name
+    for owner, other in permutations(streams, 2):
+        for what, folder in _folders(other):
+            if folder.is_relative_to(owner.checkpoint):
+                raise DefinitionInvalid(
+                    f"{file}: the {what} {folder} of {other.name} is in the checkpoint of "
+                    f"{owner.name}: {owner.checkpoint}"
+                )
+
+
+def _folders(stream: StreamDefinition) -> list[tuple[str, Path]]:
+    """What it writes to, and how each is called."""
+    folders = [("checkpoint", stream.checkpoint), ("dead_letters", stream.dead_letters)]
+    if isinstance(stream.sink, ParquetSink):
+        folders.append(("sink", stream.sink.folder))
+    return folders

@@ -59,6 +59,22 @@ class ViewDefinition:
         return f"key {key} filter {self.filter} {self.projection or ''} join {self.join}"
 
 
+def refuse_place_in_key(table: TomlTable, view: ViewDefinition, key_spec: KeySpec) -> None:
+    """The right record would stand where the key of a joined record is told.
+
+    Raises:
+        DefinitionInvalid: it does; records of groups have their own key, whatever was joined.
+    """
+    if view.join is None or view.projection is not None:
+        return
+    place = tuple(map(str, view.join.place.steps))
+    for path in key_spec.paths:
+        field = tuple(map(str, path.steps))
+        if field[: len(place)] == place or place[: len(field)] == field:
+            where = table.where("join.as")
+            raise DefinitionInvalid(f"{where}: the right record would stand in a field of the key")
+
+
 def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
     """The view that a stream is, if it is one: then it has `grouping`, or a table `join`.
 

@@ -44,7 +44,7 @@ def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
         ("rows_per_batch = 10", 'checkpoint = "s3://b/c"', "not mounted is not available yet"),
         ('"500MS"', '"1 fortnight"', "newest.interval: expected a duration"),
         ('"500MS"', '"2d"', "newest.interval: expected a duration"),
-        ('"500MS"', '"1500us"', "newest.interval: expected a duration"),
+        ('"500MS"', '"999us"', "newest.interval: expected a duration"),
         ('"500MS"', "500", "newest.interval: expected a duration from 1ms to 1d"),
         ('interval = "500MS"', "", "newest.interval: is missing, expected a duration"),
         ("interval =", "intervall =", "did you mean interval instead of intervall?"),
@@ -53,6 +53,15 @@ def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
         ("rows_per_batch = 10", 'conflation_key = ["/a"]', "newest.conflation_key: is called key"),
         ('"/var/lib/from-files"', '"checkpoints/newest"', "/newest: newest and from-files"),
         ('"dead"', '"checkpoints/newest/dead"', "have the dead_letters /"),
+        ('"dead"', '"checkpoints/newest/held"', "of from-files is in the checkpoint of newest: /"),
+        ('"dead"', '"checkpoints/newest"', "newest of from-files is in the checkpoint of newest"),
+        ('"/var/lib/from-files"', '"checkpoints/newest/held"', "the checkpoint of newest: /"),
+        ('"/var/lib/from-files"', '"checkpoints"', "the checkpoint of from-files: /"),
+        (
+            '{topic = "newest"}',
+            '{kind = "parquet", path = "checkpoints/newest/spark"}',
+            "newest/spark of from-files is in the checkpoint of newest: /",
+        ),
         ('["/a", "$.b.c"]', "[]", "newest.key: expected field paths"),
         ('["/a", "$.b.c"]', '["/a", 1]', "newest.key: expected field paths"),
         ('["/a", "$.b.c"]', '["/a", "/a"]', "newest.key[1], position 0: a path stands twice"),
@@ -104,6 +113,45 @@ def test_a_file_without_streams_or_without_a_file_is_refused(tmp_path: Path) -> 
         read_definitions(written(tmp_path, "[pipelines.a]"))
     with pytest.raises(DefinitionInvalid, match="No such file"):
         read_definitions(tmp_path / "none.toml")
+
+
+def test_a_part_of_a_millisecond_is_rounded_up(tmp_path: Path) -> None:
+    """As for topics that say `engine: spark`."""
+    first, _ = read_definitions(written(tmp_path, GOOD.replace('"500MS"', '"1500us"')))
+    assert (first.interval_ms, first.interval_text) == (2, "1500us")
+
+
+JOINED = """\
+[pipeline.j]
+key = ["/id", "/a/b"]
+interval = "1s"
+source = {kind = "tidegate", topic = "orders"}
+sink = {topic = "joined"}
+[pipeline.j.join]
+source = {kind = "tidegate", topic = "quotes"}
+on = [["/symbol", "/ticker"]]
+as = "/quote"
+"""
+
+
+@pytest.mark.parametrize("place", ["/id", "/id/q", "/a", "/a/b", "$.a.b.c"])
+def test_the_right_record_of_a_join_stands_in_no_field_of_the_key(
+    tmp_path: Path, place: str
+) -> None:
+    text = JOINED.replace('"/quote"', f'"{place}"')
+    with pytest.raises(DefinitionInvalid) as caught:
+        read_definitions(written(tmp_path, text))
+    assert str(caught.value) == (
+        "streams.toml: pipeline.j.join.as: the right record would stand in a field of the key"
+    )
+
+
+@pytest.mark.parametrize("place", ["/quote", "/identity", "/a/c"])
+def test_the_right_record_stands_beside_the_key(tmp_path: Path, place: str) -> None:
+    [joined] = read_definitions(written(tmp_path, JOINED.replace('"/quote"', f'"{place}"')))
+    assert joined.view is not None
+    grouped = JOINED.replace('key = ["/id", "/a/b"]', 'grouping = ["/id"]\nprojection = ["/id"]')
+    assert read_definitions(written(tmp_path, grouped.replace('"/quote"', '"/id"')))
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("pipeline*.toml")), ids=str)
