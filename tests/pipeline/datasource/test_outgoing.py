@@ -37,6 +37,13 @@ def test_a_row_without_value_or_with_a_reason_is_a_removal() -> None:
     ]
 
 
+def test_a_key_beside_a_value_goes_along() -> None:
+    """Rule 522: it must be the one that the value says, and the gateway looks."""
+    found = lines(value=['{"k": 5}', '{"k":6}'], key=["[5.0]", None])
+    body, enveloped = body_of(found)
+    assert (body, enveloped) == (b'{"key":[5],"value":{"k": 5}}\n{"value":{"k":6}}\n', True)
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -46,8 +53,9 @@ def test_a_row_without_value_or_with_a_reason_is_a_removal() -> None:
         ({"value": ['1,"reason":"deleted"']}, "no JSON text"),
         ({"value": ["\ud800".encode("utf-8", "surrogatepass")]}, "no JSON text"),
         ({"value": [None]}, "needs the record's key"),
-        ({"value": [None], "key": ["IBM"]}, "key of a removal is none"),
-        ({"value": [None], "key": ['"IBM"']}, "key of a removal is none"),
+        ({"value": [None], "key": ["IBM"]}, "key of a row is none"),
+        ({"value": [None], "key": ['"IBM"']}, "key of a row is none"),
+        ({"value": ["1"], "key": ['[1],"value":2']}, "key of a row is none"),
         ({"value": [None], "key": ["[1]"], "removed": ["gone"]}, "one of deleted"),
     ],
 )

@@ -114,3 +114,18 @@ async def test_a_batch_above_a_commit_is_refused_whole() -> None:
         assert await asyncio.to_thread(commit_stages, options, parts[:1], 1, 0)
         assert not await asyncio.to_thread(commit_stages, options, parts[:1], 1, 0)
         assert await running.sow("t") == [{"k": 1}, {"k": 2}]
+
+
+async def test_a_key_that_is_not_the_values_is_refused() -> None:
+    """Rule 522."""
+    async with running_gateway() as running:
+        await running.topic("t")
+        options = WriteOptions(running.address, "t")
+        columns = {"value": ['{"k":5}'], "key": ["[6]"]}
+        page = pa.RecordBatch.from_pydict(columns)
+        with pytest.raises(GatewayRefused, match="key-invalid"):
+            await asyncio.to_thread(stage_rows, options, "p", [page])
+        page = pa.RecordBatch.from_pydict({**columns, "key": ["[5]"]})
+        part = await asyncio.to_thread(stage_rows, options, "p", [page])
+        assert await asyncio.to_thread(commit_stages, options, [part], 1, 0)
+        assert await running.sow("t") == [{"k": 5}]
