@@ -12,11 +12,10 @@ from keys.canonical import canonical_scalar
 from keys.errors import KeyInvalid
 from keys.projection import Projection
 from keys.value import items
-from pipeline.columns.rows import SENT, arrow_schema
+from pipeline.views.newest import ARROW_SENT
 from pipeline.views.partials import NEWEST, Parts, parts_of
 from pipeline.views.records import UNMATCHED
 
-ARROW_SENT = arrow_schema(SENT)
 HELD = pa.schema(
     [("key", pa.string()), ("shard", pa.int64()), ("records", pa.int64()), ("part", pa.binary())]
 )

@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.columns.rows import SENT, arrow_schema
 from pipeline.views.links import Join, Side
+from pipeline.views.newest import ARROW_SENT
 
-ARROW_SENT = arrow_schema(SENT)
 HELD = pa.schema(
     [
         ("side", pa.int64()), ("link", pa.string()), ("key", pa.string()), ("file", pa.string()),

@@ -11,12 +11,12 @@ from pipeline.columns.blocks import shard_of
 from pipeline.columns.filtering import BatchFilter
 from pipeline.columns.rows import SENT, arrow_schema
 from pipeline.views.links import Join, LinkOf, Side
+from pipeline.views.records import UNMATCHED
 
 ROUTED = f"{SENT}, side long, link string, moved long, home long"
 ARROW_ROUTED = arrow_schema(ROUTED)
 HELD = pa.schema([("key", pa.string()), ("link", pa.string())])
 ALONE = "\0"
-UNMATCHED = "match"
 
 
 class Routes:
