@@ -1,20 +1,14 @@
-"""Registered mergers and matchers: the operator's functions, held so that they can hurt nobody."""
+"""Registered mergers and matchers: the operator's functions by name, and how often each failed."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
-
-import msgspec
+from collections.abc import Iterable, Mapping
 
 from app.settings import SettingsInvalid
-from conflation.merging import Matcher, Merger, Verdict
-from keys.jsontext import check_json
-
-Function = Callable[[Any, Any], Any]
+from keys.merging import Function, Matcher, Merger
 
 logger = logging.getLogger("tidegate.mergers")
 
@@ -47,35 +41,12 @@ class Mergers:
     def merger(self, name: str) -> Merger | None:
         """The merger of this name, None if it is not registered."""
         function = self._functions.get(name)
-        if function is None:
-            return None
-
-        def merged(current: Any, new: Any) -> Any:
-            try:
-                answer = function(current, new)
-                if not isinstance(answer, Verdict):
-                    check_json(msgspec.json.encode(answer))
-            except Exception as error:
-                self._failed(name, error)
-                return Verdict.NO_CONFLATION
-            return answer
-
-        return Merger(name, merged)
+        return None if function is None else Merger(name, function, self._failed)
 
     def matcher(self, name: str) -> Matcher | None:
         """The matcher of this name, None if it is not registered."""
         function = self._functions.get(name)
-        if function is None:
-            return None
-
-        def matches(current: Any, new: Any) -> bool:
-            try:
-                return bool(function(current, new))
-            except Exception as error:
-                self._failed(name, error)
-                return False
-
-        return Matcher(name, matches)
+        return None if function is None else Matcher(name, function, self._failed)
 
     def _failed(self, name: str, error: Exception) -> None:
         self.failures[name] += 1

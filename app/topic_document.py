@@ -37,9 +37,9 @@ from conflation.definition import CONFLATING, Definition, Kind, Priority, QueueP
 from conflation.duration import MILLISECOND, duration_text, parse_duration
 from conflation.language.options import Options
 from conflation.log import History
-from conflation.merging import Matcher, Merger
 from keys.errors import JsonInvalid
 from keys.jsontext import decoded
+from keys.merging import Matcher, Merger
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 

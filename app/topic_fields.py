@@ -17,8 +17,8 @@ from conflation.definition import Kind, Priority, QueuePolicy
 from conflation.duration import MILLISECOND, parse_duration
 from conflation.errors import OptionsInvalid
 from conflation.language.options import Options
-from conflation.merging import Matcher, Merger
 from keys.errors import PathInvalid
+from keys.merging import Matcher, Merger
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 

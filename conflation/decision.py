@@ -10,7 +10,7 @@ from conflation.duration import Instant
 from conflation.frame import Frame, Row, Tombstone
 from conflation.lane_id import LaneId, Window
 from conflation.lanes.lane import Held
-from conflation.merging import Merger
+from keys.merging import Merger
 
 
 class What(StrEnum):

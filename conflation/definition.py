@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from conflation.log import History
-from conflation.merging import Matcher, Merger
+from keys.merging import Matcher, Merger
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from conflation.merging import Matcher, Merger
 from keys.filter import Filter
+from keys.merging import Matcher, Merger
 from keys.order import Order
 from keys.projection import Projection
 from keys.reducers import Reduce

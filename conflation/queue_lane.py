@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from conflation.definition import Definition, QueuePolicy
 from conflation.lane_id import LaneId
-from conflation.merging import Matcher, Merger
 from conflation.subscription import Subscription
+from keys.merging import Matcher, Merger
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 

@@ -15,6 +15,7 @@ that nobody looks at.
     select    `[-/,+/a]`: which fields are kept
     order     `/a DESC,/b`: what comes first
     reducers  `[/px:max@hi,/qty:sum]`: messages merged into one
+    merging   registered functions: two messages merged into one, or kept apart
     monoids   what a reducer keeps of a field, and how two of them become one
     aggregates what a group's values come to: SUM, AVG, COUNT_DISTINCT, ...
     projection `[/id,SUM(/qty) AS /total]` by `[/id]`: a row for each group

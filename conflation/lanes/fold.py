@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import msgspec
-
-from conflation.merging import Merger, Verdict
-from keys.errors import JsonInvalid
-from keys.jsontext import decoded
+from keys.merging import Merger
 from keys.reducers import Merged, Reduce
-
-UNREADABLE = object()
-"""A message with a number that has no value here: it is conflated with nothing."""
 
 
 class Fold(Protocol):
@@ -29,19 +22,14 @@ class Fold(Protocol):
     def payload(self) -> bytes:
         """The combined message."""
 
-
-def value_of(payload: bytes) -> Any:
-    """A message as registered functions see it; `UNREADABLE` where it has no value."""
-    try:
-        return decoded(payload)
-    except JsonInvalid:
-        return UNREADABLE
+    def untold(self) -> Fold | None:
+        """What of it goes into the key's next row, if nobody is told of it."""
 
 
 def fold_of(merge: Reduce | Merger) -> Callable[[bytes], Fold]:
     """How a fold of these rules begins, with its first message."""
     if isinstance(merge, Merger):
-        return lambda payload: MergerFold(merge, value_of(payload), payload)
+        return lambda payload: MergerFold(merge, payload)
     return lambda payload: ReducerFold(merge.begin(payload))
 
 
@@ -64,36 +52,31 @@ class ReducerFold:
         """The combined message."""
         return self.merged.payload()
 
+    def untold(self) -> ReducerFold:
+        """All: its messages are counted there, and a sum is that of what is counted."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class MergerFold:
-    """Messages combined by a registered merger; `text` is the value as it is sent."""
+    """Messages combined by a registered merger."""
 
     merger: Merger
-    value: Any
     text: bytes
 
     def add(self, payload: bytes) -> MergerFold | None:
-        """What the merger says of the value so far and one more message."""
-        return self._with(value_of(payload), payload)
+        """What the merger says of the message so far and one more."""
+        merged = self.merger.merged(self.text, payload)
+        return None if merged is None else MergerFold(self.merger, merged)
 
     def join(self, later: Fold) -> MergerFold | None:
-        """What the merger says of two combined values."""
+        """What the merger says of two combined messages."""
         assert isinstance(later, MergerFold)
-        return self._with(later.value, later.text)
+        return self.add(later.text)
 
     def payload(self) -> bytes:
         """The combined message."""
         return self.text
 
-    def _with(self, value: Any, text: bytes) -> MergerFold | None:
-        if self.value is UNREADABLE or value is UNREADABLE:
-            return None
-        answer = self.merger.function(self.value, value)
-        if answer is Verdict.NO_CONFLATION:
-            return None
-        if answer is Verdict.KEEP_CURRENT:
-            return self
-        if answer is Verdict.KEEP_NEW:
-            return MergerFold(self.merger, value, text)
-        return MergerFold(self.merger, answer, msgspec.json.encode(answer))
+    def untold(self) -> None:
+        """Nothing: a merger is asked about messages of one interval, and might decline."""

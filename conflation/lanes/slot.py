@@ -48,6 +48,11 @@ class Part(msgspec.Struct, frozen=True, gc=False):
         count = _together(self.count, later.count)
         return Part(self.joins, later.frame, count, self.is_new, later.gone, patch, fold)
 
+    def untold(self, *, is_new: bool) -> Part:
+        """As it counts with the key's next row, nobody having been told of it."""
+        fold = None if self.fold is None else self.fold.untold()
+        return msgspec.structs.replace(self, is_new=is_new, fold=fold)
+
     @property
     def is_unseen(self) -> bool:
         """Whether the key came and went, so that there is nothing to tell."""
@@ -132,7 +137,7 @@ class Slot:
         if not untold:
             return
         own = self.parts[0]
-        older = [msgspec.structs.replace(part, is_new=own.is_new) for part in untold]
+        older = [part.untold(is_new=own.is_new) for part in untold]
         together = older[-1].then(own) if older[-1].joins == self.began else None
         self.parts[:1] = [*older, own] if together is None else [*older[:-1], together]
 

@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from conflation.lane_id import LaneId
-from conflation.lanes.fold import UNREADABLE, value_of
 from conflation.lanes.slot import Part, Slot
-from conflation.merging import Matcher
 from keys.extract import KeyOf, conflation_key
+from keys.merging import Matcher
 from keys.spec import KeySpec
 
 
@@ -146,10 +145,7 @@ class Slots:
         if part.frame.removed:
             return True
         if self._matcher is not None:
-            held, new = value_of(slot.newest.frame.payload), value_of(part.frame.payload)
-            if held is UNREADABLE or new is UNREADABLE:
-                return False
-            return bool(self._matcher.function(held, new))
+            return self._matcher.matches(slot.newest.frame.payload, part.frame.payload)
         return self._match_of is None or slot.match == self._match_of(part.frame.payload)
 
     def _match(self, part: Part) -> str:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from conflation.lane_id import FeedId, LaneId, Window
 from conflation.language.conflicts import Case, auto_of
 from conflation.language.readers import AUTO
-from conflation.merging import Merger
 from conflation.queue_lane import match_of, merge_of
 from conflation.subscription import Command
 from keys.filter import Filter
+from keys.merging import Merger
 from keys.order import Order
 from keys.projection import Projection
 from keys.reducers import Reduce

@@ -1,4 +1,4 @@
-"""Registered mergers and matchers: found at start, held so that they can hurt nobody."""
+"""Registered mergers and matchers: found at start, their failures counted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from app.mergers import Mergers
 from app.settings import SettingsInvalid
-from conflation.merging import Verdict
+from keys.merging import Verdict
 
 NAME = "tests.app.test_mergers:larger"
 
@@ -20,25 +20,6 @@ def larger(current: Any, new: Any) -> Any:
     return {"v": max(current["v"], new["v"])}
 
 
-def surrogate(current: Any, new: Any) -> Any:
-    return "\ud800"
-
-
-def deep(current: Any, new: Any) -> Any:
-    value: list[Any] = []
-    for _ in range(100):
-        value = [value]
-    return value
-
-
-def an_object(current: Any, new: Any) -> Any:
-    return object()
-
-
-def endless(current: Any, new: Any) -> Any:
-    return endless(current, new)
-
-
 NOT_CALLABLE = 5
 
 
@@ -46,33 +27,22 @@ def test_a_merger_answers_a_value_or_a_verdict() -> None:
     merger = Mergers.load([NAME]).merger(NAME)
     assert merger is not None
     assert str(merger) == NAME
-    assert merger.function({"v": 1}, {"v": 2}) == {"v": 2}
-    assert merger.function({"v": 1}, {"v": 1}) is Verdict.KEEP_CURRENT
+    assert merger.merged(b'{"v": 1}', b'{"v": 2}') == b'{"v":2}'
+    assert merger.merged(b'{"v": 1}', b'{"v":1}') == b'{"v": 1}'
 
 
-@pytest.mark.parametrize("function", [larger, surrogate, deep, an_object, endless])
-def test_one_that_fails_counts_as_no_conflation(
-    function: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failures_are_counted_and_logged_the_first_time(caplog: pytest.LogCaptureFixture) -> None:
     """Rule 189."""
-    mergers = Mergers({"m:f": function})
-    merger = mergers.merger("m:f")
+    mergers = Mergers({"m:f": larger, "m:g": lambda current, new: current["side"]})
+    merger, matcher = mergers.merger("m:f"), mergers.matcher("m:g")
     assert merger is not None
+    assert matcher is not None
     with caplog.at_level(logging.ERROR, "tidegate.mergers"):
         for _ in range(3):
-            assert merger.function({}, {}) is Verdict.NO_CONFLATION
-    assert mergers.failures == {"m:f": 3}
-    assert len(caplog.records) == 1
-
-
-def test_a_matcher_that_fails_matches_nothing() -> None:
-    mergers = Mergers({"m:f": lambda current, new: current["side"] == new["side"]})
-    matcher = mergers.matcher("m:f")
-    assert matcher is not None
-    assert matcher.function({"side": 1}, {"side": 1}) is True
-    assert matcher.function({"side": 1}, {"side": 2}) is False
-    assert matcher.function({}, 7) is False
-    assert mergers.failures == {"m:f": 1}
+            assert merger.merged(b"{}", b"{}") is None
+        assert matcher.matches(b"{}", b"{}") is False
+    assert mergers.failures == {"m:f": 3, "m:g": 1}
+    assert len(caplog.records) == 2
 
 
 def test_only_what_is_registered_is_known() -> None:

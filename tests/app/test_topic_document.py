@@ -19,8 +19,8 @@ from app.topic_source import FilledBy, Source
 from conflation.definition import Kind, Priority, QueuePolicy
 from conflation.duration import DAY, MILLISECOND, SECOND
 from conflation.log import History
-from conflation.merging import Matcher, Merger
 from keys.filter import Filter
+from keys.merging import Matcher, Merger
 from keys.projection import Projection
 from keys.reducers import Reduce
 from keys.spec import KeySpec

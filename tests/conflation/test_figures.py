@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from conflation.frame import Row
-from conflation.merging import Merger
+from keys.merging import Merger
 from tests.support.world import World, batches
 
 WAITING = "a1 b1 c1 a2 c2"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from conflation.lane_id import FeedId, LaneId
-from conflation.merging import Merger
 from keys.filter import Filter
+from keys.merging import Merger
 from keys.select import Select
 from keys.spec import KeySpec
 

@@ -9,10 +9,10 @@ import pytest
 from conflation.lanes.batch_lane import BatchLane
 from conflation.lanes.list_lane import ListLane
 from conflation.lanes.slot_lane import SlotLane
-from conflation.merging import Matcher
 from conflation.outputs import CloseReason, SessionClosed
 from conflation.queue_lane import match_of, merge_of, queue_rules, seated_lane
 from conflation.sessions.session import QueueLimits
+from keys.merging import Matcher
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 from tests.support.world import World, counts, tokens

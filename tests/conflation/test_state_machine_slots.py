@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conflation.merging import Merger, Verdict
+from keys.merging import Merger, Verdict
 from keys.reducers import Reduce
 from tests.support.naive import Chronicle, Focus, Value, compact
 from tests.support.players import Players, Removing

@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conflation.merging import Merger
 from conflation.sessions.session import QueueLimits
 from conflation.trace import Trace
+from keys.merging import Merger
 from tests.conflation.test_witness import verdict
 from tests.support.profiles import examples
 from tests.support.tracing import TracedWorld

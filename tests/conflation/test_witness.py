@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conflation.merging import Merger, Verdict
+from keys.merging import Merger, Verdict
 from tests.support.tracing import TracedWorld
 from tests.support.world import PLENTY
 

@@ -13,8 +13,8 @@ from typing import Any
 from conflation.count import count_of
 from conflation.frame import Frame, Row, Tombstone
 from conflation.language.normal import lane_text
-from conflation.merging import Merger
 from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
+from keys.merging import Merger
 from tests.support.listener import Moved, ScriptLine
 from tests.support.naive import (
     MILLISECOND,

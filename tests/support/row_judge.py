@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from conflation.frame import Frame, Row
-from conflation.merging import Merger
+from keys.merging import Merger
 from tests.support.listener import Listener
 from tests.support.naive import (
     Event,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from conflation.lane_id import FeedId, LaneId, Window
-from conflation.merging import Merger
 from keys.filter import Filter
+from keys.merging import Merger
 from keys.order import Order
 from keys.projection import Projection
 from keys.reducers import Reduce

@@ -31,7 +31,7 @@ async def test_failures_of_registered_functions_are_counted() -> None:
         merger = running.gateway.mergers.merger("operator:floordiv")
         assert merger is not None
         assert (await samples(running))["tidegate_merger_failures_total{operator:floordiv}"] == 0
-        merger.function(1, 0)
+        merger.merged(b"1", b"0")
         assert (await samples(running))["tidegate_merger_failures_total{operator:floordiv}"] == 1
 
 

@@ -10,7 +10,7 @@ from conflation.count import count_of
 from conflation.frame import Frame, Gone, Row, Tombstone
 from conflation.lane_id import FeedId, LaneId
 from conflation.lanes.backlog import Backlog
-from conflation.merging import Matcher, Merger, Verdict
+from keys.merging import Matcher, Merger, Verdict
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 

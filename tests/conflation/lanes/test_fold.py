@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from conflation.lanes.fold import Fold, fold_of
-from conflation.merging import Merger, Verdict
+from keys.merging import Merger, Verdict
 from keys.reducers import Reduce
 from tests.support.world import World, counts, ids
 
@@ -110,13 +110,17 @@ def test_without_conflation_both_go_in_order() -> None:
     assert world.hears() == ["a1 b1 a2"]
 
 
-def test_a_message_without_a_value_is_conflated_with_nothing() -> None:
-    """JSON that is kept as it is may hold a number that no function can be given."""
-    fold = fold_of(Merger("tests:last", lambda _, new: new))
-    huge = fold(b'{"v":1e400}')
-    assert huge.payload() == b'{"v":1e400}'
-    assert huge.add(b'{"v":1}') is None
-    assert fold(b'{"v":1}').add(b'{"v":1e400}') is None
+def test_a_merger_is_not_asked_about_what_nobody_was_told_of() -> None:
+    """Rules 212 and 220: it may decline, and the messages count with the next row all the same."""
+    world = World()
+    world.topic(merge=merger(Verdict.NO_CONFLATION))
+    world.subscribe("conflation=1s,oof,receipt", wanted="/v < 5")
+    world.say("a1 a9")
+    world.wait("1s")
+    assert world.hears() == []
+    world.say("a2")
+    world.wait("1s")
+    assert counts(world.take()) == [("a2", 2, 1)]
 
 
 def test_no_id_behind_which_a_part_of_a_sum_would_come_again() -> None:

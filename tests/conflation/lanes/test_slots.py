@@ -8,7 +8,7 @@ from conflation.count import Count
 from conflation.lane_id import FeedId, LaneId
 from conflation.lanes.slot import Part
 from conflation.lanes.slots import Slots
-from conflation.merging import Matcher
+from keys.merging import Matcher
 from keys.spec import KeySpec
 from tests.support.world import make_frames, token
 

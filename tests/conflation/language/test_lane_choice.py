@@ -11,8 +11,8 @@ from conflation.lane_id import FeedId, LaneId, Window
 from conflation.language.grant import decide
 from conflation.language.options import Options
 from conflation.log import History
-from conflation.merging import Matcher, Merger
 from keys.filter import Filter
+from keys.merging import Matcher, Merger
 from keys.order import Order
 from keys.reducers import Reduce
 from keys.spec import KeySpec

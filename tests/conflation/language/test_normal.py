@@ -13,8 +13,8 @@ from conflation.language.normal import granted, lane_text
 from conflation.language.options import Options
 from conflation.language.readers import FLAGS, ONLY_IN_A_CHANGE
 from conflation.log import History
-from conflation.merging import Merger
 from conflation.subscription import Subscription
+from keys.merging import Merger
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 from tests.support.profiles import examples

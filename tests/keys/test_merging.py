@@ -1,0 +1,90 @@
+"""Registered functions: known by their names, and held so that they can hurt nobody."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from keys.merging import Matcher, Merger, Verdict
+
+OLD, NEW, HUGE = b'{"v": 1}', b'{"v": 2}', b'{"v":1e400}'
+
+
+def surrogate(current: Any, new: Any) -> Any:
+    return "\ud800"
+
+
+def deep(current: Any, new: Any) -> Any:
+    value: list[Any] = []
+    for _ in range(100):
+        value = [value]
+    return value
+
+
+def an_object(current: Any, new: Any) -> Any:
+    return object()
+
+
+def endless(current: Any, new: Any) -> Any:
+    return endless(current, new)
+
+
+def broken(current: Any, new: Any) -> Any:
+    raise KeyError(current["v"])
+
+
+def test_two_of_one_name_are_one_so_that_their_subscribers_share_a_lane() -> None:
+    assert Merger("m:f", lambda current, new: new) == Merger("m:f", lambda current, new: current)
+    assert hash(Matcher("m:f", lambda held, new: True)) == hash(Matcher("m:f", lambda a, b: False))
+    assert Merger("m:f", lambda current, new: new) != Merger("m:g", lambda current, new: new)
+    assert (str(Merger("m:f", max)), str(Matcher("m:g", max))) == ("m:f", "m:g")
+
+
+def test_there_are_three_answers_beside_a_merged_value() -> None:
+    assert [verdict.value for verdict in Verdict] == ["keep current", "keep new", "no conflation"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({"both": 1}, b'{"both":1}'),
+        (None, b"null"),
+        (Verdict.KEEP_CURRENT, OLD),
+        (Verdict.KEEP_NEW, NEW),
+        (Verdict.NO_CONFLATION, None),
+    ],
+)
+def test_kept_messages_are_as_they_were_published(answer: Any, text: bytes | None) -> None:
+    """Rule 220."""
+    assert Merger("m:f", lambda current, new: answer).merged(OLD, NEW) == text
+
+
+@pytest.mark.parametrize("function", [surrogate, deep, an_object, endless, broken])
+def test_one_that_fails_is_told_and_counts_as_no_conflation(function: Any) -> None:
+    """Rule 189."""
+    failures: list[tuple[str, Exception]] = []
+    merger = Merger("m:f", function, lambda *told: failures.append(told))
+    assert merger.merged(OLD, NEW) is None
+    assert [name for name, _ in failures] == ["m:f"]
+    assert Merger("m:f", function).merged(OLD, NEW) is None
+
+
+def test_a_matcher_that_fails_matches_nothing() -> None:
+    """Rule 189."""
+    failures: list[tuple[str, Exception]] = []
+    matcher = Matcher("m:f", lambda a, b: a["v"] == b["v"], lambda *told: failures.append(told))
+    assert matcher.matches(OLD, OLD) is True
+    assert matcher.matches(OLD, NEW) is False
+    assert failures == []
+    assert matcher.matches(OLD, b"7") is False
+    assert len(failures) == 1
+
+
+@pytest.mark.parametrize("pair", [(HUGE, NEW), (OLD, HUGE)])
+def test_a_message_without_a_value_is_conflated_with_nothing(pair: tuple[bytes, bytes]) -> None:
+    """JSON that is kept as it is may hold a number that no function can be given."""
+    failures: list[Any] = []
+    assert Merger("m:f", lambda _, new: new, lambda *_: failures.append(0)).merged(*pair) is None
+    assert Matcher("m:f", lambda *_: True, lambda *_: failures.append(0)).matches(*pair) is False
+    assert failures == []
