@@ -106,8 +106,13 @@ class StreamFailed(PipelineError):
     may_pass = True
 
 
+class WorkerLate(StreamFailed):
+    """A Python that Spark started did not come up in its ten seconds: too much is going on."""
+
+
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
+_LATE = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect")
 KAFKA_LOST = "not available in Kafka any more"  # what Spark's connector says of a gap
 _CAUSED = re.compile(r"^Caused by: [\w.]+: ([^\n]+)", re.MULTILINE)
 # What Spark says around the reason: which query it was, and its plan.
@@ -151,6 +156,11 @@ def from_spark(stream: str, text: str) -> PipelineError:
         return CheckpointMismatch(
             f"{stream}: the checkpoint is not whole: {innermost(text)}: "
             "put all of it back, or remove it to begin again"
+        )
+    if _LATE.search(text):
+        return WorkerLate(
+            f"{stream}: Python worker failed to connect back within Spark's ten seconds: too much "
+            "is going on"
         )
     return StreamFailed(f"{stream}: Spark ended the stream: {innermost(text)}")
 

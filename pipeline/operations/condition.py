@@ -75,8 +75,13 @@ def pace_of(progress: Mapping[str, Any] | None) -> Pace:
 
 def finds_nothing(status: Mapping[str, Any]) -> bool:
     """Whether a query waits since there is nothing to read (`StreamingQuery.status`)."""
-    has_looked = not str(status.get("message", "")).startswith("Initializing")
-    return has_looked and not (status.get("isDataAvailable") or status.get("isTriggerActive"))
+    is_busy = status.get("isDataAvailable") or status.get("isTriggerActive")
+    return not is_initializing(status) and not is_busy
+
+
+def is_initializing(status: Mapping[str, Any]) -> bool:
+    """Whether a query has not looked at its sources yet (`StreamingQuery.status`)."""
+    return str(status.get("message", "")).startswith("Initializing")
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:

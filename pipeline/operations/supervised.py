@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from pipeline.errors import PipelineError, from_spark
+from pipeline.errors import PipelineError, WorkerLate, from_spark
 from pipeline.operations.backoff import pause_s
 from pipeline.operations.condition import Condition, State, finds_nothing, pace_of
 from pipeline.operations.lines import restart_line
+from pipeline.operations.turn import Turn
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 Say = Callable[[str], None]
+
+LATE_STARTS_MAX = 5
 
 
 class Counts(Protocol):
@@ -70,7 +74,9 @@ class Supervised:
         start: starts it from its checkpoint, any number of times.
         restarts: whether it is started again.
         say: told why it stands still.
+        turn: whose turn it is to start, for all who start on one Spark.
         monotonic: seconds; for tests.
+        chance: from 0 to 1, how pauses are spread; for tests. By default another for each name.
 
     Attributes:
         failure: why it has ended for good, if it has failed.
@@ -84,7 +90,9 @@ class Supervised:
         *,
         restarts: bool,
         say: Say,
+        turn: Turn,
         monotonic: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] | None = None,
     ) -> None:
         self.name = name
         self.stream = stream
@@ -92,7 +100,9 @@ class Supervised:
         self._start = start
         self._may_restart = restarts
         self._say = say
+        self._turn = turn
         self._monotonic = monotonic
+        self._chance = chance or random.Random(name).random
         self._state = State.STARTING
         self._due_s = 0.0
         self._restarts = 0
@@ -113,21 +123,16 @@ class Supervised:
         """
         self._begin()
 
-    def attempt(self) -> None:
-        """Start it; a start that fails is a failure like any."""
-        try:
-            self._begin()
-        except PipelineError as error:
-            self._fail(error)
-
     def look(self) -> None:
-        """Notice its end or its failure; start it again if that is due."""
+        """Notice its end or its failure; start it if that is due, and its turn."""
         match self._state:
             case State.RUNNING:
                 self._look_at_query()
-            case State.WAITING if self._monotonic() >= self._due_s:
+            case State.STARTING if self._turn.is_free():
+                self._attempt()
+            case State.WAITING if self._monotonic() >= self._due_s and self._turn.is_free():
                 self._restarts += 1
-                self.attempt()
+                self._attempt()
 
     def end(self) -> None:
         """Its query was stopped because the end was asked for."""
@@ -154,6 +159,13 @@ class Supervised:
             at_s=time.time(),
         )
 
+    def _attempt(self) -> None:
+        """Start it; a start that fails is a failure like any."""
+        try:
+            self._begin()
+        except PipelineError as error:
+            self._fail(error)
+
     def _begin(self) -> None:
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
@@ -162,6 +174,7 @@ class Supervised:
             self._start()
         except (PySparkException, Py4JJavaError) as error:
             raise from_spark(self.name, str(error)) from error
+        self._turn.take(self.stream.query)
         self._state = State.RUNNING
 
     def _look_at_query(self) -> None:
@@ -176,7 +189,7 @@ class Supervised:
 
     def _fail(self, error: PipelineError) -> None:
         self._error = str(error)
-        if not (self._may_restart and error.may_pass):
+        if not (error.may_pass and (self._may_restart or self._was_too_busy(error))):
             self._state, self.failure = State.FAILED, error
             return
         batches = self.stream.totals.batches
@@ -184,6 +197,10 @@ class Supervised:
             self._failures = 0
         self._batches_at_failure = batches
         self._failures += 1
-        pause = pause_s(self._failures)
+        pause = pause_s(self._failures, self._chance())
         self._state, self._due_s = State.WAITING, self._monotonic() + pause
         self._say(restart_line(str(error), pause))
+
+    def _was_too_busy(self, error: PipelineError) -> bool:
+        """Then it is tried a few times more in any case: of the stream nothing went wrong."""
+        return isinstance(error, WorkerLate) and self._failures < LATE_STARTS_MAX

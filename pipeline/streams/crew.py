@@ -13,6 +13,7 @@ from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import SourceLost
 from pipeline.gateway import Gateway
 from pipeline.operations.supervised import Say, Supervised
+from pipeline.operations.turn import Turn
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.stream import Stream
 
@@ -30,7 +31,12 @@ class Seat:
         self.definition = definition
         self.stream = Stream(definition)
         self.supervised = Supervised(
-            definition.name, self.stream, self._start, restarts=crew.restarts, say=crew.say
+            definition.name,
+            self.stream,
+            self._start,
+            restarts=crew.restarts,
+            say=crew.say,
+            turn=crew.turn,
         )
         self._crew = crew
         self._held = ExitStack()
@@ -82,6 +88,7 @@ class Crew:
         members: those who run, as they are looked at; alive.
         letters: where the dead letters of each are.
         spark: what they run on, once it is there.
+        turn: whose it is to start.
     """
 
     def __init__(self, *, available_now: bool, restarts: bool, say: Say) -> None:
@@ -89,6 +96,7 @@ class Crew:
         self.restarts = restarts and not available_now
         self.say = say
         self.spark: SparkSession | None = None
+        self.turn = Turn()
         self.members: list[Supervised] = []
         self.letters: dict[str, Path] = {}
         self._seats: dict[str, Seat] = {}
@@ -111,22 +119,27 @@ class Crew:
             seat.hold()
 
     def begin(self) -> None:
-        """Start those that have a place.
+        """Start those that have a place, one by one.
 
         Raises:
             PipelineError: one of them does not start.
         """
         for seat in self._seats.values():
+            while not self.turn.is_free():
+                time.sleep(LOOK_EVERY_S)
             seat.supervised.begin()
             self.say(_started(seat.definition))
 
     def join(self, definition: StreamDefinition) -> None:
-        """Start a stream beside the others; checkpoints that its topic had before are removed."""
+        """Have a stream start beside the others at its turn, when it is looked at.
+
+        Checkpoints that its topic had before are removed.
+        """
         for path in _children(definition.checkpoint.parent):
             if path not in (definition.checkpoint, definition.dead_letters):
                 shutil.rmtree(path, ignore_errors=True)
         self.say(_started(definition))
-        self.take(definition).supervised.attempt()
+        self.take(definition)
 
     def leave(self, name: str, *, forget: bool) -> None:
         """Stop a stream, and with `forget` remove its checkpoint."""

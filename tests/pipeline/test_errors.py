@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
 from pipeline.errors import (
     CheckpointMismatch,
     DefinitionInvalid,
     GatewayUnreachable,
     SourceLost,
     StreamFailed,
+    WorkerLate,
     from_spark,
 )
 
@@ -61,6 +64,19 @@ def test_what_spark_says_of_its_logs_is_about_the_checkpoint() -> None:
     assert isinstance(found, CheckpointMismatch)
     assert str(found).startswith("s: the checkpoint is not whole: batch 2 doesn't exist")
     assert str(from_spark("newest", "")).endswith("no reason given")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Python worker failed to connect back.",
+        "Caused by: x: Timed out while waiting for the Python worker to connect back",
+    ],
+)
+def test_a_worker_that_does_not_come_up_in_time_is_told_as_that(said: str) -> None:
+    found = from_spark("s", f"[STREAM_FAILED] Query terminated\n{said}\n")
+    assert isinstance(found, WorkerLate)
+    assert found.may_pass
 
 
 def test_what_kafka_has_lost_is_lost() -> None:

@@ -18,9 +18,11 @@ from pipeline.errors import (
     SourceLost,
     SparkUnavailable,
     StreamFailed,
+    WorkerLate,
 )
 from pipeline.operations.condition import State
-from pipeline.operations.supervised import Supervised
+from pipeline.operations.supervised import LATE_STARTS_MAX, Supervised
+from pipeline.operations.turn import Turn
 
 
 @dataclass
@@ -32,6 +34,8 @@ class Play:
     starts: int = 0
     fails_to_start: PipelineError | None = None
     said: list[str] = field(default_factory=list)
+    turn: Turn = field(default_factory=Turn)
+    chance: float = 0.0
 
     def __post_init__(self) -> None:
         self.stream = SimpleNamespace(
@@ -46,7 +50,9 @@ class Play:
             self._start,
             restarts=self.restarts,
             say=self.said.append,
+            turn=self.turn,
             monotonic=lambda: self.now_s,
+            chance=lambda: self.chance,
         )
 
     def _start(self) -> None:
@@ -57,6 +63,8 @@ class Play:
 
     def fail(self, kind: type[PipelineError], said: str = "no room") -> None:
         text = f"Traceback\npipeline.errors.{kind.__name__}: {said}\n"
+        if kind is WorkerLate:
+            text = "Python worker failed to connect back."
         self.stream.query = query(active=False, exception=text)
         self.supervised.look()
 
@@ -69,9 +77,12 @@ class Play:
         return self.supervised.condition().state
 
 
-def query(*, active: bool, exception: str | None) -> SimpleNamespace:
+def query(*, active: bool, exception: str | None, message: str = "") -> SimpleNamespace:
     return SimpleNamespace(
-        isActive=active, exception=lambda: exception, lastProgress=None, status={}
+        isActive=active,
+        exception=lambda: exception,
+        lastProgress=None,
+        status={"message": message},
     )
 
 
@@ -100,6 +111,55 @@ def test_pauses_grow_until_a_batch_was_done() -> None:
     play.stream.totals.batches = 5
     play.fail(StreamFailed)
     assert play.said[-1].endswith("started again in 1 s")
+
+
+def test_pauses_are_spread_and_each_stream_has_its_own() -> None:
+    """Rule 580: what has failed at one moment is not all started again at another."""
+    play = Play(chance=0.4)
+    play.supervised.begin()
+    play.fail(StreamFailed)
+    play.pass_s(1.1)
+    assert play.starts == 1
+    play.pass_s(0.1)
+    assert play.starts == 2
+
+
+def test_streams_are_started_again_one_by_one() -> None:
+    """Rule 580."""
+    turn = Turn()
+    first, second = Play(turn=turn), Play(turn=turn)
+    for play in (first, second):
+        play.supervised.begin()
+        play.fail(StreamFailed)
+    first.pass_s(1)
+    first.stream.query.status = {"message": "Initializing sources"}
+    second.pass_s(1)
+    assert (first.starts, second.starts) == (2, 1)
+    first.stream.query.status = {"message": "Waiting for data to arrive"}
+    second.pass_s(0)
+    assert second.starts == 2
+
+
+def test_one_that_is_looked_at_before_it_was_begun_starts_at_its_turn() -> None:
+    play = Play()
+    play.turn.take(cast(Any, query(active=True, exception=None, message="Initializing sources")))
+    play.pass_s(0)
+    assert (play.starts, play.state) == (0, State.STARTING)
+    play.turn.take(None)
+    play.pass_s(0)
+    assert (play.starts, play.state) == (1, State.RUNNING)
+
+
+def test_a_busy_machine_is_given_time_even_where_nothing_is_started_again() -> None:
+    """Rule 581."""
+    play = Play(restarts=False)
+    play.supervised.begin()
+    for _ in range(LATE_STARTS_MAX):
+        play.fail(WorkerLate)
+        assert play.state is State.WAITING
+        play.pass_s(60)
+    play.fail(WorkerLate)
+    assert play.state is State.FAILED
 
 
 def test_a_start_that_fails_counts_as_well() -> None:
