@@ -14,6 +14,7 @@ from pipeline.gateway import DEFAULT_GATEWAY
 from pipeline.streams.run import DEFAULT_MASTER, Manner, Topics, run
 
 CHECKPOINTS = "checkpoints/topics"
+GATEWAY = f"of the topics (the file's, else {DEFAULT_GATEWAY})"
 
 
 def command(words: Sequence[str] | None = None) -> int:
@@ -23,7 +24,7 @@ def command(words: Sequence[str] | None = None) -> int:
     running = commands.add_parser("run", help="run the streams of a definition file")
     running.add_argument("file", type=Path, nargs="?", metavar="FILE.toml")
     running.add_argument("--topics", action="store_true", help="fill those of engine spark")
-    running.add_argument("--gateway", metavar="URL", help=f"of the topics ({DEFAULT_GATEWAY})")
+    running.add_argument("--gateway", metavar="URL", help=GATEWAY)
     running.add_argument("--checkpoints", type=Path, metavar="DIR", help=f"({CHECKPOINTS})")
     running.add_argument("--available-now", action="store_true", help="end when all is read")
     running.add_argument("--no-restart", action="store_true", help="end at the first failure")
@@ -69,7 +70,7 @@ def _done(given: argparse.Namespace) -> int:
 def _topics(given: argparse.Namespace) -> Topics | None:
     """The topics to fill, if any are to be."""
     if given.topics:
-        return Topics(given.gateway or DEFAULT_GATEWAY, given.checkpoints or Path(CHECKPOINTS))
+        return Topics(given.gateway, given.checkpoints or Path(CHECKPOINTS))
     for option in ("gateway", "checkpoints"):
         if getattr(given, option) is not None:
             _end(f"--{option} goes with --topics; a file says its own")

@@ -25,7 +25,9 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
         "--topics", action="store_true", help="fill each topic whose source says engine: spark"
     )
     running.add_argument(
-        "--gateway", metavar="URL", help=f"whose topics are filled ({DEFAULT_GATEWAY})"
+        "--gateway",
+        metavar="URL",
+        help=f"whose topics are filled (the file's, else {DEFAULT_GATEWAY})",
     )
     running.add_argument(
         "--checkpoints", metavar="DIR", help="what topics were filled with (checkpoints/topics)"

@@ -11,6 +11,7 @@ from pathlib import Path
 from pipeline.definitions.declared import streams_of
 from pipeline.definitions.stream import StreamDefinition, read_definitions
 from pipeline.errors import PipelineError, StreamFailed
+from pipeline.gateway import DEFAULT_GATEWAY
 from pipeline.operations.condition import Condition
 from pipeline.operations.lines import progress_line
 from pipeline.operations.metrics import Board, serving_metrics
@@ -51,11 +52,17 @@ class Manner:
 class Topics:
     """Topics that say `engine: spark`, each filled by a stream of its own.
 
-    They are those of a `gateway`; `checkpoints` is a folder that driver and executors share.
+    They are those of a `gateway`, without one of that of the file that is run too, or the default;
+    `checkpoints` is a folder that driver and executors share.
     """
 
-    gateway: str
+    gateway: str | None
     checkpoints: Path
+
+    def address(self, definitions: Sequence[StreamDefinition]) -> str:
+        """Of the gateway; the streams of a file have one in common."""
+        given = [self.gateway] if self.gateway else [each.gateway for each in definitions]
+        return (given or [DEFAULT_GATEWAY])[0].rstrip("/")
 
 
 def run(path: Path | None, manner: Manner = Manner(), topics: Topics | None = None) -> int:
@@ -91,8 +98,10 @@ def run_streams(
     for definition in definitions:
         crew.take(definition)
     gateways = {definition.gateway for definition in definitions}
+    if topics is not None:
+        gateways.add(topics.address(definitions))
     with ExitStack() as held:
-        onlookers = _onlookers(held, manner, gateways | _gateway_of(topics), crew, report)
+        onlookers = _onlookers(held, manner, gateways, crew, report)
         held.callback(crew.close)
         with stop.cutting_off():
             crew.hold()
@@ -139,8 +148,8 @@ def _roster(
     topics: Topics, definitions: list[StreamDefinition], crew: Crew, report: Report
 ) -> Roster:
     """Who follows the gateway's list; the first look has patience, later ones come again."""
-    listed = TopicList(topics.gateway)
-    gateway = topics.gateway.rstrip("/")
+    gateway = topics.address(definitions)
+    listed = TopicList(gateway)
     taken = {each.sink.topic or "" for each in definitions if each.gateway == gateway}
     patience = iter([PATIENCE_S])
 
@@ -149,10 +158,6 @@ def _roster(
         return streams_of(found, gateway, topics.checkpoints, taken)
 
     return Roster(fillable, crew, report, restarts=crew.restarts)
-
-
-def _gateway_of(topics: Topics | None) -> set[str]:
-    return set() if topics is None else {topics.gateway.rstrip("/")}
 
 
 def _onlookers(
