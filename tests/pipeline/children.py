@@ -1,4 +1,4 @@
-"""A child process in a group of its own; its JVM ends with it."""
+"""A child process in a group of its own; Spark's Java has another, and ends once the child has."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+import psutil
+
 from dev import ROOT
 
 LOOK_EVERY_S = 0.05
 
 
 class Child:
-    """A running command; whatever is left of its group is killed with the `with` block."""
+    """A running command; whatever is left of its group is killed with the `with` block.
+
+    Java is not in it, and ends by itself when its standard input does.
+    """
 
     def __init__(self, command: list[str], folder: Path) -> None:
         self._command = command
@@ -37,6 +42,11 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+
+    def started(self) -> list[psutil.Process]:
+        """All processes that come from it, now."""
+        found: list[psutil.Process] = psutil.Process(self._process.pid).children(recursive=True)
+        return found
 
     def kill(self) -> None:
         """kill -9 for the whole group, and wait for it."""

@@ -10,10 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dev import ROOT
-from pipeline.streams.run import run
+from pipeline.definitions.stream import read_definitions
+from pipeline.streams.run import Topics, run
 from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
@@ -23,6 +25,7 @@ FILES = 24
 LINES_PER_FILE = 50
 KEYS = 11
 KILLED_AFTER = 9
+GONE_SECONDS_MAX = 20
 
 TOML = """\
 gateway = "{address}"
@@ -49,7 +52,11 @@ def test_a_kill_between_the_sinks_commit_and_sparks_neither_loses_nor_doubles(
     with Child([sys.executable, "-m", "pipeline", "run", str(definition)], tmp_path) as first:
         # The server has taken a batch and holds the answer back: the narrowest place for a kill.
         assert journals.held.wait(120), first.output()
+        started = first.started()
+        assert any("java" in process.name() for process in started)
         first.kill()
+    # Java is not in the driver's group: it ends with its standard input, and workers with it.
+    assert psutil.wait_procs(started, GONE_SECONDS_MAX)[1] == []
     journals.hold_after = None
     sink = journals.topics["newest"]
     assert len(sink.publications) == KILLED_AFTER
@@ -118,6 +125,15 @@ def landed_files(folder: Path) -> list[bytes]:
         (folder / f"{at:03d}.ndjson").write_bytes(b"\n".join([*lines, b"{broken"]))
         written += lines
     return written
+
+
+def test_topics_are_those_of_the_files_gateway_unless_another_is_named(tmp_path: Path) -> None:
+    definition = tmp_path / "s.toml"
+    definition.write_text(TOML.format(address="http://127.0.0.1:9999/"))
+    definitions = read_definitions(definition)
+    assert Topics(None, tmp_path).address(definitions) == "http://127.0.0.1:9999"
+    assert Topics("http://other/", tmp_path).address(definitions) == "http://other"
+    assert Topics(None, tmp_path).address([]) == "http://127.0.0.1:8080"
 
 
 def test_a_wrong_definition_is_exit_78_and_one_line(
