@@ -153,6 +153,8 @@ def _settings(local: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Where Java and a Python talk for the first time; a busy machine takes more than 15 s.
+        "spark.python.authenticate.socketTimeout": "60s",
         # Spark would plan a stage while another thread sends what it has planned: a task may get a
         # plan that changes under way, and small batches have nothing to gain.
         "spark.sql.adaptive.streaming.stateless.enabled": "false",

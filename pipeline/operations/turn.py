@@ -15,7 +15,7 @@ from pipeline.operations.condition import is_initializing
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-TURN_SECONDS_MAX = 15.0
+TURN_SECONDS_MAX = 25.0  # a stream may have two such Pythons, one after the other
 
 
 class Turn:
