@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.columns.objects import as_json, quoted
+from pipeline.columns.rows import file_name
 from pipeline.errors import HistoryInvalid, HistoryUnreadable
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
         if "reason" in kinds:  # an archive: its removals are no messages
             rows = rows.where("value IS NOT NULL OR reason IS NULL")
     else:
-        line = F.to_json(F.struct(*(F.col(f"`{name}`") for name in rows.columns))).cast("binary")
+        line = as_json([F.col(quoted(name)) for name in rows.columns]).cast("binary")
         time = _no_time()
     return rows.select(*place, line.alias("line"), time.alias("time_ms"))
 
@@ -107,8 +109,8 @@ def stripped(lines: pa.Array) -> pa.Array:
 
 def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
     """The error for a line, from 1, of a part as `lines_by_block` names it."""
-    file, _, start = part.partition("\0")
-    name = file.rpartition("/")[2] or "messages"
+    file, _, start = part.rpartition("\0")
+    name = file_name(file).rpartition("/")[2] or "messages"
     place = f"line {number}" if int(start) == 0 else f"line {number} after byte {int(start)}"
     return HistoryInvalid(f"{name}, {place}: {reason}")
 

@@ -68,7 +68,9 @@ class Intake:
                 return
         except LineInvalidError:
             pass  # which lines they are is found out below
-        reasons = self._reader.judged(piece.column("body").to_pylist(), bytes_max)
+        given = piece.column("refused").to_pylist()
+        judged = self._reader.judged(piece.column("body").to_pylist(), bytes_max)
+        reasons = [why or found for why, found in zip(given, judged, strict=True)]
         is_aside = pa.array([reason is not None for reason in reasons])
         if pc.any(is_aside).as_py():
             yield self._set_aside(part, piece.filter(is_aside), [why for why in reasons if why])
@@ -89,6 +91,10 @@ class Intake:
         return _messages(part, piece, places, none, gone, piece.column("body"), tuple(reasons))
 
     def _read(self, part: str, piece: pa.RecordBatch) -> Messages:
+        refused = piece.column("refused")
+        if refused.null_count < len(refused):
+            first = pc.indices_nonzero(refused.is_valid())[0].as_py()
+            raise LineInvalidError(first, refused[first].as_py())
         bodies = piece.column("body")
         codes, times_ns = self._keys_and_times(piece)
         gone = np.where(np.asarray(bodies.is_null()), _causes(piece.column("removed")), PUT)

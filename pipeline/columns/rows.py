@@ -8,6 +8,7 @@ PUBLISHED, a message or removal each:
     key           the record that it is of; null: its fields say it
     body          JSON text; null for a removal, which has a key
     removed       of a removal why the record is gone, if that is known; null: `deleted`
+    refused       null, or why `body` is no message, known already by its source
 
 SENT, what is told of a key:
     key           of the record; null for a row that was refused
@@ -28,7 +29,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 PUBLISHED = (
-    "file string, block long, position long, time_ms long, key string, body binary, removed string"
+    "file string, block long, position long, time_ms long, key string, body binary, "
+    "removed string, refused string"
 )
 SENT = (
     "key string, file string, block long, position long, value binary, messages long, "

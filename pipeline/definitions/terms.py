@@ -30,7 +30,7 @@ def read_filter(table: TomlTable) -> Filter | None:
     """The field `filter`, if there is one."""
     if not table.has("filter"):
         return None
-    text = table.text("filter", expected="a filter, such as /qty > 0")
+    text = table.checked("filter", str.strip, "a filter, such as /qty > 0")
     try:
         return Filter.parse(text)
     except KeysError as error:

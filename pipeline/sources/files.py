@@ -7,18 +7,23 @@ reordered. What is gzipped is read as what it holds.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
+from keys.errors import JsonInvalid
+from pipeline.columns.objects import as_json, beyond_json, quoted
+from pipeline.columns.rows import PUBLISHED
 from pipeline.definitions.files import FileFormat, FilesSource
-from pipeline.errors import DefinitionInvalid, HistoryUnreadable
+from pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost
+from pipeline.sources.csvlines import csv_options, csv_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 TIME_DIGITS = 19
-REFUSED = "_tidegate_refused"  # the text of a line of CSV that is no row
+LAST_LETTER = re.compile(r"(\w)(\W*)$")
+NOTHING_THERE = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 
 def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
@@ -32,68 +37,93 @@ def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    rows = _opened(spark, source)
-    body, time_ms, key = _columns(rows, source)
-    came_ms = F.unix_millis("_metadata.file_modification_time").cast("string")
-    # NUL stands in no path, and sorts before whatever a longer name goes on with.
-    file = F.concat_ws("\0", F.lpad(came_ms, TIME_DIGITS, "0"), F.col("_metadata.file_path"))
-    return rows.select(
-        file.alias("file"),
-        F.col("_metadata.file_block_start").alias("block"),
-        F.lit(None).cast("long").alias("position"),
-        time_ms.alias("time_ms"),
-        key.alias("key"),
-        body.alias("body"),
-        F.lit(None).cast("string").alias("removed"),
-    )
-
-
-def _opened(spark: SparkSession, source: FilesSource) -> DataFrame:
-    """A stream of the files' own rows."""
     reader = spark.readStream
     if source.files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", source.files_per_batch)
+    address = _address(spark, source.pattern)
     match source.format:
         case FileFormat.NDJSON:
-            return reader.format("text").option("lineSep", "\n").load(source.pattern)
+            lines = reader.format("text").option("lineSep", "\n").load(address)
+            return _published(lines, **_place(), body=F.col("value"))
         case FileFormat.CSV:
-            columns = _schema(spark, source).add(REFUSED, "string")
-            options = _csv_options(source)
-            return reader.format("csv").options(**options).schema(columns).load(source.pattern)
+            return _of_csv(reader.format("text").load(address), _schema(spark, source), source)
         case FileFormat.PARQUET:
-            return reader.format("parquet").schema(_schema(spark, source)).load(source.pattern)
+            rows = reader.format("parquet").schema(_schema(spark, source)).load(address)
+            return _published(rows, **_place(), **_of_parquet(rows))
 
 
-def _columns(rows: DataFrame, source: FilesSource) -> tuple[Column, Column, Column]:
-    """The body of a row, its time in ms, and the record that it removes."""
+def _of_csv(lines: DataFrame, schema: StructType, source: FilesSource) -> DataFrame:
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+    from pyspark.sql.types import StructType
+
+    of_folders = lines.columns[1:]
+    place = [column.alias(name) for name, column in _place().items()]
+    lines = lines.select(
+        *place,
+        F.lit(None).cast("long").alias("position"),
+        F.col("value").cast("binary").alias("line"),
+        *map(quoted, of_folders),
+    )
+    columns = StructType([column for column in schema if column.name not in of_folders])
+    names = ("file", "block", "position", "body", "refused")
+    return _published(csv_rows(lines, columns, source), **{name: F.col(name) for name in names})
+
+
+def _of_parquet(rows: DataFrame) -> dict[str, Column]:
+    """What a row says: its column `value`, as archives have it, or else all of its columns."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    nothing = F.lit(None)
     kinds = dict(rows.dtypes)
-    time_ms, key_text = nothing, nothing
-    match source.format:
-        case FileFormat.NDJSON:
-            body = F.col("value")
-        case FileFormat.CSV:
-            # A line that is no row stays as it is: no record, so a dead letter.
-            body = F.coalesce(F.col(REFUSED), _as_json(rows, kinds.keys() - {REFUSED}))
-        case FileFormat.PARQUET if kinds.get("value") in {"string", "binary"}:
-            time_ms = F.col("timestamp_ms") if "timestamp_ms" in kinds else nothing
-            key_text = F.col("key") if kinds.get("key") == "string" else nothing
-            key_text = F.when(F.col("value").isNull(), key_text)
-            no_record = F.when(key_text.isNull(), F.lit("null").cast("binary"))
-            body = F.coalesce(F.col("value").cast("binary"), no_record)
-        case FileFormat.PARQUET:
-            body = _as_json(rows, kinds.keys())
-    return body.cast("binary"), time_ms.cast("long"), key_text.cast("string")
+    if kinds.get("value") not in {"string", "binary"}:
+        columns = [F.col(quoted(name)) for name in rows.columns]
+        return {"body": as_json(columns), "refused": beyond_json(rows.schema, columns)}
+    is_removal = F.col("value").isNull()
+
+    def of_removal(name: str) -> Column:
+        return F.when(is_removal, F.col(name)) if kinds.get(name) == "string" else F.lit(None)
+
+    removed = of_removal("key")
+    no_record = F.when(is_removal & removed.isNull(), F.lit("null").cast("binary"))
+    return {
+        "time_ms": F.col("timestamp_ms") if "timestamp_ms" in kinds else F.lit(None),
+        "key": removed,
+        "body": F.coalesce(F.col("value").cast("binary"), no_record),
+        "removed": of_removal("reason"),
+    }
 
 
-def _as_json(rows: DataFrame, names: Collection[str]) -> Column:
-    """A row as a JSON object of these of its columns, in its order; what is null is left out."""
+def _place() -> dict[str, Column]:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    quoted = ("`" + name.replace("`", "``") + "`" for name in rows.columns if name in names)
-    return F.to_json(F.struct(*map(F.col, quoted)))
+    came_ms = F.unix_millis("_metadata.file_modification_time").cast("string")
+    # NUL stands in no path, and sorts before whatever a longer name goes on with.
+    file = F.concat_ws("\0", F.lpad(came_ms, TIME_DIGITS, "0"), F.col("_metadata.file_path"))
+    return {"file": file, "block": F.col("_metadata.file_block_start")}
+
+
+def _published(rows: DataFrame, **told: Column) -> DataFrame:
+    """PUBLISHED rows that say this; of the rest nothing is known."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    if "refused" in told:
+        told["refused"] = F.concat(F.lit(f"{JsonInvalid.code}: "), told["refused"])
+    spelled = (column.split(" ") for column in PUBLISHED.split(", "))
+    return rows.select(
+        *(told.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in spelled)
+    )
+
+
+def _address(spark: SparkSession, pattern: str) -> str:
+    """As Spark takes it: the path of one file as a pattern, since else it must be a folder's."""
+    from py4j.protocol import Py4JJavaError
+
+    java: Any = spark.sparkContext
+    try:
+        path = java._jvm.org.apache.hadoop.fs.Path(pattern)  # noqa: SLF001 - the only way to it
+        is_file = path.getFileSystem(java._jsc.hadoopConfiguration()).isFile(path)  # noqa: SLF001
+    except Py4JJavaError:
+        return pattern  # which Spark says better
+    return LAST_LETTER.sub(r"[\1]\2", pattern) if is_file else pattern
 
 
 def _schema(spark: SparkSession, source: FilesSource) -> StructType:
@@ -108,24 +138,16 @@ def _schema(spark: SparkSession, source: FilesSource) -> StructType:
         return columns
     reader = spark.read.format(source.format)
     if source.format is FileFormat.CSV:
-        reader = reader.options(**_csv_options(source))
+        reader = reader.options(**csv_options(source))
     try:
         return reader.load(source.pattern).schema
     except AnalysisException as error:
-        raise DefinitionInvalid(
-            f"{source.pattern}: no file yet to tell its columns: name them as source.schema"
+        if error.getCondition() in NOTHING_THERE:
+            raise DefinitionInvalid(
+                f"{source.pattern}: no file yet to tell its columns: name them as source.schema"
+            ) from error
+        raise HistoryUnreadable(
+            f"{source.pattern}: Spark cannot read it: {innermost(str(error))}"
         ) from error
     except Exception as error:  # whatever Spark has to say of a file that is of another kind
         raise HistoryUnreadable(f"{source.pattern}: Spark cannot read it") from error
-
-
-def _csv_options(source: FilesSource) -> dict[str, str]:
-    return {
-        "sep": source.delimiter,
-        "header": str(source.has_header).lower(),
-        # A file whose header says other columns than the schema is told, not misread.
-        "enforceSchema": "false",
-        "escape": '"',  # a quote in quotes is doubled
-        "mode": "PERMISSIVE",
-        "columnNameOfCorruptRecord": REFUSED,
-    }

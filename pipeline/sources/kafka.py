@@ -97,6 +97,7 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
             "CASE WHEN value IS NULL AND removed IS NULL THEN CAST('null' AS BINARY) ELSE value END"
             " AS body",
             "CAST(NULL AS STRING) AS removed",
+            "CAST(NULL AS STRING) AS refused",
         )
     )
 

@@ -37,4 +37,5 @@ def made(counted: DataFrame, source: RateSource) -> DataFrame:
             'ts', unix_millis(timestamp)
         )) AS BINARY) AS body""",
         "CAST(NULL AS STRING) AS removed",
+        "CAST(NULL AS STRING) AS refused",
     )

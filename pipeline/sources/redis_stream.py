@@ -190,6 +190,7 @@ def entries_batch(
         pa.nulls(rows, pa.string()),
         pa.array(bodies, pa.binary()),
         pa.nulls(rows, pa.string()),
+        pa.nulls(rows, pa.string()),
     ]
     columns = [
         column.cast(kind) for column, kind in zip(columns, ARROW_PUBLISHED.types, strict=True)

@@ -34,4 +34,5 @@ def read_topic(
         "key" if tells_keys else "IF(removed IS NULL, NULL, key) AS key",
         "CAST(value AS BINARY) AS body",
         "removed",
+        "CAST(NULL AS STRING) AS refused",
     )

@@ -10,7 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.columns.history import lines_by_block, read_history, require_history, stripped
+from pipeline.columns.history import (
+    lines_by_block,
+    read_history,
+    require_history,
+    stripped,
+    wrong_line,
+)
 from pipeline.errors import HistoryUnreadable
 
 if TYPE_CHECKING:
@@ -49,6 +55,18 @@ def test_lines_lose_the_space_around_them_and_breaks_inside() -> None:
     assert stripped(lines).to_pylist() == [b"1", b"", None, b'{"a": 1}', b"\x0c1"]
     with pytest.raises(pa.ArrowInvalid):
         stripped(pa.array([b"\xff"], pa.binary()))
+
+
+@pytest.mark.parametrize(
+    ("file", "block", "said"),
+    [
+        ("", 0, "messages, line 7: no"),
+        ("in/a.csv", 0, "a.csv, line 7: no"),
+        ("0001\0file:///in/a.csv", 9, "a.csv, line 7 after byte 9: no"),
+    ],
+)
+def test_a_wrong_line_has_a_place(file: str, block: int, said: str) -> None:
+    assert str(wrong_line(f"{file}\0{block:019}", 7, "no")) == said
 
 
 @pytest.mark.parametrize(

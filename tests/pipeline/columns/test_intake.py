@@ -21,7 +21,7 @@ from pipeline.errors import HistoryInvalid
 SECOND = Interval(1_000 * MILLISECOND_NS, Pace.KEY)
 TIME = TimeField(FieldPath.parse("/t"))
 
-NAMES = ("position", "time_ms", "key", "body", "removed")
+NAMES = ("position", "time_ms", "key", "body", "removed", "refused")
 
 Row = tuple[int | str | bytes | None, ...]
 """As many of `NAMES` as a test says."""
@@ -101,6 +101,23 @@ def test_a_removal_of_nobody_is_no_line_to_set_aside() -> None:
     asked = Conflation(KeySpec.of(["/k"]), SECOND, sets_aside=True)
     with pytest.raises(HistoryInvalid, match=r"^a, line 1: a removal needs a key$"):
         taken(asked, (1, 5, None, None))
+
+
+def test_what_its_source_has_refused_is_no_message_whatever_it_says() -> None:
+    """Rule 534."""
+    rows: list[Row] = [
+        (1, 5, None, b'{"k":1}', None, "message-invalid: no row"),
+        (2, 5, None, b'{"k":2}'),
+        (3, 5, None, b"{"),
+    ]
+    asked = Conflation(KeySpec.of(["/k"]), SECOND, sets_aside=True)
+    aside, found = Intake(asked).messages(iter([batch(*rows)]))
+    assert aside.reasons[0] == "message-invalid: no row"
+    assert aside.reasons[1].startswith("message-invalid: not JSON")
+    assert aside.bodies.to_pylist() == [b'{"k":1}', b"{"]
+    assert found.bodies.to_pylist() == [b'{"k":2}']
+    with pytest.raises(HistoryInvalid, match=r"^a, line 1: message-invalid: no row$"):
+        taken(Conflation(KeySpec.of(["/k"]), SECOND), *rows)
 
 
 def test_without_a_time_anywhere_it_is_said() -> None:

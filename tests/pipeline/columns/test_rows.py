@@ -23,4 +23,5 @@ def test_nothing_says_which_messages_are_not_to_be_conflated() -> None:
         "key",
         "body",
         "removed",
+        "refused",
     ]

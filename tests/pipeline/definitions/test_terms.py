@@ -31,6 +31,11 @@ def test_terms_are_read() -> None:
 @pytest.mark.parametrize(
     ("read", "said"),
     [
+        (
+            lambda: read_filter(table(filter=" ")),
+            "filter: expected a filter, such as /qty > 0, found",
+        ),
+        (lambda: read_filter(table(filter="/a >")), "filter, position 4: expected a value"),
         (lambda: read_filter(table(filter="/a = b")), "filter, position 5: expected a value"),
         (lambda: read_path(table(at="/a//b"), "at", "a path"), "at, position 2: expected /name"),
         (lambda: read_paths(table(key=["/a", "/b/"]), "key"), "key[1], position 2: expected /name"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from pipeline.definitions.files import FileFormat, FilesSource
-from pipeline.errors import DefinitionInvalid, HistoryUnreadable
+from pipeline.errors import DefinitionInvalid, HistoryUnreadable, from_spark
 from pipeline.sources.files import read_files
 from tests.pipeline.drained import bodies, drained, names
 
@@ -78,11 +80,65 @@ def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_
     ]
 
 
-def test_a_file_with_another_header_is_not_misread(spark: SparkSession, tmp_path: Path) -> None:
-    source = csv(tmp_path, schema=(("symbol", "string"), ("price", "double")))
-    (tmp_path / "a.csv").write_text("price,symbol\n1,A\n")
-    with pytest.raises(Exception, match="CSV header does not conform to the schema"):
-        drained(read_files(spark, source))
+def test_a_line_of_csv_that_is_no_row_is_refused_as_it_stands(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Rule 534."""
+    lines = {
+        b'{"symbol":"FROMJSON"}': "no row of the columns symbol, price, note",
+        b"A,1,x,y": "no row of the columns symbol, price, note",
+        b"A,dear,x": "price is no double",
+        b"A,1e400,x": "price is NaN or infinite",
+        b"A,NaN,x": "price is NaN or infinite",
+        b"A,1,\xff": "not valid UTF-8",
+        b" \t": None,
+        b"A,,x": None,
+        "é,1,\ufffd".encode(): None,
+    }
+    (tmp_path / "a.csv").write_bytes(b"\n".join([b"", b"Symbol,price,note", *lines]))
+    schema = (("symbol", "string"), ("price", "double"), ("note", "string"))
+    rows = drained(read_files(spark, csv(tmp_path, schema=schema)))
+    assert {bytes(row.body): row.refused for row in rows if row.refused} == {
+        line: f"message-invalid: {why}" for line, why in lines.items() if why
+    }
+    assert [(row.position, bytes(row.body).decode()) for row in rows if not row.refused] == [
+        (9, " \t"),
+        (10, '{"symbol":"A","note":"x"}'),
+        (11, '{"symbol":"é","price":1.0,"note":"\ufffd"}'),
+    ]
+
+
+def test_a_file_with_another_header_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:
+    """Rule 534."""
+    (tmp_path / "a.csv").write_text("symbol,price\nA,1\n")
+    frame = read_files(spark, csv(tmp_path))
+    (tmp_path / "b.csv").write_text("price,symbol\n1,A\n")
+    with pytest.raises(StreamingQueryException) as caught:
+        drained(frame)
+    failure = from_spark("s", str(caught.value))
+    assert str(failure) == "s: b.csv, line 1: the header is price,symbol, expected symbol,price"
+    assert not failure.may_pass
+
+
+@pytest.mark.parametrize("name", ["l.ndjson", "l.csv.gz", "l (1).parquet"])
+def test_a_path_may_be_that_of_one_file(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    source = FilesSource(str(path), format=FileFormat.of_name(name))
+    texts = {FileFormat.NDJSON: b'{"k":"1"}\n', FileFormat.CSV: b"k\n1\n"}
+    if source.format is FileFormat.PARQUET:
+        pq.write_table(pa.table({"k": ["1"]}), path)
+    else:
+        text = texts[source.format]
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    path.with_name(f"other {name}").write_bytes(b"is not read")
+    assert bodies(drained(read_files(spark, source))) == ['{"k":"1"}']
+
+
+def test_folders_may_name_columns(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "day=7").mkdir()
+    (tmp_path / "day=7" / "a.csv").write_text("k\n1\n")
+    source = FilesSource(str(tmp_path), format=FileFormat.CSV)
+    assert bodies(drained(read_files(spark, source))) == ['{"k":"1","day":7}']
 
 
 def test_columns_that_nothing_tells_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,6 +146,9 @@ def test_columns_that_nothing_tells_are_asked_for(spark: SparkSession, tmp_path:
         read_files(spark, csv(tmp_path))
     (tmp_path / "a.parquet").write_bytes(b"none of it")
     with pytest.raises(HistoryUnreadable, match="Spark cannot read it"):
+        read_files(spark, parquet(tmp_path))
+    pq.write_table(pa.table({"at": pa.array([1], pa.timestamp("ns"))}), tmp_path / "a.parquet")
+    with pytest.raises(HistoryUnreadable, match=r"cannot read it: .*TIMESTAMP.NANOS"):
         read_files(spark, parquet(tmp_path))
 
 
@@ -100,14 +159,31 @@ def test_a_row_of_parquet_is_its_value_or_an_object_of_its_columns(
         "value": ['{"k":1}', None, None],
         "key": [None, "[1]", None],
         "timestamp_ms": [5, 6, 7],
+        "reason": [None, "expired", None],
     }
     pq.write_table(pa.table(values), tmp_path / "values.parquet")
     rows = drained(read_files(spark, parquet(tmp_path)))
     assert bodies(rows) == ['{"k":1}', None, "null"]
-    assert [(row.key, row.time_ms) for row in rows] == [(None, 5), ("[1]", 6), (None, 7)]
+    assert [(row.key, row.time_ms, row.removed) for row in rows] == [
+        (None, 5, None),
+        ("[1]", 6, "expired"),
+        (None, 7, None),
+    ]
     (tmp_path / "columns").mkdir()
     pq.write_table(
         pa.table({"k": [1, 2], "price": [0.5, None]}), tmp_path / "columns" / "a.parquet"
     )
     rows = drained(read_files(spark, parquet(tmp_path / "columns")))
     assert bodies(rows) == ['{"k":1,"price":0.5}', '{"k":2}']
+
+
+def test_a_number_that_json_has_not_refuses_its_row(spark: SparkSession, tmp_path: Path) -> None:
+    """Rule 537."""
+    columns = {"k": [1, 2, 3], "price": [0.5, float("nan"), None], "l": [[1.0], [], [-math.inf]]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    rows = drained(read_files(spark, parquet(tmp_path)))
+    assert [(bytes(row.body).decode(), row.refused) for row in rows] == [
+        ('{"k":1,"price":0.5,"l":[1.0]}', None),
+        ('{"k":2,"price":"NaN","l":[]}', "message-invalid: price is NaN or infinite"),
+        ('{"k":3,"l":["-Infinity"]}', "message-invalid: l is NaN or infinite"),
+    ]
