@@ -123,6 +123,7 @@ def recorded_lines(lines: DataFrame) -> DataFrame:
         "CAST(NULL AS STRING) AS key",
         "line AS body",
         "CAST(NULL AS STRING) AS removed",
+        "CAST(NULL AS STRING) AS refused",
     )
 
 

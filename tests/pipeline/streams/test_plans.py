@@ -66,7 +66,7 @@ def frame_of(spark: SparkSession, messages: list[Recorded], parts: int) -> DataF
     """The messages in so many partitions, each a file of its own, in order."""
     size = -(-len(messages) // parts)
     values = [
-        (f"f{at // size:02}", 0, message.position, message.time_ms, *message[2:])
+        (f"f{at // size:02}", 0, message.position, message.time_ms, *message[2:], None)
         for at, message in enumerate(messages)
     ]
     return spark.createDataFrame(values, PUBLISHED).coalesce(1).repartition(parts, "file") \
@@ -126,7 +126,8 @@ def test_the_newest_of_a_batch_is_shuffled_only_where_keys_are_anywhere(
     messages = spark.sql(
         "SELECT '' AS file, 0L AS block, id AS position, CAST(NULL AS LONG) AS time_ms, "
         "CAST(NULL AS STRING) AS key, "
-        "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS body, CAST(NULL AS STRING) AS removed "
+        "CAST(concat('{\"k\":', id % 5, '}') AS BINARY) AS body, CAST(NULL AS STRING) AS removed, "
+        "CAST(NULL AS STRING) AS refused "
         "FROM range(0, 100, 1, 4)"
     )
     asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
@@ -144,7 +145,8 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
         "CAST(NULL AS STRING) AS key, CAST(CASE "
         "WHEN id % 100 = 99 THEN '{\"k\":' ELSE concat('{\"k\":', id % 7, CASE WHEN id % 2 = 0 "
         "THEN '.0' ELSE '' END, ',\"n\":', id, '}') END AS BINARY) AS body, "
-        "CAST(NULL AS STRING) AS removed "
+        "CAST(NULL AS STRING) AS removed, "
+        "CAST(NULL AS STRING) AS refused "
         "FROM range(0, 3000, 1, 3)"
     )
     asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
