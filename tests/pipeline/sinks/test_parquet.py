@@ -168,8 +168,9 @@ def test_a_stream_that_is_run_again_from_its_checkpoint_adds_nothing_twice(
         '{"k":"b","n":"4"}',
         '{"k":"c","n":"1"}',
     ]
-    assert [(row.key, row.messages, row.position) for row in read[:3]] == [
-        ('["a"]', 5, 9),
-        ('["b"]', 5, 10),
-        ('["c"]', 1, 11),
+    first = read[0].position
+    assert [(row.key, row.messages, row.position - first) for row in read[:3]] == [
+        ('["a"]', 5, 0),
+        ('["b"]', 5, 1),
+        ('["c"]', 1, 2),
     ]
