@@ -1,4 +1,7 @@
-"""How bodies of conflated messages are kept: the newest, or what reducers make of all."""
+"""How bodies of conflated messages are kept: the newest, or what reducers make of all.
+
+What a registered merger makes of them is in `slots`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,12 @@ from pipeline.columns.intervals import Column, Runs
 
 
 class Bodies(Protocol):
-    """How the bodies of messages are kept and become one."""
+    """How the bodies of messages are kept and become one.
+
+    `failures` is how often a merger failed.
+    """
+
+    failures: int
 
     def begin(self, bodies: pa.Array) -> Any:
         """Bodies of messages, null for removals, as this keeps them."""
@@ -20,8 +28,8 @@ class Bodies(Protocol):
     def joined(self, held: Any, new: Any) -> Any:
         """One after the other."""
 
-    def of_runs(self, kept: Any, runs: Runs) -> Any:
-        """One for each run."""
+    def of_runs(self, kept: Any, runs: Runs) -> tuple[Any, Runs]:
+        """One for each run, and the runs: cut where messages of a run are not to be one."""
 
     def take(self, kept: Any, places: Column) -> Any:
         """Those at some places."""
@@ -42,6 +50,8 @@ class Bodies(Protocol):
 class Newest:
     """The last body of a run: an Arrow column, of which only winners are ever copied."""
 
+    failures = 0
+
     def begin(self, bodies: pa.Array) -> pa.Array:
         """The column itself."""
         return bodies
@@ -50,9 +60,9 @@ class Newest:
         """One column."""
         return pa.concat_arrays([held, new])
 
-    def of_runs(self, kept: pa.Array, runs: Runs) -> pa.Array:
+    def of_runs(self, kept: pa.Array, runs: Runs) -> tuple[pa.Array, Runs]:
         """The last of each."""
-        return kept.take(pa.array(runs.order[runs.ends - 1]))
+        return kept.take(pa.array(runs.order[runs.ends - 1])), runs
 
     def take(self, kept: pa.Array, places: Column) -> pa.Array:
         """Those at some places."""
@@ -77,6 +87,8 @@ class Newest:
 class Folded:
     """Bodies combined by reducers; None for a removal."""
 
+    failures = 0
+
     def __init__(self, reduce: Reduce) -> None:
         self._reduce = reduce
 
@@ -89,11 +101,11 @@ class Folded:
         """One list."""
         return [*held, *new]
 
-    def of_runs(self, kept: list[Merged | None], runs: Runs) -> list[Merged | None]:
+    def of_runs(self, kept: list[Merged | None], runs: Runs) -> tuple[list[Merged | None], Runs]:
         """Each run combined in order of publication."""
         by_key = [kept[place] for place in runs.order.tolist()]
         pairs = zip(runs.starts.tolist(), runs.ends.tolist(), strict=True)
-        return [_combined(by_key[start:end]) for start, end in pairs]
+        return [_combined(by_key[start:end]) for start, end in pairs], runs
 
     def take(self, kept: list[Merged | None], places: Column) -> list[Merged | None]:
         """Those at some places."""

@@ -10,6 +10,7 @@ from keys.spec import KeySpec
 from pipeline.columns.bodies import Bodies, Folded, Newest
 from pipeline.columns.conflator import Conflator
 from pipeline.columns.intervals import Interval
+from pipeline.columns.slots import Merging
 from pipeline.columns.timeline import Timeline
 from pipeline.columns.times import TimeField
 
@@ -18,6 +19,7 @@ from pipeline.columns.times import TimeField
 class Conflation:
     """What is conflated, and how; `tells_removals` is the option `oof`.
 
+    `merger` is the name of a registered one: what travels is the name, imported where it is needed.
     `time` is the field of event time; without one `time_ms` is the time. `lateness_ns` is how far
     the watermark stays behind. With `sets_aside` a line that is no record of the key, or has no
     time, is a row of its own with the reason; without, it is an error, and a field of the key
@@ -30,6 +32,7 @@ class Conflation:
     time: TimeField | None = None
     filter: Filter | None = None
     reduce: Reduce | None = None
+    merger: str = ""
     tells_removals: bool = False
     topic: str = ""
     lateness_ns: int = 0
@@ -38,7 +41,13 @@ class Conflation:
 
     @property
     def bodies(self) -> Bodies:
-        """How bodies become one."""
+        """How bodies become one.
+
+        Raises:
+            DefinitionInvalid: the merger is not there.
+        """
+        if self.merger:
+            return Merging(self.merger, self.key)
         if self.reduce is None or self.reduce.is_plain:
             return Newest()
         return Folded(self.reduce)

@@ -1,8 +1,8 @@
 """Conflation of messages as columns: blocks in, deliveries out, what is held carried between.
 
 The engine's rules (docs/semantics.md) for a lane that sees every message: intervals of rules 14
-to 16, counts and first messages of rule 212, reducers of rule 220. Where removals are told (the
-option `oof`) a key that came and went unseen counts with its next row.
+to 16, counts and first messages of rule 212, reducers and mergers of rule 220. Where removals are
+told (the option `oof`) a key that came and went unseen counts with its next row.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ class Deliveries:
 class Conflator:
     """The state of one interval between blocks: a row for each key that is held.
 
+    A key has several, in the order of their messages and with one time, where a merger declined.
     With `tells_removals` it also remembers which keys are there, and what nobody was told of.
     """
 
@@ -136,34 +137,39 @@ class Conflator:
         if not len(rows.codes):
             self.held = rows
             return Deliveries(rows, rows.times_ns)
-        opened, last = runs.order[runs.starts], runs.order[runs.ends - 1]
-        first = _first_messages(rows, runs)
+        values, parts = self.bodies.of_runs(rows.values, runs)
+        opened, last = parts.order[parts.starts], parts.order[parts.ends - 1]
+        begun = opened if parts is runs else runs.order[runs.starts[runs.homes(parts.starts)]]
+        first = _first_messages(rows, parts)
         found = Rows(
             rows.codes[opened],
-            rows.times_ns[opened],
-            np.add.reduceat(rows.messages[runs.order], runs.starts),
+            rows.times_ns[begun],
+            np.add.reduceat(rows.messages[parts.order], parts.starts),
             rows.firsts[first],
             rows.first_ms[first],
             rows.parts[last],
             rows.lasts[last],
             rows.gone[last],
             rows.absent[opened],
-            self.bodies.of_runs(rows.values, runs),
+            values,
         )
-        is_held = runs.due_ns > until_ns
-        told = self._told(found, is_held)
+        is_held = parts.due_ns > until_ns
+        told = self._told(found, is_held, begun == opened)
         held = np.flatnonzero(is_held)
-        self.held = found.take(held[np.argsort(opened[held])], self.bodies)
+        self.held = found.take(held[np.argsort(begun[held], kind="stable")], self.bodies)
         sent = np.flatnonzero(~is_held & told)
-        return Deliveries(found.take(sent, self.bodies), runs.due_ns[sent])
+        return Deliveries(found.take(sent, self.bodies), parts.due_ns[sent])
 
-    def _told(self, found: Rows, is_held: Column) -> Column:
-        """Which rows are news; a key that came and went is not, and counts with its next row."""
+    def _told(self, found: Rows, is_held: Column, begins: Column) -> Column:
+        """Which rows are news; a key that came and went is not, and counts with its next row.
+
+        `begins` says which rows begin an interval of their key: the others go with that.
+        """
         told: Column = (found.gone == PUT) | ~found.absent
         if not self.untold and told[~is_held].all():
             return told
         for place, code in enumerate(found.codes.tolist()):
-            earlier = self.untold.pop(code, None)
+            earlier = self.untold.pop(code, None) if begins[place] else None
             if earlier is not None:
                 found.messages[place] += earlier.messages[0]
                 found.firsts[place] = earlier.firsts[0]

@@ -56,6 +56,16 @@ class Runs:
     ends: Column
     due_ns: Column
 
+    def cut(self, starts: Column) -> Runs:
+        """The same, cut into parts that begin at `starts`, those of the runs among them."""
+        due_ns = self.due_ns[self.homes(starts)]
+        return Runs(self.order, starts, np.append(starts, len(self.order))[1:], due_ns)
+
+    def homes(self, starts: Column) -> Column:
+        """In which run each part is."""
+        homes: Column = np.searchsorted(self.starts, starts, side="right") - 1
+        return homes
+
 
 def runs_of(interval: Interval, codes: Column, times_ns: Column) -> Runs:
     """The deliveries of messages in order of publication; `codes` number their keys from 0."""

@@ -17,17 +17,27 @@ from pipeline.columns.intervals import Column
 from pipeline.columns.shard import Shard, named, numbered, placed
 
 GREATEST, PASSED, DUE, KEYS = b"greatest_ns", b"passed_ns", b"due_ns", b"keys"
+FAILURES = b"failures"
 HELD, WAITING, UNTOLD, THERE = "held", "waiting", "untold", "there"
 _NUMBERS = ["times_ns", "messages", "firsts", "first_ms", "lasts", "gone"]
 
 
 def saved(shard: Shard) -> pa.Table:
-    """All that a shard holds, with notes: `GREATEST`, `PASSED`, the earliest `DUE`, and `KEYS`."""
+    """All that a shard holds, with notes: `GREATEST`, `PASSED`, the earliest `DUE`, and `KEYS`.
+
+    `FAILURES` of the merger are all since the stream began.
+    """
     conflator, timeline = shard.conflator, shard.timeline
     passed_ns = timeline.passed_ns if shard.now_ns is None else shard.now_ns
     times_ns = conflator.held.times_ns
     due_ns = conflator.interval.due_ns(times_ns).min() if len(times_ns) else FOREVER_NS
-    notes = {GREATEST: timeline.greatest_ns, PASSED: passed_ns, DUE: due_ns, KEYS: len(times_ns)}
+    notes = {
+        GREATEST: timeline.greatest_ns,
+        PASSED: passed_ns,
+        DUE: due_ns,
+        KEYS: len(np.unique(conflator.held.codes)),
+        FAILURES: conflator.bodies.failures,
+    }
     tables = [_table(shard, kind, rows) for kind, rows in _rows(shard)]
     tables.append(_there(shard, tables[0].schema))
     return pa.concat_tables(tables).replace_schema_metadata(
@@ -42,6 +52,7 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
     shard = Shard(conflation, None if now_ns is None else max(now_ns, passed_ns))
     conflator, timeline = shard.conflator, shard.timeline
     timeline.greatest_ns, timeline.passed_ns = int(notes[GREATEST]), passed_ns
+    conflator.bodies.failures = int(notes.get(FAILURES, 0))
     kinds = np.array(table.column("kind").to_pylist(), dtype=object)
     conflator.held = _loaded(shard, table, kinds == HELD)
     timeline.waiting = _loaded(shard, table, kinds == WAITING)

@@ -14,9 +14,10 @@ from pipeline.definitions.duration import DURATION, duration_ms
 from pipeline.definitions.terms import bracketed, read_filter, read_list, read_path, refused
 from pipeline.definitions.tomltable import TomlTable
 from pipeline.errors import DefinitionInvalid
+from pipeline.merging import registered
 
 REDUCERS = 'reducers, such as ["/px:last", "/px:max@hi"]'
-MERGE = '"replace" or reducers of fields, such as {"/qty" = "sum"}'
+MERGE = '"replace", reducers of fields such as {"/qty" = "sum"}, or "package.module:function"'
 TIME = '"processing" or a table such as {field = "/ts", watermark = "5s"}'
 WATERMARK = "a duration of at most 1d, such as 5s"
 
@@ -34,18 +35,22 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class ConflationDefinition:
-    """How messages of a stream become one; `oof` tells removals, no `time` is processing time."""
+    """How messages of a stream become one; `oof` tells removals, no `time` is processing time.
+
+    `merger` is the name of a registered one, if there is one; then there are no reducers.
+    """
 
     pace: Pace = Pace.BATCH
     filter: Filter | None = None
     reduce: Reduce | None = None
     oof: bool = False
     time: EventTime | None = None
+    merger: str = ""
 
     @property
     def holds(self) -> bool:
         """Whether something must outlive a batch."""
-        return self.pace is Pace.KEY or self.oof or self.time is not None
+        return bool(self.pace is Pace.KEY or self.oof or self.time or self.merger)
 
     def __str__(self) -> str:
         """What a checkpoint remembers: what was held under another conflation is of no use."""
@@ -53,6 +58,7 @@ class ConflationDefinition:
             return ""
         parts = [f"pace {self.pace}", f"time {self.time or 'processing'}", f"oof {self.oof}"]
         parts += [f"filter {self.filter.text}"] if self.filter else []
+        parts += [f"merger {self.merger}"] if self.merger else []
         return ", ".join(parts + ([f"reduce {self.reduce}"] if self.reduce else []))
 
 
@@ -68,32 +74,49 @@ def read_conflation(table: TomlTable, key_spec: KeySpec) -> ConflationDefinition
     pace = table.text("pace", default=Pace.BATCH, expected="batch or key")
     if pace not in list(Pace):
         raise table.wrong("pace", "batch or key", pace)
-    reduce = _reduce(table)
+    merge = _merge(table)
+    reduce = merge if isinstance(merge, Reduce) else None
     if reduce is not None and reduce.writes_to(key_spec.paths):
         raise DefinitionInvalid(f"{table.where('reduce')}: a reducer writes to a field of the key")
     return ConflationDefinition(
-        Pace(pace), read_filter(table), reduce, table.flag("oof", default=False), _time(table)
+        Pace(pace),
+        read_filter(table),
+        reduce,
+        table.flag("oof", default=False),
+        _time(table),
+        merge if isinstance(merge, str) else "",
     )
 
 
-def _reduce(table: TomlTable) -> Reduce | None:
-    if table.has("merge"):
-        if table.has("reduce"):
-            raise DefinitionInvalid(f"{table.where('merge')}: not with reduce")
-        return _merge(table)
-    return read_list(table, "reduce", REDUCERS, _reducers) if table.has("reduce") else None
+def _merge(table: TomlTable) -> Reduce | str | None:
+    if not table.has("merge"):
+        return read_list(table, "reduce", REDUCERS, _reducers) if table.has("reduce") else None
+    if table.has("reduce"):
+        raise DefinitionInvalid(f"{table.where('merge')}: not with reduce")
+    match table.raw("merge"):
+        case "replace":
+            return None
+        case str(text) if ":" in text:
+            return _merger(table, text)
+        case dict(known) if known:
+            return _named_reducers(table, known)
+        case found:
+            raise table.wrong("merge", MERGE, found)
+
+
+def _merger(table: TomlTable, name: str) -> str:
+    try:
+        registered(name)
+    except DefinitionInvalid as error:
+        raise DefinitionInvalid(f"{table.where('merge')}: {error}") from None
+    return name
 
 
 def _reducers(texts: list[str]) -> Reduce:
     return Reduce.parse(*bracketed(texts))
 
 
-def _merge(table: TomlTable) -> Reduce | None:
-    if table.says("merge", "replace"):
-        return None
-    found = table.take("merge", dict, MERGE)
-    if not found:
-        raise table.wrong("merge", MERGE, found)
+def _named_reducers(table: TomlTable, found: dict[str, object]) -> Reduce:
     known: dict[str, str] = {}
     for path, reducer in found.items():
         known[path] = str(reducer)

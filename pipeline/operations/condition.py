@@ -37,7 +37,8 @@ class Pace:
 class Condition:
     """A stream at a moment; counts are those since the command was started.
 
-    `held` is how many keys wait for the end of their interval, None where none can. `working_s` is
+    `held` is how many keys wait for the end of their interval, None where none can;
+    `merger_failures` those since the checkpoint began, None without a merger. `working_s` is
     for how long a batch has been worked on, None where none is; `finds_nothing`, whether there was
     nothing to read when it last looked. `error` is why it last failed, in a sentence; `at_s` is
     when this was seen, in seconds of the epoch.
@@ -52,6 +53,7 @@ class Condition:
     repeated: int = 0
     refused: int = 0
     held: int | None = None
+    merger_failures: int | None = None
     working_s: float | None = None
     finds_nothing: bool = False
     restarts: int = 0

@@ -27,6 +27,8 @@ def progress_line(now: Condition, dead_letters: Path) -> str:
         parts.append(f"{now.repeated:,} written by an earlier run")
     if now.refused:
         parts.append(f"{now.refused:,} refused (see {dead_letters})")
+    if now.merger_failures:
+        parts.append(f"{now.merger_failures:,} merges failed")
     doing = _doing(now)
     if doing:
         parts.append(doing)

@@ -67,6 +67,11 @@ FIGURES = (
     ),
     Figure("held_keys", "Keys that wait for the end of their interval.", lambda now: now.held),
     Figure(
+        "merger_failures",
+        "How often its registered merger has failed, since its checkpoint began.",
+        lambda now: now.merger_failures,
+    ),
+    Figure(
         "told_timestamp_seconds",
         "When all this was looked at: long ago, where the command hangs.",
         lambda now: now.at_s,

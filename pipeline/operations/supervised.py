@@ -57,6 +57,10 @@ class Watched(Protocol):
         """How many keys wait for the end of their interval; None where none can."""
 
     @property
+    def merger_failures(self) -> int | None:
+        """How often its merger has failed since its checkpoint began; None where it has none."""
+
+    @property
     def working_s(self) -> float | None:
         """For how many seconds a batch has been worked on; None between two of them."""
 
@@ -152,6 +156,7 @@ class Supervised:
             repeated=done.repeated,
             refused=done.refused,
             held=self.stream.held_keys,
+            merger_failures=self.stream.merger_failures,
             working_s=self.stream.working_s,
             finds_nothing=query is not None and finds_nothing(query.status),
             restarts=self._restarts,

@@ -9,7 +9,7 @@ import msgspec
 
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.saved import KEYS
+from pipeline.columns.saved import FAILURES, KEYS
 from pipeline.definitions.source import TopicSource
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import CheckpointMismatch, DefinitionInvalid
@@ -53,6 +53,11 @@ class ConflatedBatches:
     def held_keys(self) -> int | None:
         """How many keys wait for the end of their interval; None where a batch is an interval."""
         return None if self.way is Way.LATEST else self._held.total(KEYS)
+
+    @property
+    def merger_failures(self) -> int | None:
+        """How often its merger has failed since its checkpoint began; None where it has none."""
+        return self._held.total(FAILURES) if self._asked.merger else None
 
     @property
     def is_paced(self) -> bool:
@@ -132,6 +137,7 @@ def asked_of(definition: StreamDefinition) -> Conflation:
         time=wanted.time.field if wanted.time else None,
         filter=wanted.filter,
         reduce=wanted.reduce,
+        merger=wanted.merger,
         tells_removals=wanted.oof,
         topic=definition.source.topic or "",
         lateness_ns=wanted.time.watermark_ms * MILLISECOND_NS if wanted.time else 0,

@@ -2,7 +2,8 @@
 
 Of a running stream (`way_of`):
     latest     a batch is an interval: combined where the messages are, then a row for each key
-    held       by key in processing time, or removals told: what is held goes from batch to batch
+    held       by key in processing time, or removals told: what is held goes from batch to batch;
+               with a registered merger too, which is to see a key's messages one after the other
     timed      event time: messages wait for the watermark in the shard of their key
 
 Of recorded messages (`plan_recorded`):
@@ -67,7 +68,7 @@ def way_of(asked: Conflation) -> Way:
     """The way of a running stream."""
     if asked.time is not None:
         return Way.TIMED
-    if asked.interval.pace is Pace.KEY or asked.tells_removals:
+    if asked.interval.pace is Pace.KEY or asked.tells_removals or asked.merger:
         return Way.HELD
     return Way.LATEST
 

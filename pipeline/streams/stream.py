@@ -68,6 +68,12 @@ class Stream:
         return self._batches.held_keys if isinstance(self._batches, ConflatedBatches) else None
 
     @property
+    def merger_failures(self) -> int | None:
+        """How often its merger has failed since its checkpoint began; None where it has none."""
+        batches = self._batches
+        return batches.merger_failures if isinstance(batches, ConflatedBatches) else None
+
+    @property
     def working_s(self) -> float | None:
         """For how many seconds a batch has been worked on; None between two of them."""
         begun_s = self._begun_s

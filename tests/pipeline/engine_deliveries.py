@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from conflation.count import count_of
 from conflation.frame import Frame, Gone, Tombstone
+from keys.merging import Merger
 from tests.support.world import World, batches
 
 
@@ -40,10 +41,14 @@ def delivered(row: dict[str, Any]) -> Delivered:
 
 
 def engine_deliveries(
-    messages: Iterable[Recorded], options: str, wanted: str = "", key: str = "[/k]"
+    messages: Iterable[Recorded],
+    options: str,
+    wanted: str = "",
+    key: str = "[/k]",
+    merger: Merger | None = None,
 ) -> list[Delivered]:
     """Rows of one subscriber who always takes at once; counts are asked for with `receipt`."""
-    world = _world(options, wanted, key)
+    world = _world(options, wanted, key, merger)
     found: list[Delivered] = []
     for message in messages:
         time_ns = message.time_ms * 1_000_000
@@ -58,12 +63,13 @@ def batch_deliveries(
     wanted: str = "",
     *,
     batch_is_interval: bool,
+    merger: Merger | None = None,
 ) -> list[list[Delivered]]:
     """Rows of a caller who comes once a batch, at a time in ms; then those still held at its end.
 
     With `batch_is_interval` every batch has an interval to itself. Nothing is said of due times.
     """
-    world = _world(options, wanted, "[/k]")
+    world = _world(options, wanted, "[/k]", merger)
     found: list[list[Delivered]] = []
     for now_ms, messages in batches:
         for message in messages:
@@ -78,9 +84,9 @@ def batch_deliveries(
     return [[row._replace(due_ns=0) for row in each] for each in found]
 
 
-def _world(options: str, wanted: str, key: str) -> World:
+def _world(options: str, wanted: str, key: str, merger: Merger | None) -> World:
     world = World()
-    world.topic(key=key)
+    world.topic(key=key, merge=merger)
     world.session(messages_max=1 << 30)
     world.subscribe(f"{options},receipt", wanted=wanted)
     world.take()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from keys.merging import Merger
 from tests.pipeline.engine_deliveries import Delivered, Recorded, engine_deliveries
 
 
@@ -36,7 +37,12 @@ def reordered(messages: Iterable[Timed], lateness_ms: int) -> list[Recorded]:
 
 
 def event_deliveries(
-    messages: Sequence[Timed], lateness_ms: int, options: str, wanted: str = "", key: str = "[/k]"
+    messages: Sequence[Timed],
+    lateness_ms: int,
+    options: str,
+    wanted: str = "",
+    key: str = "[/k]",
+    merger: Merger | None = None,
 ) -> list[Delivered]:
     """What the engine delivers on that timeline; it numbers them as they are taken."""
     taken = reordered(messages, lateness_ms)
@@ -44,5 +50,5 @@ def event_deliveries(
     published = {at: one.position for at, one in enumerate(taken, 1)}
     return [
         row._replace(first=published[row.first], last=published[row.last])
-        for row in engine_deliveries(numbered, options, wanted, key)
+        for row in engine_deliveries(numbered, options, wanted, key, merger)
     ]

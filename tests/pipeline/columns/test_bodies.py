@@ -21,4 +21,4 @@ def test_what_was_saved_goes_on(bodies: Bodies, shown: bytes) -> None:
     joined = bodies.joined(again, bodies.begin(pa.array(TEXTS[3:], pa.binary())))
     codes = np.zeros(4, np.int64)
     runs = one_run_each(Interval(1, Pace.KEY), codes, codes)
-    assert bodies.shown(bodies.of_runs(joined, runs)).to_pylist() == [shown]
+    assert bodies.shown(bodies.of_runs(joined, runs)[0]).to_pylist() == [shown]

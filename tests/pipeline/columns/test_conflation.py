@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pickle
+from dataclasses import replace
+
 import pytest
 
 from keys.reducers import Reduce
@@ -7,6 +10,9 @@ from keys.spec import KeySpec
 from pipeline.columns.bodies import Folded, Newest
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.intervals import Interval, Pace
+from pipeline.columns.slots import Merging
+from pipeline.errors import DefinitionInvalid
+from tests.pipeline.merged import MERGER
 
 
 @pytest.mark.parametrize(
@@ -19,3 +25,11 @@ def test_bodies_are_combined_only_where_reducers_ask_for_it(
     asked = Conflation(KeySpec.of(["/k"]), Interval(1, Pace.KEY), reduce=parsed)
     assert isinstance(asked.conflator().bodies, kind)
     assert len(asked.timeline().waiting.codes) == 0
+
+
+def test_a_merger_travels_by_its_name_and_is_found_where_it_works() -> None:
+    asked = Conflation(KeySpec.of(["/k"]), Interval(1, Pace.KEY), merger=MERGER)
+    assert isinstance(pickle.loads(pickle.dumps(asked)).conflator().bodies, Merging)
+    missing = replace(asked, merger="no.such:function")
+    with pytest.raises(DefinitionInvalid, match=r"^merger no.such:function cannot be imported"):
+        missing.conflator()

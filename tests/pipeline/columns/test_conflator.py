@@ -11,18 +11,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from keys.filter import Filter
+from keys.merging import Merger
 from keys.reducers import Reduce
 from keys.spec import KeySpec
 from pipeline.columns.conflation import Conflation
 from pipeline.columns.deliveries import conflate_in_place
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.rows import PUBLISHED, arrow_schema
+from pipeline.merging import registered
 from tests.pipeline.engine_deliveries import (
     Delivered,
     Recorded,
     delivered,
     engine_deliveries,
 )
+from tests.pipeline.merged import MERGER
 
 REDUCERS = "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]"
 WANTED = "/v > 4"
@@ -50,20 +53,12 @@ def recorded(told: list[tuple[str, int | None, int]]) -> list[Recorded]:
 
 
 def batch(messages: list[Recorded], *, from_bodies: bool = False) -> pa.RecordBatch:
-    keys = [None if from_bodies else message.key for message in messages]
-    count = len(messages)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([""] * count, pa.string()),
-            pa.array([0] * count, pa.int64()),
-            pa.array([message.position for message in messages], pa.int64()),
-            pa.array([message.time_ms for message in messages], pa.int64()),
-            pa.array(keys, pa.string()),
-            pa.array([message.body for message in messages], pa.binary()),
-            pa.array([None if message.body else message.removed for message in messages]),
-        ],
-        schema=arrow_schema(PUBLISHED),
-    )
+    told = [
+        {"file": "", "block": 0, "position": one.position, "time_ms": one.time_ms, "body": one.body}
+        | {"key": None if from_bodies else one.key, "removed": None if one.body else one.removed}
+        for one in messages
+    ]
+    return pa.RecordBatch.from_pylist(told, schema=arrow_schema(PUBLISHED))
 
 
 def pieces(messages: list[Recorded], edges: list[int]) -> list[pa.RecordBatch]:
@@ -75,12 +70,19 @@ def rows(found: Iterator[pa.RecordBatch]) -> list[Delivered]:
     return [delivered(row) for each in found for row in each.to_pylist()]
 
 
-def conflation(pace: Pace, wanted: str, reduce: str, *, oof: bool) -> tuple[Conflation, str]:
+def merger_of(rules: str) -> Merger | None:
+    """The merger that rules name, if they are no reducers."""
+    return None if not rules or rules.startswith("[") else Merger(rules, registered(rules))
+
+
+def conflation(pace: Pace, wanted: str, rules: str, *, oof: bool) -> tuple[Conflation, str]:
+    reduce = "" if merger_of(rules) else rules
     asked = Conflation(
         KeySpec.of(["/k"]),
         Interval(INTERVAL_MS * MILLISECOND_NS, pace),
         filter=Filter.parse(wanted) if wanted else None,
         reduce=Reduce.parse(reduce) if reduce else None,
+        merger=rules.removeprefix(reduce),
         tells_removals=oof,
         topic="px",
     )
@@ -90,7 +92,7 @@ def conflation(pace: Pace, wanted: str, reduce: str, *, oof: bool) -> tuple[Conf
 
 
 @pytest.mark.parametrize("oof", [False, True])
-@pytest.mark.parametrize("reduce", ["", REDUCERS])
+@pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("wanted", ["", WANTED])
 @pytest.mark.parametrize("pace", Pace)
 @settings(deadline=None)
@@ -101,13 +103,14 @@ def conflation(pace: Pace, wanted: str, reduce: str, *, oof: bool) -> tuple[Conf
 def test_the_engine_delivers_the_same(
     pace: Pace,
     wanted: str,
-    reduce: str,
+    rules: str,
     oof: bool,
     told: list[tuple[str, int | None, int]],
     edges: list[int],
 ) -> None:
     messages = recorded(told)
-    asked, options = conflation(pace, wanted, reduce, oof=oof)
-    expected = sorted(engine_deliveries(messages, options, wanted), key=str)
+    asked, options = conflation(pace, wanted, rules, oof=oof)
+    merger = merger_of(rules)
+    expected = sorted(engine_deliveries(messages, options, wanted, merger=merger), key=str)
     in_place = rows(conflate_in_place(iter(pieces(messages, edges)), asked))
     assert sorted(in_place, key=str) == expected

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace, runs_of
+from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace, one_run_each, runs_of
 from tests.pipeline.plain_count import by_batch, by_key
 
 steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 200])), max_size=60)
@@ -46,3 +46,13 @@ def test_a_message_at_the_end_of_an_interval_opens_the_next() -> None:
     for pace in Pace:
         runs = runs_of(Interval(1_000 * MILLISECOND_NS, pace), np.zeros(3, np.int64), times)
         assert (runs.ends - runs.starts).tolist() == [2, 1]
+
+
+def test_runs_that_are_cut_are_due_as_their_first_part_is() -> None:
+    codes = np.array([0, 1, 0, 1, 0])
+    runs = one_run_each(Interval(10, Pace.KEY), codes, np.array([1, 2, 3, 4, 5]))
+    cut = runs.cut(np.array([0, 1, 3]))
+    assert cut.order.tolist() == runs.order.tolist() == [0, 2, 4, 1, 3]
+    assert (cut.starts.tolist(), cut.ends.tolist()) == ([0, 1, 3], [1, 3, 5])
+    assert cut.due_ns.tolist() == [11, 11, 12]
+    assert runs.homes(cut.starts).tolist() == [0, 0, 1]

@@ -24,7 +24,7 @@ from pipeline.columns.conflation import Conflation
 from pipeline.columns.intake import Intake
 from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
 from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.columns.saved import DUE, KEYS, restored, saved
+from pipeline.columns.saved import DUE, FAILURES, KEYS, restored, saved
 from pipeline.columns.shard import Shard
 from pipeline.columns.times import TimeField
 from tests.pipeline import mixed_ticks
@@ -34,8 +34,10 @@ from tests.pipeline.columns.test_conflator import (
     REMOVED,
     WANTED,
     conflation,
+    merger_of,
 )
 from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
+from tests.pipeline.merged import MERGER
 from tests.pipeline.mixed_ticks import mixed
 from tests.pipeline.reordered import Timed, event_deliveries
 from tests.support.outside import require_ticks
@@ -103,15 +105,15 @@ def saved_between(
 
 
 @pytest.mark.parametrize("oof", [False, True])
-@pytest.mark.parametrize("reduce", ["", REDUCERS])
+@pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("pace", Pace)
 @settings(deadline=None)
 @given(steps, cuts, st.sampled_from([0, 20, 75, 1_000]))
 @example([("a", 9, 0), ("b", 5, 60), ("a", 7, -30), ("a", None, 0), ("a", 8, -60)], [2, 3], 75)
 def test_event_time_is_the_engine_on_messages_put_in_order(
-    pace: Pace, reduce: str, oof: bool, told: Told, edges: list[int], lateness_ms: int
+    pace: Pace, rules: str, oof: bool, told: Told, edges: list[int], lateness_ms: int
 ) -> None:
-    asked, options = conflation(pace, WANTED, reduce, oof=oof)
+    asked, options = conflation(pace, WANTED, rules, oof=oof)
     asked = replace(
         asked,
         time=TimeField(FieldPath.parse("/t")),
@@ -120,19 +122,19 @@ def test_event_time_is_the_engine_on_messages_put_in_order(
     )
     messages = timed(told)
     sent = saved_between(asked, pieces(messages, edges))
-    expected = event_deliveries(messages, lateness_ms, options, WANTED)
+    expected = event_deliveries(messages, lateness_ms, options, WANTED, merger=merger_of(rules))
     assert sorted((row for each in sent for row in each), key=str) == sorted(expected, key=str)
 
 
 @pytest.mark.parametrize("oof", [False, True])
-@pytest.mark.parametrize("reduce", ["", REDUCERS])
+@pytest.mark.parametrize("rules", ["", REDUCERS, MERGER])
 @pytest.mark.parametrize("pace", Pace)
 @settings(deadline=None)
 @given(steps, cuts, st.lists(st.sampled_from([0, 1, 15, 39, 40, 42, 90]), min_size=6, max_size=6))
 def test_processing_time_is_the_engine_that_is_given_batches(
-    pace: Pace, reduce: str, oof: bool, told: Told, edges: list[int], waits: list[int]
+    pace: Pace, rules: str, oof: bool, told: Told, edges: list[int], waits: list[int]
 ) -> None:
-    asked, options = conflation(pace, WANTED, reduce, oof=oof)
+    asked, options = conflation(pace, WANTED, rules, oof=oof)
     parts = pieces(timed(told), edges)
     nows_ms = [1_000 + sum(waits[: at + 1]) for at in range(len(parts))]
     sent = saved_between(asked, parts, [now * MILLISECOND_NS for now in nows_ms])
@@ -141,7 +143,9 @@ def test_processing_time_is_the_engine_that_is_given_batches(
         for now, part in zip(nows_ms, parts, strict=True)
     ]
     by_batch = pace is Pace.BATCH
-    expected = batch_deliveries(recorded, options, WANTED, batch_is_interval=by_batch)
+    expected = batch_deliveries(
+        recorded, options, WANTED, batch_is_interval=by_batch, merger=merger_of(rules)
+    )
     found = [[row._replace(due_ns=0) for row in each] for each in sent]
     assert [sorted(each, key=str) for each in found] == [sorted(each, key=str) for each in expected]
 
@@ -178,3 +182,16 @@ def test_what_is_held_tells_when_it_is_due() -> None:
     notes = saved(shard).schema.metadata
     assert int(notes[DUE]) == (1_000 + INTERVAL_MS) * MILLISECOND_NS
     assert int(notes[KEYS]) == 1
+
+
+def test_failures_of_a_merger_are_counted_on() -> None:
+    """Rule 189."""
+    asked, _ = conflation(Pace.KEY, "", "tests.pipeline.merged:failing", oof=False)
+    shard, intake = Shard(asked, 1_000), Intake(asked)
+    for failures in (1, 3, 5):
+        told = timed([("a", 1, 0), ("a", 2, 0)])
+        for each in intake.messages(iter([batch(told)])):
+            assert list(shard.add(each, intake.texts)) == []
+        shard = restored(saved(shard), asked, 1_000)
+        assert int(saved(shard).schema.metadata[FAILURES]) == failures
+        assert int(saved(shard).schema.metadata[KEYS]) == 1

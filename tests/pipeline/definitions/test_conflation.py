@@ -12,6 +12,7 @@ from pipeline.columns.times import TimeField, Unit
 from pipeline.definitions.conflation import ConflationDefinition, EventTime
 from pipeline.definitions.stream import read_definitions
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
+from tests.pipeline.merged import MERGER
 
 OLD = "rows_per_batch = 10"
 
@@ -48,6 +49,12 @@ def test_a_merge_names_fields_and_a_watermark_may_be_none(tmp_path: Path) -> Non
     assert found.time == EventTime(TimeField(FieldPath.parse("/ts")), 0)
 
 
+def test_a_registered_merger_is_known_by_its_name(tmp_path: Path) -> None:
+    found = read(tmp_path, f'merge = "{MERGER}"')
+    assert found == ConflationDefinition(merger=MERGER)
+    assert str(found) == f"pace batch, time processing, oof False, merger {MERGER}"
+
+
 @pytest.mark.parametrize(
     ("text", "holds"),
     [
@@ -55,6 +62,7 @@ def test_a_merge_names_fields_and_a_watermark_may_be_none(tmp_path: Path) -> Non
         ('pace = "key"', True),
         ("oof = true", True),
         ('time = {field = "/ts"}', True),
+        (f'merge = "{MERGER}"', True),
     ],
 )
 def test_a_checkpoint_remembers_what_holds_something(
@@ -75,15 +83,22 @@ def test_a_checkpoint_remembers_what_holds_something(
         ("reduce = [1]", "newest.reduce: expected reducers, such as"),
         ('reduce = ["/px:most"]', "newest.reduce[0], position 4: expected a reducer: last first"),
         ('reduce = ["/a:sum"]', "newest.reduce: a reducer writes to a field of the key"),
-        ('merge = "package:function"', 'newest.merge: expected "replace" or reducers of fields'),
+        ('merge = "nothing"', 'newest.merge: expected "replace", reducers of fields such as'),
+        ("merge = 1", 'newest.merge: expected "replace", reducers of fields such as'),
+        (
+            'merge = "no.such:function"',
+            "newest.merge: merger no.such:function cannot be imported: ModuleNotFoundError: No mod",
+        ),
+        ('merge = "keys.merging:__name__"', "merger keys.merging:__name__ is not a function"),
         (
             'merge = {"/qty" = "sum", "/px" = "most"}',
             'newest.merge."/px", position 0: expected a reducer: last first',
         ),
         ('merge = {"px" = "sum"}', 'newest.merge."px", position 0: a field path starts with'),
         ('merge = {"/px" = "max@"}', 'newest.merge."/px", position 4: expected a field\'s name'),
-        ("merge = {}", 'newest.merge: expected "replace" or reducers of fields'),
+        ("merge = {}", 'newest.merge: expected "replace", reducers of fields such as'),
         ('merge = {"/px" = "sum"}\nreduce = ["/px:sum"]', "newest.merge: not with reduce"),
+        (f'merge = "{MERGER}"\nreduce = ["/px:sum"]', "newest.merge: not with reduce"),
         ('time = "event"', 'newest.time: expected "processing" or a table such as'),
         ('time = {event = "/ts"}', "newest.time.field: is missing, expected a field path"),
         ('time = {field = "/ts", kind = "event"}', "unknown field; known are field, unit, waterm"),

@@ -40,11 +40,13 @@ def test_a_busy_stream_says_all_that_matters() -> None:
         repeated=3,
         refused=2,
         held=12,
+        merger_failures=1500,
         restarts=1001,
     )
     assert progress_line(now, DEAD) == (
         "s: 7 batches, 100,000 messages in, 70 out, 51,234/s, 0.26 s a batch, 1,200 behind, "
-        "12 keys held, 3 written by an earlier run, 2 refused (see dead), 1,001 restarts"
+        "12 keys held, 3 written by an earlier run, 2 refused (see dead), 1,500 merges failed, "
+        "1,001 restarts"
     )
 
 

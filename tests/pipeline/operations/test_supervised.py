@@ -41,6 +41,7 @@ class Play:
         self.stream = SimpleNamespace(
             totals=SimpleNamespace(batches=0, messages=0, published=0, repeated=0, refused=0),
             held_keys=5,
+            merger_failures=2,
             working_s=None,
             query=None,
         )
@@ -98,6 +99,7 @@ def test_a_failure_is_told_and_the_stream_started_again_after_a_pause() -> None:
     assert (play.starts, play.state) == (2, State.RUNNING)
     now = play.supervised.condition()
     assert (now.restarts, now.error, now.held) == (1, "s: no room", 5)
+    assert now.merger_failures == 2
     assert not play.supervised.is_over
 
 

@@ -24,10 +24,11 @@ from pipeline.streams.batches import ConflatedBatches, batch_time_ms
 from pipeline.streams.checkpoint import Checkpoint
 from pipeline.streams.plans import Way
 from pipeline.streams.stream import Stream
-from tests.pipeline.columns.test_conflator import REDUCERS, REMOVED, WANTED
+from tests.pipeline.columns.test_conflator import REDUCERS, REMOVED, WANTED, merger_of
 from tests.pipeline.columns.test_saved import timed
 from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
 from tests.pipeline.journals import Journals
+from tests.pipeline.merged import MERGER
 from tests.pipeline.reordered import Timed, event_deliveries
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ MESSAGES = 400
 FILES = 4
 INTERVAL_MS = 40
 LATENESS_MS = 75
+OOF, MERGE = "oof = true", f'merge = "{MERGER}"'
 
 
 @dataclass
@@ -125,13 +127,15 @@ class World:
 
 
 def asked(pace: Pace, *more: str) -> str:
-    reduce = json.dumps(REDUCERS[1:-1].split(","))
-    return "\n".join([f'pace = "{pace}"', f'filter = "{WANTED}"', f"reduce = {reduce}", *more])
+    reduce = f"reduce = {json.dumps(REDUCERS[1:-1].split(','))}"
+    rules = [] if MERGE in more else [reduce]
+    return "\n".join([f'pace = "{pace}"', f'filter = "{WANTED}"', *rules, *more])
 
 
-def options(pace: Pace, *, oof: bool) -> str:
-    told = f"conflation={INTERVAL_MS}ms,pace={pace},reduce={REDUCERS}"
-    return f"{told},oof" if oof else told
+def options(pace: Pace, *more: str) -> str:
+    told = f"conflation={INTERVAL_MS}ms,pace={pace}"
+    rules = [] if MERGE in more else [f"reduce={REDUCERS}"]
+    return ",".join([told, *rules, *(["oof"] if OOF in more else [])])
 
 
 EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
@@ -147,7 +151,7 @@ def test_event_time_whatever_the_batches_are(
     world = World(spark, tmp_path, asked(pace, EVENT), monkeypatch)
     laid_down(tmp_path / "in", messages, range(FILES))
     world.run()
-    expected = event_deliveries(messages, LATENESS_MS, options(pace, oof=True), WANTED)
+    expected = event_deliveries(messages, LATENESS_MS, options(pace, OOF), WANTED)
     assert {row.removed for row in expected} == {None, *REMOVED}
     assert world.sent == sorted(expected, key=str)
     assert len(world.sink.rows) == FILES + 1
@@ -162,8 +166,9 @@ def test_event_time_whatever_the_batches_are(
     ("pace", "more", "way"),
     [
         (Pace.BATCH, (), Way.LATEST),
-        (Pace.BATCH, ("oof = true",), Way.HELD),
-        (Pace.KEY, ("oof = true",), Way.HELD),
+        (Pace.BATCH, (OOF,), Way.HELD),
+        (Pace.KEY, (OOF,), Way.HELD),
+        (Pace.BATCH, (MERGE,), Way.HELD),
     ],
 )
 def test_processing_time_by_the_log_of_spark(
@@ -173,7 +178,7 @@ def test_processing_time_by_the_log_of_spark(
     messages = shared_case()
     world = World(spark, tmp_path, asked(pace, *more), monkeypatch)
     laid_down(tmp_path / "in", messages, range(FILES))
-    world.run()
+    stream = world.run()
     assert ConflatedBatches(world.definition).way is way
     size = MESSAGES // FILES
     log = world.definition.checkpoint / "spark"
@@ -181,13 +186,17 @@ def test_processing_time_by_the_log_of_spark(
         (now, [Recorded(one.position, now, *one[2:]) for one in messages[low:][:size]])
         for low, now in ((n * size, batch_time_ms(log, n)) for n in range(FILES))
     ]
-    oof = bool(more)
     expected = batch_deliveries(
-        told, options(pace, oof=oof), WANTED, batch_is_interval=pace is Pace.BATCH
-    )
+        told, options(pace, *more), WANTED, batch_is_interval=pace is Pace.BATCH,
+        merger=merger_of(MERGER if MERGE in more else ""),
+    )  # fmt: skip
     found = [[row._replace(due_ns=0) for row in rows] for rows in world.sink.rows.values()]
     if way is Way.LATEST:
         expected = expected[:-1]
+    if MERGE in more:
+        keys = [row.key for row in found[0]]
+        assert len(keys) > len(set(keys)), "some messages are not to be one"
+        assert (stream.merger_failures or 0) > 0
     assert [sorted(rows, key=str) for rows in found] == [sorted(rows, key=str) for rows in expected]
 
 

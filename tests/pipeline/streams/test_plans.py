@@ -38,6 +38,7 @@ from tests.pipeline.engine_deliveries import (
     delivered,
     engine_deliveries,
 )
+from tests.pipeline.merged import MERGER
 from tests.pipeline.newest import newest_by_key
 from tests.support.outside import require_ticks
 
@@ -174,3 +175,7 @@ def test_a_running_stream_holds_only_what_it_must(
     pace: Pace, oof: bool, time: TimeField | None, way: Way
 ) -> None:
     assert way_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is way
+
+
+def test_a_merger_sees_the_messages_of_a_key_in_their_order() -> None:
+    assert way_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is Way.HELD

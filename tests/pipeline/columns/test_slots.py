@@ -1,0 +1,96 @@
+"""Slots of a key, run by run (rules 189 and 220); `test_conflator` has the engine beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from keys.merging import Verdict
+from keys.spec import KeySpec
+from pipeline.columns.intervals import Interval, Pace, one_run_each
+from pipeline.columns.slots import Merging, Slot
+
+KEY = KeySpec.of(["/k"])
+
+
+def summed(current: Any, new: Any) -> Any:
+    """Sums up to 9; a message that says so is kept apart, replaces, or is passed over."""
+    if "say" in new:
+        return Verdict(new["say"])
+    total = current["v"] + new["v"]
+    return Verdict.NO_CONFLATION if total > 9 else {"k": current["k"], "v": total}
+
+
+def renamed(current: Any, new: Any) -> Any:
+    return {**new, "k": "other"}
+
+
+def slots_of(bodies: Merging, kept: list[Slot]) -> list[Slot]:
+    none = np.zeros(len(kept), np.int64)
+    slots, runs = bodies.of_runs(kept, one_run_each(Interval(1, Pace.KEY), none, none))
+    assert len(runs.starts) == len(runs.ends) == len(runs.due_ns) == len(slots)
+    return slots
+
+
+def merging(function: str) -> Merging:
+    return Merging(f"tests.pipeline.columns.test_slots:{function}", KEY)
+
+
+def begun(bodies: Merging, *texts: str | None) -> list[Slot]:
+    return bodies.begin(pa.array([text and text.encode() for text in texts], pa.binary()))
+
+
+@pytest.mark.parametrize(
+    ("say", "shown"),
+    [
+        ("keep current", ['{"k":1,"v":5}']),
+        ("keep new", ['{"k":1,"v":3,"say":"keep new"}']),
+        ("no conflation", ['{"k":1,"v":5}', '{"k":1,"v":3,"say":"no conflation"}']),
+        ("", ['{"k":1,"v":5}', '{"k":1,"v":3,"say":""}']),
+    ],
+)
+def test_the_answers_beside_a_merged_message(say: str, shown: list[str]) -> None:
+    bodies = merging("summed")
+    kept = begun(bodies, '{"k":1,"v":2}', '{"k":1,"v":3}', f'{{"k":1,"v":3,"say":"{say}"}}')
+    slots = slots_of(bodies, kept)
+    assert bodies.shown(slots).to_pylist() == [text.encode() for text in shown]
+    assert bodies.failures == (say == ""), "no verdict of that name"
+
+
+def test_what_stands_apart_stays_apart_and_the_newest_goes_on() -> None:
+    bodies = merging("summed")
+    slots = slots_of(bodies, begun(bodies, '{"k":1,"v":8}', '{"k":1,"v":1}', '{"k":1,"v":2}'))
+    again = bodies.loaded(bodies.saved(slots))
+    assert again == slots == [Slot(b'{"k":1,"v":9}'), Slot(b'{"k":1,"v":2}', is_apart=True)]
+    more = slots_of(bodies, bodies.joined(again, begun(bodies, '{"k":1,"v":3}')))
+    assert more == [Slot(b'{"k":1,"v":9}'), Slot(b'{"k":1,"v":5}', is_apart=True)]
+    # 4 and 5 would be one, had they not been told apart: what they are made of was 12 and more.
+    apart = [Slot(b'{"k":1,"v":4}'), Slot(b'{"k":1,"v":5}', is_apart=True)]
+    assert slots_of(bodies, apart) == apart
+
+
+def test_a_removal_takes_away_the_one_slot_and_stands_behind_several() -> None:
+    bodies = merging("summed")
+    assert slots_of(bodies, begun(bodies, '{"k":1,"v":1}', None)) == [Slot(b'{"k":1,"v":1}')]
+    slots = slots_of(bodies, begun(bodies, '{"k":1,"v":8}', '{"k":1,"v":5}', None))
+    assert slots[2:] == [Slot(None, is_apart=True)]
+    assert bodies.loaded(bodies.saved(slots)) == slots
+    later = slots_of(bodies, bodies.joined(slots, begun(bodies, '{"k":1,"v":9}', None)))
+    assert later[2:] == [Slot(b'{"k":1,"v":9}', is_apart=True), Slot(None, is_apart=True)]
+
+
+def test_another_records_message_is_a_failure() -> None:
+    bodies = merging("renamed")
+    kept = begun(bodies, '{"k":1}', '{"k":1}', '{"k":1}')
+    assert len(slots_of(bodies, kept)) == 3
+    assert bodies.failures == 2
+
+
+def test_what_nobody_was_told_of_is_not_put_to_the_merger() -> None:
+    bodies = merging("summed")
+    kept = begun(bodies, '{"k":1,"v":1}')
+    bodies.put_before(kept, 0, begun(bodies, '{"k":1,"v":1}'))
+    assert kept == begun(bodies, '{"k":1,"v":1}')
