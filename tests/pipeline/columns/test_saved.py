@@ -110,6 +110,7 @@ def saved_between(
 @settings(deadline=None)
 @given(steps, cuts, st.sampled_from([0, 20, 75, 1_000]))
 @example([("a", 9, 0), ("b", 5, 60), ("a", 7, -30), ("a", None, 0), ("a", 8, -60)], [2, 3], 75)
+@example([("a", 6, 0), ("a", 7, 0), ("a", 9, 0)], [3, 3], 0)  # the merger would now take both
 def test_event_time_is_the_engine_on_messages_put_in_order(
     pace: Pace, rules: str, oof: bool, told: Told, edges: list[int], lateness_ms: int
 ) -> None:
@@ -131,6 +132,8 @@ def test_event_time_is_the_engine_on_messages_put_in_order(
 @pytest.mark.parametrize("pace", Pace)
 @settings(deadline=None)
 @given(steps, cuts, st.lists(st.sampled_from([0, 1, 15, 39, 40, 42, 90]), min_size=6, max_size=6))
+@example([("a", 6, 0), ("a", 7, 0)], [1], [0, 42, 0, 0, 0, 0])  # declined, and due with the first
+@example([("a", 6, 0), ("a", 7, 0), ("a", 9, 0)], [3, 3], [0, 15, 42, 0, 0, 0])
 def test_processing_time_is_the_engine_that_is_given_batches(
     pace: Pace, rules: str, oof: bool, told: Told, edges: list[int], waits: list[int]
 ) -> None:
