@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 
 from pipeline.errors import PipelineError
+from pipeline.operations.lines import PROGRESS_EVERY_S
 from pipeline.operations.stop import Stop
 from pipeline.patience import Waiting
-from pipeline.streams.run import PROGRESS_EVERY_S
 
 Report = Callable[[str], None]
 

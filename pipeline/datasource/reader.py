@@ -44,6 +44,7 @@ class JournalStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvai
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._edge = JournalEdge(options)
+        self._newest: str | None = None
         self._target: str | None = None
         self._targeted = False
 
@@ -63,7 +64,7 @@ class JournalStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvai
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
         """The end of the next micro-batch, at most `limit` rows on; `start` if nothing is new."""
-        newest = self._edge.end()
+        self._newest = newest = self._edge.end()
         last = self._target if self._targeted else newest
         after = self._edge.resolve(_bookmark(start), newest)
         if last is None:
@@ -72,6 +73,10 @@ class JournalStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvai
         if isinstance(limit, ReadMaxRows):
             position = min(position, after + limit.max_rows)
         return start if position <= after else {"bookmark": join_bookmark(epoch, position)}
+
+    def reportLatestOffset(self) -> dict[str, str] | None:  # noqa: N802 - Spark's name
+        """The topic's newest message as it was last seen: how far a stream is behind."""
+        return None if self._newest is None else {"bookmark": self._newest}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
         """Slices of one micro-batch, each small enough for one task."""

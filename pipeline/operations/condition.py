@@ -61,12 +61,16 @@ class Condition:
     at_s: float = 0.0
 
 
-def pace_of(progress: Mapping[str, Any] | None) -> Pace:
-    """From what Spark tells of a query's newest batch (`StreamingQuery.lastProgress`)."""
-    if not progress:
-        return Pace()
+def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
+    """From what Spark tells of a query's newest trigger (`StreamingQuery.lastProgress`).
+
+    One that found nothing to read was no batch: the pace is what it was `before`.
+    """
+    took = (progress or {}).get("durationMs", {})
+    if not progress or "addBatch" not in took:
+        return before
     lags = [lag for source in progress.get("sources", ()) if (lag := _lag(source)) is not None]
-    took_ms = progress.get("durationMs", {}).get("triggerExecution", 0)
+    took_ms = took.get("triggerExecution", 0)
     return Pace(
         batch=progress.get("batchId"),
         rows_per_s=float(progress.get("processedRowsPerSecond") or 0.0),

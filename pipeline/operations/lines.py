@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pipeline.operations.condition import Condition, State
 
+PROGRESS_EVERY_S = 3.0
 WORKING_S_MIN = 1.0
 """A batch that takes less needs no word."""
 

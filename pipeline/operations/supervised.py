@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pipeline.errors import PipelineError, WorkerLate, from_spark
 from pipeline.operations.backoff import pause_s
-from pipeline.operations.condition import Condition, State, finds_nothing, pace_of
+from pipeline.operations.condition import Condition, Pace, State, finds_nothing, pace_of
 from pipeline.operations.lines import restart_line
 from pipeline.operations.turn import Turn
 
@@ -108,6 +108,7 @@ class Supervised:
         self._monotonic = monotonic
         self._chance = chance or random.Random(name).random
         self._state = State.STARTING
+        self._pace = Pace()
         self._due_s = 0.0
         self._restarts = 0
         self._failures = 0
@@ -146,10 +147,11 @@ class Supervised:
     def condition(self) -> Condition:
         """How it stands now."""
         done, query = self.stream.totals, self.stream.query
+        self._pace = pace_of(query.lastProgress if query is not None else None, self._pace)
         return Condition(
             name=self.name,
             state=self._state,
-            pace=pace_of(query.lastProgress if query is not None else None),
+            pace=self._pace,
             batches=done.batches,
             messages=done.messages,
             published=done.published,

@@ -80,7 +80,9 @@ class TopicWriter:
         with Gateway(self.gateway) as gateway:
             found = gateway.topic(self.topic)
             if found is None and self.declared:
-                raise GatewayRefused(f"{self.gateway} has no topic {self.topic} any more")
+                raise GatewayRefused(
+                    f"{self.stream}: {self.gateway} has no topic {self.topic} any more"
+                )
             if found is None:
                 gateway.create_topic(self.topic, self.definition)
             elif found.get("key") != self.definition["key"]:

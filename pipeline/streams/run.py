@@ -13,7 +13,7 @@ from pipeline.definitions.stream import StreamDefinition, read_definitions
 from pipeline.errors import PipelineError, StreamFailed
 from pipeline.gateway import DEFAULT_GATEWAY
 from pipeline.operations.condition import Condition
-from pipeline.operations.lines import progress_line
+from pipeline.operations.lines import PROGRESS_EVERY_S, progress_line
 from pipeline.operations.metrics import Board, serving_metrics
 from pipeline.operations.reporter import Reporter, reporting
 from pipeline.operations.roster import Fillable, Roster
@@ -26,7 +26,6 @@ from pipeline.sources.source import jars_of
 from pipeline.streams.crew import Crew
 
 DEFAULT_MASTER = "local[*]"
-PROGRESS_EVERY_S = 3.0
 BOARD_EVERY_S = 1.0
 
 Report = Callable[[str], None]
@@ -107,7 +106,6 @@ def run_streams(
             crew.hold()
             report(f"starting Spark on {manner.master}")
             crew.spark = held.enter_context(spark_session(manner.master, jars_of(definitions)))
-            stop.take_signals()
         held.enter_context(_outliving_its_jvm(stop))
         held.enter_context(_ending_in_order(crew, onlookers))
         with stop.cutting_off():

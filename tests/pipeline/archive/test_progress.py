@@ -6,9 +6,9 @@ import pytest
 
 from pipeline.archive.progress import Progress, Stopped, ToldWaiting, complain, say
 from pipeline.errors import GatewayUnreachable
+from pipeline.operations.lines import PROGRESS_EVERY_S
 from pipeline.operations.stop import Stop
 from pipeline.patience import Trouble, patiently
-from pipeline.streams.run import PROGRESS_EVERY_S
 from tests.pipeline.archive.test_pacing import Turned
 
 

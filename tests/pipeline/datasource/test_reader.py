@@ -38,7 +38,9 @@ def test_a_batch_is_at_most_as_long_as_the_limit(journals: Journals) -> None:
     limit = stream.getDefaultReadLimit()
     assert limit == ReadMaxRows(4)
     assert stream.initialOffset() == at(0)
+    assert stream.reportLatestOffset() is None
     assert stream.latestOffset(at(0), limit) == at(4)
+    assert stream.reportLatestOffset() == at(10)
     assert stream.latestOffset(at(8), limit) == at(10)
     assert stream.latestOffset(at(10), limit) == at(10)
     assert stream.latestOffset(at(0), ReadAllAvailable()) == at(10)

@@ -35,7 +35,14 @@ def test_before_the_first_batch_nothing_is_known() -> None:
     ],
 )
 def test_the_lag_is_what_a_topic_has_more(source: dict[str, Any], lag: int | None) -> None:
-    assert pace_of({"batchId": 1, "sources": [source]}).lag == lag
+    progress = {"batchId": 1, "durationMs": {"addBatch": 1}, "sources": [source]}
+    assert pace_of(progress).lag == lag
+
+
+def test_a_trigger_that_finds_nothing_is_no_batch() -> None:
+    idle = {"batchId": 8, "durationMs": {"triggerExecution": 40, "latestOffset": 40}}
+    before = Pace(batch=7, rows_per_s=40.5, batch_s=1.5, lag=0)
+    assert pace_of(idle, before) == before
 
 
 @pytest.mark.parametrize(

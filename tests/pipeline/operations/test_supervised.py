@@ -20,7 +20,7 @@ from pipeline.errors import (
     StreamFailed,
     WorkerLate,
 )
-from pipeline.operations.condition import State
+from pipeline.operations.condition import Pace, State
 from pipeline.operations.supervised import LATE_STARTS_MAX, Supervised
 from pipeline.operations.turn import Turn
 
@@ -101,6 +101,15 @@ def test_a_failure_is_told_and_the_stream_started_again_after_a_pause() -> None:
     assert (now.restarts, now.error, now.held) == (1, "s: no room", 5)
     assert now.merger_failures == 2
     assert not play.supervised.is_over
+
+
+def test_a_stream_at_rest_tells_of_its_newest_batch() -> None:
+    play = Play()
+    play.supervised.begin()
+    batch = {"batchId": 7, "durationMs": {"triggerExecution": 900, "addBatch": 800}}
+    idle = {"batchId": 8, "durationMs": {"triggerExecution": 4}}
+    for play.stream.query.lastProgress in (batch, idle):
+        assert play.supervised.condition().pace == Pace(batch=7, batch_s=0.9)
 
 
 def test_pauses_grow_until_a_batch_was_done() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from pipeline.columns.rows import PUBLISHED, arrow_schema
 from pipeline.definitions.source import TopicSource
+from pipeline.operations.condition import pace_of
 from pipeline.sources.topic import read_topic
 from tests.pipeline.journals import Journals, Removed
 
@@ -27,6 +28,8 @@ def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
     assert [bytes(row.body) for row in rows] == [b'{"n":%d}' % at for at in range(5)]
     assert [row.position for row in rows] == [1, 2, 3, 4, 5]
     assert {row.key for row in rows} == {None}
+    lags = [pace_of(dict(progress)).lag for progress in query.recentProgress]
+    assert lags[:3] == [3, 1, 0]
 
 
 @pytest.mark.spark
