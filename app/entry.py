@@ -18,7 +18,7 @@ class Entry:
     """A topic; `writing` keeps its messages in the store's order.
 
     Of messages up to `checkpointed` the store has the records. `key_of` takes a JSON text to its
-    SOW key and `schema` checks it, where the topic has them.
+    SOW key and `schema` checks it, where the topic has them and is not filled from another.
     """
 
     record: TopicRecord
@@ -45,7 +45,7 @@ class Entry:
         spec = record.document.key_spec
         self.record = record
         self.key_of = record_key(spec) if spec else None
-        self.schema = record.document.schema
+        self.schema = record.document.schema_checked
 
     def check_schema(self, payload: bytes, line: int | None) -> None:
         """Whether a message, a JSON text, fits the topic's schema, if it has one.

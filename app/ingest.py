@@ -127,7 +127,7 @@ class Ingest:
             return await self._records(entry, messages)
 
         async with entry.writing:
-            if record is not None and record.document.schema is not entry.schema:
+            if record is not None and record.document.schema_checked is not entry.schema:
                 raise Redefined
             if not any(isinstance(message, Delta) for message in messages):
                 await self._check_room(entry, messages)
@@ -191,7 +191,7 @@ class Ingest:
         try:
             if form.enveloped:
                 return self._unfolded(entry, text, line, form)
-            self._check_size(text, line)
+            self._check_size(entry, text, line)
             check_json(text)
             payload = one_line(text)
             record_key = entry.key_of(payload) if entry.key_of else ""
@@ -209,7 +209,7 @@ class Ingest:
         told = read_envelope(text)
         if told.reason is not None:
             return self._removal(entry, told, line)
-        self._check_size(told.value, line)
+        self._check_size(entry, told.value, line)
         record_key = entry.key_of(told.value) if entry.key_of else ""
         if told.record_key not in (None, record_key):
             raise KeyInvalid("the key is not the one that the value says")
@@ -222,14 +222,14 @@ class Ingest:
         assert told.reason is not None, "it has a reason"
         if not (spec and entry.document.retains):
             raise KeyInvalid("the topic keeps no records by key, so none can be removed")
-        self._check_size(record_key.encode(), line)
+        self._check_size(entry, record_key.encode(), line)
         if len(decoded(record_key.encode())) != len(spec.paths):
             raise KeyInvalid(f"the topic's key has {len(spec.paths)} fields")
         return Removal(record_key, told.reason)
 
     def _as_it_is(self, entry: Entry, body: bytes, form: Form) -> Message:
         """One message whose text or bytes are nobody's business; text is UTF-8."""
-        self._check_size(body, None)
+        self._check_size(entry, body, None)
         if entry.document.kind is Kind.TEXT:
             try:
                 body.decode()
@@ -239,8 +239,10 @@ class Ingest:
                 ) from None
         return Message(body, "", form.exempt)
 
-    def _check_size(self, text: bytes, line: int | None) -> None:
-        if len(text) > self._settings.message_bytes_max:
+    def _check_size(self, entry: Entry, text: bytes, line: int | None) -> None:
+        """What is taken from a source is not checked again (rule 190)."""
+        is_filled = entry.document.source is not None
+        if len(text) > self._settings.message_bytes_max and not is_filled:
             limit = self._settings.message_bytes_max
             raise Problem("message-too-large", f"A message has at most {limit} bytes.", line=line)
 

@@ -153,6 +153,11 @@ class TopicDocument:
             "description": self.description,
         }
 
+    @property
+    def schema_checked(self) -> Schema | None:
+        """The schema of what is published here; what a source has is not checked again."""
+        return self.schema if self.source is None else None
+
     def etag(self, epoch: str) -> str:
         """Changes with the document, and when the topic is deleted and made again."""
         text = msgspec.json.encode([epoch, self.document()], order="sorted")
