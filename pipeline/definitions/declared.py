@@ -13,6 +13,7 @@ from typing import Any
 from keys.errors import KeysError
 from keys.filter import Filter
 from keys.projection import Projection
+from keys.reducers import Reduce
 from keys.spec import KeySpec
 from pipeline.bookmark import RECORDS, START
 from pipeline.definitions.conflation import PLAIN, ConflationDefinition
@@ -22,9 +23,11 @@ from pipeline.definitions.source import TopicSource
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.definitions.view import ViewDefinition
 from pipeline.errors import DefinitionInvalid
+from pipeline.merging import registered
 
 Document = Mapping[str, Any]
 NAME_CHARACTERS_MAX = 50
+REPLACES = "replace"
 SHAPE = ("filter", "grouping", "projection")
 
 
@@ -49,6 +52,26 @@ class Declaration:
     def keeps_records(self) -> bool:
         """Whether its source has records to begin with."""
         return bool(self.source["key"]) and bool(self.source["retain"])
+
+    def conflation(self, wanted: Filter | None) -> ConflationDefinition:
+        """As the gateway's filler conflates: by what the source says of merging.
+
+        Raises:
+            DefinitionInvalid: its merger is not here, or a reducer writes into the key.
+        """
+        merge, oof = self.source["merge"], self.keeps_records
+        try:
+            if isinstance(merge, Mapping):
+                reduce = Reduce.of(merge)
+                if reduce.writes_to(KeySpec.of(self.topic["key"]).paths):
+                    raise DefinitionInvalid("a reducer of its source writes to a field of the key")
+                return ConflationDefinition(filter=wanted, reduce=reduce, oof=oof)
+            if merge != REPLACES:
+                registered(merge)
+                return ConflationDefinition(filter=wanted, merger=merge, oof=oof)
+        except DefinitionInvalid as error:
+            raise DefinitionInvalid(f"topic {self.topic['topic']} is not filled: {error}") from None
+        return ConflationDefinition(filter=wanted, oof=oof)
 
     def stream(self, gateway: str, checkpoints: Path) -> StreamDefinition:
         """What fills it, with a checkpoint that no other life and no other source of it has.
@@ -76,16 +99,15 @@ class Declaration:
             checkpoint=folder / self._life(),
             dead_letters=folder / "dead",
             view=None if shape is None else ViewDefinition(None, wanted, shape, None),
-            conflation=PLAIN
-            if shape is not None
-            else ConflationDefinition(filter=wanted, oof=self.keeps_records),
+            conflation=self.conflation(wanted) if shape is None else PLAIN,
         )
 
     def _life(self) -> str:
         """Differs where what was held and read before is of no use; an interval may change."""
         asked = self.topic["source"]
         lives = [self.topic["epoch"], self.source["epoch"], asked["topic"], self.topic["key"]]
-        return _digest([*lives, *(asked[field] for field in SHAPE)])
+        merge = self.source["merge"] if asked["grouping"] is None else REPLACES
+        return _digest([*lives, *(asked[field] for field in SHAPE), merge])
 
 
 def streams_of(

@@ -12,9 +12,11 @@ from pipeline.definitions.names import STREAM
 from pipeline.definitions.sink import TopicSink
 from pipeline.definitions.source import TopicSource
 from pipeline.errors import DefinitionInvalid
+from tests.pipeline.merged import MERGER
 
 PX: dict[str, Any] = {
-    "topic": "px", "key": ["/id"], "retain": True, "epoch": "e1", "source": None,
+    "topic": "px", "key": ["/id"], "retain": True, "epoch": "e1", "merge": "replace",
+    "source": None,
 }  # fmt: skip
 NOTHING = dict.fromkeys(("filter", "grouping", "projection"))
 SOURCE = {"topic": "px", "interval": "500ms", "engine": "spark", **NOTHING}
@@ -55,6 +57,17 @@ def test_a_view() -> None:
     assert not found.conflation.holds
 
 
+def test_messages_are_merged_as_the_source_says() -> None:
+    """Rule 641."""
+    summed = stream(source={**PX, "merge": {"/qty": "sum", "/px": "max@hi"}}).conflation
+    assert (str(summed.reduce), summed.oof) == ("[/qty:sum,/px:max@hi]", True)
+    merged = stream(source={**PX, "merge": MERGER}).conflation
+    assert (merged.merger, merged.reduce) == (MERGER, None)
+    without_key = {**PX, "key": [], "retain": False, "merge": {"/qty": "sum"}}
+    assert str(stream(source=without_key).conflation.reduce) == "[/qty:sum]"
+    assert stream(source={**PX, "merge": {"/qty": "sum"}}, **SHAPE).conflation.reduce is None
+
+
 def test_a_source_without_records_is_read_from_what_its_journal_has() -> None:
     """Rule 642."""
     for source in ({**PX, "key": [], "retain": False}, {**PX, "retain": False}):
@@ -83,6 +96,13 @@ def test_another_source_has_another_checkpoint(change: dict[str, Any], is_same: 
     assert (stream(**change).checkpoint == stream().checkpoint) is is_same
 
 
+def test_another_merge_has_another_checkpoint_but_for_a_view() -> None:
+    """Rule 643."""
+    sources = [PX, {**PX, "merge": {"/qty": "sum"}}, {**PX, "merge": MERGER}]
+    assert len({stream(source=source).checkpoint for source in sources}) == 3
+    assert len({stream(source=source, **SHAPE).checkpoint for source in sources}) == 1
+
+
 def test_another_life_has_another_checkpoint() -> None:
     """Rule 643."""
     lives = [stream(), stream({**SLOW, "epoch": "e9"}), stream(source={**PX, "epoch": "e9"})]
@@ -109,3 +129,17 @@ def test_what_cannot_be_filled_is_told(topic: dict[str, Any]) -> None:
         stream(topic)
     streams, unfit = streams_of([PX, topic], "http://g", Path("/c"), ())
     assert (streams, len(unfit)) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("merge", "reason"),
+    [
+        ("no.such.module:f", r"merger no\.such\.module:f cannot be imported: "),
+        ({"/qty": "sum@id"}, "a reducer of its source writes to a field of the key"),
+    ],
+)
+def test_a_merge_that_cannot_be_done_here_is_told(merge: object, reason: str) -> None:
+    """Rule 641."""
+    source = {**PX, "key": [], "retain": False, "merge": merge}
+    with pytest.raises(DefinitionInvalid, match=rf"^topic px\.slow is not filled: {reason}"):
+        stream(source=source)

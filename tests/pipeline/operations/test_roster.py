@@ -12,7 +12,10 @@ from pipeline.definitions.declared import streams_of
 from pipeline.errors import GatewayUnreachable
 from pipeline.operations.roster import Fillable, Roster
 
-PX = {"topic": "px", "key": ["/id"], "retain": True, "epoch": "e1", "source": None}
+PX = {
+    "topic": "px", "key": ["/id"], "retain": True, "epoch": "e1", "merge": "replace",
+    "source": None,
+}  # fmt: skip
 
 
 def declared(name: str, epoch: str = "e2", **source: Any) -> dict[str, Any]:

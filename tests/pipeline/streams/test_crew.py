@@ -117,9 +117,16 @@ def test_declared_topics_have_at_rest_what_the_gateways_own_have(
         served.remove("px", '["o3"]')
         declare(served, "plain", PLAIN)
         declare(served, "view.by-venue", VIEW)
+        served.define("raw", key=["/id"], merge={"/n": "sum"})
+        served.publish("raw", {"id": "s", "n": 0})
+        declare(served, "sums", {"topic": "raw", "interval": "200ms"})
         with running(monkeypatch, spark, served.address, tmp_path) as said:
             await_twins(served, "plain", "view.by-venue")
             assert len(served.records("plain")) == 7
+            await_twins(served, "sums")
+            served.publish("raw", *[{"id": "s", "n": 1}] * 5)
+            await_until(lambda: served.records("sums.twin") == {'["s"]': {"id": "s", "n": 5}})
+            await_twins(served, "sums")
             served.publish("px", order("o1", "US", 0), order("o5", "US", 50), order("n", "AP", 1))
             served.remove("px", '["o2"]')
             await_until(lambda: '["o2"]' not in served.records("plain.twin"))
