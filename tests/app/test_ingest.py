@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Coroutine
 from typing import Any
 
@@ -166,36 +165,6 @@ async def test_a_filled_topic_is_written_by_its_filler_alone() -> None:
     assert place.driver.engine.topic("slow").head == 0
     filled = await place.say("slow", {"k": 1}, producer=Producer("tidegate.pipeline.slow", 1))
     assert filled == Appended(1, 1)
-
-
-async def test_what_a_filled_topic_takes_is_checked_neither_for_size_nor_by_a_schema() -> None:
-    """Rule 190."""
-    place = await keyed(message_bytes_max=1_024)
-    schema = {"properties": {"v": {"type": "number"}}}
-    entry, _ = await place.put("slow", key=["/k"], source=SPARK, schema=schema)
-    unfit, large = {"k": 1, "v": "1"}, {"k": 2, "v": "x" * 1_024}
-    for form in (LINES, ENVELOPES):
-        told = [unfit, large] if form is LINES else [{"value": unfit}, {"value": large}]
-        lines = b"\n".join(json.dumps(line).encode() for line in told)
-        filler = Producer("tidegate.pipeline.slow", 1 + (form is ENVELOPES), run=1)
-        items = await place.ingest.check(entry, lines, form)
-        await place.ingest.stage(entry, items, "a", filler.name)
-        await place.ingest.commit(entry, filler, ["a"])
-        assert place.sow("slow") == [unfit, large]
-    with pytest.raises(Problem) as refused:
-        await place.say("px", large)
-    assert refused.value.code == "message-too-large"
-
-
-async def test_a_topic_that_is_filled_no_more_has_its_schema_again() -> None:
-    place = await keyed()
-    schema = {"properties": {"v": {"type": "number"}}}
-    entry, _ = await place.put("slow", key=["/k"], source=SPARK, schema=schema)
-    assert entry.schema is None
-    entry, _ = await place.put("slow", key=["/k"], schema=schema)
-    with pytest.raises(Problem) as refused:
-        await place.say("slow", {"k": 1, "v": "1"})
-    assert refused.value.code == "schema-violation"
 
 
 async def test_a_topic_that_went_meanwhile_takes_nothing() -> None:

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import httpx2
+import pytest
 
 from app.stores.memory import STAGE_MS
 from tests.support.gateways import NDJSON, Running, running_gateway
@@ -212,6 +213,31 @@ async def test_the_pipeline_stages_and_commits_where_only_it_may_write() -> None
         assert (await stage(running, "a", {"k": 1}, **own)).status_code == 201
         assert (await commit(running, "a")).json()["code"] == "topic-read-only"
         assert (await commit(running, "a", producer=name)).json()["messages"] == 1
+
+
+@pytest.mark.parametrize("form", ["values", "envelopes"])
+async def test_what_fills_a_topic_is_checked_neither_by_its_schema_nor_for_size(form: str) -> None:
+    """Rule 190."""
+    async with running_gateway(message_bytes_max=1_024) as running:
+        await running.topic("raw")
+        source = {"topic": "raw", "interval": "1s", "engine": "spark"}
+        schema = {"properties": {"v": {"type": "number"}}}
+        await running.topic(source=source, schema=schema)
+        unfit, large = {"k": 1, "v": "1"}, {"k": 2, "v": "x" * 1_024}
+        enveloped = form == "envelopes"
+        own = {"Tidegate-Producer": "tidegate.pipeline.s.0a"}
+        told = [{"value": value} if enveloped else value for value in (unfit, large)]
+        path = "px/messages?format=envelope" if enveloped else "px/messages"
+        lines = b"\n".join(json.dumps(line).encode() for line in told)
+        headers = {**NDJSON, "Tidegate-Stage": "a", **own}
+        kept = await running.http.post(f"/v1/topics/{path}", content=lines, headers=headers)
+        assert kept.status_code == 201
+        assert (await commit(running, "a", producer="tidegate.pipeline.s.0a")).status_code == 200
+        assert await running.sow() == [unfit, large]
+        # Filled no more it takes what anybody publishes, and checks it.
+        await running.topic(schema=schema)
+        assert (await stage(running, "b", unfit)).json()["code"] == "schema-violation"
+        assert (await stage(running, "b", large)).json()["code"] == "message-too-large"
 
 
 async def test_the_pipeline_does_not_make_a_topic_that_is_gone() -> None:
