@@ -6,7 +6,8 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,8 +47,7 @@ def spark_session(master: str, jars: Sequence[Path] = ()) -> Iterator[SparkSessi
         yield spark
     except KeyboardInterrupt:
         spark = None
-        for jvm in _STARTED:
-            jvm.end()
+        _end_java()
         raise
     finally:
         if spark is not None:
@@ -57,7 +57,8 @@ def spark_session(master: str, jars: Sequence[Path] = ()) -> Iterator[SparkSessi
 def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
     """Start Spark on `master` (`local[*]`, `spark://HOST:PORT`, ...): some six seconds.
 
-    `jars` are what some streams need besides Spark's own; executors get them from here.
+    `jars` are what some streams need besides Spark's own; executors get them from here. Signals
+    stay as they are; a `KeyboardInterrupt` ends Java.
 
     Raises:
         SparkUnavailable: Java or PySpark is missing or too old, or Spark does not start.
@@ -67,17 +68,61 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
         raise SparkUnavailable(
             "PySpark is not installed: run python3 dev.py setup (without --no-spark)"
         )
-    # It would print the traceback of a failed batch, which we tell as a sentence.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    _silence_py4j()
     local = master.startswith("local")
     _prepare_environment(local)
     settings = {"spark.master": master, "spark.app.name": "tidegate", **_settings(local)}
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
+    with _java(settings):
+        return _aside(lambda: _made(settings, local))
+
+
+def close_session(spark: SparkSession) -> None:
+    """Close it, if its JVM is still there to be told."""
+    from py4j.protocol import Py4JError
+
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        warnings.simplefilter("ignore")  # PySpark warns where the JVM is gone
+        spark.stop()
+
+
+def _java(settings: Mapping[str, str]) -> AbstractContextManager[None]:
+    """The one Java that a process has: at hand for PySpark, unless that has one already."""
+    from pyspark import SparkContext
+
+    begun = SparkContext._gateway  # noqa: SLF001 - whether PySpark has a Java tells nothing else
+    if begun is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return nullcontext()
+    jvm = Jvm(settings)
+    _STARTED.append(jvm)
+    return jvm.at_hand()
+
+
+def _end_java() -> None:
+    for jvm in _STARTED:
+        jvm.end()
+
+
+def _aside(make: Callable[[], SparkSession]) -> SparkSession:
+    """What `make` returns, made in a thread of its own.
+
+    In the main one PySpark would put its own reaction to SIGINT in the place of ours, and a signal
+    would come in the middle of one of Java's answers.
+    """
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as aside:
+        try:
+            return aside.submit(make).result()
+        except KeyboardInterrupt:
+            warnings.simplefilter("ignore")  # PySpark warns where the JVM is gone
+            _end_java()  # or the thread would go on to its end
+            raise
+
+
+def _made(settings: Mapping[str, str], local: bool) -> SparkSession:
+    master = settings["spark.master"]
     try:
         spark = _connected(settings)
-    except SparkUnavailable:
-        raise
     except Exception as error:  # whatever Spark, py4j or the JVM has to say
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise SparkUnavailable(f"Spark does not start on {master}: {first[:500]}") from error
@@ -91,32 +136,27 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
     return spark
 
 
-def close_session(spark: SparkSession) -> None:
-    """Close it, if its JVM is still there to be told."""
-    from py4j.protocol import Py4JError
-
-    with warnings.catch_warnings(), suppress(Py4JError, OSError):
-        warnings.simplefilter("ignore")  # PySpark warns where the JVM is gone
-        spark.stop()
-
-
 def _connected(settings: Mapping[str, str]) -> SparkSession:
-    """A session on the one Java that a process has."""
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    java: AbstractContextManager[None] = nullcontext()
-    begun = SparkContext._gateway  # noqa: SLF001 - whether PySpark has a Java tells nothing else
-    if begun is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        jvm = Jvm(settings)
-        _STARTED.append(jvm)
-        java = jvm.at_hand()
-    with java:
-        spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
     counting = spark.sparkContext._accumulatorServer  # noqa: SLF001 - nothing else has it
     # It would print a traceback where Java is gone before it.
     counting.handle_error = _say_nothing  # type: ignore[method-assign, assignment]  # as it is made
     return spark
+
+
+def _silence_py4j() -> None:
+    """It would print tracebacks of failed batches, and of interrupts, which we tell as sentences.
+
+    Of these it tells the root logger, whose filter sees nothing but what it is told itself.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def _say_nothing(*_: object) -> None:

@@ -118,7 +118,6 @@ def keep(
         epoch = _epoch(wish, waiting)
         report(f"starting Spark on {wish.master}")
         session = spark or open_session(wish.master)
-        stop.take_signals()
         archiving = Archiving(folder, wish, Progress(report, time.monotonic))
         try:
             while not stop.asked:

@@ -65,7 +65,8 @@ class Stop:
             yield
             return
         before = {name: signal.getsignal(name) for name in SIGNALS}
-        self.take_signals()
+        for name in SIGNALS:
+            signal.signal(name, self._on_signal)
         try:
             yield
         finally:
@@ -86,18 +87,12 @@ class Stop:
             yield
         except CutOff:
             raise
-        except KeyboardInterrupt:  # by what Spark has put in the place of ours
+        except KeyboardInterrupt:  # by what somebody has put in the place of ours
             self.interrupted = True
             self.ask()
             raise CutOff(self.exit_code) from None
         finally:
             self._cuts_off = False
-
-    def take_signals(self) -> None:
-        """Install our reaction, also over the one that Spark brings along."""
-        if threading.current_thread() is threading.main_thread():
-            for name in SIGNALS:
-                signal.signal(name, self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = self.interrupted or number == signal.SIGINT
