@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
@@ -31,6 +31,7 @@ JAVA_ADVICE = (
     f"Spark needs Java {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
 )
 LOOK_EVERY_S = 0.05
+BEGUN_SECONDS_MAX = 30.0
 GONE_SECONDS_MAX = 3.0
 LINES_KEPT = 50
 TOLD = "told"
@@ -55,19 +56,21 @@ class Jvm:
         self._said: deque[str] = deque(maxlen=LINES_KEPT)
         self._listening = Thread(target=self._listen, name="what Java says", daemon=True)
         folder = Path(tempfile.mkdtemp(prefix="tidegate-java-"))
-        # A signal is heeded in the main thread alone: whom another one starts is not lost by it.
-        with ThreadPoolExecutor(1) as aside:
-            starting = aside.submit(_started, settings, folder / TOLD)
-            try:
-                self._process = starting.result()
-                self._listening.start()
-                self._place = self._await(folder / TOLD)
-            except BaseException:
-                self._process = starting.result()
+        starting: Future[subprocess.Popen[bytes]] = Future()
+        begin = Thread(target=_begin, args=(starting, settings, folder / TOLD), daemon=True)
+        try:
+            # A signal is heeded in the main thread alone: whom another one starts is not lost by it.
+            begin.start()
+            self._process = starting.result()
+            self._listening.start()
+            self._place = self._await(folder / TOLD)
+        except BaseException:
+            with suppress(Exception):  # it was never there, and why is what is raised
+                self._process = starting.result(BEGUN_SECONDS_MAX)
                 self._kill()
-                raise
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
     def at_hand(self) -> Iterator[None]:
@@ -158,6 +161,15 @@ def first_word(said: Iterator[str] | deque[str]) -> str:
     """The first line that says what is wrong."""
     lines = (line.strip() for line in said if line.strip() and not line.startswith(_NOISE))
     return next(lines, "it says nothing")[:500]
+
+
+def _begin(
+    starting: Future[subprocess.Popen[bytes]], settings: Mapping[str, str], told: Path
+) -> None:
+    try:
+        starting.set_result(_started(settings, told))
+    except Exception as error:
+        starting.set_exception(error)
 
 
 def _started(settings: Mapping[str, str], told: Path) -> subprocess.Popen[bytes]:

@@ -200,8 +200,8 @@ SLOTTED: dict[str, Planted] = {
     ),
     "a merger keeps the new for the current": (
         SLOTS,
-        "conflation/lanes/fold.py",
-        "            return self",
-        "            return MergerFold(self.merger, value, text)",
+        "keys/merging.py",
+        "            return current",
+        "            return new",
     ),
 }
