@@ -59,7 +59,7 @@ class Jvm:
         starting: Future[subprocess.Popen[bytes]] = Future()
         begin = Thread(target=_begin, args=(starting, settings, folder / TOLD), daemon=True)
         try:
-            # A signal is heeded in the main thread alone: whom another one starts is not lost by it.
+            # A signal is heeded in the main thread alone: whom another starts is not lost by it.
             begin.start()
             self._process = starting.result()
             self._listening.start()
