@@ -75,7 +75,10 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
     if jars:
         settings["spark.jars"] = ",".join(map(str, jars))
     with _java(settings):
-        return _aside(lambda: _made(settings, local))
+        spark = _aside(lambda: _made(settings, local))
+    # Makes it the session of this thread, by which Spark looks for formats to write.
+    spark.createDataFrame([], "nothing int")
+    return spark
 
 
 def close_session(spark: SparkSession) -> None:

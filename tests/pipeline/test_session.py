@@ -17,10 +17,14 @@ from pipeline.streams.run import run
 
 
 class FakeSpark:
-    """Either of Java and the session on it; knows how often it was ended."""
+    """Either of Java and the session on it; knows how often it was ended, and whose it is."""
 
     def __init__(self) -> None:
         self.ends = 0
+        self.thread: threading.Thread | None = None
+
+    def createDataFrame(self, *_: object) -> None:  # noqa: N802 - Spark's name
+        self.thread = threading.current_thread()
 
     def end(self) -> None:
         self.ends += 1
@@ -91,6 +95,7 @@ def test_a_session_is_made_where_pyspark_takes_no_signals_from_us(
         monkeypatch.setattr(module, name, work)
     opened: object = open_session(master)
     assert opened is spark
+    assert spark.thread is threading.main_thread()
     assert threading.main_thread() not in threads
     assert len(threads) == (1 if master == "local" else 3)
     assert not starting.gone.is_set()
