@@ -54,7 +54,7 @@ def figures() -> Iterator[Figure]:
 
 
 def _conflation(spark: SparkSession, path: Path, theirs: Outcome) -> Iterator[Figure]:
-    from bench.stateful import stateful_rate  # it imports Spark, which other suites do without
+    from bench import stateful  # it imports Spark, which other suites do without
 
     lines = recorded_lines(read_history(spark, path))
     by_key = Conflation(KEY, Interval(SECOND_NS, Pace.KEY), TIME)
@@ -76,9 +76,13 @@ def _conflation(spark: SparkSession, path: Path, theirs: Outcome) -> Iterator[Fi
     yield "conflated by batch: as polars has them", ours.rows, "rows"
     shards_s = seconds(lambda: run(by_shards(lines, by_key)))
     yield "conflated by key, shuffled by shards", messages / shards_s, "messages/s"
-    stateful = stateful_rate(spark, lines_of(path))
-    yield "plain transformWithState, timers of 1 s", stateful, "messages/s"
-    yield "conflated by key, of transformWithState", messages / conflated_s / stateful, "times"
+    for name, way in (
+        ("plain transformWithState", stateful.LatestOfKey),
+        ("transformWithState, state once a batch", stateful.LatestOfKeyWithCare),
+    ):
+        rate = stateful.stateful_rate(spark, lines_of(path), way)
+        yield f"{name}, timers of 1 s", rate, "messages/s"
+        yield f"conflated by key, of {name}", messages / conflated_s / rate, "times"
 
 
 def _peer(path: Path, theirs: Outcome) -> Iterator[Figure]:
