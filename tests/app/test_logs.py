@@ -43,6 +43,9 @@ def test_libraries_speak_when_something_is_wrong(
     root = logging.getLogger()
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)
+    uvicorn = logging.getLogger("uvicorn")  # a server in this process may have set it up
+    monkeypatch.setattr(uvicorn, "handlers", [])
+    monkeypatch.setattr(uvicorn, "propagate", True)
     before = {name: logging.getLogger(name).level for name in LIBRARY_LEVELS}
     try:
         configure_logging("debug")
