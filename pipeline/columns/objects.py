@@ -44,7 +44,7 @@ def beyond_json(schema: StructType, columns: Sequence[Column]) -> Column:
 
 def _is_beyond(kind: DataType, value: Column) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
-    from pyspark.sql import types as T  # noqa: N812 - as above
+    from pyspark.sql import types as T  # noqa: N812 - Spark's own custom
 
     match kind:
         case T.FloatType() | T.DoubleType():

@@ -120,7 +120,7 @@ def _address(spark: SparkSession, pattern: str) -> str:
     java: Any = spark.sparkContext
     try:
         path = java._jvm.org.apache.hadoop.fs.Path(pattern)  # noqa: SLF001 - the only way to it
-        is_file = path.getFileSystem(java._jsc.hadoopConfiguration()).isFile(path)  # noqa: SLF001 - too
+        is_file = path.getFileSystem(java._jsc.hadoopConfiguration()).isFile(path)  # noqa: SLF001 - as well
     except Py4JJavaError:
         return pattern  # which Spark says better
     return LAST_LETTER.sub(r"[\1]\2", pattern) if is_file else pattern
