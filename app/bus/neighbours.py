@@ -20,7 +20,7 @@ from app.bus.connection import BusConnection
 from app.bus.places import HELD_AGAIN_MS, Places
 from app.bus.post import Post
 from app.bus.remains import Remains
-from app.bus.roll import Roll
+from app.bus.roll import BEAT_S, Roll
 from app.inner_call import Call, Reply
 from app.problems import Problem
 from app.sessions.registry import Sessions
@@ -37,6 +37,9 @@ TURNS_MAX = 3
 """A session that is on the move is looked for again so often."""
 
 LIST_PATIENCE_S = 2.0
+LOOK_S_MAX = BEAT_S
+"""A look around that takes longer would tell no more than the roll's own next beat."""
+
 ON_ITS_WAY_MS_MIN = 10_000
 PARK_S_MAX = 1.0
 PARKED_AT_ONCE = 50
@@ -172,7 +175,13 @@ class Neighbours:
             return await self._owner(session) is not None
 
     async def replies(self, call: Call) -> dict[str, Reply | None]:
-        """What each other gateway answers, by its id; None if it does not in time."""
+        """What each other gateway answers, by its id; None if it does not in time.
+
+        One that came a moment ago is asked too: a list without it would not say that it lacks.
+        """
+        with contextlib.suppress(Problem, TimeoutError):  # then those known last are asked
+            async with asyncio.timeout(LOOK_S_MAX):
+                await self.roll.beat()
         others = self.roll.others
         text = msgspec.msgpack.encode(("", call))
 

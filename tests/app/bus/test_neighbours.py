@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from app.bus import neighbours as module
+from app.bus import roll as rolls
 from app.bus.connection import BusConnection
 from app.bus.neighbours import Neighbours
 from app.gateway import Gateway
@@ -254,3 +255,27 @@ async def test_lists_are_of_all_and_who_is_silent_is_named(
         answered = replies[two.gateway.id]
         assert answered is not None
         assert [each["session"] for each in json.loads(answered.body)["sessions"]] == [ids[1]]
+
+
+async def test_who_has_just_come_is_on_lists(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules 476, 599: no beat lies between its coming and the question."""
+    monkeypatch.setattr(rolls, "BEAT_S", 3_600.0)
+    prefix = f"neighbours-test-{next(runs)}"
+    async with house(redis_url, prefix) as one, house(redis_url, prefix) as two:
+        replies = await one.neighbours.replies(Call("GET", b"/v1/sessions", b"", []))
+        assert replies.keys() == {two.gateway.id}
+        assert replies[two.gateway.id] is not None
+
+
+async def test_lists_are_of_those_known_last_while_the_bus_is_out(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def out() -> None:
+        raise Problem("bus-unavailable", "The bus is out.")
+
+    async with houses(redis_url) as (one, two):
+        monkeypatch.setattr(one.neighbours.roll, "beat", out)
+        replies = await one.neighbours.replies(Call("GET", b"/v1/sessions", b"", []))
+        assert replies.keys() == {two.gateway.id}
