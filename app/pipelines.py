@@ -22,7 +22,7 @@ _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
 _MAYBE: dict[str, Any] = {"type": ["integer", "null"], "minimum": 0}
 _RATE: dict[str, Any] = {"type": "number", "minimum": 0}
 _FIELDS: dict[str, Any] = {
-    "pipeline": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,63}$"},
+    "pipeline": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,263}$"},
     "state": {"enum": list(STATES)},
     "batch": _MAYBE,
     "batches": _COUNT,

@@ -6,6 +6,7 @@ import signal
 import sys
 
 from pipeline.operations.stop import SIGNALS, STOPPING, CutOff, Stop
+from pipeline.operations.terminal import say
 
 
 def main() -> int:
@@ -19,8 +20,7 @@ def main() -> int:
 
                 return command()
         except CutOff as cut:
-            sys.stdout.write(STOPPING + "\n")
-            sys.stdout.flush()
+            say(STOPPING)
             return cut.exit_code
 
 

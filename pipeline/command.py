@@ -11,7 +11,9 @@ from typing import NoReturn
 from pipeline.archive.command import VERBS, add_commands, done
 from pipeline.errors import UsageInvalid
 from pipeline.gateway import DEFAULT_GATEWAY
-from pipeline.streams.run import DEFAULT_MASTER, Manner, Topics, run
+from pipeline.operations.manner import Manner, add_manner, add_master
+from pipeline.operations.terminal import complain
+from pipeline.streams.run import Topics, run
 
 CHECKPOINTS = "checkpoints/topics"
 GATEWAY = f"of the topics (the file's, else {DEFAULT_GATEWAY})"
@@ -26,10 +28,7 @@ def command(words: Sequence[str] | None = None) -> int:
     running.add_argument("--topics", action="store_true", help="fill those of engine spark")
     running.add_argument("--gateway", metavar="URL", help=GATEWAY)
     running.add_argument("--checkpoints", type=Path, metavar="DIR", help=f"({CHECKPOINTS})")
-    running.add_argument("--available-now", action="store_true", help="end when all is read")
-    running.add_argument("--no-restart", action="store_true", help="end at the first failure")
-    running.add_argument("--metrics-port", type=int, metavar="N", help="for Prometheus (none)")
-    running.add_argument("--metrics-host", default="127.0.0.1", help="(%(default)s)")
+    add_manner(running)
     planning = commands.add_parser("plan", help="what intervals would have cost and saved")
     planning.add_argument("path", type=Path, metavar="PATH")
     planning.add_argument("--key", action="append", required=True)
@@ -39,8 +38,7 @@ def command(words: Sequence[str] | None = None) -> int:
     planning.add_argument("--time-unit", default="auto")
     planning.add_argument("--json", action="store_true")
     planning.add_argument("--chart", type=Path, action="append", default=[])
-    for command in (running, planning):
-        command.add_argument("--master", default=DEFAULT_MASTER, help="Spark master (%(default)s)")
+    add_master(planning)
     add_commands(commands)
     return _done(parser.parse_args(words))
 
@@ -49,7 +47,7 @@ def _done(given: argparse.Namespace) -> int:
     if given.command in VERBS:
         return done(given)
     if given.command == "run":
-        return run(given.file, _manner(given), _topics(given))
+        return run(given.file, Manner.of(given), _topics(given))
     from pipeline.planner.plan import Wish, plan
 
     return plan(
@@ -80,15 +78,5 @@ def _topics(given: argparse.Namespace) -> Topics | None:
 
 
 def _end(line: str) -> NoReturn:
-    sys.stderr.write(f"tidegate: {line}\n")
+    complain(line)
     sys.exit(UsageInvalid.exit_code)
-
-
-def _manner(given: argparse.Namespace) -> Manner:
-    return Manner(
-        master=given.master,
-        available_now=given.available_now,
-        restarts=not given.no_restart,
-        metrics_port=given.metrics_port,
-        metrics_host=given.metrics_host,
-    )

@@ -35,7 +35,20 @@ class Waiting:
         time.sleep(seconds)
 
 
+class Impatience(Waiting):
+    """Does not wait: whoever asks comes again by himself."""
+
+    def begins(self, trouble: PipelineError, patience_s: float) -> None:
+        """Tell it at once.
+
+        Raises:
+            PipelineError: the trouble.
+        """
+        raise trouble
+
+
 IN_SILENCE = Waiting()
+AT_ONCE = Impatience()
 
 
 def patiently(

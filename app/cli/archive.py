@@ -21,8 +21,18 @@ def add_journal(actions: argparse._SubParsersAction[Parser]) -> Parser:
         "--available-now", action="store_true", help="end when all that is there is archived"
     )
     parser.add_argument("--compact", action="store_true", help="put small files together, and end")
-    parser.add_argument("--master", help="Spark master (local[*])")
+    add_running(parser)
     return parser
+
+
+def add_running(parser: Parser) -> None:
+    """Add what every command takes whose streams go on: where Spark is, restarts, metrics."""
+    parser.add_argument("--master", help="Spark master (local[*])")
+    parser.add_argument(
+        "--no-restart", action="store_true", help="end a stream at its first failure"
+    )
+    parser.add_argument("--metrics-port", metavar="N", help="answer Prometheus there (nowhere)")
+    parser.add_argument("--metrics-host", metavar="HOST", help="(127.0.0.1)")
 
 
 def add_replay(actions: argparse._SubParsersAction[Parser]) -> Parser:
@@ -51,7 +61,7 @@ def add_replay(actions: argparse._SubParsersAction[Parser]) -> Parser:
 def journal_words(given: argparse.Namespace) -> list[str]:
     """The arguments of `python -m pipeline journal`."""
     flags = [f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(given, name)]
-    named = _named(given, ("to", "gateway", "checkpoint", "interval", "master"))
+    named = _named(given, ("to", "gateway", "checkpoint", "interval", *RUNNING))
     return [*named, *flags, "--", given.topic]
 
 
@@ -60,7 +70,10 @@ def replay_words(given: argparse.Namespace) -> list[str]:
     return [*_named(given, _OF_REPLAY), "--", given.path]
 
 
-_FLAGS = ("available_now", "compact")
+RUNNING = ("master", "metrics_port", "metrics_host")
+"""Options of `add_running` that take a value."""
+
+_FLAGS = ("available_now", "compact", "no_restart")
 _OF_REPLAY = (
     "topic", "source_topic", "gateway", "rate", "max_gap", "from_time", "until", "time_field",
     "time_unit", "checkpoint",

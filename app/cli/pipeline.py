@@ -9,7 +9,14 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-from app.cli.archive import add_journal, add_replay, journal_words, replay_words
+from app.cli.archive import (
+    RUNNING,
+    add_journal,
+    add_replay,
+    add_running,
+    journal_words,
+    replay_words,
+)
 from app.cli.arguments import DEFAULT_GATEWAY, Parser
 
 
@@ -32,15 +39,10 @@ def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
     running.add_argument(
         "--checkpoints", metavar="DIR", help="what topics were filled with (checkpoints/topics)"
     )
-    running.add_argument("--master", help="Spark master (local[*])")
     running.add_argument(
         "--available-now", action="store_true", help="end when all that is there was read"
     )
-    running.add_argument(
-        "--no-restart", action="store_true", help="end a stream at its first failure"
-    )
-    running.add_argument("--metrics-port", metavar="N", help="answer Prometheus there (nowhere)")
-    running.add_argument("--metrics-host", metavar="HOST", help="(127.0.0.1)")
+    add_running(running)
     running.set_defaults(run=run)
     _add_plan(actions)
     add_journal(actions).set_defaults(run=journal)
@@ -86,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     for option in ("topics", "available_now", "no_restart"):
         if getattr(arguments, option):
             command.append(f"--{option.replace('_', '-')}")
-    for option in ("master", "gateway", "checkpoints", "metrics_port", "metrics_host"):
+    for option in ("gateway", "checkpoints", *RUNNING):
         if getattr(arguments, option) is not None:
             command.append(f"--{option.replace('_', '-')}={getattr(arguments, option)}")
     _become(command if arguments.file is None else [*command, "--", arguments.file])

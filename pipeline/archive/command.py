@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.gateway import DEFAULT_GATEWAY
-from pipeline.streams.run import DEFAULT_MASTER
+from pipeline.operations.manner import Manner, add_manner
 
 VERBS = ("journal", "replay")
 
@@ -30,9 +30,8 @@ def done(given: argparse.Namespace) -> int:
                 gateway=given.gateway,
                 checkpoint=given.checkpoint,
                 interval=given.interval,
-                available_now=given.available_now,
                 compact=given.compact,
-                master=given.master,
+                manner=Manner.of(given),
             )
         )
     from pipeline.archive import replay
@@ -60,9 +59,8 @@ def _add_journal(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gateway", default=DEFAULT_GATEWAY, metavar="URL")
     parser.add_argument("--checkpoint", type=Path, metavar="DIR")
     parser.add_argument("--interval", default="10s")
-    parser.add_argument("--available-now", action="store_true")
     parser.add_argument("--compact", action="store_true")
-    parser.add_argument("--master", default=DEFAULT_MASTER)
+    add_manner(parser)
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:

@@ -2,48 +2,42 @@
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from keys.archived import Part, reach
-from pipeline.archive.compaction import compact, compact_day, is_crowded
+from pipeline.archive.archiving import Archiving, Errand
+from pipeline.archive.compaction import compact
 from pipeline.archive.folder import TopicFolder
-from pipeline.archive.progress import Progress, Report, Stopped, ToldWaiting, complain, say
-from pipeline.archive.rows import archive_rows
-from pipeline.archive.writing import ARROW_REPORT, REPORT, Edge, edge_of, write_parts
-from pipeline.bookmark import START, join_bookmark, split_bookmark
+from pipeline.archive.progress import Stopped, ToldWaiting
+from pipeline.bookmark import split_bookmark
 from pipeline.datasource.journal import open_journal
 from pipeline.datasource.options import ReadOptions
 from pipeline.definitions.duration import duration_ms
 from pipeline.definitions.names import TOPIC
 from pipeline.errors import (
-    EXIT_DONE,
-    EXIT_INTERRUPTED,
     ArchiveUnusable,
     GatewayRefused,
     PipelineError,
-    SourceLost,
     UsageInvalid,
-    from_spark,
 )
-from pipeline.operations.stop import Stop
-from pipeline.patience import IN_SILENCE, Waiting
-from pipeline.session import open_session
+from pipeline.operations.ending import ending_in_order, outliving_its_jvm
+from pipeline.operations.lines import progress_line
+from pipeline.operations.manner import Manner
+from pipeline.operations.onlookers import onlookers
+from pipeline.operations.stop import STOPPING, Stop
+from pipeline.operations.supervised import Say, Supervised
+from pipeline.operations.terminal import complain, say
+from pipeline.operations.totals import Totals
+from pipeline.operations.turn import Turn
+from pipeline.operations.watch import watch
+from pipeline.patience import AT_ONCE, IN_SILENCE, Waiting
+from pipeline.session import spark_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-ROWS_PER_BATCH = 200_000
-LAST_BATCH_SECONDS_MAX = 4.0
-LOOK_EVERY_S = 0.1
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +49,13 @@ class Wish:
     gateway: str
     checkpoint: Path | None
     interval: str
-    available_now: bool
     compact: bool
-    master: str
+    manner: Manner
 
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What was archived since the start."""
-
-    batches: int = 0
-    messages: int = 0
+    @property
+    def source(self) -> ReadOptions:
+        """Where the journal is read."""
+        return ReadOptions(self.gateway, self.topic)
 
 
 def journal(wish: Wish) -> int:
@@ -73,24 +63,29 @@ def journal(wish: Wish) -> int:
 
     0: stopped by SIGTERM, with `available_now` when all is archived, with `compact` when files
     are put together; 130: by SIGINT; else 1, 2, 3 or 78 after one line on standard error.
+
+    Raises:
+        CutOff: a signal has come before it ran.
     """
     stop = Stop()
     try:
-        with stop.listening(), suppress(Stopped):
+        with stop.listening():
             keep(wish, stop, say, waiting=ToldWaiting(stop, complain))
+    except Stopped:
+        say(STOPPING)
     except PipelineError as error:
         complain(str(error))
         return error.exit_code
     except OSError as error:
         complain(f"{wish.archive}: {error.strerror or error}")
         return ArchiveUnusable.exit_code
-    return EXIT_INTERRUPTED if stop.interrupted else EXIT_DONE
+    return stop.exit_code
 
 
 def keep(
     wish: Wish,
     stop: Stop,
-    report: Report,
+    report: Say,
     spark: SparkSession | None = None,
     waiting: Waiting = IN_SILENCE,
 ) -> Totals:
@@ -104,6 +99,7 @@ def keep(
         waiting: what to do while the gateway does not answer.
 
     Raises:
+        CutOff: a signal has come before it ran.
         PipelineError: what ended it, as one sentence.
         Stopped: `waiting` has ended it.
     """
@@ -115,144 +111,48 @@ def keep(
         if wish.compact:
             report(f"{wish.topic}: {compact(folder)} files fewer")
             return Totals()
-        epoch = _epoch(wish, waiting)
-        report(f"starting Spark on {wish.master}")
-        session = spark or open_session(wish.master)
-        archiving = Archiving(folder, wish, Progress(report, time.monotonic))
-        try:
-            while not stop.asked:
-                archiving.start(session, epoch, interval_ms)
-                ended = archiving.watch(stop)
-                if ended is None:
-                    break
-                epoch = _another(epoch, _epoch(wish, waiting), ended)
-                report(f"{wish.topic} has begun again: its epoch is {epoch} from now on")
-        finally:
-            archiving.stop()
-            if spark is None:
-                session.stop()
-        archiving.say()
+        errand = Errand(
+            gateway=wish.gateway,
+            topic=wish.topic,
+            interval_ms=None if wish.manner.available_now else interval_ms,
+            checkpoint=wish.checkpoint or folder.path / "_checkpoint",
+        )
+        now, later = _epoch(wish, waiting), partial(_epoch, wish, AT_ONCE)
+        archiving = Archiving(folder, errand, now, later, report)
+        _run(archiving, wish, stop, report, spark)
         return archiving.totals
 
 
-class Archiving:
-    """A topic on its way into its folder."""
-
-    def __init__(self, folder: TopicFolder, wish: Wish, progress: Progress) -> None:
-        self.totals = Totals()
-        self._folder = folder
-        self._wish = wish
-        self._progress = progress
-        self._run = secrets.token_hex(4)
-        self._query: StreamingQuery | None = None
-        self._compacts = True
-
-    def start(self, spark: SparkSession, epoch: str, interval_ms: int) -> None:
-        """Go on behind what the archive has of this epoch."""
-        edge = self._edge(epoch)
-        checkpoint = self._wish.checkpoint or self._folder.path / "_checkpoint"
-        stream = (
-            spark.readStream.format("tidegate")
-            .option("gateway", self._wish.gateway)
-            .option("topic", self._wish.topic)
-            .option("from", START if edge.position is None else join_bookmark(epoch, edge.position))
-            .option("rows_per_batch", ROWS_PER_BATCH)
-            .load()
+def _run(
+    archiving: Archiving, wish: Wish, stop: Stop, report: Say, spark: SparkSession | None
+) -> None:
+    """Start Spark and archive until the end."""
+    manner = wish.manner
+    gateways = [] if wish.source.is_bus else [wish.gateway]
+    with ExitStack() as held:
+        told = held.enter_context(onlookers(manner, gateways, progress_line, report))
+        with stop.cutting_off():
+            report(f"starting Spark on {manner.master}")
+            made = spark_session(manner.master) if spark is None else nullcontext(spark)
+            session = held.enter_context(made)
+        held.enter_context(outliving_its_jvm(stop))
+        stream = Supervised(
+            archiving.name,
+            archiving,
+            partial(archiving.start, session),
+            restarts=manner.goes_on,
+            say=report,
+            turn=Turn(),
+            mends=archiving.mends,
         )
-
-        def archive(rows: DataFrame, batch_id: int) -> None:
-            self._archive(rows, epoch, batch_id)
-
-        writer = stream.writeStream.option("checkpointLocation", str(checkpoint / epoch))
-        writer = writer.foreachBatch(archive)
-        if self._wish.available_now:
-            self._query = writer.trigger(availableNow=True).start()
-        else:
-            self._query = writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
-
-    def watch(self, stop: Stop) -> PipelineError | None:
-        """Until it has ended, or is to: None. The error where messages are gone.
-
-        Raises:
-            PipelineError: another reason for its end.
-        """
-        query = self._query
-        assert query is not None, "it was started"
-        while not stop.asked:
-            failure = query.exception()
-            if failure is not None:
-                error = from_spark(self._wish.topic, str(failure))
-                if isinstance(error, SourceLost):
-                    return error
-                raise error from None
-            if not query.isActive:
-                return None
-            self._progress.look(self.line)
-            stop.wait(LOOK_EVERY_S)
-        return None
-
-    def stop(self) -> None:
-        """Let the batch that is under way end; one that does not is repeated next time."""
-        query, give_up_at = self._query, time.monotonic() + LAST_BATCH_SECONDS_MAX
-        if query is None:
-            return
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up_at:
-            time.sleep(LOOK_EVERY_S / 2)
-        query.stop()
-
-    def say(self) -> None:
-        """Say what was done."""
-        self._progress.say(self.line())
-
-    def line(self) -> str:
-        """What was done so far."""
-        done = self.totals
-        return f"{self._wish.topic}: {done.batches:,} batches, {done.messages:,} messages archived"
-
-    def _edge(self, epoch: str) -> Edge:
-        """Where the archive ends, as seen from an epoch."""
-        parts = self._folder.parts()
-        if not parts:
-            return Edge(epoch, None, 0)
-        last = edge_of(self._folder.file(parts[-1]), parts[-1])
-        found = reach(parts, epoch)
-        if found is None:  # behind all that is there, so that parts of epochs stand in order
-            return Edge(epoch, None, last.clock_ms + 1)
-        return Edge(epoch, found[1], last.clock_ms)
-
-    def _archive(self, rows: DataFrame, epoch: str, batch_id: int) -> None:
-        """Have one task write what is new of a batch, and let it be seen, file by file."""
-        folder, edge = self._folder, self._edge(epoch)
-        # A task may outlive a driver that was killed, and write on beside those of the next one.
-        unfinished, attempts = folder.unfinished, f"{self._run}.{batch_id}"
-
-        def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from pyspark import TaskContext
-
-            context = TaskContext.get()
-            prefix = f"{attempts}.{context.taskAttemptId() if context else 0}"
-            found = (archive_rows(read, epoch) for read in batches)
-            for written in write_parts(found, edge, unfinished, prefix):
-                row = {"name": written.name, **asdict(written.part)}
-                yield pa.RecordBatch.from_pylist([row], schema=ARROW_REPORT)
-
-        reports = rows.coalesce(1).mapInArrow(write_task, REPORT).collect()
-        parts = [Part(*part) for _, *part in reports]
-        for report, part in zip(reports, parts, strict=True):
-            folder.publish(report[0], part)
-        messages = sum(part.last - part.first + 1 for part in parts)
-        self.totals = Totals(self.totals.batches + 1, self.totals.messages + messages)
-        self._compact()
-
-    def _compact(self) -> None:
-        """Put small files together once a day has many; the day before may have just ended."""
-        for day in self._folder.days()[-2:] if self._compacts else ():
-            try:
-                if is_crowded(day):
-                    compact_day(self._folder, day)
-            except ArchiveUnusable as error:  # what cannot be done now cannot be done later either
-                self._compacts = False
-                self._progress.say(str(error))
+        held.enter_context(ending_in_order(archiving.stop, [stream], told))
+        with stop.cutting_off():
+            stream.begin()
+        watch([stream], told, stop, report)
+        if stop.asked:
+            report(STOPPING)
+    if stream.failure is not None:
+        raise stream.failure
 
 
 def _interval_ms(wish: Wish) -> int:
@@ -266,17 +166,10 @@ def _interval_ms(wish: Wish) -> int:
 
 def _epoch(wish: Wish, waiting: Waiting) -> str:
     """The topic's epoch at the gateway."""
-    with open_journal(ReadOptions(wish.gateway, wish.topic), waiting) as journal:
-        found = journal.ends()
+    with open_journal(wish.source, waiting) as opened:
+        found = opened.ends()
     if found.epoch is not None:
         return found.epoch
     if found.last is None:
         raise GatewayRefused(f"{wish.gateway} does not tell the epoch of topic {wish.topic}")
     return split_bookmark(found.last)[0]
-
-
-def _another(before: str, epoch: str, lost: PipelineError) -> str:
-    """The epoch in which the topic goes on, if that is why messages are gone."""
-    if epoch == before:
-        raise lost
-    return epoch

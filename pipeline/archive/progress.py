@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from pipeline.errors import PipelineError
@@ -60,15 +59,3 @@ class ToldWaiting(Waiting):
         self._stop.wait(seconds)
         if self._stop.asked:
             raise Stopped
-
-
-def say(line: str) -> None:
-    """To standard output, at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def complain(line: str) -> None:
-    """To standard error, as the command's own."""
-    sys.stderr.write(f"tidegate: {line}\n")
-    sys.stderr.flush()

@@ -13,7 +13,7 @@ from keys.path import FieldPath
 from pipeline.archive.histories import open_history
 from pipeline.archive.mark import Mark
 from pipeline.archive.pacing import Clock, Pacing, requests
-from pipeline.archive.progress import Progress, Report, Stopped, ToldWaiting, complain, say
+from pipeline.archive.progress import Progress, Report, Stopped, ToldWaiting
 from pipeline.archive.recorded import Window
 from pipeline.archive.replaying import Replaying, Totals
 from pipeline.columns.times import TimeField, Unit
@@ -30,6 +30,7 @@ from pipeline.errors import (
 )
 from pipeline.gateway import Gateway
 from pipeline.operations.stop import Stop
+from pipeline.operations.terminal import complain, say
 from pipeline.patience import IN_SILENCE, Waiting
 
 

@@ -11,8 +11,8 @@ WORKING_S_MIN = 1.0
 """A batch that takes less needs no word."""
 
 
-def progress_line(now: Condition, dead_letters: Path) -> str:
-    """How far a stream is, how fast, how much is left, and what was refused."""
+def progress_line(now: Condition, dead_letters: Path | None = None) -> str:
+    """How far a stream is, how fast, how much is left, and what was refused, if it may refuse."""
     parts = [
         f"{now.batches:,} batches",
         f"{now.messages:,} messages in",

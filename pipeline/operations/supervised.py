@@ -11,6 +11,7 @@ from pipeline.errors import PipelineError, WorkerLate, from_spark
 from pipeline.operations.backoff import pause_s
 from pipeline.operations.condition import Condition, Pace, State, finds_nothing, pace_of
 from pipeline.operations.lines import restart_line
+from pipeline.operations.totals import Totals
 from pipeline.operations.turn import Turn
 
 if TYPE_CHECKING:
@@ -21,35 +22,11 @@ Say = Callable[[str], None]
 LATE_STARTS_MAX = 5
 
 
-class Counts(Protocol):
-    """What a stream did since the command was started."""
-
-    @property
-    def batches(self) -> int:
-        """Batches done."""
-
-    @property
-    def messages(self) -> int:
-        """Messages read."""
-
-    @property
-    def published(self) -> int:
-        """Rows written."""
-
-    @property
-    def repeated(self) -> int:
-        """Rows that an earlier try had written."""
-
-    @property
-    def refused(self) -> int:
-        """Lines that are no messages."""
-
-
 class Watched(Protocol):
     """A stream, as far as it is looked at from outside."""
 
     @property
-    def totals(self) -> Counts:
+    def totals(self) -> Totals:
         """What it did so far."""
 
     @property
@@ -79,6 +56,7 @@ class Supervised:
         restarts: whether it is started again.
         say: told why it stands still.
         turn: whose turn it is to start, for all who start on one Spark.
+        mends: whether a new start mends what otherwise would not pass.
         monotonic: seconds; for tests.
         chance: from 0 to 1, how pauses are spread; for tests. By default another for each name.
 
@@ -95,6 +73,7 @@ class Supervised:
         restarts: bool,
         say: Say,
         turn: Turn,
+        mends: Callable[[PipelineError], bool] = lambda _: False,
         monotonic: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] | None = None,
     ) -> None:
@@ -105,6 +84,7 @@ class Supervised:
         self._may_restart = restarts
         self._say = say
         self._turn = turn
+        self._mends = mends
         self._monotonic = monotonic
         self._chance = chance or random.Random(name).random
         self._state = State.STARTING
@@ -124,9 +104,12 @@ class Supervised:
         """Start it for the first time.
 
         Raises:
-            PipelineError: it does not start. Nobody waits for what never ran.
+            PipelineError: it does not start. Nobody waits for what never ran, but for Spark itself.
         """
-        self._begin()
+        try:
+            self._begin()
+        except WorkerLate as error:
+            self._fail(error)
 
     def look(self) -> None:
         """Notice its end or its failure; start it if that is due, and its turn."""
@@ -196,7 +179,7 @@ class Supervised:
 
     def _fail(self, error: PipelineError) -> None:
         self._error = str(error)
-        if not (error.may_pass and (self._may_restart or self._was_too_busy(error))):
+        if not (self._may_restart and self._may_go_well(error)) and not self._was_too_busy(error):
             self._state, self.failure = State.FAILED, error
             return
         batches = self.stream.totals.batches
@@ -207,6 +190,9 @@ class Supervised:
         pause = pause_s(self._failures, self._chance())
         self._state, self._due_s = State.WAITING, self._monotonic() + pause
         self._say(restart_line(str(error), pause))
+
+    def _may_go_well(self, error: PipelineError) -> bool:
+        return error.may_pass or self._mends(error)
 
     def _was_too_busy(self, error: PipelineError) -> bool:
         """Then it is tried a few times more in any case: of the stream nothing went wrong."""

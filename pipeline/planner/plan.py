@@ -23,6 +23,7 @@ from pipeline.errors import (
     UsageInvalid,
     from_spark,
 )
+from pipeline.operations.terminal import complain
 from pipeline.planner.chart import write_chart
 from pipeline.planner.choices import Choice, Plan
 from pipeline.planner.planning import Question, answered, planned
@@ -60,7 +61,7 @@ def plan(wish: Wish) -> int:
         for path in wish.charts:
             _write(found, path)
     except PipelineError as error:
-        sys.stderr.write(f"tidegate: {error}\n")
+        complain(str(error))
         return error.exit_code
     sys.stdout.write(text)
     return EXIT_DONE

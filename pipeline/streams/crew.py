@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import SourceLost
 from pipeline.gateway import Gateway
+from pipeline.operations.ending import LOOK_EVERY_S, stop_queries
+from pipeline.operations.manner import Manner
 from pipeline.operations.supervised import Say, Supervised
 from pipeline.operations.turn import Turn
 from pipeline.streams.checkpoint import Checkpoint
@@ -19,9 +21,6 @@ from pipeline.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-LOOK_EVERY_S = 0.05
-LAST_BATCH_SECONDS_MAX = 4.0
 
 
 class Seat:
@@ -80,8 +79,7 @@ class Crew:
     """Streams by name.
 
     Args:
-        available_now: they end when all that is there was read.
-        restarts: whether one that failed is started again.
+        manner: how they are run.
         say: told of starts and failures.
 
     Attributes:
@@ -91,9 +89,9 @@ class Crew:
         turn: whose it is to start.
     """
 
-    def __init__(self, *, available_now: bool, restarts: bool, say: Say) -> None:
-        self.available_now = available_now
-        self.restarts = restarts and not available_now
+    def __init__(self, manner: Manner, say: Say) -> None:
+        self.available_now = manner.available_now
+        self.restarts = manner.goes_on
         self.say = say
         self.spark: SparkSession | None = None
         self.turn = Turn()
@@ -144,7 +142,7 @@ class Crew:
     def leave(self, name: str, *, forget: bool) -> None:
         """Stop a stream, and with `forget` remove its checkpoint."""
         seat = self._seats.pop(name)
-        _stop_queries([seat.stream])
+        _stop([seat.stream])
         seat.leave()
         self.members.remove(seat.supervised)
         if forget:
@@ -171,7 +169,7 @@ class Crew:
 
     def stop(self) -> None:
         """Stop all queries between two batches."""
-        _stop_queries([seat.stream for seat in self._seats.values()])
+        _stop([seat.stream for seat in self._seats.values()])
         for each in self.members:
             each.end()
 
@@ -181,19 +179,10 @@ class Crew:
             seat.leave()
 
 
-def _stop_queries(streams: Iterable[Stream]) -> None:
-    """Stop each query between two batches; a batch that does not end is replayed next time."""
-    give_up_at = time.monotonic() + LAST_BATCH_SECONDS_MAX
-    streams = list(streams)
+def _stop(streams: Sequence[Stream]) -> None:
     for stream in streams:
         stream.hurry()
-    for stream in streams:
-        query = stream.query
-        if query is None:
-            continue
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up_at:
-            time.sleep(LOOK_EVERY_S)
-        query.stop()
+    stop_queries([stream.query for stream in streams])
 
 
 def _children(folder: Path) -> list[Path]:

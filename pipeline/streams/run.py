@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.definitions.declared import streams_of
 from pipeline.definitions.stream import StreamDefinition, read_definitions
-from pipeline.errors import PipelineError, StreamFailed
+from pipeline.errors import PipelineError
 from pipeline.gateway import DEFAULT_GATEWAY
 from pipeline.operations.condition import Condition
-from pipeline.operations.lines import PROGRESS_EVERY_S, progress_line
-from pipeline.operations.metrics import Board, serving_metrics
-from pipeline.operations.reporter import Reporter, reporting
+from pipeline.operations.ending import ending_in_order, outliving_its_jvm
+from pipeline.operations.lines import progress_line
+from pipeline.operations.manner import ONWARD, Manner
+from pipeline.operations.onlookers import onlookers
 from pipeline.operations.roster import Fillable, Roster
-from pipeline.operations.stop import STOPPING, CutOff, Stop
+from pipeline.operations.stop import STOPPING, Stop
+from pipeline.operations.terminal import complain, say
 from pipeline.operations.topiclist import TopicList
-from pipeline.operations.watch import Onlooker, tell, watch
+from pipeline.operations.watch import watch
 from pipeline.patience import PATIENCE_S
 from pipeline.session import spark_session
 from pipeline.sources.source import jars_of
 from pipeline.streams.crew import Crew
 
-DEFAULT_MASTER = "local[*]"
-BOARD_EVERY_S = 1.0
-
 Report = Callable[[str], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Manner:
-    """How streams are run.
-
-    `master` is Spark's; with `available_now` they end when all that is there was read; `restarts`
-    says whether one that failed is started again; metrics are told on `metrics_port` if there is
-    one.
-    """
-
-    master: str = DEFAULT_MASTER
-    available_now: bool = False
-    restarts: bool = True
-    metrics_port: int | None = None
-    metrics_host: str = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +46,7 @@ class Topics:
         return (given or [DEFAULT_GATEWAY])[0].rstrip("/")
 
 
-def run(path: Path | None, manner: Manner = Manner(), topics: Topics | None = None) -> int:
+def run(path: Path | None, manner: Manner = ONWARD, topics: Topics | None = None) -> int:
     """Run the streams of a file, of topics, or of both; returns the exit code of the command line.
 
     0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 2, 3 and
@@ -76,9 +58,9 @@ def run(path: Path | None, manner: Manner = Manner(), topics: Topics | None = No
     stop = Stop()
     try:
         with stop.listening():
-            run_streams(path, topics, manner, stop, _say)
+            run_streams(path, topics, manner, stop, say)
     except PipelineError as error:
-        sys.stderr.write(f"tidegate: {error}\n")
+        complain(str(error))
         return error.exit_code
     return stop.exit_code
 
@@ -93,28 +75,32 @@ def run_streams(
         PipelineError: what ended the first stream that failed for good, as one sentence.
     """
     definitions = [] if path is None else read_definitions(path)
-    crew = Crew(available_now=manner.available_now, restarts=manner.restarts, say=report)
+    crew = Crew(manner, report)
     for definition in definitions:
         crew.take(definition)
     gateways = {definition.gateway for definition in definitions}
     if topics is not None:
         gateways.add(topics.address(definitions))
+
+    def line(now: Condition) -> str:
+        return progress_line(now, crew.letters[now.name])
+
     with ExitStack() as held:
-        onlookers = _onlookers(held, manner, gateways, crew, report)
+        told = held.enter_context(onlookers(manner, gateways, line, report))
         held.callback(crew.close)
         with stop.cutting_off():
             crew.hold()
             report(f"starting Spark on {manner.master}")
             crew.spark = held.enter_context(spark_session(manner.master, jars_of(definitions)))
-        held.enter_context(_outliving_its_jvm(stop))
-        held.enter_context(_ending_in_order(crew, onlookers))
+        held.enter_context(outliving_its_jvm(stop))
+        held.enter_context(ending_in_order(crew.stop, crew.members, told))
         with stop.cutting_off():
             crew.begin()
             roster = None if topics is None else _roster(topics, definitions, crew, report)
             if roster is not None:
                 roster.begin()
         renew = None if roster is None or manner.available_now else roster.look
-        watch(crew.members, onlookers, stop, report, renew=renew)
+        watch(crew.members, told, stop, report, renew=renew)
         if stop.asked:
             report(STOPPING)
         elif manner.available_now:
@@ -122,24 +108,6 @@ def run_streams(
     failures = [each.failure for each in crew.members if each.failure is not None]
     if failures:
         raise failures[0]
-
-
-@contextmanager
-def _ending_in_order(crew: Crew, onlookers: Sequence[Onlooker]) -> Iterator[None]:
-    """Whatever ends the block, queries end between two batches, and it is told how they stand.
-
-    Not where a signal has cut off the start: then nothing more can be asked of Spark.
-    """
-    is_cut_off = False
-    try:
-        yield
-    except CutOff:
-        is_cut_off = True
-        raise
-    finally:
-        if not is_cut_off:
-            crew.stop()
-            tell(crew.members, onlookers)
 
 
 def _roster(
@@ -156,41 +124,3 @@ def _roster(
         return streams_of(found, gateway, topics.checkpoints, taken)
 
     return Roster(fillable, crew, report, restarts=crew.restarts)
-
-
-def _onlookers(
-    held: ExitStack, manner: Manner, gateways: set[str], crew: Crew, report: Report
-) -> list[Onlooker]:
-    """Who is told how streams stand: the terminal, the gateway, a scraper where one is wanted."""
-
-    def say(conditions: Sequence[Condition]) -> None:
-        for condition in conditions:
-            report(progress_line(condition, crew.letters[condition.name]))
-
-    onlookers = [Onlooker(say, PROGRESS_EVERY_S)]
-    for gateway in sorted(gateways):
-        reporter = Reporter(gateway, report)
-        held.enter_context(reporting(reporter))
-        onlookers.append(Onlooker(reporter.tell, PROGRESS_EVERY_S))
-    if manner.metrics_port is not None:
-        board = Board()
-        held.enter_context(serving_metrics(board, manner.metrics_port, manner.metrics_host))
-        onlookers.append(Onlooker(board.show, BOARD_EVERY_S))
-    return onlookers
-
-
-@contextmanager
-def _outliving_its_jvm(stop: Stop) -> Iterator[None]:
-    """Java may end before us, and the streams with it."""
-    from py4j.protocol import Py4JError
-
-    try:
-        yield
-    except (Py4JError, ConnectionError) as error:
-        if not stop.asked:
-            raise StreamFailed("Spark's Java process has ended, or refuses to go on") from error
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()

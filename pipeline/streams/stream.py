@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipeline.definitions.sink import ParquetSink, TopicSink
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import from_spark
+from pipeline.operations.totals import Totals
 from pipeline.sinks.dead_letters import DeadLetters
 from pipeline.sinks.parquet import ParquetWriter
 from pipeline.sinks.sink import Batch, Receipt, Sink
@@ -25,17 +25,6 @@ if TYPE_CHECKING:
 
 QUERY_ID = "sql.streaming.queryId"
 LOOK_EVERY_MS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What a stream did since it was started, as `Receipt`, and in how many batches."""
-
-    batches: int = 0
-    messages: int = 0
-    published: int = 0
-    repeated: int = 0
-    refused: int = 0
 
 
 class Stream:
@@ -164,13 +153,11 @@ class Stream:
 
     def _count(self, receipt: Receipt) -> None:
         with self._lock:
-            seen = self._totals
-            self._totals = Totals(
-                batches=seen.batches + 1,
-                messages=seen.messages + receipt.messages,
-                published=seen.published + receipt.published,
-                repeated=seen.repeated + receipt.repeated,
-                refused=seen.refused + receipt.refused,
+            self._totals = self._totals.with_batch(
+                messages=receipt.messages,
+                published=receipt.published,
+                repeated=receipt.repeated,
+                refused=receipt.refused,
             )
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from pipeline.errors import GatewayRefused, GatewayUnreachable, PipelineError
-from pipeline.patience import Trouble, Waiting, patiently
+from pipeline.patience import AT_ONCE, Trouble, Waiting, patiently
 
 
 class Clock:
@@ -72,6 +72,17 @@ def test_who_waits_otherwise_is_told_of_the_first_trouble_of_each_question(
     with pytest.raises(GatewayUnreachable):
         patiently(ask, 0.0, Told())
     assert len(told) == 1, "there is nothing to wait for"
+
+
+def test_whoever_comes_again_by_himself_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+
+    def ask() -> None:
+        raise Trouble(GatewayUnreachable("out"))
+
+    with pytest.raises(GatewayUnreachable, match=r"^out$"):
+        patiently(ask, 60.0, AT_ONCE)
+    assert clock.pauses == []
 
 
 def test_a_refusal_is_final(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.archive import command, journal, replay
+from pipeline.operations.manner import Manner
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -40,9 +41,8 @@ def test_archiving_has_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
         gateway="http://127.0.0.1:8080",
         checkpoint=None,
         interval="10s",
-        available_now=False,
         compact=True,
-        master="local[*]",
+        manner=Manner(),
     )
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
@@ -22,6 +25,7 @@ from pipeline.archive.journal import Wish, journal, keep
 from pipeline.archive.progress import Stopped, ToldWaiting
 from pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
 from pipeline.gateway import Gateway
+from pipeline.operations.manner import Manner
 from pipeline.operations.stop import Stop
 from tests.pipeline.archive.archives import archive, files, positions, row, unheard
 from tests.pipeline.archive.served import Served, gateway
@@ -44,9 +48,8 @@ def wish(folder: Path, address: str = "http://127.0.0.1:1", **given: Any) -> Wis
         "gateway": address,
         "checkpoint": None,
         "interval": "1s",
-        "available_now": True,
         "compact": False,
-        "master": "local[2]",
+        "manner": Manner(master="local[2]", available_now=True),
     }
     return Wish(**{**asked, **given})
 
@@ -90,7 +93,7 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
     totals = keep(asked, Stop(), told.append, spark)
     assert totals.messages == 4
     assert positions(folder) == [1, 2, 3, 4, 5, 6]
-    assert told[-1] == "ticks: 2 batches, 4 messages archived"
+    assert told[-1].startswith("journal.ticks: 2 batches, 4 messages in, 4 out, ")
     other = wish(tmp_path / "kept", served.address, checkpoint=tmp_path / "another")
     served.publish("ticks", {"k": "c", "n": 4})
     assert keep(other, Stop(), told.append, spark).messages == 1
@@ -132,6 +135,53 @@ def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
         assert positions(folder) == []
         keep(wish(tmp_path, journals.address), Stop(), unheard, spark)
     assert positions(folder) == [*range(1, messages + 1)]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(2 * REACHED_S_MAX)
+def test_an_archiver_goes_on_through_failures_and_another_life_of_its_topic(
+    spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules 563 and 580: a full disk, and a topic that is deleted and made again meanwhile."""
+    stop, said, seen = Stop(), SimpleQueue[str](), SimpleQueue[int]()
+    publish, troubles = TopicFolder.publish, iter([OSError(errno.ENOSPC, "no room")])
+
+    def publish_or_fail(self: TopicFolder, name: str, part: Part) -> None:
+        for trouble in troubles:
+            raise trouble
+        publish(self, name, part)
+        seen.put(part.last)
+
+    monkeypatch.setattr(TopicFolder, "publish", publish_or_fail)
+    served.publish("ticks", {"k": "a"}, {"k": "b"})
+    asked = wish(tmp_path, served.address, interval="50ms", manner=Manner("local[2]"))
+    with ThreadPoolExecutor(1) as aside:
+        archiving = aside.submit(keep, asked, stop, said.put, spark)
+        try:
+            await_line(said, "no room; it is started again in 1 s")
+            assert seen.get(timeout=REACHED_S_MAX) == 2
+            served.publish("ticks", {"k": "c"})
+            assert seen.get(timeout=REACHED_S_MAX) == 3
+            served.drop("ticks")
+            served.define("ticks", key=["/k"])
+            served.publish("ticks", {"k": "z"})
+            await_line(said, f"ticks has begun again: its epoch is {served.epoch('ticks')}")
+            assert seen.get(timeout=REACHED_S_MAX) == 1
+            while '["journal.ticks"]' not in served.records("tidegate.pipelines"):
+                await_line(said, "journal.ticks: ")  # with each it is told the gateway, too
+        finally:
+            stop.ask()
+        assert archiving.result().messages == 4
+    assert positions(TopicFolder(tmp_path, "ticks")) == [1, 2, 3, 1]
+    await_line(said, "stopping …")
+    await_line(said, "4 messages in, 4 out")
+
+
+def await_line(said: SimpleQueue[str], words: str) -> None:
+    """Return when a line with these words has been said."""
+    while words not in said.get(timeout=REACHED_S_MAX):
+        pass
 
 
 def plainly_read(spark: SparkSession, archive_folder: Path) -> None:

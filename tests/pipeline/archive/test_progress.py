@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.archive.progress import Progress, Stopped, ToldWaiting, complain, say
+from pipeline.archive.progress import Progress, Stopped, ToldWaiting
 from pipeline.errors import GatewayUnreachable
 from pipeline.operations.lines import PROGRESS_EVERY_S
 from pipeline.operations.stop import Stop
@@ -55,9 +55,3 @@ def test_whoever_waits_is_woken_by_a_signal() -> None:
     with pytest.raises(Stopped):
         patiently(ask, 60.0, ToldWaiting(stop, told.append))
     assert len(told) == 1
-
-
-def test_lines_go_out_and_complaints_go_beside(capsys: pytest.CaptureFixture[str]) -> None:
-    say("so far")
-    complain("no")
-    assert capsys.readouterr() == ("so far\n", "tidegate: no\n")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pipeline.definitions.stream import read_definitions
+from pipeline.operations.totals import Totals
 from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream, Totals
+from pipeline.streams.stream import Stream
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
 

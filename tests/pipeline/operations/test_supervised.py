@@ -22,6 +22,7 @@ from pipeline.errors import (
 )
 from pipeline.operations.condition import Pace, State
 from pipeline.operations.supervised import LATE_STARTS_MAX, Supervised
+from pipeline.operations.totals import Totals
 from pipeline.operations.turn import Turn
 
 
@@ -36,10 +37,11 @@ class Play:
     said: list[str] = field(default_factory=list)
     turn: Turn = field(default_factory=Turn)
     chance: float = 0.0
+    mended: type[PipelineError] | None = None
 
     def __post_init__(self) -> None:
         self.stream = SimpleNamespace(
-            totals=SimpleNamespace(batches=0, messages=0, published=0, repeated=0, refused=0),
+            totals=Totals(),
             held_keys=5,
             merger_failures=2,
             working_s=None,
@@ -52,6 +54,7 @@ class Play:
             restarts=self.restarts,
             say=self.said.append,
             turn=self.turn,
+            mends=lambda error: type(error) is self.mended,
             monotonic=lambda: self.now_s,
             chance=lambda: self.chance,
         )
@@ -119,7 +122,7 @@ def test_pauses_grow_until_a_batch_was_done() -> None:
         play.fail(StreamFailed)
         play.pass_s(pause)
     assert play.starts == 4
-    play.stream.totals.batches = 5
+    play.stream.totals = Totals(batches=5)
     play.fail(StreamFailed)
     assert play.said[-1].endswith("started again in 1 s")
 
@@ -170,6 +173,28 @@ def test_a_busy_machine_is_given_time_even_where_nothing_is_started_again() -> N
         assert play.state is State.WAITING
         play.pass_s(60)
     play.fail(WorkerLate)
+    assert play.state is State.FAILED
+
+
+def test_a_busy_machine_is_given_time_for_a_first_start() -> None:
+    """Rule 581."""
+    play = Play(restarts=False, fails_to_start=WorkerLate("s: too much is going on"))
+    play.supervised.begin()
+    assert play.said == ["s: too much is going on; it is started again in 1 s"]
+    play.fails_to_start = None
+    play.pass_s(1)
+    assert play.state is State.RUNNING
+
+
+@pytest.mark.parametrize(("restarts", "state"), [(True, State.WAITING), (False, State.FAILED)])
+def test_a_stream_may_know_what_mends_it(restarts: bool, state: State) -> None:
+    play = Play(mended=SourceLost, restarts=restarts)
+    play.supervised.begin()
+    play.fail(SourceLost)
+    assert play.state is state
+    play = Play(mended=SourceLost)
+    play.supervised.begin()
+    play.fail(CheckpointMismatch)
     assert play.state is State.FAILED
 
 

@@ -10,12 +10,13 @@ import pytest
 from pipeline.columns.rows import SENT
 from pipeline.definitions.stream import read_definitions
 from pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
+from pipeline.operations.totals import Totals
 from pipeline.sinks.dead_letters import DeadLetters
 from pipeline.sinks.draft import Report
 from pipeline.sinks.parquet import ParquetWriter
 from pipeline.sinks.sink import Batch, Receipt
 from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream, Totals
+from pipeline.streams.stream import Stream
 from tests.pipeline.sinks.drafts import BATCH, ROWS, drafted
 
 if TYPE_CHECKING:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from pipeline.definitions.stream import read_definitions
+from pipeline.operations.manner import Manner
 from pipeline.operations.stop import Stop
 from pipeline.streams import run as module
 from pipeline.streams.crew import Crew
-from pipeline.streams.run import Manner, Topics, run_streams
+from pipeline.streams.run import Topics, run_streams
 from tests.pipeline.archive.served import Served, gateway
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> 
         'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "newest"}\n'
     )
     said: list[str] = []
-    crew = Crew(available_now=False, restarts=True, say=said.append)
+    crew = Crew(Manner(), said.append)
     seat = crew.take(*read_definitions(path))
     crew.spark = seat.stream.query = cast(Any, "there was a start")
     seat.supervised.look()

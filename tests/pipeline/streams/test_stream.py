@@ -10,7 +10,8 @@ import pytest
 from app.topic_source import Source
 from pipeline.definitions.stream import read_definitions
 from pipeline.errors import from_spark
-from pipeline.streams.stream import Stream, Totals, sink_definition
+from pipeline.operations.totals import Totals
+from pipeline.streams.stream import Stream, sink_definition
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
 from tests.pipeline.running import run_to_its_end

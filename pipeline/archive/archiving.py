@@ -1,0 +1,191 @@
+"""A topic on its way into its folder: a query that goes on behind what the archive has."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from keys.archived import Part, reach
+from pipeline.archive.compaction import compact_day, is_crowded
+from pipeline.archive.folder import TopicFolder
+from pipeline.archive.rows import archive_rows
+from pipeline.archive.writing import ARROW_REPORT, REPORT, Edge, edge_of, write_parts
+from pipeline.bookmark import START, join_bookmark
+from pipeline.definitions.source import TopicSource
+from pipeline.errors import ArchiveUnusable, PipelineError, SourceLost, from_spark
+from pipeline.operations.ending import stop_queries
+from pipeline.operations.supervised import Say
+from pipeline.operations.totals import Totals
+from pipeline.sources.topic import journal_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ROWS_PER_BATCH = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """Which topic of which gateway is archived, how often, and where Spark notes how far it is.
+
+    Without an interval what is there now is archived.
+    """
+
+    gateway: str
+    topic: str
+    interval_ms: int | None
+    checkpoint: Path
+
+
+class Archiving:
+    """A stream, as `Watched` has it.
+
+    Args:
+        folder: held by nobody else.
+        errand: what is to be done.
+        epoch: the topic's.
+        ask_epoch: tells whether it has another by now; raises PipelineError.
+        say: told of what goes on otherwise than before.
+
+    Attributes:
+        name: as it stands beside streams of definition files, which have no dot in theirs.
+        query: that of the newest start.
+        totals: counts since the first start.
+    """
+
+    held_keys = None
+    merger_failures = None
+
+    def __init__(
+        self,
+        folder: TopicFolder,
+        errand: Errand,
+        epoch: str,
+        ask_epoch: Callable[[], str],
+        say: Say,
+    ) -> None:
+        self.name = f"journal.{errand.topic}"
+        self.query: StreamingQuery | None = None
+        self.totals = Totals()
+        self._folder = folder
+        self._errand = errand
+        self._epoch = epoch
+        self._ask_epoch = ask_epoch
+        self._say = say
+        self._run = secrets.token_hex(4)
+        self._begun_s: float | None = None
+        self._compacts = True
+
+    @property
+    def working_s(self) -> float | None:
+        """For how many seconds a batch has been worked on; None between two of them."""
+        begun_s = self._begun_s
+        return None if begun_s is None else time.monotonic() - begun_s
+
+    def mends(self, error: PipelineError) -> bool:
+        """Whether a new start mends what else would end it: the topic has begun again."""
+        if not isinstance(error, SourceLost):
+            return False
+        try:
+            return self._ask_epoch() != self._epoch
+        except PipelineError:
+            return True  # nobody tells: the next start will see
+
+    def start(self, spark: SparkSession) -> None:
+        """Go on behind what the archive has of the topic's epoch.
+
+        Raises:
+            ArchiveUnusable: it is not whole.
+            PipelineError: the topic's epoch is not told.
+        """
+        if self.query is not None:
+            self._follow_epoch()
+        errand, epoch = self._errand, self._epoch
+        edge = self._edge(epoch)
+        start = START if edge.position is None else join_bookmark(epoch, edge.position)
+        source = TopicSource(errand.topic, start, ROWS_PER_BATCH)
+        writer = (
+            journal_rows(spark, source, errand.gateway)
+            .writeStream.queryName(self.name)
+            .option("checkpointLocation", str(errand.checkpoint / epoch))
+            .foreachBatch(partial(self._write_batch, epoch))
+        )
+        if errand.interval_ms is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{errand.interval_ms} milliseconds")
+        self.query = writer.start()
+
+    def stop(self) -> None:
+        """End it between two batches; one that does not end is repeated next time."""
+        stop_queries([self.query])
+
+    def _follow_epoch(self) -> None:
+        epoch = self._ask_epoch()
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._say(f"{self._errand.topic} has begun again: its epoch is {epoch} from now on")
+
+    def _write_batch(self, epoch: str, rows: DataFrame, number: int) -> None:
+        from py4j.protocol import Py4JError
+
+        self._begun_s = time.monotonic()
+        try:
+            self._archive(rows, epoch, number)
+        except Py4JError as error:  # in one sentence: Spark cannot search very long texts
+            raise from_spark(self.name, str(error)) from None
+        finally:
+            self._begun_s = None
+
+    def _edge(self, epoch: str) -> Edge:
+        """Where the archive ends, as seen from an epoch."""
+        parts = self._folder.parts()
+        if not parts:
+            return Edge(epoch, None, 0)
+        last = edge_of(self._folder.file(parts[-1]), parts[-1])
+        found = reach(parts, epoch)
+        if found is None:  # behind all that is there, so that parts of epochs stand in order
+            return Edge(epoch, None, last.clock_ms + 1)
+        return Edge(epoch, found[1], last.clock_ms)
+
+    def _archive(self, rows: DataFrame, epoch: str, number: int) -> None:
+        """Have one task write what is new of a batch, and let it be seen, file by file."""
+        folder, edge = self._folder, self._edge(epoch)
+        # A task may outlive a driver that was killed, and write on beside those of the next one.
+        unfinished, attempts = folder.unfinished, f"{self._run}.{number}"
+
+        def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            prefix = f"{attempts}.{context.taskAttemptId() if context else 0}"
+            found = (archive_rows(read, epoch) for read in batches)
+            for written in write_parts(found, edge, unfinished, prefix):
+                row = {"name": written.name, **asdict(written.part)}
+                yield pa.RecordBatch.from_pylist([row], schema=ARROW_REPORT)
+
+        reports = rows.coalesce(1).mapInArrow(write_task, REPORT).collect()
+        parts = [Part(*part) for _, *part in reports]
+        for report, part in zip(reports, parts, strict=True):
+            folder.publish(report[0], part)
+        messages = sum(part.last - part.first + 1 for part in parts)
+        self.totals = self.totals.with_batch(messages=messages, published=messages)
+        self._compact()
+
+    def _compact(self) -> None:
+        """Put small files together once a day has many; the day before may have just ended."""
+        for day in self._folder.days()[-2:] if self._compacts else ():
+            try:
+                if is_crowded(day):
+                    compact_day(self._folder, day)
+            except ArchiveUnusable as error:  # what cannot be done now cannot be done later either
+                self._compacts = False
+                self._say(str(error))

@@ -1,0 +1,66 @@
+"""Who is told how streams stand."""
+
+from __future__ import annotations
+
+import socket
+from urllib.request import urlopen
+
+import pytest
+
+from pipeline.errors import UsageInvalid
+from pipeline.operations import onlookers as module
+from pipeline.operations.condition import Condition, State
+from pipeline.operations.lines import progress_line
+from pipeline.operations.manner import ONWARD, Manner
+from pipeline.operations.onlookers import onlookers
+from pipeline.operations.reporter import Reporter
+
+NOW = [Condition("a", State.RUNNING), Condition("b", State.FAILED)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_the_terminal_each_gateway_and_prometheus_are_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    told: list[tuple[str, str]] = []
+
+    class Kept(Reporter):
+        def run(self) -> None:
+            pass
+
+        def tell(self, conditions: object) -> None:
+            assert conditions == NOW
+            told.append((self._gateway, "told"))
+
+    monkeypatch.setattr(module, "Reporter", Kept)
+    manner = Manner(metrics_port=free_port())
+    with onlookers(manner, {"http://b", "http://a"}, lambda now: now.name, said.append) as found:
+        for each in found:
+            each.look(NOW)
+        with urlopen(f"http://127.0.0.1:{manner.metrics_port}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+    assert said == ["a", "b"]
+    assert told == [("http://a", "told"), ("http://b", "told")]
+    assert 'tidegate_pipeline_failed{query="b"} 1.0' in text
+
+
+def test_without_a_port_and_a_gateway_the_terminal_alone_is_told() -> None:
+    with onlookers(ONWARD, [], progress_line, lambda _: None) as found:
+        assert len(found) == 1
+
+
+def test_a_port_that_is_taken_is_told_before_anything_else() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        manner = Manner(metrics_port=taken.getsockname()[1])
+        with (
+            pytest.raises(UsageInvalid, match="no metrics on"),
+            onlookers(manner, [], progress_line, lambda _: None),
+        ):
+            pass
