@@ -5,14 +5,17 @@
     sources      where a stream's messages come from, as one kind of frame
     columns      messages as columns: read, filtered, conflated a block at a time
     streams      running queries: which way a conflation goes, checkpoints, start, stop
-    operations   running queries watched over: started again, told of, counted
+    views        groups, projections and joins of two topics, as records that change
     sinks        where what goes out is written, once
+    operations   running queries watched over: started again, told of, counted, ended
+    archive      journals kept as Parquet, published again, and asked for a past time
     planner      what an interval would cost: one pass over a history for many choices
 
-    executors    what other machines need to work for a stream
-    session      the one SparkSession, and what it needs of Java
-    gateway      the gateway's public HTTP API, as far as a stream needs it
-    bookmark     positions of a topic: `<epoch>-<position>`
+    session, jvm, executors   the one SparkSession, its Java, what other machines need
+    gateway, redisserver      who is asked, with patience while they are out
+    bookmark                  positions of a topic: `<epoch>-<position>`
+    merging, packages         functions that users register; jars that a source needs
+    command                   the verbs of `python -m pipeline`
 
 Nothing here imports pyspark before Spark is needed, so that the command line stays quick.
 """
