@@ -13,6 +13,7 @@
 
     session, jvm, executors   the one SparkSession, its Java, what other machines need
     gateway, redisserver      who is asked, with patience while they are out
+    lasting                   files that are there as a whole or not at all
     bookmark                  positions of a topic: `<epoch>-<position>`
     merging, packages         functions that users register; jars that a source needs
     command                   the verbs of `python -m pipeline`

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from keys.archived import DAY_MS, Part, topic_folder
 from pipeline.errors import ArchiveUnusable
+from pipeline.lasting import sync
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
@@ -87,9 +88,9 @@ class TopicFolder:
         target = self.file(part)
         if not target.parent.exists():
             target.parent.mkdir()
-            _sync(self.path)
+            sync(self.path)
         (self.unfinished / name).rename(target)
-        _sync(target.parent)
+        sync(target.parent)
 
     def exchange(self, day: Path, kept: Sequence[Part], files: Sequence[tuple[str, Part]]) -> None:
         """Let a day consist of parts that it has and finished files, in one step.
@@ -103,9 +104,9 @@ class TopicFolder:
             os.link(day / part.name, successor / part.name)
         for name, part in files:
             (self.unfinished / name).rename(successor / part.name)
-        _sync(successor)
+        sync(successor)
         exchange_paths(day, successor)
-        _sync(self.path)
+        sync(self.path)
         shutil.rmtree(successor)
 
 
@@ -135,12 +136,3 @@ def exchange_paths(one: Path, other: Path) -> None:
     if number in NO_EXCHANGE:
         raise ArchiveUnusable(cannot)
     raise OSError(number, os.strerror(number), str(one))
-
-
-def _sync(folder: Path) -> None:
-    """Have the disk note what a folder holds."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -17,6 +17,7 @@ import msgspec
 
 from pipeline.archive.recorded import BEGINNING, Place
 from pipeline.errors import CheckpointMismatch
+from pipeline.lasting import write
 
 PRODUCER_PREFIX = "tidegate.replay."
 
@@ -69,13 +70,8 @@ class Mark:
         Raises:
             CheckpointMismatch: the disk does not take it.
         """
-        unfinished = self._path.with_suffix(".unfinished")
         try:
-            with unfinished.open("wb") as file:
-                file.write(msgspec.json.encode(noted))
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.replace(self._path)
+            write(self._path, msgspec.json.encode(noted))
         except OSError as error:
             raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
 

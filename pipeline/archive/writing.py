@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow.parquet as pq
 from keys.archived import DAY_MS, Part
 from pipeline.archive.rows import ROWS
 from pipeline.errors import ArchiveUnusable
+from pipeline.lasting import sync
 
 ROW_GROUP_ROWS = 20_000
 ROW_GROUP_BYTES = 16 * 1024 * 1024
@@ -117,11 +117,7 @@ class PartWriter:
         """Have the disk keep it."""
         self._flush()
         self._parquet.close()
-        descriptor = os.open(self._path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(self._path)
         return Written(self._path.name, self._part)
 
     def _flush(self) -> None:

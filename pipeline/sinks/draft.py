@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.columns.rows import arrow_schema, file_name
+from pipeline.lasting import sync
 from pipeline.sinks.dead_letters import Burial, DeadLetters
 from pipeline.sinks.sink import Batch
 
@@ -64,7 +64,7 @@ class Draft:
         """Bring everything to the disk."""
         if self._file is not None:
             self._file.close()
-            _sync(self._unfinished())
+            sync(self._unfinished())
         self._burial.end()
 
     def report(self) -> pa.RecordBatch:
@@ -96,8 +96,3 @@ class Draft:
     def _unfinished(self) -> Path:
         name = f".{self.target.stem}.{self.batch.run}.{self.attempt}"
         return self.target.with_name(name)
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -10,7 +10,6 @@ in order.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
+from pipeline.lasting import sync
 from pipeline.sinks.dead_letters import DeadLetters, attempt
 from pipeline.sinks.draft import REPORT, Draft, Report
 from pipeline.sinks.sink import Batch, Receipt
@@ -93,7 +93,7 @@ class ParquetWriter:
         is_new = not target.exists()
         if is_new:
             unfinished.replace(target)
-            _sync_folder(target.parent)
+            sync(target.parent)
         elif not _same_rows(unfinished, target):
             raise CheckpointMismatch(
                 f"{target} has other rows than this batch: the checkpoint is older than the folder"
@@ -107,11 +107,3 @@ def _same_rows(one: Path, other: Path) -> bool:
     """Whether two files stand for the same messages; their values are not looked at."""
     tables = [pq.ParquetFile(path).read(columns=PLACES) for path in (one, other)]
     return bool(tables[0].equals(tables[1]))
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -21,6 +21,7 @@ import msgspec
 
 from pipeline.definitions.stream import StreamDefinition
 from pipeline.errors import CheckpointMismatch, StreamFailed
+from pipeline.lasting import write
 from pipeline.streams.sparklogs import planned, require_whole
 
 
@@ -111,7 +112,7 @@ class Checkpoint:
         path = self._folder / "definition.json"
         mine = identity(self._definition)
         if not path.exists():
-            _write(path, msgspec.json.encode(mine))
+            write(path, msgspec.json.encode(mine))
             return
         try:
             made = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -130,18 +131,8 @@ class Checkpoint:
         text = path.read_bytes().strip() if path.exists() else b""
         last = int(text) if text.isdigit() else 0
         run = max(last + 1, self._wall_ms())
-        _write(path, b"%d\n" % run)
+        write(path, b"%d\n" % run)
         return run
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file as a whole: there is the old one or the new one."""
-    unfinished = path.with_suffix(".unfinished")
-    with unfinished.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
 
 
 def identity(definition: StreamDefinition) -> dict[str, str]:

@@ -10,7 +10,6 @@ was before n - 1. All nodes share the folder.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.errors import CheckpointMismatch
+from pipeline.lasting import write, written
 from pipeline.sinks.sink import END, Batch
 
 SHARDS = b"shards"
@@ -74,13 +74,11 @@ class Held:
         path = self.path(label, shard)
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = path.with_suffix(f".{attempt}.unfinished")
-        with unfinished.open("wb") as file:
-            with pa.ipc.new_file(file, table.schema, options=_LZ4) as stream:
-                stream.write_table(table)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        sync_folder(path.parent)
+        with (
+            written(path, unfinished) as file,
+            pa.ipc.new_file(file, table.schema, options=_LZ4) as stream,
+        ):
+            stream.write_table(table)
 
     def notes(self, path: Path) -> Mapping[bytes, bytes]:
         """What the schema of a table notes beside its columns.
@@ -132,14 +130,7 @@ class Held:
 
     def end(self, number: int) -> None:
         """Note that what was held after a batch has gone out."""
-        path = self.folder / "ended"
-        unfinished = path.with_suffix(".unfinished")
-        with unfinished.open("w") as file:
-            file.write(f"{number}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        sync_folder(self.folder)
+        write(self.folder / "ended", b"%d\n" % number)
 
     def path(self, label: str, shard: int) -> Path:
         """Where the table of a shard stands."""
@@ -153,15 +144,6 @@ class Held:
             f"{path} is missing or damaged, and what was held went with it: put the checkpoint "
             "back as a whole, or remove it to begin again"
         )
-
-
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder outlive a loss of power."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _number(path: Path) -> int:

@@ -1,0 +1,39 @@
+"""Files that are there as a whole or not at all, and outlive a loss of power."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def written(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
+    """A file to write that has its name once the block has ended well.
+
+    `unfinished` is its name until then, in the same folder, where several may write it at once.
+    """
+    beside = unfinished or path.with_suffix(".unfinished")
+    with beside.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    sync(path.parent)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Have a file hold this: there is the old one or the new one."""
+    with written(path) as file:
+        file.write(content)
+
+
+def sync(path: Path) -> None:
+    """Have the disk keep a file, or the names in a folder."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
