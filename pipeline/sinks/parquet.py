@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,7 @@ from pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from pipeline.lasting import sync
 from pipeline.sinks.dead_letters import DeadLetters, attempt
 from pipeline.sinks.draft import REPORT, Draft, Report
-from pipeline.sinks.sink import Batch, Receipt
+from pipeline.sinks.sink import Batch, Receipt, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,8 +62,8 @@ class ParquetWriter:
 
         in_order = rows.repartition(1).sortWithinPartitions("due_ns", "file", "block", "position")
         reports = [Report(*row) for row in in_order.mapInArrow(write_task, REPORT).collect()]
-        time.sleep(max(0.0, batch.not_before_s - time.monotonic()))
-        return self.finish(reports, batch)
+        waited_s = wait_until(batch.not_before_s)
+        return replace(self.finish(reports, batch), waited_s=waited_s)
 
     def finish(self, reports: Sequence[Report], batch: Batch) -> Receipt:
         """Give the file that a task has written the batch's name, unless there is such a file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -60,6 +61,13 @@ class Receipt:
     refused: int = 0
     sent_at_s: float = 0.0
     waited_s: float = 0.0
+
+
+def wait_until(moment_s: float) -> float:
+    """Return at a moment (monotonic seconds), at once if it is over: how long it took."""
+    pause_s = max(0.0, moment_s - time.monotonic())
+    time.sleep(pause_s)
+    return pause_s
 
 
 class Sink(Protocol):

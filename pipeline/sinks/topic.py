@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from pipeline.errors import CheckpointMismatch, GatewayRefused
 from pipeline.gateway import Gateway
 from pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
-from pipeline.sinks.sink import Batch, Receipt
+from pipeline.sinks.sink import Batch, Receipt, wait_until
 from pipeline.sinks.standing import Standing
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ class TopicWriter:
 
         if batch.is_first and not self._restated(batch):
             self._require_unknown(batch)
-        waited_s = _sleep_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
+        waited_s = wait_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
         in_order = _in_one_task(rows).sortWithinPartitions("due_ns", "file", "block", "position")
         reports = [Report(*row) for row in in_order.mapInArrow(stage_task, REPORT).collect()]
-        waited_s += _sleep_until(batch.not_before_s)
+        waited_s += wait_until(batch.not_before_s)
         return replace(self.commit(reports, batch), waited_s=waited_s)
 
     def commit(self, reports: Sequence[Report], batch: Batch) -> Receipt:
@@ -247,10 +247,3 @@ def _in_one_task(rows: DataFrame) -> DataFrame:
     """
     partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     return rows.coalesce(1) if partitions <= WORKED_OFF_MAX else rows.repartition(1)
-
-
-def _sleep_until(moment_s: float) -> float:
-    """How long it took."""
-    pause_s = max(0.0, moment_s - time.monotonic())
-    time.sleep(pause_s)
-    return pause_s

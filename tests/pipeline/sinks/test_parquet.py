@@ -11,6 +11,7 @@ from pipeline.columns.rows import SENT
 from pipeline.definitions.stream import read_definitions
 from pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from pipeline.operations.totals import Totals
+from pipeline.sinks import parquet as module
 from pipeline.sinks.dead_letters import DeadLetters
 from pipeline.sinks.draft import Report
 from pipeline.sinks.parquet import ParquetWriter
@@ -48,6 +49,20 @@ def written(folder: Path, rows: list[dict[str, object]], attempt: int, of: Batch
 
 def seen(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.spark
+def test_a_batch_that_is_early_waits_which_is_no_work(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next one would be held open for less than it could be."""
+    waits = {42.0: 7.0}
+    monkeypatch.setattr(module, "wait_until", lambda moment_s: waits.pop(moment_s))
+    early = replace(batch(1), not_before_s=42.0)
+    writer = writer_to(tmp_path)
+    writer.prepare()
+    receipt = writer.write(spark.createDataFrame([], SENT), early)
+    assert (receipt.waited_s, waits) == (7.0, {})
 
 
 def test_a_batch_is_there_once_however_often_it_comes(tmp_path: Path) -> None:
