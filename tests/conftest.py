@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.support.buses import BusServer, bus_server
 from tests.support.outside import redis_server
+from tests.support.steady import steady
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +32,13 @@ def valkey_bus() -> Iterator[BusServer]:
     """A Valkey that keeps what it acknowledges; tests take a prefix of their own in it."""
     with bus_server("valkey") as server:
         yield server
+
+
+@pytest.fixture(name="steady")
+async def steady_fixture() -> AsyncIterator[None]:
+    """Deadlines in the test's own loop mind no hold of the machine."""
+    with steady(asyncio.get_running_loop()):
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

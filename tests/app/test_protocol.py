@@ -16,11 +16,19 @@ from starlette.types import Receive, Scope, Send
 from app.server import Server
 from tests.support.edge_app import Streams, edge_app
 from tests.support.servers import edge_settings, running
+from tests.support.steady import steady
 from tests.support.wire import Wire, connected, exchange, get, parse_answer, post, read_all, request
 
 CHUNKED = b"Transfer-Encoding: chunked"
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 DEADLINES = {"header_deadline": "200ms", "body_deadline": "200ms", "keep_alive": "300ms"}
+
+
+@pytest_asyncio.fixture(name="steady", autouse=True, scope="module", loop_scope="module")
+async def steady_fixture() -> AsyncIterator[None]:
+    """Client and server share the loop: a hold of the machine makes neither of them late."""
+    with steady(asyncio.get_running_loop()):
+        yield
 
 
 @pytest_asyncio.fixture(name="shared", scope="module", loop_scope="module")

@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import Callable
 
+import pytest
 from fastapi import FastAPI
 
 from app.problems import Problem
@@ -15,6 +16,8 @@ from clients.sse import Parser
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import Wire, exchange, request
+
+pytestmark = pytest.mark.usefixtures("steady")
 
 LARGE = "x" * 50_000
 

@@ -12,6 +12,8 @@ import pytest
 from app.connection import ConnectionFigures, TransportConnection
 from app.write_watch import WriteWatch
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 TIMEOUT_S = 0.25
 MORE_THAN_BUFFERS = b"x" * (8 << 20)
 

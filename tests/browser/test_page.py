@@ -23,7 +23,7 @@ from tests.support.outside import require_chromium
 pytestmark = pytest.mark.browser
 
 PICTURES = dev.ROOT / "artifacts"
-SEES_MS_MAX = 20_000
+SEES_MS_MAX = 60_000
 SYMBOLS = ("AIG", "BAC", "IBM", "SPY")
 CHROMIUM_ARGUMENTS = [
     "--no-sandbox",

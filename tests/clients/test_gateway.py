@@ -16,7 +16,7 @@ from clients.gateway import Gateway
 from tests.clients.support.streams import plain, scripted
 from tests.support.servers import edge_settings, running
 
-STARTS_S_MAX = 20
+STARTS_S_MAX = 60
 
 
 @pytest.fixture(scope="module")

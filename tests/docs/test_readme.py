@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
+from tests.support.commands import ENDS_S_MAX
 
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
@@ -61,7 +62,7 @@ def test_four_prices_come_as_one(tmp_path: Path) -> None:
         assert prices.strip() in README
     finally:
         serve.terminate()
-        serve.wait(10)
+        serve.wait(ENDS_S_MAX)
         if serve.stdout is not None:
             serve.stdout.close()
 
@@ -73,5 +74,5 @@ def here(command: str, address: str) -> str:
 def run(command: str, address: str) -> None:
     subprocess.run(
         here(command, address).replace("curl ", "curl -sSf ", 1), shell=True, check=True,
-        stdout=subprocess.DEVNULL, timeout=20,
+        stdout=subprocess.DEVNULL, timeout=ENDS_S_MAX,
     )  # fmt: skip

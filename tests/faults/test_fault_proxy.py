@@ -12,7 +12,9 @@ import pytest
 from tests.support.fault_proxy import BLACK_HOLE, STALLED, FaultProxy, Line, fault_proxy
 from tests.support.gateways import eventually
 
-DEADLINE_S = 20
+pytestmark = pytest.mark.usefixtures("steady")
+
+DEADLINE_S = 60
 SOON_S = 0.1
 LONG = bytes(range(256)) * 16
 

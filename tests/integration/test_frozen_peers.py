@@ -16,6 +16,8 @@ from app.protocol import GatewayProtocol
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.wire import Wire, connected, request
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 WRITE_TIMEOUT_S = 1.0
 SHORT = {"write_timeout": "1s"}
 LARGE = "x" * 50_000

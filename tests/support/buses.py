@@ -16,7 +16,7 @@ from tests.support.gateways import Running, Stream, eventually, running_gateway
 from tests.support.outside import await_redis, bundled_valkey, require
 
 FLAGS = ("--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction")
-END_S_MAX = 10
+END_S_MAX = 60
 
 
 def binary_of(kind: str) -> str:

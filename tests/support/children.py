@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 START_S_MAX = 60
-END_S_MAX = 30
+END_S_MAX = 60
 COMMAND = Path(sys.executable).with_name("tidegate")
 
 

@@ -19,7 +19,7 @@ from clients.sse import Event, Parser
 from tests.support.servers import edge_settings, running
 from tests.support.wire import Wire, connected
 
-DEADLINE_S = 30  # generous: only what hangs meets it
+DEADLINE_S = 60  # generous: only what hangs meets it
 MANY = httpx2.Limits(max_connections=None)  # each open stream is a connection
 NDJSON = {"Content-Type": "application/x-ndjson"}
 JSON = {"Content-Type": "application/json"}

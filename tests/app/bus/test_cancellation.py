@@ -10,6 +10,7 @@ from app.bus.cancellation import heed_cancellation
 from app.bus.connection import BusConnection
 from app.bus.post import Post
 from app.bus.roll import Roll
+from tests.support.gateways import DEADLINE_S
 
 
 async def test_what_was_swallowed_is_heard_of_in_the_next_turn() -> None:
@@ -44,6 +45,6 @@ async def test_the_bus_s_loops_end_wherever_they_are(redis_url: str, turns: int)
         await asyncio.sleep(0)
     for task in tasks:
         task.cancel()
-    _, running = await asyncio.wait(tasks, timeout=10)
+    _, running = await asyncio.wait(tasks, timeout=DEADLINE_S)
     await bus.aclose()
     assert not running

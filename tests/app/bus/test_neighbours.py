@@ -21,6 +21,7 @@ from app.inner_call import Call, Reply
 from app.main import create_app
 from app.problems import Problem
 from app.sessions.session import Session, State
+from tests.support.gateways import DEADLINE_S
 from tests.support.rooms import Room
 from tests.support.servers import edge_settings
 
@@ -243,9 +244,16 @@ async def test_lists_are_of_all_and_who_is_silent_is_named(
     redis_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rule 476."""
-    monkeypatch.setattr(module, "LIST_PATIENCE_S", 0.1)
     async with houses(redis_url, 3) as (one, two, three):
         ids = [each.kept().id for each in (one, two, three)]
+        ask = one.neighbours._post.ask
+
+        async def asked(gateway: str, subject: str, body: bytes, _: float) -> bytes:
+            """Of whom nothing comes not much is waited for."""
+            is_silent = gateway == three.gateway.id
+            return await ask(gateway, subject, body, 0.1 if is_silent else DEADLINE_S)
+
+        monkeypatch.setattr(one.neighbours._post, "ask", asked)
         await three.neighbours._post.aclose()
         for task in three.neighbours._running:
             task.cancel()

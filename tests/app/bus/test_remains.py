@@ -5,6 +5,8 @@ Rule 595 is told here.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from app.bus import remains as module
@@ -37,6 +39,15 @@ def remains_of(gateway: Running) -> Remains:
     )
 
 
+async def leaves(gateway: Running) -> None:
+    """It says nothing any more, also not that it is there, and is off the roll."""
+    neighbours = neighbours_of(gateway)
+    for task in neighbours._running:
+        task.cancel()
+    await asyncio.gather(*neighbours._running, return_exceptions=True)
+    await neighbours.roll.leave()
+
+
 async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
     redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,9 +61,7 @@ async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
         await remains_of(stays).clear()
         assert told(stays) == {here, moved, parked, lost}, "both gateways are there"
         await places.park(parked, b"luggage", 60_000)
-        await neighbours_of(dies).roll.leave()
-        for task in neighbours_of(dies)._running:
-            task.cancel()
+        await leaves(dies)
         await neighbours.roll.beat()
         assert neighbours.roll.others == []
         await remains_of(stays).clear()
@@ -76,7 +85,5 @@ async def test_it_is_done_by_who_has_the_duty(
     async with gateways(redis_bus, 3) as (stays, other, dies):
         lost = await opened(dies)
         await eventually(lambda: lost in told(stays) & told(other), "it is told of")
-        await neighbours_of(dies).roll.leave()
-        for task in neighbours_of(dies)._running:
-            task.cancel()
+        await leaves(dies)
         await eventually(lambda: not told(stays) | told(other), "it is gone everywhere")

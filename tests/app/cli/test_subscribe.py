@@ -37,8 +37,8 @@ def test_so_many_messages(prices: Gateway) -> None:
 
 def test_for_so_long(prices: Gateway) -> None:
     started_at = time.monotonic()
-    assert len(subscribe(prices, "--for", "700ms")) == 3
-    assert time.monotonic() - started_at >= 0.7
+    assert len(subscribe(prices, "--for", "2s")) == 3
+    assert time.monotonic() - started_at >= 2
 
 
 def test_a_sow_ends_by_itself(prices: Gateway) -> None:

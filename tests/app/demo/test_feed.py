@@ -52,14 +52,30 @@ def test_an_outage_is_told_and_tried_again() -> None:
     assert feed.delivered == 0
 
 
-def test_missed_beats_are_made_up_for_but_not_for_ever() -> None:
-    stopping = threading.Event()
-    beat = beats(0.05, stopping)
+class Waits(threading.Event):
+    """An event and a clock: who waits for the one moves the other."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wait(self, seconds: float | None = None) -> bool:
+        self.now_s += seconds or 0.0
+        return self.is_set()
+
+
+def test_missed_beats_are_made_up_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    stopping = Waits()
+    monkeypatch.setattr("app.demo.feed.time", stopping)
+    beat = beats(0.25, stopping)
     next(beat)
-    time.sleep(0.3)
-    started_at = time.monotonic()
-    for _ in range(5):
+    stopping.now_s += 1.5
+    waits_s = []
+    for _ in range(8):
+        before_s = stopping.now_s
         next(beat)
-    assert time.monotonic() - started_at < 0.2
+        waits_s.append(stopping.now_s - before_s)
+    assert waits_s == [0.0, 0.0, 0.0, 0.0, 0.0, 0.25, 0.25, 0.25], "a second's, and then in time"
     stopping.set()
     assert list(beat) == []

@@ -54,9 +54,10 @@ async def test_why_a_session_ended_is_known_for_a_while() -> None:
         found = here.gateway.sessions.get(session.id)
         assert (found.state, found.closed) == (State.ENDED, CloseReason.CLOSED_BY_ADMIN)
         here.gateway.sessions.close(session)
-        await eventually(lambda: records(here) == 1, "it is published")
+        told = [("opened", None), ("closed", "CLOSED_BY_ADMIN")]
+        await eventually(lambda: events(here) == told, "it is published")
         await eventually(lambda: records(here) == 0, "its record goes")
-        assert events(here) == [("opened", None), ("closed", "CLOSED_BY_ADMIN")]
+        assert events(here) == told
 
 
 async def test_who_is_sent_away_may_come_back_unless_the_reason_is_final() -> None:

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-ANSWERS_S_MAX = 20
+ANSWERS_S_MAX = 60
 Script = Callable[[Request], Response]
 
 

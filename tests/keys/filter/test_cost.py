@@ -1,9 +1,12 @@
-"""No filter within the limits takes 5 ms for a message of 64 KB, nor long to prepare (rule 104)."""
+"""No filter within the limits takes 5 ms for a message of 64 KB, nor long to prepare (rule 104).
+
+Once is measured in the thread's own time, which other load does not change.
+"""
 
 from __future__ import annotations
 
 import json
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import pytest
 
@@ -82,9 +85,9 @@ FILTERS = {
 @pytest.mark.parametrize("text", FILTERS.values(), ids=FILTERS)
 def test_no_message_takes_a_filter_longer_than_promised(text: str) -> None:
     """Rule 104: the fastest of many times, which other load does not change."""
-    begun = perf_counter()
+    begun = thread_time()
     matches = Filter.parse(text).matcher("orders")
-    assert perf_counter() - begun < PREPARATION_MAX_S
+    assert thread_time() - begun < PREPARATION_MAX_S
     slow = [
         name
         for name, payload in MESSAGES.items()
@@ -121,7 +124,7 @@ NESTS = {
 @pytest.mark.parametrize(("opening", "closing"), NESTS.values(), ids=NESTS)
 def test_depth_takes_no_time_to_prepare(opening: str, closing: str) -> None:
     """Rule 84: 16 levels of two, or of one."""
-    begun = perf_counter()
+    begun = thread_time()
     text = opening * 16 + "/a" + closing * 16
     Filter.parse(str(Filter.parse(text))).matcher()(b'{"a":[1,2],"b":1}', "")
-    assert perf_counter() - begun < PREPARATION_MAX_S
+    assert thread_time() - begun < PREPARATION_MAX_S

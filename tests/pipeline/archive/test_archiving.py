@@ -1,23 +1,69 @@
-"""What a start of an archiver mends, and where it goes on."""
+"""What a start of an archiver mends, where it goes on, and what does not hold it up."""
 
 from __future__ import annotations
 
+import errno
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
-from pipeline.archive.archiving import Archiving, Errand
+from pipeline.archive import archiving as module
+from pipeline.archive.archiving import COMPACTS_AGAIN_S, Archiving, Errand
+from pipeline.archive.compaction import FILES_MAX
 from pipeline.archive.folder import TopicFolder
-from pipeline.errors import GatewayUnreachable, SourceLost, StreamFailed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from pipeline.errors import ArchiveUnusable, GatewayUnreachable, SourceLost, StreamFailed
+from tests.pipeline.archive.archives import NOON_MS, files, positions
 
 
-def archiving(folder: Path, ask_epoch: Callable[[], str], said: list[str]) -> Archiving:
-    errand = Errand("http://127.0.0.1:1", "ticks", 1_000, folder / "_checkpoint")
-    return Archiving(TopicFolder(folder, "ticks"), errand, "e1", ask_epoch, said.append)
+class Rows:
+    """A micro-batch of these positions, its task done where it is planned."""
+
+    def __init__(self, *offsets: int) -> None:
+        self._read = pa.RecordBatch.from_pylist(
+            [
+                {"offset": at, "timestamp_ms": NOON_MS, "key": "[1]", "value": "1", "removed": None}
+                for at in offsets
+            ]
+        )
+
+    def coalesce(self, _: int) -> Rows:
+        return self
+
+    def mapInArrow(  # noqa: N802 - Spark's own custom
+        self, task: Callable[[Iterator[pa.RecordBatch]], Iterable[pa.RecordBatch]], _: str
+    ) -> SimpleNamespace:
+        found = [
+            tuple(row.values()) for batch in task(iter([self._read])) for row in batch.to_pylist()
+        ]
+        return SimpleNamespace(collect=lambda: found)
+
+
+class Writer:
+    """What `writeStream` gives; keeps what is to be done with each batch."""
+
+    def __init__(self) -> None:
+        self.writeStream = self
+        self.write: Callable[[Any, int], None] = lambda *_: None
+
+    def foreachBatch(self, write: Callable[[Any, int], None]) -> Writer:  # noqa: N802 - Spark's
+        self.write = write
+        return self
+
+    def __getattr__(self, name: str) -> Callable[..., Writer]:
+        return lambda *_, **__: self
+
+
+def archiving(
+    path: Path, ask_epoch: Callable[[], str], said: list[str], folder: TopicFolder | None = None
+) -> Archiving:
+    errand = Errand("http://127.0.0.1:1", "ticks", 1_000, path / "_checkpoint")
+    held = folder or TopicFolder(path, "ticks")
+    return Archiving(held, errand, "e1", ask_epoch, said.append)
 
 
 def test_messages_that_are_gone_are_mended_by_another_epoch_alone(tmp_path: Path) -> None:
@@ -38,3 +84,61 @@ def test_while_nobody_tells_the_epoch_the_next_start_will_see(tmp_path: Path) ->
     stream.query = cast(Any, "of an earlier start")
     with pytest.raises(GatewayUnreachable):
         stream.start(cast(Any, None))
+
+
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> Writer:
+    made = Writer()
+    monkeypatch.setattr(module, "journal_rows", lambda *_: made)
+    return made
+
+
+def test_what_is_in_the_way_of_large_files_is_not_in_the_way_of_the_next_batch(
+    tmp_path: Path, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, said = SimpleNamespace(now_s=0.0), list[str]()
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
+    compact_day = module.compact_day
+
+    def no_room(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = TopicFolder(tmp_path, "ticks")
+    with folder.locked():
+        stream = archiving(tmp_path, lambda: "e1", said, folder)
+        stream.start(cast(Any, None))
+        monkeypatch.setattr(module, "compact_day", no_room)
+        for at in range(1, FILES_MAX + 3):
+            writer.write(Rows(at), at)
+        assert said == ["journal.ticks: small files stay as they are: No space left on device"]
+        monkeypatch.setattr(module, "compact_day", compact_day)
+        clock.now_s = COMPACTS_AGAIN_S
+        writer.write(Rows(FILES_MAX + 3), FILES_MAX + 3)
+    assert positions(folder) == [*range(1, FILES_MAX + 4)]
+    assert len(files(folder)) == 1
+
+
+def test_a_batch_that_comes_again_is_counted_once(tmp_path: Path, writer: Writer) -> None:
+    """Rule 580: nothing was done, so the next pause is not the first one again."""
+    folder = TopicFolder(tmp_path, "ticks")
+    with folder.locked():
+        stream = archiving(tmp_path, lambda: "e1", [], folder)
+        stream.start(cast(Any, None))
+        for number in (0, 0, 1):
+            writer.write(Rows(*range(1, 3 + number)), number)
+    assert (stream.totals.batches, stream.totals.messages) == (2, 3)
+    assert positions(folder) == [1, 2, 3]
+
+
+def test_an_archive_that_was_taken_away_ends_it(tmp_path: Path, writer: Writer) -> None:
+    folder = TopicFolder(tmp_path, "ticks")
+    with folder.locked():
+        stream = archiving(tmp_path, lambda: "e1", [], folder)
+        stream.start(cast(Any, None))
+        writer.write(Rows(1), 0)
+        shutil.rmtree(folder.path)
+        with pytest.raises(ArchiveUnusable, match="removed, or put elsewhere"):
+            writer.write(Rows(2), 1)
+        with pytest.raises(ArchiveUnusable, match="removed, or put elsewhere"):
+            stream.start(cast(Any, None))
+    assert not folder.path.exists()

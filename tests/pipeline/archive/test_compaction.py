@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -90,3 +91,18 @@ def test_a_damaged_file_is_one_sentence_and_stays(tmp_path: Path) -> None:
     with pytest.raises(ArchiveUnusable, match=r"0002\.parquet: cannot be read"):
         compact(folder)
     assert len(files(folder)) == 2
+
+
+def test_where_there_is_no_room_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = small_files(tmp_path, 2)
+    monkeypatch.setattr(compaction.PartWriter, "close", no_room)
+    with pytest.raises(OSError, match="no room"):
+        compact(folder)
+    assert list(folder.unfinished.iterdir()) == []
+    assert positions(folder) == [1, 2]
+
+
+def no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "no room")

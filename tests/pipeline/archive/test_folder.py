@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -41,6 +42,20 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
     (folder.unfinished / "date=2024-10-04.successor").mkdir()
     with folder.locked():
         assert list(folder.unfinished.iterdir()) == []
+
+
+def test_a_folder_that_was_taken_away_is_not_written_any_more(tmp_path: Path) -> None:
+    folder = TopicFolder(tmp_path, "ticks")
+    with folder.locked():
+        folder.require_lock()
+        shutil.rmtree(tmp_path / "topic=ticks")
+        with pytest.raises(ArchiveUnusable, match="removed, or put elsewhere"):
+            folder.require_lock()
+        with (
+            TopicFolder(tmp_path, "ticks").locked(),
+            pytest.raises(ArchiveUnusable, match="removed, or put elsewhere"),
+        ):
+            folder.require_lock()
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
     totals = keep(asked, Stop(), told.append, spark)
     assert totals.messages == 4
     assert positions(folder) == [1, 2, 3, 4, 5, 6]
-    assert told[-1].startswith("journal.ticks: 2 batches, 4 messages in, 4 out, ")
+    assert told[-1].startswith("journal.ticks: 1 batches, 4 messages in, 4 out, ")
     other = wish(tmp_path / "kept", served.address, checkpoint=tmp_path / "another")
     served.publish("ticks", {"k": "c", "n": 4})
     assert keep(other, Stop(), told.append, spark).messages == 1

@@ -19,7 +19,10 @@ def test_many_times_are_read_as_each_by_itself(unit: Unit, found: list[int | flo
     assert field.column_ns(found).tolist() == [field.ns(each) for each in found]
 
 
-@pytest.mark.parametrize("found", [None, True, [1], "soon", 1e300])
+OUT_OF_RANGE = [1e300, 2**63, "0001-01-01T00:00:00Z", "1677-01-01", "2263-01-01T00:00:00Z"]
+
+
+@pytest.mark.parametrize("found", [None, True, [1], "soon", *OUT_OF_RANGE])
 def test_what_is_no_time_is_refused(found: object) -> None:
     with pytest.raises(ValueError, match=r"time|isoformat"):
         TimeField(FIELD).ns(found)

@@ -58,3 +58,12 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
         serving_metrics(Board(), port, LOOPBACK),
     ):
         pass
+
+
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_what_is_no_port_is_one_sentence(port: int) -> None:
+    with (
+        pytest.raises(UsageInvalid, match=f"^--metrics-port: expected 1 to 65535, not {port}$"),
+        serving_metrics(Board(), port, LOOPBACK),
+    ):
+        pass
