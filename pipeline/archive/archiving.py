@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 ROWS_PER_BATCH = 200_000
+COMPACTS_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Archiving:
         self._say = say
         self._run = secrets.token_hex(4)
         self._begun_s: float | None = None
-        self._compacts = True
+        self._compacts_at_s = 0.0
 
     @property
     def working_s(self) -> float | None:
@@ -103,7 +105,7 @@ class Archiving:
         """Go on behind what the archive has of the topic's epoch.
 
         Raises:
-            ArchiveUnusable: it is not whole.
+            ArchiveUnusable: it is not whole, or not there any more.
             PipelineError: the topic's epoch is not told.
         """
         if self.query is not None:
@@ -146,7 +148,12 @@ class Archiving:
             self._begun_s = None
 
     def _edge(self, epoch: str) -> Edge:
-        """Where the archive ends, as seen from an epoch."""
+        """Where the archive ends, as seen from an epoch.
+
+        Raises:
+            ArchiveUnusable: its last file is not whole, or it is not there any more.
+        """
+        self._folder.require_lock()
         parts = self._folder.parts()
         if not parts:
             return Edge(epoch, None, 0)
@@ -177,15 +184,24 @@ class Archiving:
         for report, part in zip(reports, parts, strict=True):
             folder.publish(report[0], part)
         messages = sum(part.last - part.first + 1 for part in parts)
-        self.totals = self.totals.with_batch(messages=messages, published=messages)
+        if messages:  # a batch that comes again has done nothing
+            self.totals = self.totals.with_batch(messages=messages, published=messages)
         self._compact()
 
     def _compact(self) -> None:
-        """Put small files together once a day has many; the day before may have just ended."""
-        for day in self._folder.days()[-2:] if self._compacts else ():
-            try:
+        """Put small files together once a day has many; the day before may have just ended.
+
+        What is in the way of it, such as a full disk, is not in the way of the next batch.
+        """
+        if time.monotonic() < self._compacts_at_s:
+            return
+        try:
+            for day in self._folder.days()[-2:]:
                 if is_crowded(day):
                     compact_day(self._folder, day)
-            except ArchiveUnusable as error:  # what cannot be done now cannot be done later either
-                self._compacts = False
-                self._say(str(error))
+        except ArchiveUnusable as error:  # what cannot be done now cannot be done later either
+            self._compacts_at_s = math.inf
+            self._say(str(error))
+        except OSError as error:
+            self._compacts_at_s = time.monotonic() + COMPACTS_AGAIN_S
+            self._say(f"{self.name}: small files stay as they are: {error.strerror or error}")

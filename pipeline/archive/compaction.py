@@ -33,22 +33,17 @@ def compact(folder: TopicFolder, target_bytes: int = TARGET_BYTES) -> int:
 
 
 def compact_day(folder: TopicFolder, day: Path, target_bytes: int = TARGET_BYTES) -> int:
-    """As `compact`, of one day."""
+    """As `compact`, of one day. Where it fails, it leaves nothing behind."""
     parts = parts_in(day)
     groups = [group for group in neighbours(day, parts, target_bytes) if len(group) > 1]
     if not groups:
         return 0
     merged = {part for group in groups for part in group}
-    files = [_merge(folder, day, group, at) for at, group in enumerate(groups)]
     try:
-        kept = [part for part in parts if part not in merged]
-        folder.exchange(day, kept, [(file.name, file.part) for file in files])
-    except OSError as error:
-        if error.errno not in NO_LINKS:
-            raise
-        raise ArchiveUnusable(
-            f"{day}: small files stay as they are: this file system has no links"
-        ) from None
+        files = [_merge(folder, day, group, at) for at, group in enumerate(groups)]
+        _exchange(folder, day, [part for part in parts if part not in merged], files)
+    finally:
+        folder.clear()
     return len(merged) - len(files)
 
 
@@ -72,6 +67,19 @@ def neighbours(day: Path, parts: Sequence[Part], target_bytes: int) -> list[list
         groups[-1].append(part)
         room -= size
     return groups
+
+
+def _exchange(
+    folder: TopicFolder, day: Path, kept: Sequence[Part], files: Sequence[Written]
+) -> None:
+    try:
+        folder.exchange(day, kept, [(file.name, file.part) for file in files])
+    except OSError as error:
+        if error.errno not in NO_LINKS:
+            raise
+        raise ArchiveUnusable(
+            f"{day}: small files stay as they are: this file system has no links"
+        ) from None
 
 
 def _merge(folder: TopicFolder, day: Path, group: Sequence[Part], at: int) -> Written:

@@ -38,10 +38,15 @@ class TopicFolder:
     def __init__(self, archive: Path, topic: str) -> None:
         self.path = archive / topic_folder(topic)
         self.unfinished = self.path / "_unfinished"
+        self._lock: int | None = None
 
     def parts(self) -> list[Part]:
         """What is archived, in order of publication."""
         return sorted(part for day in self.days() for part in parts_in(day))
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.path / "_lock"
 
     def days(self) -> list[Path]:
         """The folders of days, in order."""
@@ -65,7 +70,7 @@ class TopicFolder:
         """
         try:
             self.unfinished.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self.path / "_lock", os.O_RDWR | os.O_CREAT, 0o644)
+            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise ArchiveUnusable(f"{self.path}: {error.strerror or error}") from None
         try:
@@ -74,9 +79,26 @@ class TopicFolder:
             except BlockingIOError:
                 raise ArchiveUnusable(f"{self.path}: another process writes this archive") from None
             self.clear()
+            self._lock = lock
             yield
         finally:
+            self._lock = None
             os.close(lock)  # the kernel drops the lock with it, also when the process is killed
+
+    def require_lock(self) -> None:
+        """See that what is locked is still this folder, and not one that stood here before.
+
+        Raises:
+            ArchiveUnusable: it was removed or put elsewhere; another process may hold what is here.
+        """
+        try:
+            here = self._lock_path.stat().st_ino
+        except OSError:
+            here = None
+        if self._lock is None or os.fstat(self._lock).st_ino != here:
+            raise ArchiveUnusable(
+                f"{self.path}: was removed, or put elsewhere, while it was written"
+            )
 
     def clear(self) -> None:
         """Remove what never came in, and what was exchanged."""

@@ -15,6 +15,7 @@ from pipeline.operations.condition import Condition, State
 
 PREFIX = "tidegate_pipeline_"
 LABEL = "query"
+PORT_MAX = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +108,10 @@ def serving_metrics(board: Board, port: int, host: str) -> Iterator[int]:
     """Answer scrapes while the block runs; the answer is the port, which 0 leaves open.
 
     Raises:
-        UsageInvalid: somebody else listens there.
+        UsageInvalid: it is no port, or somebody else listens there.
     """
+    if not 0 <= port <= PORT_MAX:
+        raise UsageInvalid(f"--metrics-port: expected 1 to {PORT_MAX}, not {port}")
     registry = CollectorRegistry(auto_describe=False)
     registry.register(board)
     try:

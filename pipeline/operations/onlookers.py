@@ -29,7 +29,7 @@ def onlookers(
         say: tells the terminal.
 
     Raises:
-        UsageInvalid: somebody else listens where metrics are to be told.
+        UsageInvalid: where metrics are to be told is no port, or somebody else's.
     """
 
     def speak(conditions: Sequence[Condition]) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from pipeline.archive import archiving as module
 from pipeline.archive.archiving import COMPACTS_AGAIN_S, Archiving, Errand
-from pipeline.archive.compaction import FILES_MAX
+from pipeline.archive.compaction import FILES_MAX, compact_day
 from pipeline.archive.folder import TopicFolder
 from pipeline.errors import ArchiveUnusable, GatewayUnreachable, SourceLost, StreamFailed
 from tests.pipeline.archive.archives import NOON_MS, files, positions
@@ -98,7 +98,6 @@ def test_what_is_in_the_way_of_large_files_is_not_in_the_way_of_the_next_batch(
 ) -> None:
     clock, said = SimpleNamespace(now_s=0.0), list[str]()
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now_s))
-    compact_day = module.compact_day
 
     def no_room(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")

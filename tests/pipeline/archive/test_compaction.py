@@ -11,6 +11,7 @@ import pytest
 from pipeline.archive import compaction
 from pipeline.archive.compaction import compact, compact_day, is_crowded
 from pipeline.archive.folder import TopicFolder
+from pipeline.archive.writing import PartWriter
 from pipeline.errors import ArchiveUnusable
 from tests.pipeline.archive.archives import DAY_MS, NOON_MS, archive, files, positions, row
 
@@ -97,7 +98,7 @@ def test_where_there_is_no_room_nothing_is_left_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = small_files(tmp_path, 2)
-    monkeypatch.setattr(compaction.PartWriter, "close", no_room)
+    monkeypatch.setattr(PartWriter, "close", no_room)
     with pytest.raises(OSError, match="no room"):
         compact(folder)
     assert list(folder.unfinished.iterdir()) == []
