@@ -41,19 +41,10 @@ class TimeField:
         Raises:
             ValueError: no time.
         """
-        if isinstance(found, str):
-            moment = datetime.fromisoformat(found)
-            moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            since = moment - datetime.fromtimestamp(0, UTC)
-            return (since.days * 86_400 + since.seconds) * SECOND_NS + since.microseconds * 1_000
-        if isinstance(found, bool) or not isinstance(found, int | float):
-            raise ValueError("no time")
-        scale_ns = self._scale_ns(abs(found))
-        whole = isinstance(found, int)
-        ns = found * scale_ns if whole else round(found * (scale_ns // 1_000)) * 1_000
+        ns = _text_ns(found) if isinstance(found, str) else self._number_ns(found)
         if abs(ns) >= NS_BELOW:
             raise ValueError("a time out of range")
-        return int(ns)
+        return ns
 
     def column_ns(self, found: list[Any]) -> Column:
         """As `ns`, for the decoded times of many messages."""
@@ -68,8 +59,23 @@ class TimeField:
                 return times * scale_ns
         return np.array([self.ns(each) for each in found], np.int64)
 
+    def _number_ns(self, found: object) -> int:
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise ValueError("no time")
+        scale_ns = self._scale_ns(abs(found))
+        if isinstance(found, int):
+            return found * scale_ns
+        return round(found * (scale_ns // 1_000)) * 1_000
+
     def _scale_ns(self, size: float) -> int:
         is_seconds = self.unit is Unit.SECONDS or (
             self.unit is Unit.AUTO and SECONDS_FROM <= size < SECONDS_BELOW
         )
         return SECOND_NS if is_seconds else MILLISECOND_NS
+
+
+def _text_ns(text: str) -> int:
+    moment = datetime.fromisoformat(text)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    since = moment - datetime.fromtimestamp(0, UTC)
+    return (since.days * 86_400 + since.seconds) * SECOND_NS + since.microseconds * 1_000

@@ -90,7 +90,16 @@ def test_each_number_has_its_own_unit() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"{}", b'{"t":null}', b'{"t":true}', b'{"t":"noon"}', b'{"t":1e300}', b'{"t":1e999}', b"7"],
+    [
+        b"{}",
+        b'{"t":null}',
+        b'{"t":true}',
+        b'{"t":"noon"}',
+        b'{"t":"0001-01-01T00:00:00Z"}',
+        b'{"t":1e300}',
+        b'{"t":1e999}',
+        b"7",
+    ],
 )
 def test_a_line_without_a_time_is_named(line: bytes) -> None:
     with pytest.raises(LineInvalidError, match="no time in /t") as raised:
