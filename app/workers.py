@@ -120,9 +120,12 @@ class Workers:
                 self._start(worker)
 
     def _start(self, worker: _Worker) -> None:
-        heard, told = os.pipe()
         # A signal in the midst of this would be handled twice, or miss the newest worker.
         masked = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        if self._stopped_by is not None:  # it came between two starts
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+            return
+        heard, told = os.pipe()
         pid = worker.pid = os.fork()
         if not pid:
             os.close(heard)

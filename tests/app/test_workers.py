@@ -38,7 +38,14 @@ def work(line):
             say("orphan")
             return 0
     return 0
-workers = Workers(2, work, grace_s=%(grace_s)r, on_ready=lambda: say("ready"))
+class Stopped(Workers):
+    def _start(self, worker):
+        super()._start(worker)
+        if worker.pid:
+            say("start")
+        os.kill(os.getpid(), signal.SIGTERM)  # heeded before the next one has its turn
+kind = Stopped if %(first)r == "stopped" else Workers
+workers = kind(2, work, grace_s=%(grace_s)r, on_ready=lambda: say("ready"))
 sys.exit(workers.run())
 """
 
@@ -94,6 +101,13 @@ def test_a_signal_stops_all(number: signal.Signals, status: int) -> None:
         made.process.send_signal(number)
         assert made.ended() == status
         assert not any(is_there(pid) for pid in pids)
+
+
+def test_a_signal_between_two_starts_leaves_none_that_has_not_heard_it() -> None:
+    with parent("stopped") as made:
+        assert made.ended() == 0
+        assert made.process.stdout is not None
+        assert made.process.stdout.read().count("start") == 1
 
 
 def test_who_dies_is_started_again_and_readiness_is_told_once() -> None:
