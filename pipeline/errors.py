@@ -114,6 +114,7 @@ _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
 _LATE = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect")
 KAFKA_LOST = "not available in Kafka any more"  # what Spark's connector says of a gap
+_THROWN = re.compile(r"^: (?:[\w.$]+: )?([^\n]+)", re.MULTILINE)  # below what was called for it
 _CAUSED = re.compile(r"^Caused by: [\w.]+: ([^\n]+)", re.MULTILINE)
 # What Spark says around the reason: which query it was, and its plan.
 _QUERY = re.compile(
@@ -168,7 +169,9 @@ def from_spark(stream: str, text: str) -> PipelineError:
 def innermost(text: str) -> str:
     """The last line of a worker's traceback, or else the first of Spark's own report."""
     told = _QUERY.sub("", text).strip()
-    raised = _RAISED.findall(told)[-1:] or _CAUSED.findall(told)[-1:] or told.splitlines()
+    patterns = (_RAISED, _CAUSED, _THROWN)
+    raised = next((found[-1:] for each in patterns if (found := each.findall(told))), None)
+    raised = raised or told.splitlines()
     if not raised:
         return "no reason given"
     return str(raised[0]).strip()[:500]

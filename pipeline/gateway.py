@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -16,6 +17,7 @@ from pipeline.errors import (
     PipelineError,
     RunFenced,
     SourceLost,
+    UsageInvalid,
 )
 from pipeline.patience import IN_SILENCE, PATIENCE_S, Trouble, Waiting, patiently
 
@@ -23,6 +25,7 @@ NDJSON = "application/x-ndjson"
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
+_ADDRESS = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,9 @@ class Gateway:
 
     Connection errors, 429 and 5xx are tried again with back-off for `patience_s` seconds:
     everything asked here may be asked twice, staging and commits included. `waiting` is told.
+
+    Raises:
+        UsageInvalid: no address of a gateway: nobody would ever answer there.
     """
 
     def __init__(
@@ -59,12 +65,19 @@ class Gateway:
         self.address = address.rstrip("/")
         self._patience_s = patience_s
         self._waiting = waiting
+        # It is not shown: it may hold a password.
+        wrong = UsageInvalid(f"the address of a gateway is such as {DEFAULT_GATEWAY}")
+        if not _ADDRESS.fullmatch(self.address):
+            raise wrong
         limits = httpx2.Timeout(ANSWER_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
         secure = self.address.startswith("https:")
         # Loading certificates for nothing costs 20 ms a client, and every task makes one.
-        self._http = httpx2.Client(
-            base_url=self.address, timeout=limits, trust_env=False, verify=secure
-        )
+        try:
+            self._http = httpx2.Client(
+                base_url=self.address, timeout=limits, trust_env=False, verify=secure
+            )
+        except httpx2.InvalidURL:
+            raise wrong from None
 
     def __enter__(self) -> Self:
         return self

@@ -162,10 +162,11 @@ def _topic_folders(path: Path) -> dict[str, TopicFolder]:
 def _chosen(
     path: Path, folders: dict[str, TopicFolder], topic: str, source: str | None
 ) -> TopicFolder:
-    wanted = source or (topic if topic in folders or len(folders) > 1 else next(iter(folders)))
+    filled = {name: folder for name, folder in folders.items() if folder.days()} or folders
+    wanted = source or (topic if topic in filled or len(filled) > 1 else next(iter(filled)))
     if wanted in folders:
         return folders[wanted]
-    names = ", ".join(folders)[:200]
+    names = ", ".join(filled)[:200]
     if source is None:
         raise UsageInvalid(f"--source-topic: {path} has the topics {names}: say which")
     raise UsageInvalid(f"--source-topic: {path} has no such topic; it has {names}")

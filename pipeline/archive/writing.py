@@ -131,13 +131,19 @@ class PartWriter:
 
 
 def _new_rows(batch: pa.RecordBatch, epoch: str, position: int) -> pa.RecordBatch:
-    """The rows behind a position, which follow it without a hole."""
+    """The rows behind a position, which follow it without a hole.
+
+    A journal is read without one: an archive that has lost its end is before its checkpoint.
+    """
     positions = batch.column("position").to_pylist()
     known = sum(1 for each in positions if each <= position)
     new = positions[known:]
     if new != list(range(position + 1, position + 1 + len(new))):
         found = next(at for at, place in enumerate(new, position + 1) if at != place)
-        raise ArchiveUnusable(f"position {found} of epoch {epoch} is missing in what was read")
+        raise ArchiveUnusable(
+            f"position {found} of epoch {epoch} is missing: the checkpoint is behind it, and the "
+            "archive is not: remove the checkpoint, and it is read again"
+        )
     return batch.slice(known)
 
 

@@ -29,7 +29,7 @@ def onlookers(
         say: tells the terminal.
 
     Raises:
-        UsageInvalid: where metrics are to be told is no port, or somebody else's.
+        UsageInvalid: an address is none, or where metrics are to be told somebody else listens.
     """
 
     def speak(conditions: Sequence[Condition]) -> None:

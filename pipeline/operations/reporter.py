@@ -25,10 +25,14 @@ MS_PER_S = 1_000
 
 
 class Reporter:
-    """Tells one gateway; `say` is told once if it wants to hear nothing."""
+    """Tells one gateway; `say` is told once if it wants to hear nothing.
+
+    Raises:
+        UsageInvalid: that is no address of one.
+    """
 
     def __init__(self, gateway: str, say: Say) -> None:
-        self._gateway = gateway
+        self._gateway = Gateway(gateway, patience_s=0.0)
         self._say = say
         self._newest: Sequence[Condition] = ()
         self._woken = threading.Event()
@@ -46,7 +50,7 @@ class Reporter:
 
     def run(self) -> None:
         """Tell whenever there is something new, until ended."""
-        with Gateway(self._gateway, patience_s=0.0) as gateway:
+        with self._gateway as gateway:
             is_last = False
             while not is_last:
                 self._woken.wait()

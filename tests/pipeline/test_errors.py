@@ -57,6 +57,10 @@ def test_what_java_says_is_told_by_its_innermost_cause() -> None:
         "\tat org.apache.spark\nCaused by: java.io.EOFException: the stream ends here\n\tat java.io"
     )
     assert str(from_spark("s", text)) == "s: Spark ended the stream: the stream ends here"
+    thrown = "An error occurred while calling o264.load.\n: java.io.EOFException\n\tat java.io.Data"
+    assert str(from_spark("s", thrown)) == "s: Spark ended the stream: java.io.EOFException"
+    said = thrown.replace("Exception", "Exception: it ends here")
+    assert str(from_spark("s", said)) == "s: Spark ended the stream: it ends here"
 
 
 def test_what_spark_says_of_its_logs_is_about_the_checkpoint() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.errors import GatewayRefused, GatewayUnreachable, RunFenced, SourceLost
+from pipeline.errors import GatewayRefused, GatewayUnreachable, RunFenced, SourceLost, UsageInvalid
 from pipeline.gateway import Gateway, Journal
 from tests.pipeline.journals import Journals, Removed
 
@@ -50,6 +50,14 @@ def test_a_stage_of_envelopes_has_removals(journals: Journals, gateway: Gateway)
     assert gateway.commit("t", "p", 1, 7, ["a"])
     assert topic.values == [b"1", b'["a"]']
     assert isinstance(topic.values[1], Removed)
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://x", "redis://:word@x", "x:8080", "http://", "http:///p", "http://[::1"]
+)
+def test_what_is_no_address_of_a_gateway_is_told_and_not_tried(address: str) -> None:
+    with pytest.raises(UsageInvalid, match=r"^the address of a gateway is such as http://[^@]*$"):
+        Gateway(address)
 
 
 def test_a_gateway_in_trouble_is_asked_again(journals: Journals, gateway: Gateway) -> None:

@@ -37,7 +37,7 @@ def test_the_terminal_each_gateway_and_prometheus_are_told(
 
         def tell(self, conditions: object) -> None:
             assert conditions == NOW
-            told.append((self._gateway, "told"))
+            told.append((self._gateway.address, "told"))
 
     monkeypatch.setattr(module, "Reporter", Kept)
     manner = Manner(metrics_port=free_port())
@@ -64,3 +64,11 @@ def test_a_port_that_is_taken_is_told_before_anything_else() -> None:
             onlookers(manner, [], progress_line, lambda _: None),
         ):
             pass
+
+
+def test_what_is_no_address_of_a_gateway_is_told_before_anything_else() -> None:
+    with (
+        pytest.raises(UsageInvalid, match="the address of a gateway is such as"),
+        onlookers(ONWARD, ["ftp://x"], progress_line, lambda _: None),
+    ):
+        pass
