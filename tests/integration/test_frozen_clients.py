@@ -131,6 +131,7 @@ def resident_bytes(process: Process) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 async def test_four_frozen_clients() -> None:
     async with (
         serving(**PATIENT) as (process, address),
