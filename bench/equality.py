@@ -104,8 +104,9 @@ class Folder:
 
     path: Path
 
-    def prepare(self) -> None:
+    def prepare(self) -> str:
         """Nothing to make."""
+        return ""
 
     def write(self, rows: DataFrame, batch: Batch) -> Receipt:
         """Written by the tasks, under the batch's label."""

@@ -39,8 +39,8 @@ class ParquetWriter:
     stream: str
     dead_letters: DeadLetters
 
-    def prepare(self) -> None:
-        """Make the folder if it is not there.
+    def prepare(self) -> str:
+        """Make the folder if it is not there; it has one life.
 
         Raises:
             DefinitionInvalid: it cannot be made, or is no folder.
@@ -49,6 +49,7 @@ class ParquetWriter:
             Path(self.folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise DefinitionInvalid(f"{self.folder}: {error.strerror or error}") from None
+        return ""
 
     def write(self, rows: DataFrame, batch: Batch) -> Receipt:
         """Write a batch's rows; only counts and the name of a file come to the driver."""

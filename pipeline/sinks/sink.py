@@ -73,8 +73,8 @@ def wait_until(moment_s: float) -> float:
 class Sink(Protocol):
     """Where a stream's rows go."""
 
-    def prepare(self) -> None:
-        """Make it if it is not there.
+    def prepare(self) -> str:
+        """Make it if it is not there; answers which life of it this is, empty where it has one.
 
         Raises:
             PipelineError: it is there, and not what the stream asks for.

@@ -70,8 +70,8 @@ class TopicWriter:
     declared: bool = False
     restates: bool = False
 
-    def prepare(self) -> None:
-        """Create the topic unless it is there with the same key.
+    def prepare(self) -> str:
+        """Create the topic unless it is there with the same key; answers its epoch.
 
         Raises:
             GatewayRefused: it exists with another key, the gateway does not want it, or it is gone
@@ -85,11 +85,13 @@ class TopicWriter:
                 )
             if found is None:
                 gateway.create_topic(self.topic, self.definition)
+                found = gateway.topic(self.topic) or {}
             elif found.get("key") != self.definition["key"]:
                 raise GatewayRefused(
                     f"topic {self.topic} exists with key {found.get('key')}, "
                     f"the stream's is {self.definition['key']}"
                 )
+        return str(found.get("epoch") or "")
 
     def write(self, rows: DataFrame, batch: Batch) -> Receipt:
         """Publish a batch's rows; counts and names of stages come to the driver, no messages.

@@ -3,6 +3,7 @@
 <checkpoint>/spark            Spark's offsets and commits
 <checkpoint>/definition.json  what the stream was when it began
 <checkpoint>/run              the number of the last run
+<checkpoint>/sink             the epoch of the topic that it has written to
 <checkpoint>/lock             held while a process runs the stream
 <checkpoint>/dead             dead letters, unless the definition says otherwise
 """
@@ -70,6 +71,27 @@ class Checkpoint:
         """The number of the newest batch that was planned, which may be done already; or -1."""
         return planned(self.spark_folder)
 
+    def require_sink(self, epoch: str) -> None:
+        """Note the life of the sink at the first start; what was sent is in that one alone.
+
+        Args:
+            epoch: of the topic as it is now; empty where the sink has no lives.
+
+        Raises:
+            CheckpointMismatch: it is another one, without what was sent before.
+        """
+        path = self._folder / "sink"
+        known = path.read_text().strip() if path.exists() else ""
+        if known and epoch and known != epoch:
+            raise CheckpointMismatch(
+                f"{self._definition.name}: the checkpoint {self._folder} has written to another "
+                f"life of {self._definition.sink.place} (epoch {known}, now {epoch}: made again, "
+                "or at another gateway), which has what was sent so far: remove the checkpoint to "
+                "send all again"
+            )
+        if epoch and not known:
+            write(path, epoch.encode())
+
     def __enter__(self) -> Self:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +141,7 @@ class Checkpoint:
         except msgspec.DecodeError:
             raise CheckpointMismatch(f"{path} cannot be read: remove {self._folder}") from None
         for field, setting in mine.items():
-            if made.get(field, "") != setting:
+            if made.get(field, setting) != setting:
                 raise CheckpointMismatch(
                     f"{self._definition.name}: the checkpoint {self._folder} was made with {field} "
                     f"{made.get(field)!r}, the definition says {setting!r}: "
@@ -136,8 +158,12 @@ class Checkpoint:
 
 
 def identity(definition: StreamDefinition) -> dict[str, str]:
-    """What may not change between two runs of one checkpoint; pace and limits may."""
+    """What may not change between two runs of one checkpoint; the interval and limits may.
+
+    The name is that of the producer, by which a batch that comes again is known.
+    """
     return {
+        "name": definition.name,
         "source": definition.source.place,
         "key": str(definition.key),
         "sink": definition.sink.place,

@@ -75,7 +75,7 @@ class Stream:
         worked off as fast as it goes, and the query ends with what was there at its start.
         """
         definition = self.definition
-        self._sink.prepare()
+        checkpoint.require_sink(self._sink.prepare())
         self._spark = spark
         is_paced = not available_now and self._batches.is_paced
         self._pacing = self._pacing if is_paced else Pacing(0.0)

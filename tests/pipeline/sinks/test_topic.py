@@ -196,8 +196,9 @@ def test_a_sink_topic_is_created_once_and_kept_if_its_key_is_the_streams(
     journals: Journals, tmp_path: Path
 ) -> None:
     writer = writer_to(journals, tmp_path)
-    replace(writer, definition={"key": ["/a"], "description": "made"}).prepare()
-    replace(writer, definition={"key": ["/a"], "description": "other"}).prepare()
+    for description in ("made", "other"):
+        made = replace(writer, definition={"key": ["/a"], "description": description})
+        assert made.prepare() == "e-1"
     assert journals.topics["newest"].definition["description"] == "made"
     with pytest.raises(GatewayRefused, match=r"exists with key \['/a'\]"):
         replace(writer, definition={"key": ["/b"]}).prepare()

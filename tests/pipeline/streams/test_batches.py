@@ -48,8 +48,9 @@ class Collected:
 
     rows: dict[str, list[Delivered]] = field(default_factory=dict)
 
-    def prepare(self) -> None:
+    def prepare(self) -> str:
         """Nothing to make."""
+        return ""
 
     def write(self, rows: DataFrame, batch: Batch) -> Receipt:
         found = [delivered(row.asDict()) for row in rows.collect()]

@@ -37,6 +37,7 @@ def test_a_checkpoint_is_taken_up_again(tmp_path: Path) -> None:
         ('"raw"', '"other"', "source 'topic raw'"),
         ('"/a"', '"/b"', r"key '\[/a\]'"),
         ("newest", "x", "sink 'topic newest'"),
+        ("pipeline.s]", 'pipeline.t]\ncheckpoint = "checkpoints/s"', "name 's'"),
     ],
 )
 def test_another_stream_does_not_continue_it(
@@ -73,6 +74,29 @@ def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
         Checkpoint(defined(tmp_path)),
     ):
         pass
+
+
+def test_what_was_sent_is_in_one_life_of_the_sink(tmp_path: Path) -> None:
+    """Rule 585: made again, or at another gateway, it has not what was sent before."""
+    with Checkpoint(defined(tmp_path)) as checkpoint:
+        for told in ("e-1", "e-1", ""):  # a sink that tells no life is any
+            checkpoint.require_sink(told)
+    with (
+        Checkpoint(defined(tmp_path)) as checkpoint,
+        pytest.raises(
+            CheckpointMismatch, match=r"another life of topic newest \(epoch e-1, now e-2"
+        ),
+    ):
+        checkpoint.require_sink("e-2")
+
+
+def test_a_checkpoint_without_the_life_of_its_sink_takes_the_one_that_is(tmp_path: Path) -> None:
+    with Checkpoint(defined(tmp_path)) as checkpoint:
+        checkpoint.require_sink("e-1")
+    (tmp_path / "checkpoints/s/sink").unlink()
+    with Checkpoint(defined(tmp_path)) as checkpoint:
+        checkpoint.require_sink("e-2")
+    assert (tmp_path / "checkpoints/s/sink").read_text() == "e-2"
 
 
 def test_each_run_has_a_number_above_all_before_it(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from app.topic_source import Source
 from pipeline.definitions.stream import read_definitions
-from pipeline.errors import from_spark
+from pipeline.errors import CheckpointMismatch, from_spark
 from pipeline.operations.totals import Totals
 from pipeline.streams.stream import Stream, sink_definition
 from tests.pipeline.journals import Journals
@@ -100,6 +100,17 @@ def test_a_stream_begun_anew_is_not_taken_for_the_old_one(
     first = ran(spark, journals, tmp_path, TOPIC)
     first.definition.checkpoint.rename(tmp_path / "put-away")
     assert ran(spark, journals, tmp_path, TOPIC).totals == Totals(1, 10, 7, 0, 0)
+
+
+def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
+    spark: SparkSession, journals: Journals, tmp_path: Path
+) -> None:
+    journals.topic("raw", records(0, 10))
+    ran(spark, journals, tmp_path, TOPIC)
+    del journals.topics["newest"]
+    journals.topic("newest", key=["/k"]).epoch = "e-2"
+    with pytest.raises(CheckpointMismatch, match="another life of topic newest"):
+        ran(spark, journals, tmp_path, TOPIC)
 
 
 def test_another_life_of_the_source_ends_the_stream_with_a_sentence(
