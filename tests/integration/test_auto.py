@@ -9,12 +9,15 @@ import fcntl
 import json
 import socket
 import termios
-import time
 from collections.abc import AsyncIterator
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
+
+from app.gateway import Gateway
 from app.sessions.session import Session
 from clients.sse import Event, Parser
 from conflation.duration import SECOND, parse_duration
@@ -24,6 +27,17 @@ SLOW_BYTES_PER_S = 20_000
 KEYS = 60
 PAD = "x" * 180
 DEADLINE_S = 30
+
+
+@pytest.fixture(autouse=True)
+async def one_time(steady: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway, its publisher and its reader go by the loop's time."""
+    build = partial(Gateway.build, clock=lambda: round(now_s() * SECOND))
+    monkeypatch.setattr(Gateway, "build", build)
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class Paced:
@@ -87,7 +101,7 @@ async def published(running: Running) -> AsyncIterator[None]:
 
     async def publish() -> None:
         while True:
-            rows = [{"k": k, "at": time.monotonic(), "pad": PAD} for k in range(KEYS)]
+            rows = [{"k": k, "at": now_s(), "pad": PAD} for k in range(KEYS)]
             await running.publish(*rows)
             await asyncio.sleep(0.02)
 
@@ -128,7 +142,7 @@ class Story:
         elif event.name == "message":
             self.flushes.append(len(self.told))
             oldest = min(row["value"]["at"] for row in json.loads(event.text)["rows"])
-            lateness_s = time.monotonic() - oldest - self._interval_ns / SECOND
+            lateness_s = now_s() - oldest - self._interval_ns / SECOND
             self.lateness_s_max = max(self.lateness_s_max, lateness_s)
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.support.gateways import Remote, Running, Stream, eventually, names, running_gateway
 from tests.support.sessions import Follower, attached, opened, subscribed
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 
 async def away(running: Running, session: str) -> None:
     """Wait until a session's reader has left."""
