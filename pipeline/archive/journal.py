@@ -65,7 +65,7 @@ def journal(wish: Wish) -> int:
     are put together; 130: by SIGINT; else 1, 2, 3 or 78 after one line on standard error.
 
     Raises:
-        CutOff: a signal has come before it ran.
+        CutOff: a signal has come before it ran, or while it waited for its next start.
     """
     stop = Stop()
     try:
@@ -99,7 +99,7 @@ def keep(
         waiting: what to do while the gateway does not answer.
 
     Raises:
-        CutOff: a signal has come before it ran.
+        CutOff: a signal has come before it ran, or while it waited for its next start.
         PipelineError: what ended it, as one sentence.
         Stopped: `waiting` has ended it.
     """
@@ -117,7 +117,7 @@ def keep(
             interval_ms=None if wish.manner.available_now else interval_ms,
             checkpoint=wish.checkpoint or folder.path / "_checkpoint",
         )
-        now, later = _epoch(wish, waiting), partial(_epoch, wish, AT_ONCE)
+        now, later = _epoch(wish, waiting), partial(_epoch_at_once, wish, stop)
         archiving = Archiving(folder, errand, now, later, report)
         _run(archiving, wish, stop, report, spark)
         return archiving.totals
@@ -173,3 +173,13 @@ def _epoch(wish: Wish, waiting: Waiting) -> str:
     if found.last is None:
         raise GatewayRefused(f"{wish.gateway} does not tell the epoch of topic {wish.topic}")
     return split_bookmark(found.last)[0]
+
+
+def _epoch_at_once(wish: Wish, stop: Stop) -> str:
+    """As `_epoch`, for a query that stands still: nothing is lost by a signal.
+
+    Raises:
+        CutOff: one came; a gateway that hangs does not hold up the end.
+    """
+    with stop.cutting_off():
+        return _epoch(wish, AT_ONCE)

@@ -48,6 +48,8 @@ class Replaying:
     def send_again(self, history: History, window: Window) -> None:
         """Send what was noted last under its number: the gateway knows whether it has it.
 
+        All of it, also where the window ends earlier by now: it may have been published.
+
         Raises:
             ArchiveUnusable: it is not there any more.
             HistoryInvalid, GatewayRefused, GatewayUnreachable: as `send`.
@@ -56,7 +58,7 @@ class Replaying:
         if noted.through == BEGINNING:
             return
         stretch: list[Recorded] = []
-        for message in history.messages(noted.after, window):
+        for message in history.messages(noted.after, Window(window.from_ms)):
             stretch.append(message)
             if message.place == noted.through:
                 self._publish(stretch)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import signal
 import subprocess
 import sys
 import threading
@@ -20,13 +21,14 @@ from starlette.responses import Response
 
 from keys.archived import Part
 from pipeline.archive import journal as journal_module
+from pipeline.archive.archiving import Archiving
 from pipeline.archive.folder import TopicFolder
 from pipeline.archive.journal import Wish, journal, keep
 from pipeline.archive.progress import Stopped, ToldWaiting
 from pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
 from pipeline.gateway import Gateway
 from pipeline.operations.manner import Manner
-from pipeline.operations.stop import Stop
+from pipeline.operations.stop import CutOff, Stop
 from tests.pipeline.archive.archives import archive, files, positions, row, unheard
 from tests.pipeline.archive.served import Served, gateway
 from tests.pipeline.children import Child
@@ -269,6 +271,27 @@ def test_waiting_for_a_gateway_ends_when_asked_to(tmp_path: Path) -> None:
     stop.ask()
     with pytest.raises(Stopped):
         keep(wish(tmp_path), stop, unheard, waiting=ToldWaiting(stop, unheard))
+
+
+def test_a_gateway_that_hangs_between_two_starts_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, asked = Stop(), []
+
+    def ask(*given: Any) -> str:
+        asked.append(given)
+        if len(asked) > 1:
+            signal.raise_signal(signal.SIGINT)
+        return "e1"
+
+    def run(archiving: Archiving, *_: Any) -> None:
+        archiving.mends(SourceLost("ticks: gone"))
+
+    monkeypatch.setattr(journal_module, "_epoch", ask)
+    monkeypatch.setattr(journal_module, "_run", run)
+    with stop.listening(), pytest.raises(CutOff) as cut:
+        keep(wish(tmp_path), stop, unheard)
+    assert cut.value.exit_code == 130
 
 
 def test_a_second_archiver_is_refused_before_spark_is_started(

@@ -124,6 +124,19 @@ def test_who_stops_it_goes_on_with_the_same_command(served: Served, kept: Path) 
     assert served.values("stopped") == PUBLISHED
 
 
+def test_what_was_sent_is_sent_again_where_an_earlier_end_is_asked_for_by_now(
+    served: Served, kept: Path
+) -> None:
+    """Rule 566: the request that was noted is what the gateway may know, whatever is asked now."""
+    served.define("shorter", key=["/k"])
+    asked = wish(kept, served.address, "shorter", rate="1x")
+    publish(asked, Turned(stops_s=3), unheard)
+    assert served.values("shorter") == PUBLISHED[:3]
+    shorter = replace(asked, until_time=str(NOON_MS))
+    assert publish(shorter, Turned(), unheard).repeated == 3
+    assert served.values("shorter") == PUBLISHED[:3]
+
+
 def test_what_was_sent_last_must_be_there(served: Served, kept: Path) -> None:
     served.define("lost", key=["/k"])
     asked = wish(kept, served.address, "lost", rate="1x")
