@@ -17,7 +17,8 @@ from keys.extract import record_key
 class Entry:
     """A topic; `writing` keeps its messages in the store's order.
 
-    Of messages up to `checkpointed` the store has the records. `key_of` takes a JSON text to its
+    Of messages up to `checkpointed` the store has the records. `filler_run` is the newest of the
+    streams that have filled it from here. `key_of` takes a JSON text to its
     SOW key and `schema` checks it, where the topic has them and is not filled from another.
     """
 
@@ -26,6 +27,7 @@ class Entry:
     schema: Schema | None = field(init=False)
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     checkpointed: int = 0
+    filler_run: int = 0
 
     def __post_init__(self) -> None:
         self.redefine(self.record)

@@ -160,6 +160,7 @@ class Ingest:
         """
         check_filler(entry, producer.name)
         async with entry.writing:
+            check_newest(entry, producer)
             earlier = await self._writer.earlier(entry, producer, stages=stages)
             if earlier is not None:
                 return earlier
@@ -308,6 +309,19 @@ def check_filler(entry: Entry, producer: str | None) -> None:
         return
     if source.engine is not FilledBy.SPARK or not is_pipeline(producer):
         raise Problem("topic-read-only", "The topic is filled from another; publish there.")
+
+
+def check_newest(entry: Entry, producer: Producer) -> None:
+    """Of streams that fill one topic the one that was started last does (rule 648).
+
+    Raises:
+        Problem: producer-fenced.
+    """
+    if entry.document.source is None:
+        return
+    if producer.run < entry.filler_run:
+        raise Problem("producer-fenced", "A stream that was started later fills this topic.")
+    entry.filler_run = producer.run
 
 
 def _pieces(body: bytes) -> Iterator[tuple[int, list[bytes]]]:

@@ -167,6 +167,26 @@ async def test_a_filled_topic_is_written_by_its_filler_alone() -> None:
     assert filled == Appended(1, 1)
 
 
+async def test_of_two_streams_that_fill_a_topic_the_later_one_does() -> None:
+    """Rule 648."""
+    place = await keyed()
+    await place.put("slow", key=["/k"], source=SPARK)
+    entry = place.catalog.get("slow")
+
+    async def commit(stream: str, run: int, sequence: int) -> Appended:
+        name = f"tidegate.pipeline.{stream}"
+        await place.ingest.stage(entry, await check(place, b'{"k":1}'), "s", name)
+        return await place.ingest.commit(entry, Producer(name, sequence, run), ["s"])
+
+    assert await commit("of-a-file", 5, 0) == Appended(1, 1)
+    assert await commit("of-topics", 7, 0) == Appended(2, 2)
+    with pytest.raises(Problem) as refused:
+        await commit("of-a-file", 5, 1)
+    assert refused.value.code == "producer-fenced"
+    assert await commit("of-topics", 7, 1) == Appended(3, 3)
+    assert await commit("of-a-file", 9, 1) == Appended(4, 4)  # it was started anew
+
+
 async def test_a_topic_that_went_meanwhile_takes_nothing() -> None:
     place = await keyed()
     entry = place.catalog.get("px")
