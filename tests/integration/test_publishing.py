@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,21 +22,18 @@ PER_SECOND = 2_000
 
 
 @contextmanager
-def serving(folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
-    """A gateway that keeps what it has; killed at the end, if it was not before."""
-    process = start("serve", "--port", str(port), "--data", str(folder))
+def serving(folder: Path, address: str = "") -> Iterator[str]:
+    """A gateway that keeps what it has, and its address; killed at the end.
+
+    `address`: that of one before it, in whose place it comes.
+    """
+    port = address.rpartition(":")[2] or "0"
+    process = start("serve", "--port", port, "--data", str(folder))
     try:
-        address_of(process)
-        yield process
+        yield address_of(process)
     finally:
         process.kill()
         process.communicate(timeout=ENDS_S_MAX)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
-    return port
 
 
 def journal(gateway: Gateway, topic: str) -> list[object]:
@@ -46,12 +42,12 @@ def journal(gateway: Gateway, topic: str) -> list[object]:
 
 
 def test_a_file_on_its_way_outlives_its_gateway(tmp_path: Path) -> None:
-    file, port = tmp_path / "many.ndjson", free_port()
+    file = tmp_path / "many.ndjson"
     file.write_bytes(b"".join(b"%d\n" % number for number in range(LINES)))
-    address = f"http://127.0.0.1:{port}"
-    arguments = ("--rate", str(PER_SECOND), "--gateway", address)
-    with Gateway(address, patience_s=0.0) as gateway:
-        with serving(tmp_path / "kept", port):
+    with ExitStack() as stack:
+        with serving(tmp_path / "kept") as address:
+            gateway = stack.enter_context(Gateway(address, patience_s=0.0))
+            arguments = ("--rate", str(PER_SECOND), "--gateway", address)
             gateway.put_topic("log", {"type": "series"})
             publishing = subprocess.Popen(
                 command("publish", "log", str(file), *arguments),
@@ -61,7 +57,7 @@ def test_a_file_on_its_way_outlives_its_gateway(tmp_path: Path) -> None:
             while gateway.topic("log")["messages_in"] < LINES // 3:
                 assert time.monotonic() < give_up_at
                 time.sleep(0.02)
-        with serving(tmp_path / "kept", port):
+        with serving(tmp_path / "kept", address):
             out, err = publishing.communicate(timeout=ENDS_S_MAX)
             assert (publishing.returncode, err.count("trying again")) == (0, 1), err
             assert out.startswith(f"Published {LINES:,} messages to log in ")
@@ -69,22 +65,21 @@ def test_a_file_on_its_way_outlives_its_gateway(tmp_path: Path) -> None:
 
 
 def test_a_retry_and_a_commit_after_a_kill_are_known(tmp_path: Path) -> None:
-    port = free_port()
-
     def say(gateway: Gateway) -> list[Published]:
         return [
             gateway.publish("log", [b"1", b"2"], idempotency_key="mine"),
             gateway.commit("log", "p", 1, 1, ["a", "b"]),
         ]
 
-    with Gateway(f"http://127.0.0.1:{port}") as gateway:
-        with serving(tmp_path, port):
+    with ExitStack() as stack:
+        with serving(tmp_path) as address:
+            gateway = stack.enter_context(Gateway(address))
             gateway.put_topic("log", {"type": "series"})
             gateway.stage("log", [b"4"], "b")
             gateway.stage("log", [b"3"], "a")
-        with serving(tmp_path, port):
+        with serving(tmp_path, address):
             first = say(gateway)
-        with serving(tmp_path, port):
+        with serving(tmp_path, address):
             again = say(gateway)
             assert journal(gateway, "log") == [1, 2, 3, 4]
     assert [published.messages for published in first] == [2, 2]
