@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Self
 from urllib.parse import quote
 
 import httpx2
@@ -19,12 +20,13 @@ from pipeline.errors import (
     SourceLost,
     UsageInvalid,
 )
-from pipeline.patience import IN_SILENCE, PATIENCE_S, Trouble, Waiting, patiently
+from pipeline.patience import IN_SILENCE, PATIENCE_S, Answer, Trouble, Waiting, patiently
 
 NDJSON = "application/x-ndjson"
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
+PIECE_BYTES = 4 * 1024 * 1024
 _ADDRESS = re.compile(r"https?://[^\s/]\S*", re.IGNORECASE)
 
 
@@ -88,7 +90,12 @@ class Gateway:
     def topic(self, topic: str) -> dict[str, Any] | None:
         """Definition and live figures of a topic; None if there is no such topic."""
         answer = self._ask("GET", _topic_path(topic), absent_allowed=True)
-        return None if answer.status_code == 404 else _json_object(answer)
+        found = _json_object(answer)
+        if answer.status_code != 404:
+            return found
+        if found.get("code") != "topic-unknown":
+            raise _not_a_gateway(answer)
+        return None
 
     def create_topic(self, topic: str, definition: dict[str, Any]) -> None:
         """Create a topic from the fields of `PUT /v1/topics/{topic}`."""
@@ -119,9 +126,17 @@ class Gateway:
         answer = self._ask("GET", path, params={"from": after, "limit": messages_max})
         return answer.content
 
-    def records(self, topic: str) -> bytes:
-        """NDJSON envelopes of the records that a topic has, in the order of their last change."""
-        return self._ask("GET", f"{_topic_path(topic)}/sow", params={"format": "envelope"}).content
+    def records(self, topic: str) -> Iterator[bytes]:
+        """NDJSON envelopes of the records that a topic has, in the order of their last change.
+
+        In pieces of whole lines: all of it is on the disk before the first, and never in memory.
+        """
+        path = f"{_topic_path(topic)}/sow"
+        with TemporaryFile() as file:
+            self._patiently(lambda: self._fetch(path, {"format": "envelope"}, file))
+            file.seek(0)
+            while piece := file.read(PIECE_BYTES):
+                yield piece + file.readline()
 
     def topics(self, address: str, known: str) -> TopicsPage | None:
         """A page of the list of topics; None if it is still the one of the entity tag `known`."""
@@ -203,21 +218,35 @@ class Gateway:
     def _ask(
         self, method: str, path: str, *, absent_allowed: bool = False, **request: Any
     ) -> httpx2.Response:
-        def once() -> httpx2.Response:
+        return self._patiently(
+            lambda: self._accepted(self._http.request(method, path, **request), absent_allowed)
+        )
+
+    def _fetch(self, path: str, params: dict[str, str], file: BinaryIO) -> None:
+        """Have a file hold an answer, and nothing of one that broke off before."""
+        file.seek(0)
+        file.truncate()
+        with self._http.stream("GET", path, params=params) as answer:
+            if not answer.is_success:
+                answer.read()
+            self._accepted(answer)
+            file.writelines(answer.iter_bytes())
+
+    def _patiently(self, ask: Callable[[], Answer]) -> Answer:
+        def once() -> Answer:
             try:
-                answer = self._http.request(method, path, **request)
+                return ask()
             except httpx2.TransportError as error:
                 said = str(error) or type(error).__name__
                 raise Trouble(
                     GatewayUnreachable(f"cannot reach the gateway at {self.address}: {said}")
                 ) from error
-            if answer.status_code == 429 or answer.status_code >= 500:
-                raise Trouble(self._trouble(answer))
-            return self._accepted(answer, absent_allowed)
 
         return patiently(once, self._patience_s, self._waiting)
 
-    def _accepted(self, answer: httpx2.Response, absent_allowed: bool) -> httpx2.Response:
+    def _accepted(self, answer: httpx2.Response, absent_allowed: bool = False) -> httpx2.Response:
+        if answer.status_code == 429 or answer.status_code >= 500:
+            raise Trouble(self._trouble(answer))
         is_same = answer.status_code == 304
         if answer.is_success or is_same or (absent_allowed and answer.status_code == 404):
             return answer
@@ -246,8 +275,11 @@ def _json_object(answer: httpx2.Response) -> dict[str, Any]:
     try:
         return msgspec.json.decode(answer.content, type=dict[str, Any])
     except msgspec.DecodeError as error:
-        where = answer.request.url
-        raise GatewayRefused(f"{where} did not answer as a Tidegate gateway does") from error
+        raise _not_a_gateway(answer) from error
+
+
+def _not_a_gateway(answer: httpx2.Response) -> GatewayRefused:
+    return GatewayRefused(f"{answer.request.url} did not answer as a Tidegate gateway does")
 
 
 def _problem(answer: httpx2.Response) -> dict[str, Any]:

@@ -5,6 +5,7 @@ Both give the same rows and the same bookmarks, so a checkpoint made one way goe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, Self
 
 import pyarrow as pa
@@ -68,14 +69,15 @@ class GatewayJournal:
         wanted = min(last - after, MESSAGES_PER_REQUEST_MAX)
         return envelope_batch(self._gateway.messages(self._topic, since, wanted), epoch, after)
 
-    def records(self, epoch: str, last: int) -> pa.RecordBatch:
-        """The records that were published up to position `last` and have not changed since.
+    def records(self, epoch: str, last: int) -> Iterator[pa.RecordBatch]:
+        """The records that were published up to position `last` and are the same since, in pieces.
 
         Raises:
             SourceLost: the topic has another epoch.
             GatewayRefused: it keeps none.
         """
-        return record_batch(self._gateway.records(self._topic), epoch, last)
+        for piece in self._gateway.records(self._topic):
+            yield record_batch(piece, epoch, last)
 
 
 def open_journal(options: ReadOptions, waiting: Waiting = IN_SILENCE) -> TopicJournal:

@@ -152,7 +152,7 @@ def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBa
     after = part.after
     if part.trimmed:
         with GatewayJournal(options.gateway, options.topic) as records:
-            yield records.records(part.epoch, part.last)
+            yield from records.records(part.epoch, part.last)
         return
     with open_journal(options) as journal:
         while after < part.last:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -23,9 +23,13 @@ _records = msgspec.json.Decoder(_Record).decode_lines
 class Standing:
     """The records of a topic, by the JSON text of their key; values as digests."""
 
-    def __init__(self, body: bytes) -> None:
-        """From NDJSON envelopes of the topic's state of the world."""
-        self._left = {bytes(it.key).decode(): _digest(bytes(it.value)) for it in _records(body)}
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        """From NDJSON envelopes of the topic's state of the world, whole lines in each piece."""
+        self._left = {
+            bytes(record.key).decode(): _digest(bytes(record.value))
+            for piece in pieces
+            for record in _records(piece)
+        }
 
     @classmethod
     def of(cls, gateway: Gateway, topic: str) -> Standing:

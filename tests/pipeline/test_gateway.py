@@ -60,6 +60,29 @@ def test_what_is_no_address_of_a_gateway_is_told_and_not_tried(address: str) -> 
         Gateway(address)
 
 
+def test_records_come_in_pieces_of_whole_lines(
+    journals: Journals, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: one that begins with all of a topic does not hold them at once."""
+    monkeypatch.setattr("pipeline.gateway.PIECE_BYTES", 100)
+    topic = journals.topic("t")
+    topic.records = {b'["%d"]' % at: (at, b'"%s"' % (b"x" * at)) for at in range(50)}
+    pieces = list(gateway.records("t"))
+    assert len(pieces) > 20
+    assert all(piece.endswith(b"}\n") for piece in pieces)
+    assert b"".join(pieces).count(b"\n") == 50
+    topic.records = {}
+    assert list(gateway.records("t")) == []
+
+
+def test_what_is_no_gateway_is_not_taken_for_one_without_the_topic(journals: Journals) -> None:
+    with (
+        Gateway(f"{journals.address}/v1") as elsewhere,
+        pytest.raises(GatewayRefused, match="/v1/v1/topics/t did not answer as a Tidegate gateway"),
+    ):
+        elsewhere.topic("t")
+
+
 def test_a_gateway_in_trouble_is_asked_again(journals: Journals, gateway: Gateway) -> None:
     topic = journals.topic("t")
     journals.refusals = [503, 429, 500]

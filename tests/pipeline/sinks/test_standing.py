@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pipeline.sinks.standing import Standing
 
-HAS = b"""{"key":["a"],"bookmark":"e-1","value":{"n":1}}
-{"key":["b"],"bookmark":"e-2","value":{"n":2}}
-{"key":["c"],"bookmark":"e-3","value":{"n":3}}
-"""
+HAS = [
+    b'{"key":["a"],"bookmark":"e-1","value":{"n":1}}\n{"key":["b"],"bookmark":"e-2","value":{"n":2}}\n',
+    b'{"key":["c"],"bookmark":"e-3","value":{"n":3}}\n',
+]
 
 
 def test_news_is_what_is_not_there_so() -> None:
@@ -26,4 +26,4 @@ def test_a_removal_is_news_where_there_is_a_record() -> None:
 
 
 def test_an_empty_topic_has_nothing_left() -> None:
-    assert list(Standing(b"").left()) == []
+    assert list(Standing([]).left()) == []
