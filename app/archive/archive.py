@@ -17,7 +17,7 @@ from app.driver import Driver
 from app.problems import Problem
 from app.settings import SettingsInvalid
 from conflation.definition import Kind
-from conflation.errors import EngineError
+from conflation.errors import BookmarkExpired, EngineError
 from conflation.frame import Frame
 from conflation.outputs import PastWanted
 from conflation.topics.topic import Topic
@@ -147,3 +147,22 @@ class Archive:
 
 class ArchiveLost(Exception):
     """Messages that an answer had promised are gone while it was sent: it ends unfinished."""
+
+
+async def begun(pieces: AsyncIterator[Sequence[Frame]]) -> AsyncIterator[Sequence[Frame]]:
+    """The same pieces, the first of them at hand: before it nothing of an answer was promised.
+
+    Raises:
+        BookmarkExpired: it is gone, or cannot be read.
+    """
+    try:
+        first = await anext(pieces, ())
+    except ArchiveLost:
+        raise BookmarkExpired("the archive cannot be read from this bookmark on") from None
+
+    async def all_of_them() -> AsyncIterator[Sequence[Frame]]:
+        yield first
+        async for frames in pieces:
+            yield frames
+
+    return all_of_them()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from conflation.frame import Frame
 from conflation.language.iso_time import parse_time
 from conflation.topics.topic import Topic
 from keys.archived import Part, after
+
+logger = logging.getLogger("tidegate.archive")
 
 LOOKED_AT_ONCE = 2_000
 _MILLISECONDS = re.compile(r"[0-9]{9,15}", re.ASCII)
@@ -39,7 +42,7 @@ def time_of(text: str) -> int:
     try:
         return parse_time(text)
     except ValueError as error:
-        raise Problem("options-invalid", f"as_of: {error}, or milliseconds.") from None
+        raise Problem("options-invalid", f"as_of takes milliseconds or a time: {error}.") from None
 
 
 async def records_as_of(
@@ -112,7 +115,7 @@ async def _place(topic: Topic, time_ms: int, archive: Archive) -> Bookmark:
         except FileNotFoundError:
             continue  # it has become a part of another
         except ArchiveDamaged as error:
-            raise BookmarkExpired("the archive cannot be read as of this time") from error
+            raise _unreadable(topic.name, error) from error
         if _following(topic, parts, part.epoch, position) > position + 1:
             raise BookmarkExpired("the archive lacks messages that may be of before this time")
         return Bookmark(part.epoch, position)
@@ -165,11 +168,17 @@ async def _state(
         except FileNotFoundError:
             continue  # it has become a part of another
         except ArchiveDamaged as error:
-            raise BookmarkExpired("the archive cannot be read as of this time") from error
+            raise _unreadable(name, error) from error
         if reader.is_whole:
             return reader.found
         break
     raise BookmarkExpired("the archive does not reach back to this time")
+
+
+def _unreadable(name: str, error: Exception) -> BookmarkExpired:
+    """Who asks can do nothing about it; the operator can, and is told."""
+    logger.warning("the archive of %s cannot be read: %s", name, error)
+    return BookmarkExpired("the archive cannot be read as of this time")
 
 
 def _in_order(records: list[Frame]) -> list[Frame]:

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from starlette.responses import StreamingResponse
 
+from app.archive.archive import begun
 from app.entry import Entry
 from app.envelope import EnvelopeWriter
 from app.gateway import Gateway, gateway_of
@@ -139,7 +140,7 @@ async def read_journal(request: Request) -> Response:
     seen = topic.bookmark(topic.beginning) if bookmark is None else bookmark
     if gateway.archive and topic.reaches(seen) and not topic.journal_reaches(seen):
         through = min(seen.offset + limit, topic.head)
-        pieces = gateway.archive.messages(topic, kind, seen.offset, through)
+        pieces = await begun(gateway.archive.messages(topic, kind, seen.offset, through))
         headers = {"Tidegate-Bookmark": str(topic.bookmark(through))}
         return StreamingResponse(_all_lines(writer, pieces), media_type=NDJSON, headers=headers)
     frames = topic.since(bookmark, limit)

@@ -181,6 +181,16 @@ async def test_what_is_gone_while_it_is_sent_ends_the_answer_unfinished(tmp_path
             await read(running, "epoch")
 
 
+async def test_what_is_gone_before_anything_is_sent_is_refused(tmp_path: Path) -> None:
+    async with running_gateway(archive=str(tmp_path)) as running:
+        await running.topic(**SHORT)
+        damage(await kept_in_steps(running, tmp_path, *EIGHT))
+        epoch = running.gateway.driver.engine.topic("px").epoch
+        answer = await running.http.get("/v1/topics/px/messages", params={"from": f"{epoch}-2"})
+        assert (answer.status_code, answer.json()["code"]) == (410, "bookmark-expired")
+        assert "the archive cannot be read" in answer.json()["detail"]
+
+
 async def test_a_replay_whose_archive_is_damaged_is_told_with_a_snapshot(tmp_path: Path) -> None:
     """Rule 568: never a silent gap."""
     async with running_gateway(archive=str(tmp_path)) as running:

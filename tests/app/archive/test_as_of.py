@@ -178,11 +178,15 @@ async def test_a_file_that_becomes_a_part_of_another_meanwhile_is_found_there(
         assert await as_of(running, NOON_MS + 30_000) == chronicle.at(NOON_MS + 30_000)
 
 
-async def test_a_damaged_file_that_has_the_time_is_told(tmp_path: Path) -> None:
+async def test_a_damaged_file_that_has_the_time_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with told(tmp_path, 12) as (running, _):
         folder = TopicFolder(tmp_path, "px")
-        folder.file(folder.parts()[3]).write_bytes(b"PAR1 no PAR1")
+        damaged = folder.file(folder.parts()[3])
+        damaged.write_bytes(b"PAR1 no PAR1")
         assert await as_of(running, NOON_MS + 12_000) == "bookmark-expired"
+        assert f"the archive of px cannot be read: {damaged.name}" in caplog.text
 
 
 async def test_what_was_before_the_topic_began_again_is_its_epochs(tmp_path: Path) -> None:
