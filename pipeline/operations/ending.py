@@ -47,6 +47,8 @@ def ending_in_order(
     finally:
         if not is_cut_off:
             stop_all()
+            for each in members:
+                each.end()
             tell(members, onlookers)
 
 

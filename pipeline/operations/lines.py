@@ -46,7 +46,8 @@ def _doing(now: Condition) -> str:
         case State.RUNNING if now.finds_nothing:
             return "nothing new to read"
         case State.RUNNING:
-            return "" if now.batches else "getting ready to read"
+            has_read = now.batches or now.pace.batch is not None
+            return "" if has_read else "getting ready to read"
         case State.WAITING:
             return "waiting for its next start"
         case state:

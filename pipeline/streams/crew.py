@@ -170,8 +170,6 @@ class Crew:
     def stop(self) -> None:
         """Stop all queries between two batches."""
         _stop([seat.stream for seat in self._seats.values()])
-        for each in self.members:
-            each.end()
 
     def close(self) -> None:
         """Let the checkpoints go."""

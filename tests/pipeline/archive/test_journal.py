@@ -177,7 +177,7 @@ def test_an_archiver_goes_on_through_failures_and_another_life_of_its_topic(
         assert archiving.result().messages == 4
     assert positions(TopicFolder(tmp_path, "ticks")) == [1, 2, 3, 1]
     await_line(said, "stopping …")
-    await_line(said, "4 messages in, 4 out")
+    await_line(said, "ended")
 
 
 def await_line(said: SimpleQueue[str], words: str) -> None:

@@ -63,13 +63,20 @@ def test_a_batch_is_let_end_and_one_that_does_not_is_not_waited_for(
 
 @pytest.mark.parametrize(
     ("error", "done"),
-    [(None, ["stopped", "told"]), (StreamFailed("s"), ["stopped", "told"]), (CutOff(130), [])],
+    [
+        (None, ["stopped", "ended", "told"]),
+        (StreamFailed("s"), ["stopped", "ended", "told"]),
+        (CutOff(130), []),
+    ],
 )
 def test_queries_end_and_it_is_told_unless_the_start_was_cut_off(
     error: BaseException | None, done: Sequence[str]
 ) -> None:
     happened: list[str] = []
-    stream = cast(Any, SimpleNamespace(condition=lambda: Condition("s")))
+    stream = cast(
+        Any,
+        SimpleNamespace(end=lambda: happened.append("ended"), condition=lambda: Condition("s")),
+    )
     onlooker = Onlooker(lambda _: happened.append("told"), 3.0)
 
     def play() -> None:

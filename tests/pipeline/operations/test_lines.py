@@ -21,6 +21,7 @@ def test_a_stream_that_has_done_nothing_says_little() -> None:
         (Condition("s", State.RUNNING, working_s=0.4), ""),
         (Condition("s", State.RUNNING, finds_nothing=True), ", nothing new to read"),
         (Condition("s", State.RUNNING), ", getting ready to read"),
+        (Condition("s", State.RUNNING, Pace(batch=3)), ""),
         (Condition("s", State.WAITING, finds_nothing=True), ", waiting for its next start"),
         (Condition("s", State.FAILED), ", failed"),
     ],
