@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from keys.errors import KeysError
+from keys.spec import KeySpec
 from pipeline.bookmark import RECORDS, START
+from pipeline.definitions.tomltable import alike
 from pipeline.errors import DefinitionInvalid
 from pipeline.gateway import DEFAULT_GATEWAY
 
@@ -90,18 +93,17 @@ class WriteOptions:
                 "format tidegate writes through a gateway, which checks each message and its key "
                 "before anybody sees it: give the http address of a gateway on that Redis"
             )
-        fields = tuple(field.strip() for field in given.get("key", "").split(",") if field.strip())
         run = _whole(given, "run", 2**63 - 1)
-        return cls(gateway=gateway, topic=given["topic"], fields=fields, run=run)
+        return cls(gateway=gateway, topic=given["topic"], fields=_fields(given), run=run)
 
 
 def _given(options: Mapping[str, str], known: set[str]) -> dict[str, str]:
     given = {name.lower(): text for name, text in options.items()}
     unknown = sorted(given.keys() - known - OF_SPARK)
     if unknown:
-        raise DefinitionInvalid(
-            f"format tidegate has no option {unknown[0]} here; it takes {', '.join(sorted(known))}"
-        )
+        meant = alike(unknown[0], known)
+        hint = f"did you mean {meant}?" if meant else f"it takes {', '.join(sorted(known))}"
+        raise DefinitionInvalid(f"format tidegate has no option {unknown[0]} here; {hint}")
     if not given.get("topic"):
         raise DefinitionInvalid('format tidegate needs .option("topic", NAME)')
     return given
@@ -115,6 +117,15 @@ def _address(given: Mapping[str, str]) -> str:
             f"gateway is an address such as {DEFAULT_GATEWAY} or redis://127.0.0.1:6379/0"
         )
     return address
+
+
+def _fields(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The paths of a key as a topic spells them, by which one that is there is compared."""
+    texts = [text.strip() for text in given.get("key", "").split(",")]
+    try:
+        return tuple(str(path) for path in KeySpec.of(list(filter(None, texts))).paths)
+    except KeysError as error:
+        raise DefinitionInvalid(f"key is fields such as /symbol,/venue: {error.detail}") from None
 
 
 def _whole(given: Mapping[str, str], name: str, most: int | None = None) -> int | None:

@@ -25,6 +25,7 @@ from pipeline.datasource.reader import JournalReader, JournalStreamReader
 from pipeline.datasource.rows import SCHEMA
 from pipeline.datasource.travel import Traveller
 from pipeline.datasource.writer import batch_writer, stream_writer
+from pipeline.errors import DefinitionInvalid
 
 
 class TidegateSource(Traveller, DataSource):
@@ -46,10 +47,12 @@ class TidegateSource(Traveller, DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch: all that the journal holds now, from `from` on."""
+        _require_own(schema)
         return JournalReader(ReadOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A stream that follows the journal."""
+        _require_own(schema)
         return JournalStreamReader(ReadOptions.of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -60,3 +63,17 @@ class TidegateSource(Traveller, DataSource):
         """Messages of a stream, each of its batches published in one step, once."""
         options = WriteOptions.of(self.options)
         return stream_writer(options, schema, options.run or self._started_ms, overwrite=overwrite)
+
+
+def _require_own(schema: StructType) -> None:
+    """Refuse columns that somebody has asked for: rows have those that they have.
+
+    Raises:
+        DefinitionInvalid: there are others.
+    """
+    asked = ", ".join(f"{each.name} {each.dataType.typeName()}" for each in schema.fields)
+    if asked != SCHEMA:
+        raise DefinitionInvalid(
+            f"format tidegate has columns of its own ({SCHEMA}): leave .schema(...) out, and take "
+            "fields by from_json(value, ...)"
+        )

@@ -27,6 +27,11 @@ def test_every_option_is_heard() -> None:
     assert WriteOptions.of(written) == WriteOptions("http://127.0.0.1:8080", "t", ("/a", "/b"), 7)
 
 
+def test_a_key_is_spelled_as_its_topic_tells_it() -> None:
+    """Else the topic that was made with it would be refused at the next start."""
+    assert WriteOptions.of({"topic": "t", "key": "$.a, /b/c"}).fields == ("/a", "/b/c")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -35,7 +40,8 @@ def test_every_option_is_heard() -> None:
         ({"topic": "t", "rows_per_batch": "1e3"}, "whole number above 0"),
         ({"topic": "t", "shards": "1001"}, "at most 1000"),
         ({"topic": "t", "rows": "1"}, "has no option rows"),
-        ({"topic": "t", "key": "/k"}, "has no option key here"),
+        ({"topic": "t", "key": "/k"}, "has no option key here; it takes from, gateway"),
+        ({"topic": "t", "gatway": "http://h"}, "no option gatway here; did you mean gateway?"),
         ({"topic": "t", "prefix": "{p}"}, "no braces"),
         ({"topic": "t", "gateway": "127.0.0.1:8080"}, "address such as http://127.0.0.1:8080 or r"),
     ],
@@ -51,6 +57,7 @@ def test_what_is_read_is_checked(given: dict[str, str], said: str) -> None:
         ({}, "needs"),
         ({"topic": "t", "from": "now"}, "has no option from here"),
         ({"topic": "t", "run": "-1"}, "whole number above 0"),
+        ({"topic": "t", "key": "/a,b"}, "key is fields such as /symbol,/venue: a field path"),
         ({"topic": "t", "gateway": "redis://h/0"}, "writes through a gateway"),
         ({"topic": "t", "gateway": "ftp://h"}, "gateway is an address such as http://"),
     ],

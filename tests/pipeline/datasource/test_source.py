@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from tests.pipeline.journals import Journals, Removed
 
@@ -30,6 +31,14 @@ def test_a_topic_is_read_as_a_frame(spark: SparkSession, journals: Journals) -> 
     sharded = frame.option("from", "epoch").option("shards", 3).load()
     assert sharded.rdd.getNumPartitions() == 3
     assert sorted(row.offset for row in sharded.collect()) == list(range(1, 13))
+
+
+def test_columns_are_not_asked_for(spark: SparkSession, journals: Journals) -> None:
+    journals.topic("t", LINES)
+    read = spark.read.format("tidegate").option("gateway", journals.address).option("topic", "t")
+    assert read.schema(read.load().schema).load().count() == 10
+    with pytest.raises(AnalysisException, match=r"columns of its own .* leave \.schema"):
+        read.schema("n long").load().count()
 
 
 def copy(
