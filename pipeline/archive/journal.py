@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pipeline.archive.archiving import Archiving, Errand
 from pipeline.archive.compaction import compact
 from pipeline.archive.folder import TopicFolder
-from pipeline.archive.progress import Stopped, ToldWaiting
+from pipeline.archive.progress import ToldWaiting
 from pipeline.bookmark import split_bookmark
 from pipeline.datasource.journal import open_journal
 from pipeline.datasource.options import ReadOptions
@@ -71,8 +71,6 @@ def journal(wish: Wish) -> int:
     try:
         with stop.listening():
             keep(wish, stop, say, waiting=ToldWaiting(stop, complain))
-    except Stopped:
-        say(STOPPING)
     except PipelineError as error:
         complain(str(error))
         return error.exit_code
@@ -101,7 +99,6 @@ def keep(
     Raises:
         CutOff: a signal has come before it ran, or while it waited for its next start.
         PipelineError: what ended it, as one sentence.
-        Stopped: `waiting` has ended it.
     """
     interval_ms = _interval_ms(wish)
     folder = TopicFolder(wish.archive, wish.topic)
@@ -117,8 +114,9 @@ def keep(
             interval_ms=None if wish.manner.available_now else interval_ms,
             checkpoint=wish.checkpoint or folder.path / "_checkpoint",
         )
-        now, later = _epoch(wish, waiting), partial(_epoch_at_once, wish, stop)
-        archiving = Archiving(folder, errand, now, later, report)
+        epoch = _epoch(wish, stop, waiting)
+        ask_epoch = partial(_epoch, wish, stop, AT_ONCE)
+        archiving = Archiving(folder, errand, epoch, ask_epoch, report)
         _run(archiving, wish, stop, report, spark)
         return archiving.totals
 
@@ -164,22 +162,16 @@ def _interval_ms(wish: Wish) -> int:
     return interval_ms
 
 
-def _epoch(wish: Wish, waiting: Waiting) -> str:
-    """The topic's epoch at the gateway."""
-    with open_journal(wish.source, waiting) as opened:
+def _epoch(wish: Wish, stop: Stop, waiting: Waiting) -> str:
+    """The topic's epoch at the gateway, asked for while no query runs.
+
+    Raises:
+        CutOff: a signal has come; a gateway that hangs does not hold up the end.
+    """
+    with stop.cutting_off(), open_journal(wish.source, waiting) as opened:
         found = opened.ends()
     if found.epoch is not None:
         return found.epoch
     if found.last is None:
-        raise GatewayRefused(f"{wish.gateway} does not tell the epoch of topic {wish.topic}")
+        raise GatewayRefused(f"nobody tells the epoch of topic {wish.topic}")
     return split_bookmark(found.last)[0]
-
-
-def _epoch_at_once(wish: Wish, stop: Stop) -> str:
-    """As `_epoch`, for a query that stands still: nothing is lost by a signal.
-
-    Raises:
-        CutOff: one came; a gateway that hangs does not hold up the end.
-    """
-    with stop.cutting_off():
-        return _epoch(wish, AT_ONCE)

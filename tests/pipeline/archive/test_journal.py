@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.dataset as ds
 import pytest
@@ -24,9 +24,8 @@ from pipeline.archive import journal as journal_module
 from pipeline.archive.archiving import Archiving
 from pipeline.archive.folder import TopicFolder
 from pipeline.archive.journal import Wish, journal, keep
-from pipeline.archive.progress import Stopped, ToldWaiting
 from pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
-from pipeline.gateway import Gateway
+from pipeline.gateway import Gateway, Journal
 from pipeline.operations.manner import Manner
 from pipeline.operations.stop import CutOff, Stop
 from tests.pipeline.archive.archives import archive, files, positions, row, unheard
@@ -266,32 +265,37 @@ def test_a_gateway_that_does_not_answer_is_told_before_spark_is_started(
     assert out == ""
 
 
-def test_waiting_for_a_gateway_ends_when_asked_to(tmp_path: Path) -> None:
-    stop = Stop()
-    stop.ask()
-    with pytest.raises(Stopped):
-        keep(wish(tmp_path), stop, unheard, waiting=ToldWaiting(stop, unheard))
-
-
-def test_a_gateway_that_hangs_between_two_starts_does_not_hold_up_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("hangs_at", [1, 2])
+def test_a_gateway_that_hangs_does_not_hold_up_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hangs_at: int
 ) -> None:
+    """At first, and where it is asked again between two starts."""
     stop, asked = Stop(), []
 
-    def ask(*given: Any) -> str:
-        asked.append(given)
-        if len(asked) > 1:
-            signal.raise_signal(signal.SIGINT)
-        return "e1"
+    class Hanging:
+        def __init__(self, *_: object) -> None:
+            asked.append(self)
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def ends(self) -> Journal:
+            if len(asked) == hangs_at:
+                signal.raise_signal(signal.SIGINT)
+            return Journal("e1", None, None)
 
     def run(archiving: Archiving, *_: Any) -> None:
         archiving.mends(SourceLost("ticks: gone"))
 
-    monkeypatch.setattr(journal_module, "_epoch", ask)
+    monkeypatch.setattr(journal_module, "open_journal", Hanging)
     monkeypatch.setattr(journal_module, "_run", run)
     with stop.listening(), pytest.raises(CutOff) as cut:
         keep(wish(tmp_path), stop, unheard)
     assert cut.value.exit_code == 130
+    assert len(asked) == hangs_at
 
 
 def test_a_second_archiver_is_refused_before_spark_is_started(
