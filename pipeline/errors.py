@@ -116,6 +116,7 @@ _LATE = re.compile(r"Python worker failed to connect back|waiting for the Python
 KAFKA_LOST = "not available in Kafka any more"  # what Spark's connector says of a gap
 _THROWN = re.compile(r"^: (?:[\w.$]+: )?([^\n]+)", re.MULTILINE)  # below what was called for it
 _CAUSED = re.compile(r"^Caused by: [\w.]+: ([^\n]+)", re.MULTILINE)
+_FILE = re.compile(r"^.*Encountered error while reading file (\S+)\.\s", re.MULTILINE)
 # What Spark says around the reason: which query it was, and its plan.
 _QUERY = re.compile(
     r"^\[STREAM_FAILED\].*?terminated with exception: |=== Streaming Query ===.*", re.DOTALL
@@ -174,4 +175,5 @@ def innermost(text: str) -> str:
     raised = raised or told.splitlines()
     if not raised:
         return "no reason given"
-    return str(raised[0]).strip()[:500]
+    at = _FILE.search(told)
+    return f"{at[1]}: {raised[0].strip()}"[:500] if at else str(raised[0]).strip()[:500]

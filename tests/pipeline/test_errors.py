@@ -49,6 +49,19 @@ def test_what_is_not_ours_is_told_by_the_last_line_of_the_traceback() -> None:
     assert str(from_spark("s", wrapped)) == "s: Spark ended the stream: batch 1 is gone"
 
 
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    said = (
+        "An error occurred while calling o1.collectToPython.\n"
+        ": org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while "
+        "reading file file:///in/a.ndjson.gz.  SQLSTATE: KD001\n\tat org.apache.spark\n"
+        "Caused by: java.io.EOFException: Unexpected end of input stream\n\tat java.io\n"
+    )
+    found = str(from_spark("s", said))
+    assert found.endswith(
+        "ended the stream: file:///in/a.ndjson.gz: Unexpected end of input stream"
+    )
+
+
 def test_what_java_says_is_told_by_its_innermost_cause() -> None:
     text = (
         "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call "
