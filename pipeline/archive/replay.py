@@ -56,10 +56,13 @@ def replay(wish: Wish) -> int:
 
     0: at the end, or stopped by SIGTERM; 130: by SIGINT; else 1, 2, 3 or 78 after one line on
     standard error. Whoever stops it early goes on with the same command.
+
+    Raises:
+        CutOff: a second signal has come, while a request was under way.
     """
     stop = Stop()
     try:
-        with stop.listening(), suppress(Stopped):
+        with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
             publish(wish, StopClock(stop), say, ToldWaiting(stop, complain))
     except PipelineError as error:
         complain(str(error))

@@ -35,6 +35,7 @@ class Stop:
         # A signal may put something in while we wait; it could not take the lock of an event.
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._cuts_off = False
+        self._left = 0  # signals until a block is cut off that may be
         self.interrupted = False
 
     @property
@@ -74,15 +75,18 @@ class Stop:
                 signal.signal(name, action)
 
     @contextmanager
-    def cutting_off(self) -> Iterator[None]:
+    def cutting_off(self, signals: int = 1) -> Iterator[None]:
         """Have a signal end the block where it stands, be it in the middle of a call.
 
+        Args:
+            signals: how many it takes; with two the block has time to come to an end by itself.
+
         Raises:
-            CutOff: one came, or the end was asked for before.
+            CutOff: they came; or one was enough, and the end was asked for before.
         """
-        self._cuts_off = True
+        self._cuts_off, self._left = True, signals
         try:
-            if self.asked:
+            if self.asked and signals == 1:
                 raise CutOff(self.exit_code)
             yield
         except CutOff:
@@ -97,6 +101,7 @@ class Stop:
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = self.interrupted or number == signal.SIGINT
         self.ask()
-        if self._cuts_off:
+        self._left -= 1
+        if self._cuts_off and self._left <= 0:
             self._cuts_off = False  # a second signal does not disturb what cleans up
             raise CutOff(self.exit_code)

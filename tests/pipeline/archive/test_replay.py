@@ -18,6 +18,7 @@ from pipeline.archive.replay import Wish, mark_of, publish, replay
 from pipeline.archive.replaying import Totals
 from pipeline.errors import ArchiveUnusable, GatewayRefused, HistoryInvalid
 from pipeline.gateway import Gateway
+from pipeline.operations.stop import CutOff
 from tests.pipeline.archive.archives import NOON_MS, archive, files, removal, row, unheard
 from tests.pipeline.archive.served import Served, gateway
 from tests.pipeline.archive.test_pacing import Turned
@@ -122,6 +123,29 @@ def test_who_stops_it_goes_on_with_the_same_command(served: Served, kept: Path) 
     assert served.values("stopped") == PUBLISHED[:3]
     publish(asked, Turned(), unheard)
     assert served.values("stopped") == PUBLISHED
+
+
+def test_a_gateway_that_hangs_holds_up_the_end_until_the_second_signal(
+    served: Served, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rule 566: what was under way is sent again."""
+    served.define("hung", key=["/k"])
+    asked = wish(kept, served.address, "hung")
+    taken = Gateway.publish
+
+    def hang(self: Gateway, *given: Any) -> bool:
+        taken(self, *given)
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        raise AssertionError("it hangs no more")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Gateway, "publish", hang)
+        with pytest.raises(CutOff) as cut:
+            replay(asked)
+    assert cut.value.exit_code == 130
+    assert publish(asked, Turned(), unheard).repeated == 5
+    assert served.values("hung") == PUBLISHED
 
 
 def test_what_was_sent_is_sent_again_where_an_earlier_end_is_asked_for_by_now(

@@ -69,3 +69,19 @@ def test_an_interrupt_that_somebody_else_has_taken_counts_as_ours() -> None:
     with pytest.raises(CutOff), stop.cutting_off():
         raise KeyboardInterrupt
     assert (stop.asked, stop.exit_code) == (True, 130)
+
+
+def test_a_block_may_be_given_time_until_the_second_signal() -> None:
+    stop, places = Stop(), list[object]()
+
+    def go_on() -> None:
+        with stop.cutting_off(signals=2):
+            os.kill(os.getpid(), signal.SIGTERM)
+            places.append(stop.asked)
+            os.kill(os.getpid(), signal.SIGINT)
+            places.append("went on")
+
+    with stop.listening(), pytest.raises(CutOff):
+        go_on()
+    assert places == [True], "the first has asked for the end"
+    assert stop.exit_code == 130
