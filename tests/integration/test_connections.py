@@ -7,6 +7,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 
+import httpx2
 import psutil
 import pytest
 
@@ -17,6 +18,7 @@ from tests.support.wire import Answer, Wire, connected, exchange, post, read_all
 
 JSON_LENGTH = ("Content-Type: application/json", "Content-Length: 7")
 PUBLISH = request("/v1/topics/px/messages", *JSON_LENGTH, method="POST") + b'{"k":1}'
+NEVER_IDLE = httpx2.Limits(keepalive_expiry=None)
 HEALTH = ("/healthz", "/readyz", "/metrics")
 
 
@@ -136,7 +138,10 @@ async def test_with_few_descriptors_the_newest_are_refused_and_the_others_go_on(
 @pytest.mark.slow
 async def test_without_any_descriptor_left_new_connections_are_closed_at_once() -> None:
     """Something else has eaten them all: who is inside goes on, and later all is well again."""
-    async with serving() as (process, address), client_of(address) as remote:
+    async with (
+        serving(TIDEGATE_KEEP_ALIVE="1h") as (process, address),
+        client_of(address, NEVER_IDLE) as remote,  # there will be no other connection for it
+    ):
         await remote.topic()
         async with streams(address, 5) as wires:
             gateway = psutil.Process(process.pid)

@@ -162,10 +162,10 @@ class Running(Remote):
 
 
 @contextlib.asynccontextmanager
-async def client_of(address: str) -> AsyncIterator[Remote]:
+async def client_of(address: str, limits: httpx2.Limits = MANY) -> AsyncIterator[Remote]:
     """The same verbs for a gateway that is a process of its own."""
     async with httpx2.AsyncClient(
-        base_url=address, trust_env=False, timeout=DEADLINE_S, limits=MANY
+        base_url=address, trust_env=False, timeout=DEADLINE_S, limits=limits
     ) as http:
         yield Remote(address, http)
 
