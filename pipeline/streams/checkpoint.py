@@ -87,7 +87,7 @@ class Checkpoint:
                 f"{self._definition.name}: the checkpoint {self._folder} has written to another "
                 f"life of {self._definition.sink.place} (epoch {known}, now {epoch}: made again, "
                 "or at another gateway), which has what was sent so far: remove the checkpoint to "
-                "send all again"
+                f"send all again, or {path} to go on behind it"
             )
         if epoch and not known:
             write(path, epoch.encode())

@@ -90,7 +90,7 @@ def test_what_was_sent_is_in_one_life_of_the_sink(tmp_path: Path) -> None:
         checkpoint.require_sink("e-2")
 
 
-def test_a_checkpoint_without_the_life_of_its_sink_takes_the_one_that_is(tmp_path: Path) -> None:
+def test_who_takes_the_loss_on_himself_goes_on_in_another_life_of_the_sink(tmp_path: Path) -> None:
     with Checkpoint(defined(tmp_path)) as checkpoint:
         checkpoint.require_sink("e-1")
     (tmp_path / "checkpoints/s/sink").unlink()
