@@ -77,8 +77,12 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
 
 
 def _until(folder: TopicFolder, time_ms: int) -> list[Part]:
-    """Parts of the epoch that held at a time, from its first message on."""
-    then = [part for part in folder.parts() if part.stamp_ms <= time_ms]
+    """Parts of the epoch that held at a time, from its first message on.
+
+    Before a topic's first message there is nothing: that is told by the part which begins with it.
+    """
+    parts = folder.parts()
+    then = [part for part in parts if part.stamp_ms <= time_ms] or parts[:1]
     epoch = then[-1].epoch if then else ""
     found = reach(then, epoch)
     if found is None or found[0] != 1:

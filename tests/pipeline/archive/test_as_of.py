@@ -33,9 +33,10 @@ def test_spark_tells_what_a_gateway_would(spark: SparkSession, folder: TopicFold
             (record.key, record.position)
             for record in sow_as_of(spark, folder.path.parent, "px", NOON_MS + time_ms).collect()
         )
-        for time_ms in (0, 1_500, 2_000, DAY_MS, DAY_MS + 1)
+        for time_ms in (-1, 0, 1_500, 2_000, DAY_MS, DAY_MS + 1)
     }
     assert told == {
+        -1: [],
         0: [('["a"]', 1)],
         1_500: [('["a"]', 1), ('["b"]', 2)],
         2_000: [('["b"]', 2)],
@@ -59,11 +60,12 @@ def test_what_cannot_be_told_is_refused(folder: TopicFolder, spark_less: SparkSe
     archive_folder = folder.path.parent
     with pytest.raises(UsageInvalid):
         sow_as_of(spark_less, archive_folder, "px", "yesterday")
-    with pytest.raises(ArchiveUnusable, match="does not reach back"):
-        sow_as_of(spark_less, archive_folder, "px", NOON_MS - 1)
     files(folder)[0].unlink()
+    for time_ms in (NOON_MS - 1, NOON_MS, NOON_MS + DAY_MS):
+        with pytest.raises(ArchiveUnusable, match="does not reach back"):
+            sow_as_of(spark_less, archive_folder, "px", time_ms)
     with pytest.raises(ArchiveUnusable, match="does not reach back"):
-        sow_as_of(spark_less, archive_folder, "px", NOON_MS + DAY_MS)
+        sow_as_of(spark_less, archive_folder, "another", NOON_MS)
 
 
 @pytest.fixture

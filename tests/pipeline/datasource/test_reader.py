@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pipeline.datasource import journal, slices
@@ -45,6 +46,15 @@ def test_a_batch_is_at_most_as_long_as_the_limit(journals: Journals) -> None:
     assert stream.latestOffset(at(10), limit) == at(10)
     assert stream.latestOffset(at(0), ReadAllAvailable()) == at(10)
     assert isinstance(reader(journals).getDefaultReadLimit(), ReadAllAvailable)
+
+
+@pytest.mark.parametrize("start", ["now", "e-1-10"])
+def test_where_nothing_is_to_be_read_there_are_no_rows(journals: Journals, start: str) -> None:
+    """Spark makes up a partition then."""
+    journals.topic("t", LINES)
+    journal = JournalReader(options(journals, **{"from": start}))
+    assert journal.partitions() == []
+    assert list(journal.read(InputPartition(None))) == []
 
 
 def test_what_comes_after_the_start_is_no_part_of_available_now(journals: Journals) -> None:
