@@ -141,7 +141,7 @@ class Checkpoint:
         except msgspec.DecodeError:
             raise CheckpointMismatch(f"{path} cannot be read: remove {self._folder}") from None
         for field, setting in mine.items():
-            if made.get(field, setting) != setting:
+            if made.get(field) != setting:
                 raise CheckpointMismatch(
                     f"{self._definition.name}: the checkpoint {self._folder} was made with {field} "
                     f"{made.get(field)!r}, the definition says {setting!r}: "
