@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from pipeline.archive.reading import ROWS_AT_ONCE, archived
 from pipeline.archive.recorded import History, Place, Recorded, RecordedClock, Spot, Window
 from pipeline.columns.history import SPACE, require_history
 from pipeline.columns.intervals import MILLISECOND_NS
+from pipeline.columns.objects import SHOWN_MAX
 from pipeline.columns.times import TimeField
 from pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
@@ -73,17 +75,40 @@ def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
 
     Raises:
         HistoryUnreadable: a file cannot be read.
-        HistoryInvalid: a text in it is no UTF-8.
+        HistoryInvalid: a text in it is no UTF-8, or JSON has no such number.
     """
     encode = msgspec.json.Encoder(decimal_format="number").encode
     for path in files:
         for spot, row, has_value in _rows(path):
             value = row.get("value")
             if not has_value:
-                yield spot, encode({name: it for name, it in row.items() if it is not None}), None
+                yield spot, encode(_object(spot, row)), None
             elif value is not None:
                 text = value if isinstance(value, bytes) else value.encode()
                 yield spot, text, row.get("timestamp_ms")
+
+
+def _object(spot: Spot, row: dict[str, Any]) -> dict[str, Any]:
+    """A row without what is null in it.
+
+    Raises:
+        HistoryInvalid: it has a number that JSON has not, which would be published as null.
+    """
+    for name, value in row.items():
+        if _is_beyond_json(value):
+            raise HistoryInvalid(f"{spot}: {name[:SHOWN_MAX]} is NaN or infinite")
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _is_beyond_json(value: object) -> bool:
+    match value:
+        case float():
+            return not math.isfinite(value)
+        case dict():
+            return any(map(_is_beyond_json, value.values()))
+        case list() | tuple():
+            return any(map(_is_beyond_json, value))
+    return False
 
 
 def _rows(path: Path) -> Iterator[tuple[Spot, dict[str, Any], bool]]:

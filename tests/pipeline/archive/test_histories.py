@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 from decimal import Decimal
 from pathlib import Path
 
@@ -114,6 +115,24 @@ def test_a_text_of_parquet_that_is_none_is_told_with_its_row(
         values(opened(tmp_path / "a.parquet"))
     pq.write_table(pa.table({"value": texts}), tmp_path / "a.parquet")
     with pytest.raises(HistoryInvalid, match=r"^a\.parquet, row 4: not valid UTF-8"):
+        values(opened(tmp_path / "a.parquet"))
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [
+        pa.array([math.nan]),
+        pa.array([[1.0, math.inf]]),
+        pa.array([{"bid": -math.inf}]),
+        pa.array([[("bid", math.nan)]], pa.map_(pa.string(), pa.float64())),
+    ],
+)
+def test_a_number_that_json_has_not_is_told_and_not_published_as_null(
+    tmp_path: Path, prices: pa.Array
+) -> None:
+    """Rule 537."""
+    pq.write_table(pa.table({"n": [1], "price": prices}), tmp_path / "a.parquet")
+    with pytest.raises(HistoryInvalid, match=r"^a\.parquet, row 1: price is NaN or infinite$"):
         values(opened(tmp_path / "a.parquet"))
 
 
