@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 import msgspec
 
@@ -76,11 +77,21 @@ class Remains:
             return  # whom the bus has not heard of may be there all the same
         sow = self._driver.engine.topic(SESSIONS).sow
         assert sow is not None, "it has a key"
-        there = {*self._roll.others, self._roll.gateway}
-        rows = [row for row in sow.board.live() if _ROWS.decode(row.payload).gateway not in there]
-        left = [row for row in rows if await self._is_nobody_s(row, there)]
+        if not (strange := self._of_strangers(sow.board.live())):
+            return
+        await self._roll.beat()  # who has told of a session is on the roll from before on
+        there = self._there()
+        left = [row for row in self._of_strangers(strange) if await self._is_nobody_s(row, there)]
         if left:
             await self._writer.remove(entry, left, Gone.DELETED, self._duty.fence)
+
+    def _there(self) -> set[str]:
+        return {*self._roll.others, self._roll.gateway}
+
+    def _of_strangers(self, rows: Iterable[Frame]) -> list[Frame]:
+        """Those of gateways that are not on the roll."""
+        there = self._there()
+        return [row for row in rows if _ROWS.decode(row.payload).gateway not in there]
 
     async def _is_nobody_s(self, row: Frame, there: set[str]) -> bool:
         place = await self._places.look(_ROWS.decode(row.payload).session)

@@ -5,6 +5,7 @@ sow_as_of(spark, "archive", "ticks", "2026-11-21T12:00:00Z")
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def sow_as_of(spark: SparkSession, archive: str | Path, topic: str, time: str | int) -> DataFrame:
+def sow_as_of(
+    spark: SparkSession, archive: str | Path, topic: str, time: str | int | datetime
+) -> DataFrame:
     """The newest message of each key among those that had been published at a time.
 
     Columns: `key`, `value` (JSON texts), `epoch`, `position`, `timestamp_ms`; in no order. As
@@ -31,7 +34,7 @@ def sow_as_of(spark: SparkSession, archive: str | Path, topic: str, time: str | 
         spark: the session.
         archive: the folder that `tidegate pipeline journal --to` fills.
         topic: its name.
-        time: ISO 8601 (UTC where no zone stands), or milliseconds since 1970.
+        time: ISO 8601 or a datetime (UTC where no zone stands), or milliseconds since 1970.
 
     Raises:
         UsageInvalid: the time is none.
@@ -39,9 +42,7 @@ def sow_as_of(spark: SparkSession, archive: str | Path, topic: str, time: str | 
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    time_ms = time if isinstance(time, int) else moment_ms(time)
-    if time_ms is None:
-        raise UsageInvalid(f"expected 2026-11-21T21:37:10Z or milliseconds, not {time!r:.50}")
+    time_ms = _milliseconds(time)
     folder = TopicFolder(Path(archive), topic)
     parts = _until(folder, time_ms)
     position = place_at(folder.file(parts[-1]), parts[-1], time_ms)
@@ -53,6 +54,19 @@ def sow_as_of(spark: SparkSession, archive: str | Path, topic: str, time: str | 
     return there.select(
         "key", "newest.value", "newest.epoch", "newest.position", "newest.timestamp_ms"
     )
+
+
+def _milliseconds(time: object) -> int:
+    match time:
+        case int():
+            found: int | None = time
+        case datetime():
+            found = moment_ms(time.isoformat())
+        case _:
+            found = moment_ms(str(time))
+    if found is None:
+        raise UsageInvalid(f"expected 2026-11-21T21:37:10Z or milliseconds, not {time!r:.50}")
+    return found
 
 
 def place_at(path: Path, part: Part, time_ms: int) -> int:

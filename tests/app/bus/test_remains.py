@@ -10,6 +10,7 @@ import asyncio
 import pytest
 
 from app.bus import remains as module
+from app.bus import roll as rolls
 from app.bus.neighbours import Neighbours
 from app.bus.remains import Remains
 from app.own_topics import SESSIONS
@@ -75,6 +76,20 @@ async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
             assert told(stays) == {here, moved, parked}, "who was not heard of may be there"
         await remains_of(stays).clear()
         assert told(stays) == {here, moved}, "nobody can take it up any more"
+
+
+async def test_a_gateway_that_has_just_come_is_not_taken_for_dead(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No beat lies between its coming and the look."""
+    monkeypatch.setattr(module, "GONE_S", 0.0)
+    monkeypatch.setattr(module, "LOOK_S", 3_600.0)
+    monkeypatch.setattr(rolls, "BEAT_S", 3_600.0)
+    async with gateways(redis_bus) as (stays, new):
+        session = await opened(new)
+        await eventually(lambda: session in told(stays), "it is told of")
+        await remains_of(stays).clear()
+        assert told(stays) == {session}
 
 
 async def test_it_is_done_by_who_has_the_duty(

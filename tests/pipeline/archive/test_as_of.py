@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -43,7 +44,9 @@ def test_spark_tells_what_a_gateway_would(spark: SparkSession, folder: TopicFold
         DAY_MS: [('["a"]', 4), ('["b"]', 2)],
         DAY_MS + 1: [('["a"]', 4), ('["b"]', 5)],
     }
+    noon = datetime(2024, 10, 4, 12, 0, 0, 500_000, UTC)
     [first] = sow_as_of(spark, str(folder.path.parent), "px", "2024-10-04T12:00:00.5Z").collect()
+    assert [first] == sow_as_of(spark, folder.path.parent, "px", noon).collect()
     assert (first.value, first.epoch, first.timestamp_ms) == ('{"k":"a","n":1}', "e1", NOON_MS)
 
 
@@ -58,8 +61,9 @@ def test_a_time_leads_to_a_place(folder: TopicFolder) -> None:
 def test_what_cannot_be_told_is_refused(folder: TopicFolder, spark_less: SparkSession) -> None:
     """Rule 570."""
     archive_folder = folder.path.parent
-    with pytest.raises(UsageInvalid):
-        sow_as_of(spark_less, archive_folder, "px", "yesterday")
+    for time in ("yesterday", cast(Any, 1.5), cast(Any, None)):
+        with pytest.raises(UsageInvalid, match="expected 2026-11-21T21:37:10Z or milliseconds"):
+            sow_as_of(spark_less, archive_folder, "px", time)
     files(folder)[0].unlink()
     for time_ms in (NOON_MS - 1, NOON_MS, NOON_MS + DAY_MS):
         with pytest.raises(ArchiveUnusable, match="does not reach back"):
