@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
 
 from app.cli.arguments import Parser, add_gateway, add_topic
 
@@ -60,14 +59,13 @@ def add_replay(actions: argparse._SubParsersAction[Parser]) -> Parser:
 
 def journal_words(given: argparse.Namespace) -> list[str]:
     """The arguments of `python -m pipeline journal`."""
-    flags = [f"--{name.replace('_', '-')}" for name in _FLAGS if getattr(given, name)]
-    named = _named(given, ("to", "gateway", "checkpoint", "interval", *RUNNING))
-    return [*named, *flags, "--", given.topic]
+    words = named(given, ("to", "gateway", "checkpoint", "interval", *RUNNING))
+    return [*words, *flagged(given, _FLAGS), "--", given.topic]
 
 
 def replay_words(given: argparse.Namespace) -> list[str]:
     """The arguments of `python -m pipeline replay`."""
-    return [*_named(given, _OF_REPLAY), "--", given.path]
+    return [*named(given, _OF_REPLAY), "--", given.path]
 
 
 RUNNING = ("master", "metrics_port", "metrics_host")
@@ -80,7 +78,13 @@ _OF_REPLAY = (
 )  # fmt: skip
 
 
-def _named(given: Any, names: Sequence[str]) -> list[str]:
+def flagged(given: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """The flags that were given."""
+    return [f"--{name.replace('_', '-')}" for name in names if getattr(given, name)]
+
+
+def named(given: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """The options that were given with a value, each as one word."""
     found = {name: getattr(given, name) for name in names}
     return [
         f"--{name.removesuffix('_time').replace('_', '-')}={text}"

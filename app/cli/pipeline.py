@@ -14,7 +14,9 @@ from app.cli.archive import (
     add_journal,
     add_replay,
     add_running,
+    flagged,
     journal_words,
+    named,
     replay_words,
 )
 from app.cli.arguments import DEFAULT_GATEWAY, Parser
@@ -84,13 +86,9 @@ def plan(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Become the pipeline's process, so that signals and exit code are its own."""
-    command = _pipeline("run")
-    for option in ("topics", "available_now", "no_restart"):
-        if getattr(arguments, option):
-            command.append(f"--{option.replace('_', '-')}")
-    for option in ("gateway", "checkpoints", *RUNNING):
-        if getattr(arguments, option) is not None:
-            command.append(f"--{option.replace('_', '-')}={getattr(arguments, option)}")
+    flags = flagged(arguments, ("topics", "available_now", "no_restart"))
+    options = named(arguments, ("gateway", "checkpoints", *RUNNING))
+    command = [*_pipeline("run"), *flags, *options]
     _become(command if arguments.file is None else [*command, "--", arguments.file])
 
 

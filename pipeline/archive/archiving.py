@@ -24,6 +24,7 @@ from pipeline.errors import ArchiveUnusable, PipelineError, SourceLost, from_spa
 from pipeline.operations.ending import stop_queries
 from pipeline.operations.supervised import Say
 from pipeline.operations.totals import Totals
+from pipeline.sinks.dead_letters import attempt
 from pipeline.sources.topic import journal_rows
 
 if TYPE_CHECKING:
@@ -170,12 +171,8 @@ class Archiving:
         unfinished, attempts = folder.unfinished, f"{self._run}.{number}"
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            from pyspark import TaskContext
-
-            context = TaskContext.get()
-            prefix = f"{attempts}.{context.taskAttemptId() if context else 0}"
             found = (archive_rows(read, epoch) for read in batches)
-            for written in write_parts(found, edge, unfinished, prefix):
+            for written in write_parts(found, edge, unfinished, f"{attempts}.{attempt()}"):
                 row = {"name": written.name, **asdict(written.part)}
                 yield pa.RecordBatch.from_pylist([row], schema=ARROW_REPORT)
 

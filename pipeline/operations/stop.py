@@ -34,8 +34,7 @@ class Stop:
         self._asked = False
         # A signal may put something in while we wait; it could not take the lock of an event.
         self._woken: SimpleQueue[None] = SimpleQueue()
-        self._cuts_off = False
-        self._left = 0  # signals until a block is cut off that may be
+        self._cuts_off_after = 0  # so many signals; 0 where no block is to be cut off
         self.interrupted = False
 
     @property
@@ -84,7 +83,7 @@ class Stop:
         Raises:
             CutOff: they came; or one was enough, and the end was asked for before.
         """
-        self._cuts_off, self._left = True, signals
+        self._cuts_off_after = signals
         try:
             if self.asked and signals == 1:
                 raise CutOff(self.exit_code)
@@ -96,12 +95,13 @@ class Stop:
             self.ask()
             raise CutOff(self.exit_code) from None
         finally:
-            self._cuts_off = False
+            self._cuts_off_after = 0
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.interrupted = self.interrupted or number == signal.SIGINT
         self.ask()
-        self._left -= 1
-        if self._cuts_off and self._left <= 0:
-            self._cuts_off = False  # a second signal does not disturb what cleans up
+        if not self._cuts_off_after:
+            return
+        self._cuts_off_after -= 1
+        if not self._cuts_off_after:  # one more does not disturb what cleans up
             raise CutOff(self.exit_code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from pipeline.operations.manner import ONWARD, Manner
 from pipeline.operations.onlookers import onlookers
 from pipeline.operations.roster import Fillable, Roster
 from pipeline.operations.stop import STOPPING, Stop
+from pipeline.operations.supervised import Say
 from pipeline.operations.terminal import complain, say
 from pipeline.operations.topiclist import TopicList
 from pipeline.operations.watch import watch
@@ -25,8 +26,6 @@ from pipeline.patience import PATIENCE_S
 from pipeline.session import spark_session
 from pipeline.sources.source import jars_of
 from pipeline.streams.crew import Crew
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def run(path: Path | None, manner: Manner = ONWARD, topics: Topics | None = None
 
 
 def run_streams(
-    path: Path | None, topics: Topics | None, manner: Manner, stop: Stop, report: Report
+    path: Path | None, topics: Topics | None, manner: Manner, stop: Stop, report: Say
 ) -> None:
     """As `run`, with errors raised and lines given to `report`.
 
@@ -110,9 +109,7 @@ def run_streams(
         raise failures[0]
 
 
-def _roster(
-    topics: Topics, definitions: list[StreamDefinition], crew: Crew, report: Report
-) -> Roster:
+def _roster(topics: Topics, definitions: list[StreamDefinition], crew: Crew, report: Say) -> Roster:
     """Who follows the gateway's list; the first look has patience, later ones come again."""
     gateway = topics.address(definitions)
     listed = TopicList(gateway)
