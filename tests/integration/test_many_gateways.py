@@ -19,7 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.buses import BusServer
-from tests.support.children import ended, serving
+from tests.support.children import ended, runs, serving
 from tests.support.gateways import DEADLINE_S, Remote, Stream, client_of, eventually
 from tests.support.sessions import Follower, attached, opened, subscribed
 from tests.support.stopwatch import Stopwatch
@@ -260,11 +260,3 @@ async def test_workers_whose_parent_is_killed_stop(redis_bus: BusServer) -> None
         os.kill(both.process.pid, signal.SIGKILL)
         assert len(workers) == 2
         await eventually(lambda: not any(map(runs, workers)), "both have stopped")
-
-
-def runs(process: psutil.Process) -> bool:
-    """Whether it does: one that nobody has asked about since its end is still known."""
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

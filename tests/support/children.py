@@ -10,6 +10,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psutil
+
 START_S_MAX = 60
 END_S_MAX = 60
 COMMAND = Path(sys.executable).with_name("tidegate")
@@ -58,3 +60,11 @@ async def ended(process: Process) -> tuple[int, str]:
         _, logged = await process.communicate()
     assert process.returncode is not None
     return process.returncode, logged.decode()
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it does: one that nobody has asked about since its end is still known."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

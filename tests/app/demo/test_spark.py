@@ -13,6 +13,7 @@ import pytest
 from app.demo.spark import SparkChild, definition
 from pipeline.definitions.source import TopicSource
 from pipeline.definitions.stream import read_definitions
+from tests.support.children import runs
 
 SOON_S = 30
 STUBBORN = """
@@ -39,13 +40,6 @@ def test_the_definition_is_one_that_the_pipeline_takes(tmp_path: Path) -> None:
     assert isinstance(stream.source, TopicSource)
     assert (stream.source.topic, stream.sink.topic) == ("market", "market.1s")
     assert (str(stream.key), stream.interval_ms) == ("[/tickerId]", 1000)
-
-
-def runs(process: psutil.Process) -> bool:
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.mark.slow

@@ -14,15 +14,9 @@ from pipeline.operations.lines import progress_line
 from pipeline.operations.manner import ONWARD, Manner
 from pipeline.operations.onlookers import onlookers
 from pipeline.operations.reporter import Reporter
+from tests.support.kafka import free_ports
 
 NOW = [Condition("a", State.RUNNING), Condition("b", State.FAILED)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_the_terminal_each_gateway_and_prometheus_are_told(
@@ -40,11 +34,12 @@ def test_the_terminal_each_gateway_and_prometheus_are_told(
             told.append((self._gateway.address, "told"))
 
     monkeypatch.setattr(module, "Reporter", Kept)
-    manner = Manner(metrics_port=free_port())
+    [port] = free_ports(1)
+    manner = Manner(metrics_port=port)
     with onlookers(manner, {"http://b", "http://a"}, lambda now: now.name, said.append) as found:
         for each in found:
             each.look(NOW)
-        with urlopen(f"http://127.0.0.1:{manner.metrics_port}/metrics", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
     assert said == ["a", "b"]
     assert told == [("http://a", "told"), ("http://b", "told")]
