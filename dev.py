@@ -4,9 +4,10 @@
     python3 dev.py demo [--no-spark] [--for 30s]   the whole product at once
     python3 dev.py test [pytest arguments]         linters and all tests; or only some tests
     python3 dev.py setup                           only sets up
-    python3 dev.py lint                            ruff, mypy and the import walls
+    python3 dev.py lint                            ruff, mypy, walls, dependencies, figures
     python3 dev.py bench [arguments]               the benchmark suite
     python3 dev.py docs [pytest arguments]         the tests of the documentation
+    python3 dev.py lowest [--all]                  tests the lower bounds of the dependencies
 
 Needs Python 3.11 or newer, and Java 17 or newer for Spark. Installs nothing outside .venv.
 """
@@ -37,11 +38,12 @@ NO_NETWORK = re.compile(
     re.IGNORECASE,
 )
 JAVA_MIN = 17
-MODULES = {
-    "test": ["tests.run"],
-    "lint": ["tests.run", "--lint"],
-    "docs": ["tests.run", "tests/docs"],
-    "bench": ["bench"],
+COMMANDS = {
+    "test": ["-m", "tests.run"],
+    "lint": ["-m", "tests.run", "--lint"],
+    "docs": ["-m", "tests.run", "tests/docs"],
+    "bench": ["-m", "bench"],
+    "lowest": ["requirements/lowest.py"],
 }
 
 
@@ -219,7 +221,7 @@ def run(verb: str, arguments: list[str]) -> int:
     set_up("all")
     if verb != "setup":
         os.chdir(ROOT)
-        become([str(PYTHON), "-m", *MODULES[verb], *arguments])
+        become([str(PYTHON), *COMMANDS[verb], *arguments])
     print(f"Tidegate is set up: {VENV / 'bin' / 'tidegate'}")
     return 0
 
@@ -230,8 +232,11 @@ def main() -> int:
     if verb in ("-h", "--help"):
         print(__doc__.strip())
         return 0
-    if verb not in ("demo", "setup", *MODULES):
-        print(f"dev.py knows no {verb!r}: demo, test, setup, lint, bench or docs", file=sys.stderr)
+    if verb not in ("demo", "setup", *COMMANDS):
+        print(
+            f"dev.py knows no {verb!r}: demo, test, setup, lint, bench, docs or lowest",
+            file=sys.stderr,
+        )
         return 2
     if sys.version_info < (3, 11):
         version = "{}.{}".format(*sys.version_info)

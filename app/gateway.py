@@ -1,4 +1,4 @@
-"""The gateway: store, engine, driver, catalog and ingest, put together once."""
+"""The gateway: store, engine, driver, catalog and ingest, assembled once."""
 
 from __future__ import annotations
 
@@ -13,39 +13,38 @@ from typing import TYPE_CHECKING, cast
 
 from fastapi import Request
 
-from app.arrivals import Arrivals
-from app.catalog import Catalog
-from app.checkpoints import Checkpoints
-from app.crew import Crew
-from app.driver import Driver, wall_ms
-from app.duty import Duty
-from app.filler import Fillers
-from app.ingest import Ingest
-from app.mergers import Mergers
-from app.outage import Outage
-from app.pipelines import open_pipelines
-from app.problems import Problem
-from app.sessions.registry import Sessions
-from app.settings import Settings
-from app.stores.bounds import Bounds
-from app.stores.memory import MemoryStore
-from app.stores.sqlite import SqliteStore
-from app.stores.store import Store
-from app.sweeper import Sweeper
-from app.topic_files import TopicFilesInvalid, read_topic_files
-from app.topic_plan import Step, carry_out, plan_beside
-from app.writer import Writer
-from conflation.bookmark import Bookmark
-from conflation.duration import Instant
-from conflation.engine import Engine
-from conflation.errors import EngineError
-from conflation.outputs import CloseReason
-from conflation.sessions.session import QueueLimits
+from tidegate.app.cluster.workers import WorkerGroup
+from tidegate.app.definitions.files import TopicFilesInvalid, read_topic_files
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.delivery.driver import Driver, wall_ms
+from tidegate.app.delivery.outage import Outage
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.registry import Sessions
+from tidegate.app.sessions.subscribe_request import SessionContext
+from tidegate.app.settings import Settings
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.sqlite import SqliteStore
+from tidegate.app.stores.store import Bounds, Store
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.checkpoints import Checkpoints
+from tidegate.app.topics.derived import DerivedTopics
+from tidegate.app.topics.expiry import Expiry
+from tidegate.app.topics.ingest import Ingest
+from tidegate.app.topics.leadership import Leadership
+from tidegate.app.topics.plan import Step, carry_out, plan_beside
+from tidegate.app.topics.system_topics import SessionsTopic, open_own
+from tidegate.app.topics.writer import AppendWaiters, Writer
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.errors import EngineError
+from tidegate.conflation.outputs import CloseReason
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import Instant
 
 if TYPE_CHECKING:
-    from app.archive.archive import Archive
-    from app.bus.bus import Bus
-    from app.bus.neighbours import Neighbours
+    from tidegate.app.archive.archive import Archive
+    from tidegate.app.cluster.cluster import Cluster
+    from tidegate.app.cluster.peers import Peers
 
 CATCH_UP_S_MAX = 1.0
 
@@ -54,9 +53,9 @@ CATCH_UP_S_MAX = 1.0
 class Gateway:
     """What the routes work with; `stopping` turns new streams away.
 
-    `crew`: the workers at its address, if it is one of several.
-    `id`: among gateways that share a bus; `neighbours` are the others there, if there is a bus.
-    `declared`: what the folder of definitions changes at start, once the store is open.
+    `crew`: the workers at its address, if it is one of several. `id`: among gateways that share a
+    bus; `peers`: the other gateways, if there is a bus. `declared`: what the folder of definitions
+    changes at start, once the store is open.
     """
 
     settings: Settings
@@ -65,34 +64,38 @@ class Gateway:
     catalog: Catalog
     ingest: Ingest
     writer: Writer
-    fillers: Fillers
+    derived_topics: DerivedTopics
     mergers: Mergers
-    arrivals: Arrivals
-    duty: Duty
-    bus: Bus | None = None
+    arrivals: AppendWaiters
+    leadership: Leadership
+    bus: Cluster | None = None
     archive: Archive | None = None
     ready: bool = False
     stopping: bool = False
     id: str = field(default_factory=lambda: secrets.token_hex(4))
-    neighbours: Neighbours | None = None
-    crew: Crew | None = None
+    peers: Peers | None = None
+    crew: WorkerGroup | None = None
     sessions: Sessions = field(init=False)
     outage: Outage = field(init=False)
     checkpoints: Checkpoints = field(init=False)
     declared: list[Step] = field(default_factory=list)
     _is_store_open: bool = False
-    _checkpointing: asyncio.Task[None] | None = None
-    _looking: asyncio.Task[None] | None = None
-    _sweeping: asyncio.Task[None] | None = None
-    _telling: asyncio.Task[None] | None = None
+    _checkpoint_task: asyncio.Task[None] | None = None
+    _archive_task: asyncio.Task[None] | None = None
+    _expiry_task: asyncio.Task[None] | None = None
+    _sessions_task: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
-        self.sessions = Sessions(self)
         self.checkpoints = Checkpoints(self.store, self.catalog, self.driver)
-        self.outage = Outage("bus", self.driver.wall_ms, self.sessions.tell)
+        self.outage = Outage("bus", self.driver.wall_ms, self._notify_streams)
+        self.sessions = Sessions(
+            SessionContext(self.id, self.settings, self.driver, self.catalog, self.outage),
+            SessionsTopic(self.catalog, self.writer),
+            self.new_session_id,
+        )
         if self.bus is not None:
             self.bus.attach(
-                self.id, self.catalog, self.driver, self.arrivals, self.duty, self.outage
+                self.id, self.catalog, self.driver, self.arrivals, self.leadership, self.outage
             )
 
     @classmethod
@@ -104,7 +107,7 @@ class Gateway:
         clock: Callable[[], Instant] = time.monotonic_ns,
         wall_ms: Callable[[], int] = wall_ms,
     ) -> Gateway:
-        """Put the parts together; nothing runs yet.
+        """Assemble the parts; nothing runs yet.
 
         Args:
             settings: every limit.
@@ -124,20 +127,19 @@ class Gateway:
         )
         limits = QueueLimits(settings.queue_messages_max, settings.queue_bytes_max)
         driver = Driver(engine, limits, clock, wall_ms)
-        arrivals, duty = Arrivals(driver), Duty(held=bus is None)
+        arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
-        fillers = Fillers(driver, writer, duty)
-        catalog = Catalog(store, driver, fillers, settings)
+        derived_topics = DerivedTopics(driver, writer, leadership)
+        catalog = Catalog(store, driver, derived_topics, settings, mergers)
         return cls(
-            settings, store, driver, catalog, Ingest(writer, driver, settings), writer, fillers,
-            mergers=mergers, arrivals=arrivals, duty=duty, bus=bus,
+            settings, store, driver, catalog, Ingest(writer, driver, settings), writer,
+            derived_topics,
+            mergers=mergers, arrivals=arrivals, leadership=leadership, bus=bus,
             archive=_archive(settings, catalog, driver),
         )  # fmt: skip
 
     async def open_store(self) -> None:
-        """Reach the store, before anything else, and see what is declared beside what it has.
-
-        A second call does nothing.
+        """Open the store, and compare it with the declared topics; a second call does nothing.
 
         Raises:
             StoreUnusable, TopicFilesInvalid: with one sentence for the operator.
@@ -153,39 +155,46 @@ class Gateway:
         self._is_store_open = True
 
     async def open(self) -> None:
-        """Take over what the store has; from then on requests are served.
+        """Load the store's topics and start the background tasks; then requests are served.
 
         Raises:
             StoreUnusable, TopicFilesInvalid: with one sentence for the operator.
         """
-        sweeper = Sweeper(self.catalog, self.driver, self.writer, self.duty)
-        self.driver.on_expired = sweeper.note
-        self._sweeping = asyncio.create_task(sweeper.run(), name="sweep")
+        expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)
+        self.driver.on_expired = expiry.note
+        self._expiry_task = asyncio.create_task(expiry.run(), name="sweep")
         await self.open_store()
         await self.catalog.open()
         if self.bus is not None:
             await self.bus.open()
+        await open_own(self.catalog)
+        await self.catalog.start_filling()  # now that every source is there
         await carry_out(self.declared, self.catalog)
-        self._checkpointing = asyncio.create_task(self.checkpoints.run(), name="checkpoints")
+        self._checkpoint_task = asyncio.create_task(self.checkpoints.run(), name="checkpoints")
         if self.archive is not None:
-            self._looking = asyncio.create_task(self.archive.run(), name="look at the archive")
-        await self.sessions.topic.open()
-        await open_pipelines(self.catalog)
-        self._telling = asyncio.create_task(self.sessions.topic.run(), name="tell of sessions")
-        if self.neighbours is not None:
-            await self.neighbours.open()
+            self._archive_task = asyncio.create_task(self.archive.run(), name="look at the archive")
+        self._sessions_task = asyncio.create_task(
+            self.sessions.topic.run(), name="tell of sessions"
+        )
+        if self.peers is not None:
+            await self.peers.open()
         self.ready = True
 
     async def aclose(self) -> None:
-        """Let the store go."""
+        """Stop the background tasks, write a last checkpoint, and close the store."""
         self.ready = False
-        if self.neighbours is not None:
-            await self.neighbours.aclose()
+        if self.peers is not None:
+            await self.peers.aclose()
         self.sessions.aclose()
-        await self.fillers.aclose()
+        await self.derived_topics.aclose()
         if self.bus is not None:
             await self.bus.aclose()
-        running = (self._sweeping, self._telling, self._checkpointing, self._looking)
+        running = (
+            self._expiry_task,
+            self._sessions_task,
+            self._checkpoint_task,
+            self._archive_task,
+        )
         tasks = [it for it in running if it]
         for task in tasks:
             task.cancel()
@@ -195,41 +204,45 @@ class Gateway:
         await self.checkpoints.write()
         await self.store.aclose()
 
+    def _notify_streams(self, notice: bytes) -> None:
+        # The outage and the sessions need each other, so this one is looked up when it is needed.
+        self.sessions.broadcast(notice)
+
     async def _declared(self) -> list[Step]:
-        folder = self.settings.topics_dir
+        folder = self.settings.topics
         if folder is None:
             return []
         declared = read_topic_files(Path(folder), self.mergers)
         for topic in declared:
             topic.check_options(self.settings.options_characters_max)
-        return await plan_beside(self.store, declared, self.settings.topics_max)
+        return await plan_beside(self.store, declared, self.settings, self.mergers)
 
     async def look_back(self, topic: str) -> None:
-        """Have the engine know what an archive has of a topic, if there is one."""
+        """Let the engine know what the archive has of a topic, if there is an archive."""
         if self.archive is not None:
-            await self.archive.look(topic)
+            await self.archive.refresh(topic)
 
     def say_goodbye(self) -> None:
-        """A shutdown begins: every stream is told, new ones are turned away."""
+        """Begin a shutdown: close every stream with a goodbye, and turn new ones away."""
         self.stopping, self.ready = True, False
         self.driver.close_all(CloseReason.SHUTDOWN)
 
     def new_session_id(self) -> str:
-        """Unguessable, safe in a path and an event id, and no option on a command line."""
+        """Return an unguessable id, safe in a path, an event id and a command line."""
         random = f"s{secrets.token_urlsafe(12)}"
-        return random if self.neighbours is None else f"{self.id}.{random}"
+        return random if self.peers is None else f"{self.id}.{random}"
 
     async def bring(self, session_id: str, number: int | None) -> bool:
-        """Have a session here that another gateway has, for a reader that has seen this number.
+        """Fetch a session from another gateway, for a reader that has seen this number.
 
-        False: the reader was told that its place is taken, and is not let in again.
+        Returns False for a reader that was told REPLACED: it is not let in again.
 
         Raises:
             Problem: bus-unavailable, limit-reached.
         """
-        if self.neighbours is None or self.neighbours.has(session_id):
+        if self.peers is None or self.peers.has(session_id):
             return True
-        is_let_in = await self.neighbours.bring(session_id, number)
+        is_let_in = await self.peers.bring_here(session_id, number)
         if session_id in self.sessions:
             cursor = self.sessions.get(session_id).cursor
             seen = {} if cursor is None else cursor.marks(cursor.number) or {}
@@ -238,39 +251,39 @@ class Gateway:
         return is_let_in
 
     async def catch_up(self, topic: str, seen: Bookmark) -> None:
-        """Wait until there is here what a reader has seen at another gateway, for a while.
+        """Wait a while until this gateway has what a reader has seen at another one.
 
-        What does not come in time is continued as any place that is not known; what nobody can
-        have given since the start shows that the store has gone back (rule 602).
+        A bookmark that does not arrive in time is continued as an unknown one. A bookmark that no
+        gateway can have given since the start shows that the store has gone back (rule cluster-5).
         """
         if self.bus is not None:
             with contextlib.suppress(TimeoutError, Problem, EngineError):
                 async with asyncio.timeout(CATCH_UP_S_MAX):
                     await self.arrivals.reached(topic, seen.epoch, seen.offset)
         with contextlib.suppress(Problem, EngineError):  # the topic is gone, or the store is out
-            await self.catalog.heed_place(topic, seen)
+            await self.catalog.check_bookmark(topic, seen)
 
 
-def _bus(settings: Settings, mergers: Mergers) -> Bus | None:
-    """The bus that settings name; without one nothing of it is loaded."""
+def _bus(settings: Settings, mergers: Mergers) -> Cluster | None:
+    """Connect the bus that settings name; without one its modules are not loaded."""
     if settings.redis is None:
         return None
-    from app.bus.bus import Bus
+    from tidegate.app.cluster.cluster import Cluster
 
-    return Bus(settings.redis, settings, mergers)
+    return Cluster(settings.redis, settings, mergers)
 
 
 def _archive(settings: Settings, catalog: Catalog, driver: Driver) -> Archive | None:
-    """The archive that settings name; without one nothing of it is loaded."""
+    """Open the archive that settings name; without one its modules are not loaded."""
     if settings.archive is None:
         return None
-    from app.archive.archive import Archive
+    from tidegate.app.archive.archive import Archive
 
     return Archive(Path(settings.archive), catalog, driver)
 
 
 def _store(settings: Settings, mergers: Mergers) -> Store:
-    """The store that settings name."""
+    """Return the store that settings name."""
     if settings.keeps_nothing:
         return MemoryStore(Bounds.of(settings))
     survives_power = settings.durability == "power"
@@ -278,10 +291,10 @@ def _store(settings: Settings, mergers: Mergers) -> Store:
         Path(settings.store_dir),
         survives_power=survives_power,
         mergers=mergers,
-        bounds=Bounds.of(settings),
+        limits=Bounds.of(settings),
     )
 
 
 def gateway_of(request: Request) -> Gateway:
-    """The gateway that serves a request."""
+    """Return the gateway that serves a request."""
     return cast("Gateway", request.app.state.gateway)

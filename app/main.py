@@ -1,4 +1,4 @@
-"""The application: routes, problems and the gateway, put together."""
+"""The application: routes, problem handlers and the gateway, assembled."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fastapi import FastAPI, Request, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.responses import FileResponse
 
-from app.edge import fit
-from app.gateway import Gateway
-from app.inner_call import perform
-from app.problems import Problem
-from app.routes import (
-    auto,
-    commits,
+from tidegate import __version__
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.internal_call import perform
+from tidegate.app.http.middleware import install_middleware
+from tidegate.app.http.openapi import Api
+from tidegate.app.http.problems import Problem
+from tidegate.app.routes import (
     explain,
     lanes,
     messages,
@@ -30,29 +30,29 @@ from app.routes import (
     topics,
     trace,
 )
-from app.settings import Settings
-from conflation.errors import EngineError
-from keys.errors import KeysError
+from tidegate.app.routes.models import COMPONENTS
+from tidegate.app.settings import Settings
+from tidegate.conflation.errors import EngineError
+from tidegate.keys.errors import KeysError
 
 if TYPE_CHECKING:
-    from app.bus.connection import BusConnection
+    from tidegate.app.cluster.connection import BusConnection
 
 STATIC = Path(__file__).parent / "static"
+SWAGGER = ("fastapi_offline", "static")
+"""Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
-    topics, messages, commits, sow, subscribe, sessions, subscriptions, auto, trace, explain, lanes,
-    operations,
+    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, lanes, operations,
 )  # fmt: skip
-VERSION = "0.1.0"
 
 
 def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastAPI:
-    """The gateway as an ASGI application; `app.state.gateway` is its heart.
+    """Build the gateway as an ASGI application; `app.state.gateway` is the gateway.
 
-    `bus`: through which it shares sessions with other gateways, if not that of its settings; who
-    made it closes it.
+    `bus`: the connection for sharing sessions, if not that of the settings; the caller closes it.
 
-    Whoever serves it calls `app.state.gateway.say_goodbye()` when a shutdown begins: ASGI's own
-    shutdown comes only after the streams have ended.
+    The server calls `app.state.gateway.say_goodbye()` when a shutdown begins: ASGI's own shutdown
+    comes only after the streams have ended.
     """
     gateway = Gateway.build(settings)
 
@@ -62,15 +62,15 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
         yield
         await gateway.aclose()
 
-    app = FastAPI(
+    app = Api(
         title="Tidegate",
-        version=VERSION,
+        version=__version__,
         lifespan=lifespan,
-        docs_url=None,  # theirs loads its script from another host
-        redoc_url=None,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
+    app.components = COMPONENTS
     app.state.gateway = gateway
     app.add_exception_handler(EngineError, _answer)
     app.add_exception_handler(KeysError, _answer)
@@ -81,45 +81,46 @@ def create_app(settings: Settings, *, bus: BusConnection | None = None) -> FastA
     if (STATIC / "index.html").is_file():
         app.add_api_route("/", console, include_in_schema=False)
         app.add_api_route("/docs", reference, include_in_schema=False)
+        app.mount("/static/swagger", StaticFiles(packages=[SWAGGER]))
         app.mount("/static", StaticFiles(directory=STATIC))
     shared = bus or (None if gateway.bus is None else gateway.bus.connection)
     if shared is not None:
         _share(app, gateway, shared)
-    fit(app, settings)
+    install_middleware(app, settings)
     return app
 
 
 async def console() -> Response:
-    """The first page."""
+    """Return the console's page."""
     return FileResponse(STATIC / "index.html")
 
 
 async def reference() -> Response:
-    """The HTTP API, read from /openapi.json."""
+    """Return the page that shows the HTTP API in Swagger UI, read from /openapi.json."""
     return FileResponse(STATIC / "reference.html")
 
 
 def _share(app: FastAPI, gateway: Gateway, bus: BusConnection) -> None:
-    """Requests about sessions of other gateways are answered there, and theirs here."""
-    from app.bus.elsewhere import Elsewhere
-    from app.bus.neighbours import Neighbours
-    from app.bus.remains import Remains
+    """Forward requests about other gateways' sessions, and answer theirs."""
+    from tidegate.app.cluster.forwarding import ForwardToOwner
+    from tidegate.app.cluster.peers import Peers
+    from tidegate.app.cluster.session_locations import DeadPeerCleanup
 
     answered = partial(perform, app)
-    neighbours = Neighbours(
+    peers = Peers(
         bus, gateway.id, gateway.sessions, answered, gateway.settings, gateway.catalog.catch_up
     )
-    neighbours.attend(
-        Remains(
-            neighbours.roll, neighbours.places, gateway.catalog, gateway.driver, gateway.writer,
-            gateway.duty,
+    peers.set_cleanup(
+        DeadPeerCleanup(
+            peers.membership, peers.locations, gateway.catalog, gateway.driver, gateway.writer,
+            gateway.leadership,
         )
     )  # fmt: skip
-    gateway.neighbours = neighbours
-    app.add_middleware(Elsewhere, neighbours=neighbours)
+    gateway.peers = peers
+    app.add_middleware(ForwardToOwner, peers=peers)
 
 
 async def _answer(request: Request, error: Exception) -> Response:
-    """What engine and keys refuse, in the words of the edge."""
+    """Return an error of the engine or of keys as a problem."""
     assert isinstance(error, EngineError | KeysError)
     return Problem(error.code, f"{error.detail}.", position=error.position).response()

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from app.units import Duration, parse_size
+from tidegate.keys.text.duration import Duration
+from tidegate.keys.text.size import parse_size
 
 
 class EnvironmentText(str):

@@ -9,14 +9,20 @@ import ipaddress
 import logging
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
-from app.setting_kinds import (
+from tidegate.app.setting_kinds import (
     CountValue,
     DurationValue,
     EnvironmentText,
@@ -37,7 +43,7 @@ MEMORY_ONLY = ":memory:"
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configuration
 
 # Read by other parts of the product, so they are no misspelt settings.
-OTHER_VARIABLES = frozenset({"TIDEGATE_REQUIRE_ALL"})
+OTHER_VARIABLES = frozenset({"TIDEGATE_GATEWAY", "TIDEGATE_REQUIRE_ALL"})
 
 logger = logging.getLogger("tidegate.settings")
 
@@ -50,11 +56,18 @@ class Settings(BaseSettings):
     """The gateway's configuration, checked and frozen.
 
     Building one directly takes defaults and arguments alone; `load_settings` reads the file and
-    the environment too. Outside, `store_dir` is called `data`, and `topics_dir` `topics`.
+    the environment too. Outside, `store_dir` is called `data`.
     """
 
+    # Case: of `port` and `PORT` in a file, the source would drop one without a word.
+    # Decoding: what a list looks like in a variable is for its kind to say; it is no JSON.
     model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True
+        frozen=True,
+        extra="forbid",
+        case_sensitive=True,
+        env_prefix=PREFIX,
+        env_prefix_target="all",
+        enable_decoding=False,
     )
 
     # Where it listens and keeps things
@@ -100,9 +113,8 @@ class Settings(BaseSettings):
         1, "Gateways that `serve` runs at its address, each a process; above 1 needs `redis`.",
         most=256,
     )  # fmt: skip
-    topics_dir: TextValue | None = Field(
+    topics: TextValue | None = Field(
         default=None,
-        alias="topics",
         description="Folder of `.toml` files with definitions of topics, applied at start.",
     )
     archive: TextValue | None = Field(
@@ -227,8 +239,8 @@ class Settings(BaseSettings):
     notsent_lowat_bytes: SizeValue = size_field(
         "16KiB", "Unsent bytes the kernel takes for a connection (TCP_NOTSENT_LOWAT).", most="16MiB"
     )
-    tcp_user_timeout: DurationValue = duration_field(
-        "20s", "A peer that acknowledges nothing for so long is gone.", least="1s", most="1h"
+    tcp_keepalive: DurationValue = duration_field(
+        "20s", "A silent peer that answers no probe for so long is gone.", least="1s", most="1h"
     )
     backlog: CountValue = count_field(2048, "Connections waiting to be accepted.", most=65535)
     shutdown_grace: DurationValue = duration_field(
@@ -244,7 +256,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments alone: `load_settings` layers the sources and can name the one at fault."""
+        """Arguments alone: `load_settings` asks each source, to name the one at fault."""
         return (init_settings,)
 
     @model_validator(mode="after")
@@ -272,126 +284,98 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def setting_names() -> dict[str, str]:
-    """Name outside (file; in upper case after the prefix, environment) -> attribute, in order."""
-    return {field.alias or name: name for name, field in Settings.model_fields.items()}
+SETTINGS = {field.alias or name: field for name, field in Settings.model_fields.items()}
+"""Each setting by its name outside, which is that in the file."""
 
 
 def bound(name: str, side: Literal["ge", "le"]) -> Any:
     """The least or the greatest value of the setting `name`, or None."""
-    rules = Settings.model_fields[setting_names()[name]].metadata
+    rules = SETTINGS[name].metadata
     return next((getattr(rule, side) for rule in rules if hasattr(rule, side)), None)
 
 
+def variable_of(name: str) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + name.upper()
+
+
 def load_settings(
-    config: Path | None = None,
-    *,
-    environment: Mapping[str, str] | None = None,
-    overrides: Mapping[str, object] | None = None,
+    config: Path | None = None, *, overrides: Mapping[str, object] | None = None
 ) -> Settings:
     """Layer defaults, file, environment and flags into one `Settings`.
 
     Args:
         config: the TOML file; without it `tidegate.toml` in the working directory, if there.
-        environment: instead of the process's own.
         overrides: from flags, by setting name; None stands for a flag not given.
 
     Raises:
         SettingsInvalid: one line that names the source and the setting at fault.
     """
-    layers = (
-        _file_layer(config),
-        _environment_layer(os.environ if environment is None else environment),
-        _override_layer(overrides or {}),
-    )
-    found: dict[str, Given] = {}
-    for layer in layers:
-        _check_each(layer)
-        found |= layer
-    try:
-        return _settings(found)
-    except ValidationError as error:
-        raise SettingsInvalid(_one_line(error, found)) from None
-
-
-class Given(NamedTuple):
-    """A value and what to call the place it came from."""
-
-    origin: str
-    value: Any
-
-
-def _settings(found: Mapping[str, Given]) -> Settings:
-    return Settings(**{name: given.value for name, given in found.items()})
-
-
-def _check_each(layer: Mapping[str, Given]) -> None:
-    """Whether each value can be used, also one that another layer goes before.
-
-    What several settings are together is seen when all are there.
-    """
-    try:
-        _settings(layer)
-    except ValidationError as error:
-        if error.errors(include_url=False, include_input=False)[0]["loc"]:
-            raise SettingsInvalid(_one_line(error, layer)) from None
-
-
-def _file_layer(config: Path | None) -> dict[str, Given]:
     path = config or Path(CONFIG_FILE)
-    if config is None and not path.exists():
-        return {}
+    in_file = _file_values(path) if config or path.exists() else {}
+    flags = {name: value for name, value in (overrides or {}).items() if value is not None}
+    _check_each(in_file, lambda name: f"{path.name}: {name!a}")
+    _check_each(in_environment := _environment_values(), variable_of)
+    _check_each(flags, lambda name: f"--{name.replace('_', '-')}")
     try:
-        table = tomllib.loads(path.read_text("utf-8"))
+        return Settings(**in_file | in_environment | flags)
+    except ValidationError as error:  # a rule about several settings, which names them
+        raise SettingsInvalid(_reason(error.errors()[0]["msg"])) from None
+
+
+def _file_values(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb"):  # the source passes over a file that cannot be read
+            return TomlConfigSettingsSource(Settings, path)()
     except OSError as error:
         raise SettingsInvalid(f"{path}: cannot be read: {error.strerror or error}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise SettingsInvalid(f"{path}: not valid TOML: {reason}") from None
-    return {name: Given(f"{path.name}: {name!a}", value) for name, value in table.items()}
 
 
-def _environment_layer(environment: Mapping[str, str]) -> dict[str, Given]:
-    known = {PREFIX + name.upper(): name for name in setting_names()}
-    layer: dict[str, Given] = {}
-    for variable, text in environment.items():
-        if variable in known:
-            layer[known[variable]] = Given(variable, EnvironmentText(text))
-        elif variable.startswith(PREFIX) and variable not in OTHER_VARIABLES:
-            _question_variable(variable, list(known))
-    return layer
+def _environment_values() -> dict[str, Any]:
+    """The variables that are settings.
+
+    A misspelt setting is an error; a stranger that shares our prefix is only mentioned.
+    """
+    known = [variable_of(name) for name in SETTINGS]
+    for variable in os.environ:
+        if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES.union(known):
+            close = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
+            if close:
+                raise SettingsInvalid(f"{variable}: no such setting; did you mean {close[0]}?")
+            logger.warning("%s is no setting of the gateway and is not used", variable)
+    found = EnvSettingsSource(Settings, case_sensitive=False)()
+    return {name: EnvironmentText(text) for name, text in found.items()}
 
 
-def _question_variable(variable: str, known: list[str]) -> None:
-    """A misspelt setting is an error; a stranger that shares our prefix is only mentioned."""
-    close = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
-    if close:
-        raise SettingsInvalid(f"{variable}: no such setting; did you mean {close[0]}?")
-    logger.warning("%s is no setting of the gateway and is not used", variable)
+def _check_each(values: Mapping[str, Any], called: Callable[[str], str]) -> None:
+    """Whether each value of a source can be used, also one that another source goes before.
+
+    What several settings are together is seen when all are there.
+    """
+    try:
+        Settings(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        if not first["loc"]:
+            return
+        name = str(first["loc"][0])
+        match first["type"]:
+            case "greater_than_equal":
+                reason = f"expected at least {bound(name, 'ge')}"
+            case "less_than_equal":
+                reason = f"expected at most {bound(name, 'le')}"
+            case "extra_forbidden" if isinstance(values[name], dict):
+                reason = "no such setting; settings stand at the top level of the file, in no table"
+            case "extra_forbidden":
+                close = difflib.get_close_matches(name.lower(), SETTINGS, n=1)
+                reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
+            case _:
+                reason = _reason(first["msg"])
+        raise SettingsInvalid(f"{called(name)}: {reason}") from None
 
 
-def _override_layer(overrides: Mapping[str, object]) -> dict[str, Given]:
-    outside = {attribute: name for name, attribute in setting_names().items()}
-    return {
-        outside.get(name, name): Given(f"--{outside.get(name, name).replace('_', '-')}", value)
-        for name, value in overrides.items()
-        if value is not None
-    }
-
-
-def _one_line(error: ValidationError, found: Mapping[str, Given]) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    reason = first["msg"].removeprefix("Value error, ")
-    if not first["loc"]:
-        return reason  # a rule about several settings, which names them
-    name = str(first["loc"][0])
-    if first["type"] == "greater_than_equal":
-        reason = f"expected at least {bound(name, 'ge')}"
-    elif first["type"] == "less_than_equal":
-        reason = f"expected at most {bound(name, 'le')}"
-    if first["type"] == "extra_forbidden" and isinstance(found[name].value, dict):
-        reason = "no such setting; settings stand at the top level of the file, in no table"
-    elif first["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(name, list(setting_names()), n=1)
-        reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
-    return f"{found[name].origin}: {reason}"
+def _reason(message: str) -> str:
+    return message.removeprefix("Value error, ")

@@ -1,14 +1,15 @@
 """The settings' reference page, written from the settings themselves.
 
-`python -m app.settings_page > docs/settings.md` writes it anew.
+`python -m tidegate.app.settings_page > docs/settings.md` writes it anew.
 """
 
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-from app.settings import PREFIX, Settings, bound, setting_names
-from app.units import Duration, size_text
+from tidegate.app.settings import SETTINGS, bound, variable_of
+from tidegate.keys.text.duration import Duration
+from tidegate.keys.text.size import size_text
 
 INTRODUCTION = """\
 # Settings
@@ -47,11 +48,10 @@ def settings_page() -> str:
 
 
 def _rows() -> Iterator[str]:
-    for name, attribute in setting_names().items():
-        field = Settings.model_fields[attribute]
+    for name, field in SETTINGS.items():
         bounds = [bound(name, "ge"), bound(name, "le")]
         default = "" if field.default is None else f"`{_shown(name, field.default)}`"
-        cells = [f"`{name}`", f"`{PREFIX}{name.upper()}`", default]
+        cells = [f"`{name}`", f"`{variable_of(name)}`", default]
         meaning = (field.description or "").replace("|", "\\|")
         yield (
             "| "

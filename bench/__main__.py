@@ -1,7 +1,7 @@
 """`python -m bench [SUITE]...`, each of `SUITES` or those named: figures, machine and versions.
 
-`python -m bench faults` is another matter: it says whether anything is lost (bench/faults). So is
-`python -m bench equality`: whether Spark and the engine deliver the same of a day.
+`python -m bench equality` is no suite: it says whether Spark and the engine deliver the same of a
+day.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 from importlib.metadata import version
 
 from bench import engine, equality, pipeline, road, sizing, store, topics
-from bench.faults import command as faults
 
 SUITES = {
     "engine": engine.figures,
@@ -26,8 +25,6 @@ SUITES = {
 
 def main(names: list[str]) -> int:
     """Run the suites that are named, or all; 2 for one that is not known."""
-    if names[:1] == ["faults"]:
-        return faults.main(names[1:])
     if names == ["equality"]:
         return equality.main()
     unknown = [name for name in names if name not in SUITES]

@@ -6,18 +6,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from conflation.boards.board import Board
-from conflation.definition import Definition
-from conflation.duration import SECOND
-from conflation.engine import Engine
-from conflation.frame import Frame
-from conflation.language.grant import decide
-from conflation.language.options import Options
-from conflation.log import History
-from conflation.sessions.session import QueueLimits
-from keys.extract import record_key
-from keys.jsontext import check_json
-from keys.spec import KeySpec
+from tidegate.conflation.boards.board import Board
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.keys.jsontext import check_json
+from tidegate.keys.spec import KeySpec, record_key
+from tidegate.keys.text.duration import SECOND
 
 MESSAGES = 100_000
 KEYS = 1_000

@@ -21,14 +21,14 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from bench.ticks import came_in_order, laid_down, lines_of, recorded_day
-from pipeline.columns.intervals import Pace
-from pipeline.definitions.stream import StreamDefinition, read_definitions
-from pipeline.session import open_session
-from pipeline.sinks.sink import Batch, Receipt
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream
 from tests.pipeline.mixed_ticks import KEY, REDUCERS, WANTED, mixed, timed
 from tests.pipeline.reordered import Timed, event_deliveries
+from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
+from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.spark.session import open_session
+from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,16 +16,16 @@ import pyarrow as pa
 from bench import peer
 from bench.peer import Outcome
 from bench.ticks import lines_of, recorded_day
-from keys.path import FieldPath
-from keys.spec import KeySpec
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.history import read_history
-from pipeline.columns.intake import Intake
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.times import TimeField
-from pipeline.planner.planning import Question, answered, planned
-from pipeline.session import open_session
-from pipeline.streams.plans import by_shards, plan_recorded, recorded_lines
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.history import read_history
+from tidegate.pipeline.columns.intake import Intake
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.planner.planning import Question, answered, planned
+from tidegate.pipeline.spark.session import open_session
+from tidegate.pipeline.streams.plans import by_shards, plan_recorded, recorded_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,15 +20,14 @@ import httpx2
 import psutil
 
 from bench.engine import payloads
-from conflation.definition import Definition
-from conflation.engine import Engine
-from conflation.frame import Frame
-from conflation.language.grant import decide
-from conflation.language.options import Options
-from conflation.log import History
-from conflation.sessions.session import UNLIMITED
-from keys.extract import record_key
-from keys.spec import KeySpec
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.sessions.session import UNLIMITED
+from tidegate.keys.spec import KeySpec, record_key
 
 TIDEGATE = Path(sys.executable).with_name("tidegate")
 NDJSON = {"Content-Type": "application/x-ndjson"}

@@ -18,13 +18,13 @@ from pathlib import Path
 
 import httpx2
 
-from bench.faults.children import TIDEGATE, free_port
-from bench.faults.stage import redis_binary
 from bench.store import NDJSON
-from pipeline.definitions.stream import read_definitions
-from pipeline.session import open_session
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream
+from tests.faults.stages.children import TIDEGATE, free_port
+from tests.faults.stages.stage import redis_binary
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.spark.session import open_session
+from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.stream import Stream
 
 KEYS = 10_000
 BACKLOG, REQUEST_MESSAGES, BATCH_MESSAGES = 1_000_000, 10_000, 200_000

@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import httpx2
 
-from clients.answers import Fields, fields_of
-from clients.errors import AnswerInvalid
+from tidegate.clients.answers import Fields, fields_of
+from tidegate.clients.errors import AnswerInvalid
+from tidegate.clients.transport import topic_path
 
 SESSIONS = "/v1/sessions"
 SESSIONS_PER_PAGE = 1000
@@ -42,7 +43,7 @@ class Administration:
 
     def topic(self, topic: str) -> Defined:
         """A topic as it is defined now."""
-        return _defined(self._ask("GET", _topic_path(topic)))
+        return _defined(self._ask("GET", topic_path(topic)))
 
     def put_topic(
         self,
@@ -54,16 +55,16 @@ class Administration:
     ) -> Defined:
         """Create a topic, or replace its definition; `only_new`: refuse one that is there."""
         headers = _match(if_match) | ({"If-None-Match": "*"} if only_new else {})
-        return _defined(self._ask("PUT", _topic_path(topic), json=definition, headers=headers))
+        return _defined(self._ask("PUT", topic_path(topic), json=definition, headers=headers))
 
     def patch_topic(self, topic: str, patch: Fields, *, if_match: str | None = None) -> Defined:
         """Change what a JSON Merge Patch names; None restores a default."""
         headers = _match(if_match)
-        return _defined(self._ask("PATCH", _topic_path(topic), json=patch, headers=headers))
+        return _defined(self._ask("PATCH", topic_path(topic), json=patch, headers=headers))
 
     def delete_topic(self, topic: str, *, if_match: str | None = None) -> None:
         """Delete a topic and what it holds; its subscriptions end."""
-        _nothing(self._ask("DELETE", _topic_path(topic), headers=_match(if_match)))
+        _nothing(self._ask("DELETE", topic_path(topic), headers=_match(if_match)))
 
     # Sessions
 
@@ -100,10 +101,6 @@ def _nothing(answer: httpx2.Response) -> None:
 
 def _match(if_match: str | None) -> dict[str, str]:
     return {} if if_match is None else {"If-Match": if_match}
-
-
-def _topic_path(topic: str) -> str:
-    return f"/v1/topics/{quote(topic, safe='')}"
 
 
 def _session_path(session: str) -> str:

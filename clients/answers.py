@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 import msgspec
 
-from clients.errors import AnswerInvalid, GatewayProblem
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem
 
 Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """What a topic's journal holds.
+
+    `first` and `last` are bookmarks, None while it holds nothing; `epoch` is the topic's life.
+    """
+
+    epoch: str | None
+    first: str | None
+    last: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsPage:
+    """Some topics, the address of the next page, the entity tag of this one."""
+
+    topics: list[Fields]
+    following: str | None
+    etag: str
 
 
 def problem_of(answer: httpx2.Response) -> GatewayProblem:

@@ -55,7 +55,12 @@ class GatewayProblem(GatewayError):
 
 
 class GatewayUnreachable(GatewayError):
-    """No connection, or none that lasted; the text names the address."""
+    """No connection, or none that lasted; the text names the address.
+
+    `was_reached`: a gateway has answered there before, or may have taken this request.
+    """
+
+    was_reached = False
 
 
 class StreamLost(GatewayUnreachable):

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self
-from urllib.parse import quote, urlsplit
+from tempfile import TemporaryFile
+from typing import Self
 
 import httpx2
 
-from clients.administration import Administration
-from clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
-from clients.errors import AnswerInvalid, GatewayUnreachable
-from clients.outage import Trouble
-from clients.places import Places
-from clients.publishing import NDJSON, PATIENCE_S, Patience, Post, Published, new_key
-from clients.session import Session
-from clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT, Subscription
+from tidegate.clients import DEFAULT_ADDRESS
+from tidegate.clients.administration import Administration
+from tidegate.clients.answers import Fields, Journal, TopicsPage, fields_of
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem
+from tidegate.clients.outage import TOPIC_UNKNOWN, Trouble
+from tidegate.clients.places import Places
+from tidegate.clients.publishing import NDJSON, Post, Published, new_key
+from tidegate.clients.retry import PATIENCE_S, Retry
+from tidegate.clients.session import Session
+from tidegate.clients.subscription import NO_CONTENT, Subscription
+from tidegate.clients.transport import (
+    ANSWER_SECONDS_MAX,
+    NOT_MODIFIED,
+    Transport,
+    topic_path,
+)
 
-DEFAULT_ADDRESS = "http://127.0.0.1:8080"
-ANSWER_SECONDS_MAX = 60.0
-CONNECT_SECONDS_MAX = 5.0
-EVENT_STREAM = "text/event-stream"
-JSON = "application/json"
+PIECE_BYTES = 4 * 1024 * 1024
 TOPICS_PER_PAGE = 1000
 
 
@@ -31,12 +35,15 @@ class Gateway:
     Every method raises GatewayProblem when the gateway says no and GatewayUnreachable when it
     cannot be reached, AnswerInvalid when what answers is no gateway. Subscriptions come back by
     themselves, and what is published, staged or committed is sent again when the answer was lost or
-    the gateway is out for a while, without doubling anything. Other requests are sent once.
+    the gateway is out for a while, without doubling anything. Other requests are sent once, but
+    for `every`.
 
     Args:
         base_url: such as `http://127.0.0.1:8080`.
         answer_seconds_max: how long to wait for an answer, or for its next piece.
         patience_s: how long a publish is sent again after it has failed; 0 for not at all.
+        every: how every request is sent again, and over every failure that may be over in a
+            moment (429, 5xx, nobody there); in place of `patience_s`.
 
     Raises:
         ValueError: `base_url` is no http address.
@@ -47,12 +54,14 @@ class Gateway:
         base_url: str = DEFAULT_ADDRESS,
         answer_seconds_max: float = ANSWER_SECONDS_MAX,
         patience_s: float = PATIENCE_S,
+        every: Retry | None = None,
     ) -> None:
-        self.base_url = _checked_address(base_url)
-        limits = httpx2.Timeout(answer_seconds_max, connect=CONNECT_SECONDS_MAX)
-        self._http = httpx2.Client(base_url=self.base_url, timeout=limits, trust_env=False)
-        self._patience = Patience(patience_s)
-        self._was_reached = False
+        self._transport = Transport(base_url, answer_seconds_max, Retry(patience_s), every)
+
+    @property
+    def base_url(self) -> str:
+        """The address, without a slash at its end."""
+        return self._transport.base_url
 
     def __enter__(self) -> Self:
         return self
@@ -62,39 +71,57 @@ class Gateway:
 
     def close(self) -> None:
         """Give the connections back."""
-        self._http.close()
+        self._transport.close()
 
     @property
     def administration(self) -> Administration:
         """Topics by their entity tags, and everybody's sessions."""
-        return Administration(self._ask)
+        return Administration(self._transport.ask)
 
     # Topics
 
     def put_topic(self, topic: str, definition: Fields) -> bool:
         """Create or replace a topic; true if it is new."""
-        answer = self._ask("PUT", _topic_path(topic), json=definition)
+        answer = self._transport.ask("PUT", topic_path(topic), json=definition)
         fields_of(answer)
         return answer.status_code == 201
 
     def topic(self, topic: str) -> Fields:
         """A topic's definition and live figures."""
-        return fields_of(self._ask("GET", _topic_path(topic)))
+        return fields_of(self._transport.ask("GET", topic_path(topic)))
+
+    def find_topic(self, topic: str) -> Fields | None:
+        """As `topic`; None if there is no such topic."""
+        try:
+            return self.topic(topic)
+        except GatewayProblem as problem:
+            if problem.code != TOPIC_UNKNOWN:
+                raise
+            return None
 
     def topics(self, prefix: str = "") -> Iterator[Fields]:
         """Every topic whose name begins with `prefix`, by name, fetched in pages."""
         params: dict[str, str | int] = {"limit": TOPICS_PER_PAGE}
         if prefix:
             params["prefix"] = prefix
-        page = fields_of(self._ask("GET", "/v1/topics", params=params))
+        page = fields_of(self._transport.ask("GET", "/v1/topics", params=params))
         yield from page["topics"]
         while page.get("next"):
-            page = fields_of(self._ask("GET", page["next"]))
+            page = fields_of(self._transport.ask("GET", page["next"]))
             yield from page["topics"]
+
+    def topics_page(self, address: str, known: str) -> TopicsPage | None:
+        """A page of the list of topics; None if it is still the one of the entity tag `known`."""
+        headers = {"If-None-Match": known} if known else {}
+        answer = self._transport.ask("GET", address, headers=headers)
+        if answer.status_code == NOT_MODIFIED:
+            return None
+        page = fields_of(answer)
+        return TopicsPage(page["topics"], page["next"], answer.headers.get("ETag", ""))
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic and what it holds; its subscriptions end."""
-        answer = self._ask("DELETE", _topic_path(topic))
+        answer = self._transport.ask("DELETE", topic_path(topic))
         if answer.status_code != NO_CONTENT:
             raise AnswerInvalid(f"{answer.request.url} did not delete as a Tidegate gateway does")
 
@@ -122,13 +149,26 @@ class Gateway:
                 one and without a producer it gets one of its own.
             trouble: told in a sentence when it has to be sent again.
         """
-        if idempotency_key is None and producer is None and self._patience.seconds_max > 0:
+        if idempotency_key is None and producer is None and self._transport.retry.seconds_max > 0:
             idempotency_key = new_key()
         post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
         return Published.of(self._post(topic, post, trouble))
 
+    def publish_body(
+        self, topic: str, body: bytes, producer: str, sequence: int, media_type: str = NDJSON
+    ) -> Published:
+        """Publish a body under a number, once: NDJSON envelopes, or one message as it is."""
+        post = Post.of([body], producer=producer, sequence=sequence, media_type=media_type)
+        return Published.of(self._post(topic, post, None, enveloped=media_type == NDJSON))
+
     def stage(
-        self, topic: str, lines: Iterable[bytes], stage: str, producer: str | None = None
+        self,
+        topic: str,
+        lines: Iterable[bytes],
+        stage: str,
+        producer: str | None = None,
+        *,
+        enveloped: bool = False,
     ) -> int:
         """Keep messages aside until a commit names their stage; returns how many.
 
@@ -137,9 +177,11 @@ class Gateway:
             lines: one JSON text each, without line breaks.
             stage: name of the stage; what it held is forgotten.
             producer: who stages, where a topic is filled by the pipeline.
+            enveloped: each line is `{"value": …}`, or `{"key": […], "reason": "deleted"}`, which
+                removes the record of that key.
         """
         post = Post.of(lines, producer=producer, stage=stage)
-        return int(self._post(topic, post, None)["messages"])
+        return int(self._post(topic, post, None, enveloped=enveloped)["messages"])
 
     def commit(
         self, topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
@@ -154,8 +196,17 @@ class Gateway:
             stages: the names.
         """
         document = {"producer": producer, "run": run, "sequence": sequence, "stages": list(stages)}
-        path = f"{_topic_path(topic)}/commits"
-        return Published.of(self._ask_again("POST", path, None, json=document))
+        path = f"{topic_path(topic)}/commits"
+        return Published.of(self._transport.publish("POST", path, None, json=document))
+
+    def knows(self, topic: str, producer: str, run: int, sequence: int) -> bool:
+        """Whether that number of the producer, or one above it, was published."""
+        try:  # a commit of nothing: only a number that is known is answered before the stages
+            return self.commit(topic, producer, run, sequence, [f"{producer}.nothing"]).duplicate
+        except GatewayProblem as problem:
+            if problem.code != "precondition-failed":
+                raise
+            return False
 
     def sow(self, topic: str, **query: str | int | None) -> Iterator[bytes]:
         """The state of the world as JSON texts, one a record.
@@ -163,13 +214,37 @@ class Gateway:
         `query` takes what the endpoint takes: filter, order_by, top_n, skip_n, select, format,
         as_of.
         """
-        return self._lines(f"{_topic_path(topic)}/sow", query)
+        return self._transport.lines(f"{topic_path(topic)}/sow", query)
 
     def messages(
         self, topic: str, from_: str = "epoch", limit: int | None = None
     ) -> Iterator[bytes]:
         """Envelopes of the journal as JSON texts: what follows the bookmark `from_`."""
-        return self._lines(f"{_topic_path(topic)}/messages", {"from": from_, "limit": limit})
+        return self._transport.lines(
+            f"{topic_path(topic)}/messages", {"from": from_, "limit": limit}
+        )
+
+    def journal(self, topic: str) -> Journal:
+        """The ends of a topic's journal."""
+        found = self.topic(topic)
+        ends = found.get("journal") or {}
+        return Journal(found.get("epoch"), ends.get("first"), ends.get("last"))
+
+    def journal_page(self, topic: str, after: str, messages_max: int) -> bytes:
+        """NDJSON envelopes of what follows the bookmark `after`, at most so many lines."""
+        params = {"from": after, "limit": messages_max}
+        return self._transport.ask("GET", f"{topic_path(topic)}/messages", params=params).content
+
+    def records(self, topic: str) -> Iterator[bytes]:
+        """NDJSON envelopes of the records that a topic has, in the order of their last change.
+
+        In pieces of whole lines: all of it is on the disk before the first, and never in memory.
+        """
+        with TemporaryFile() as file:
+            self._transport.fetch(f"{topic_path(topic)}/sow", {"format": "envelope"}, file)
+            file.seek(0)
+            while piece := file.read(PIECE_BYTES):
+                yield piece + file.readline()
 
     # Subscriptions
 
@@ -209,13 +284,15 @@ class Gateway:
         }
         params = {name: text for name, text in query.items() if text is not None}
 
-        path = f"{_topic_path(topic)}/subscribe"
+        path = f"{topic_path(topic)}/subscribe"
         places = Places() if "*" in topic or ">" in topic else None
 
         def connect(after: str) -> httpx2.Response:
             if after or places is None or not places.text or command == "sow":
-                return self._open_stream("GET", path, after, params=params)
-            return self._open_stream("POST", path, json={**params, "bookmarks": places.text})
+                return self._transport.open_stream("GET", path, after, params=params)
+            return self._transport.open_stream(
+                "POST", path, json={**params, "bookmarks": places.text}
+            )
 
         return Subscription(
             connect,
@@ -245,16 +322,16 @@ class Gateway:
         body: Fields = {"conflated": conflated}
         if limits is not None:
             body["limits"] = limits
-        opened = fields_of(self._ask("POST", "/v1/sessions", json=body))
+        opened = fields_of(self._transport.ask("POST", "/v1/sessions", json=body))
         address = f"/v1/sessions/{opened['session']}"
 
         def ask(method: str, path: str, document: Fields | None) -> Fields:
             given = {} if document is None else {"json": document}
-            answer = self._ask(method, address + path, **given)
+            answer = self._transport.ask(method, address + path, **given)
             return {} if answer.status_code == NO_CONTENT else fields_of(answer)
 
         events = Subscription(
-            lambda after: self._open_stream("GET", opened["events"], after),
+            lambda after: self._transport.open_stream("GET", opened["events"], after),
             seconds_max=seconds_max,
             trouble=trouble,
         )
@@ -266,85 +343,13 @@ class Gateway:
         `wish` takes what a subscription takes: options, filter, order_by, command.
         """
         texts = {name: text for name, text in wish.items() if text is not None}
-        return fields_of(self._ask("POST", "/v1/explain", json={"topic": topic, **texts}))
+        return fields_of(self._transport.ask("POST", "/v1/explain", json={"topic": topic, **texts}))
 
-    # Requests
-
-    def _ask(self, method: str, path: str, **given: Any) -> httpx2.Response:
-        answer = self._send(self._http.build_request(method, path, **given))
-        try:
-            answer.read()
-        except httpx2.HTTPError as error:
-            raise self._unreachable(error) from None
-        return answer
-
-    def _post(self, topic: str, post: Post, trouble: Trouble | None) -> Fields:
-        path = f"{_topic_path(topic)}/messages"
-        return self._ask_again("POST", path, trouble, content=post.body, headers=post.headers)
-
-    def _ask_again(self, method: str, path: str, trouble: Trouble | None, **given: Any) -> Fields:
-        """The fields of an answer to what may be sent again."""
-        return self._patience.until_answered(
-            lambda: fields_of(self._ask(method, path, **given)), lambda: self._was_reached, trouble
+    def _post(
+        self, topic: str, post: Post, trouble: Trouble | None, *, enveloped: bool = False
+    ) -> Fields:
+        path = f"{topic_path(topic)}/messages"
+        params = {"format": "envelope"} if enveloped else None
+        return self._transport.publish(
+            "POST", path, trouble, content=post.body, headers=post.headers, params=params
         )
-
-    def _lines(self, path: str, query: dict[str, str | int | None]) -> Iterator[bytes]:
-        params = {name: value for name, value in query.items() if value is not None}
-        answer = self._send(self._http.build_request("GET", path, params=params))
-        require_media_type(answer, NDJSON, JSON)
-        try:
-            yield from split_lines(answer.iter_bytes())
-        except httpx2.HTTPError as error:
-            raise self._unreachable(error) from None
-        finally:
-            answer.close()
-
-    def _open_stream(
-        self, method: str, path: str, after: str = "", **given: Any
-    ) -> httpx2.Response:
-        headers = {"Accept": EVENT_STREAM, "Accept-Encoding": "identity"}
-        if after:
-            headers["Last-Event-ID"] = after
-        limits = httpx2.Timeout(HELLO_SECONDS_MAX, connect=CONNECT_SECONDS_MAX)
-        request = self._http.build_request(method, path, headers=headers, timeout=limits, **given)
-        answer = self._send(request)
-        # The limit was for the answer's header. How long a stream may be silent is known from its
-        # first event only, and watched by the subscription.
-        request.extensions["timeout"]["read"] = None
-        if answer.status_code != NO_CONTENT:
-            require_media_type(answer, EVENT_STREAM)
-        return answer
-
-    def _send(self, request: httpx2.Request) -> httpx2.Response:
-        """The open answer; one that is no success is read, closed and raised."""
-        try:
-            answer = self._http.send(request, stream=True)
-            self._was_reached = True
-            if answer.is_success:
-                return answer
-            answer.read()
-        except httpx2.HTTPError as error:
-            raise self._unreachable(error) from None
-        raise problem_of(answer)
-
-    def _unreachable(self, error: httpx2.HTTPError) -> GatewayUnreachable:
-        if not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout):
-            self._was_reached = True  # it may have taken the request
-        reason = str(error) or type(error).__name__
-        return GatewayUnreachable(f"Cannot reach a gateway at {self.base_url}: {reason}")
-
-
-def _topic_path(topic: str) -> str:
-    return f"/v1/topics/{quote(topic, safe='')}"
-
-
-def _checked_address(text: str) -> str:
-    address = text.rstrip("/")
-    parts = urlsplit(address)
-    try:
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is no number
-        sound = False
-    if not sound or parts.path or parts.query or parts.fragment:
-        raise ValueError(f"an address is such as {DEFAULT_ADDRESS}, not {text!r}")
-    return address

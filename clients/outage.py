@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from clients.errors import GatewayError, GatewayProblem
+from tidegate.clients.errors import GatewayError, GatewayProblem
 
 MISSING_SECONDS_MAX = 60.0
 TOPIC_UNKNOWN = "topic-unknown"

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from clients.sse import Event
+from tidegate.clients.sse import Event
 
 NOWHERE = "unknown-0"
 """No gateway knows this place: a topic is continued from it by a snapshot."""

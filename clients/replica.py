@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from clients.errors import AnswerInvalid
-from clients.patch import patched
-from clients.sse import Event
+from tidegate.clients.errors import AnswerInvalid
+from tidegate.clients.patch import patched
+from tidegate.clients.sse import Event
 
 WHOLE_TOPIC = "null"
 

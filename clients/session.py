@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from clients.answers import Fields
-from clients.replica import Change, Replica
-from clients.sse import Event
-from clients.subscription import Subscription
+from tidegate.clients.answers import Fields
+from tidegate.clients.replica import Change, Replica
+from tidegate.clients.sse import Event
+from tidegate.clients.subscription import Subscription
 
 Ask = Callable[[str, str, Fields | None], Fields]
 """Method, what follows the session's address, and the body; the answer's object, if any."""

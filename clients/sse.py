@@ -2,13 +2,18 @@
 
 It follows the standard to the letter except in two points: what is not UTF-8 is an error, not a
 replacement character, and an event may not grow without bound.
+
+httpx2 has an `EventSource` of its own. It does not fit: it reads the answer itself, so that nobody
+sees the comments by which a silent stream is told from a lost one, or stops a read that waits; it
+replaces what is not UTF-8, keeps a byte order mark, gives an event for an id alone, and tells
+`retry` with the next event only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from clients.errors import AnswerInvalid
+from tidegate.clients.errors import AnswerInvalid
 
 EVENT_BYTES_MAX = 64 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"

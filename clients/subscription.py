@@ -10,18 +10,18 @@ from typing import Any, Self
 import httpx2
 import msgspec
 
-from clients.backoff import Backoff
-from clients.body import BodyReader, Silence
-from clients.errors import (
+from tidegate.clients.body import BodyReader, Silence
+from tidegate.clients.errors import (
     AnswerInvalid,
     GatewayError,
     GatewayProblem,
     GatewayUnreachable,
     StreamLost,
 )
-from clients.outage import Outage, Trouble
-from clients.places import Places
-from clients.sse import Event, Parser
+from tidegate.clients.outage import Outage, Trouble
+from tidegate.clients.places import Places
+from tidegate.clients.retry import Backoff
+from tidegate.clients.sse import Event, Parser
 
 HEARTBEATS_OF_SILENCE_MAX = 2.5
 HELLO_SECONDS_MAX = 30.0

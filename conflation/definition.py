@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from conflation.log import History
-from keys.merging import Matcher, Merger
-from keys.reducers import Reduce
-from keys.spec import KeySpec
+from tidegate.conflation.journal import History
+from tidegate.keys.merging import Matcher, Merger
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
 
 
 class QueuePolicy(StrEnum):

@@ -1,103 +1,177 @@
 """The engine: the verbs, and the one place where topics meet sessions.
 
-Inputs are calls at `now` (monotonic ns), outputs are taken; the same calls give the same outputs.
+Inputs are calls at `now` (monotonic ns), outputs are taken: equal calls, equal outputs.
 
-    define_topic drop_topic          what there is
-    restore_topic renew_topic checkpointed    what was there, and is kept
-    open_session close_session       who listens
-    tune_session note_unsent relieve how much it may have waiting
-    subscribe unsubscribe change     to what
-    publish                          what happened
-    advance next_deadline            when
-    take events bring                what to send, to whom, and what is missing for that
-    stats                            what it came to
+    topics      define_topic restore_topic restart_topic set_checkpoint drop_topic
+    sessions    open_session close_session set_session_limits note_unsent conflate_idle
+    subscribers subscribe unsubscribe change import_subscriber
+    messages    publish supply_history
+    time        advance next_deadline
+    outputs     take events
+    questions   topic subscriber undelivered caught_up over_half_full limits_at stats ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from conflation.bookmark import Bookmark
-from conflation.duration import Instant
-from conflation.errors import LimitReached, SessionUnknown
-from conflation.frame import Frame
-from conflation.lanes.lane import Lane
-from conflation.outputs import (
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.errors import LimitReached, SessionUnknown, TopicUnknown
+from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.outputs import (
     CloseReason,
     Event,
     Goodbye,
+    HistoryWanted,
     Output,
-    PastWanted,
+    RecordsExpired,
     Subscribed,
+    Unsubscribed,
 )
-from conflation.sessions import seating
-from conflation.sessions.session import UNLIMITED, QueueLimits, Seat, Session
-from conflation.subscription import Subscription
-from conflation.topic_verbs import TopicVerbs
-from conflation.topics.feed import Feed
-from conflation.topics.topic import Topic
+from tidegate.conflation.schedule import Schedule
+from tidegate.conflation.sessions import subscriber
+from tidegate.conflation.sessions.accounting import (
+    Accounting,
+    EngineStats,
+    SessionStats,
+    TopicStats,
+    session_stats,
+)
+from tidegate.conflation.sessions.queue_limits import QueueLimiter
+from tidegate.conflation.sessions.recorder import TraceRecorders
+from tidegate.conflation.sessions.registry import SessionRegistry
+from tidegate.conflation.sessions.session import UNLIMITED, QueueLimits, SeatId, Session, Subscriber
+from tidegate.conflation.sessions.subscribers import Due, LaneAssignment
+from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import Instant
 
 
-class Engine(TopicVerbs):
-    """Topics, sessions and the schedule; every bound is the caller's to say."""
+class Engine:
+    """Topics, sessions and the schedule. The caller gives every bound."""
 
-    def adopt(self, seat: Seat) -> None:
-        """Go on, in a session without limits, with a seat and a topic that were made elsewhere."""
-        member = seat.member
-        self._topics[seat.topic.name] = seat.topic
-        self._ledger.begin(seat.topic.name)
-        self.open_session(member.session, UNLIMITED, lasts=True)
-        self._roster.find(member.session).seats[seat.id] = seat
-        if seat.lane is not None and seat.feed is not None:
-            self._schedule.arm(seat.lane, (seat.feed, seat.lane))
-        if seat.opening is not None:
-            self._schedule.arm(seat.opening, seat)
+    def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
+        self._subscriptions_max = subscriptions_max
+        self._topics: dict[str, Topic] = {}
+        sessions: dict[str, Session] = {}
+        self._schedule: Schedule[Due] = Schedule()
+        self._accounting = Accounting(self._topics, sessions)
+        self._registry = SessionRegistry(sessions, self._accounting, sessions_max)
+        self._queue_limits = QueueLimiter(self._registry)
+        self._lanes = LaneAssignment(self._schedule, self._registry, self._queue_limits)
+        self._flushes = 0
+        self._now: Instant = 0
+        self.recorders = TraceRecorders()
+
+    # --- Topics
+
+    def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
+        """Create a topic, or give an existing one a new definition with the same key."""
+        found = self._topics.get(name)
+        if found is None:
+            self._topics[name] = Topic(name, definition, epoch)
+            self._accounting.begin(name)
+            return
+        assert found.definition.key_spec == definition.key_spec, "a topic's key is for life"
+        found.definition = definition
+        for session in {
+            session.id: session for session, _ in self._registry.of_topic(name)
+        }.values():
+            self._lanes.reseat(session, self._now)
+        found.journal.keep(definition.history)
+        if definition.expiration_ns is None:
+            found.expiry.forget()
+
+    def restore_topic(self, name: str, kept: RestoredTopic, now: Instant, now_ms: int) -> None:
+        """Restore a new topic's messages and records; `now_ms` is wall time."""
+        self._clock(now)
+        topic = self.topic(name)
+        topic.restore(kept, now, now_ms)
+        self._schedule.arm(topic.expiry, topic)
+
+    def restart_topic(
+        self, name: str, epoch: str, kept: RestoredTopic, now: Instant, now_ms: int
+    ) -> None:
+        """Begin a new epoch with what is left of a topic; subscribers get a snapshot of it.
+
+        Raises:
+            TopicUnknown: there is none of that name.
+        """
+        before = self.topic(name)
+        before.expiry.forget()
+        self._topics[name] = before.successor(epoch)
+        self.restore_topic(name, kept, now, now_ms)
+        self._lanes.renew(self._topics[name], now)
+
+    def set_checkpoint(self, name: str, offset: int) -> None:
+        """Note that records up to an offset are stored: later removals must be stored as well."""
+        if (sow := self.topic(name).sow) is not None:
+            sow.set_checkpoint(offset)
+
+    def drop_topic(self, name: str, reason: str = "REMOVED") -> None:
+        """Drop a topic; its subscriptions end with the reason.
+
+        Raises:
+            TopicUnknown: there is none of that name.
+        """
+        self.topic(name)
+        for session, seat in self._registry.of_topic(name):
+            self._registry.leave(session, seat, reason)
+        del self._topics[name]
+        self._accounting.forget(name)
+
+    # --- Sessions
 
     def open_session(
         self, session_id: str, limits: QueueLimits, *, lasts: bool = False, conflated: bool = True
     ) -> None:
-        """Open a session that no subscription is in yet; one that `lasts` may stay without.
+        """Open a session without subscriptions; one that `lasts` stays open without any.
 
-        One that is not `conflated` has no queue policy: a full queue closes it.
+        A session that is not `conflated` has no queue policy: a full queue closes it.
 
         Raises:
-            LimitReached: as many sessions as may be.
+            LimitReached: there are as many sessions as allowed.
         """
-        self._roster.open(Session(session_id, limits, lasts=lasts, conflated=conflated))
+        self._registry.open(Session(session_id, limits, lasts=lasts, conflated=conflated))
 
     def close_session(self, session_id: str, reason: CloseReason | None = None) -> None:
-        """End a session: with a reason it is owed a goodbye, without one its peer is gone.
+        """Close a session. With a reason it still takes a goodbye; without one its peer is gone.
 
         Raises:
-            SessionUnknown: it is not there, or over already.
+            SessionUnknown: there is none, or it has ended.
         """
-        session = self._roster.find(session_id)
-        self._roster.close(session, reason)
-        self._relief.forget(session)
+        session = self._registry.find(session_id)
+        self._registry.close(session, reason)
+        self._queue_limits.forget(session)
 
-    def tune_session(self, session_id: str, limits: QueueLimits, *, conflated: bool) -> None:
-        """Give a session other limits, and its queue policies or none, at once.
+    def set_session_limits(self, session_id: str, limits: QueueLimits, *, conflated: bool) -> None:
+        """Change a session's limits, and switch its queue policies on or off.
 
         Raises:
-            SessionUnknown: it is not there.
+            SessionUnknown: there is none.
         """
-        session = self._roster.find(session_id)
+        session = self._registry.find(session_id)
         session.limits, session.conflated = limits, conflated
-        self._usher.reseat(session, self._now)
-        self._relief.look(session)
+        self._lanes.reseat(session, self._now)
+        self._queue_limits.look(session)
 
     def note_unsent(self, session_id: str, unsent_bytes: int) -> None:
-        """Say what a session's socket holds unacknowledged; it counts where there is a queue.
+        """Note the bytes that a session's socket holds unacknowledged; they count as queued.
 
         Raises:
-            SessionUnknown: it is not there.
+            SessionUnknown: there is none.
         """
-        self._relief.note_unsent(self._roster.find(session_id), unsent_bytes)
+        self._queue_limits.note_unsent(self._registry.find(session_id), unsent_bytes)
 
-    def relieve(self, now: Instant) -> bool:
+    def conflate_idle(self, now: Instant) -> bool:
         """Conflate a bounded part of the longest queue in idle time; False: nothing to do."""
         self._clock(now)
-        return self._relief.step()
+        return self._queue_limits.step()
+
+    # --- Subscribers
 
     def subscribe(
         self,
@@ -108,63 +182,77 @@ class Engine(TopicVerbs):
         *,
         announced: bool = False,
     ) -> Bookmark:
-        """Add a subscription; returns the cut: what follows is newer than this.
+        """Add a subscription and return its cut: everything that follows is newer.
 
-        Snapshot or missed rows are pulled with `take`, live rows follow without gap or overlap. A
-        name may have one seat in each topic. `announced`: the session is told of it as it runs.
+        `take` pulls the snapshot or the missed rows; live rows follow without gap or overlap. A
+        name has at most one subscriber in each topic. `announced` sends `subscribed`.
 
         Raises:
             SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired.
         """
         self._clock(now)
-        session = self._roster.find(session_id)
+        session = self._registry.find(session_id)
         if session.ended is not None:
             raise SessionUnknown("the session has ended")
         topic = self.topic(subscription.topic)
         assert (name, topic.name) not in session.seats, "a name has one seat in a topic"
         if len(session.seats) >= self._subscriptions_max:
             raise LimitReached(f"a session has at most {self._subscriptions_max} subscriptions")
-        seat = seating.seat(name, session, topic, subscription, now)
+        seat = subscriber.seat(name, session, topic, subscription, now)
         session.seats[seat.id] = seat
-        self._ledger.begin_at(seat)
+        self._accounting.begin_at(seat)
         if announced:
             session.outbox.append(Subscribed(name, topic.name))
-        if seating.joins_at_once(seat):
-            self._usher.join(session, seat, now)
+        if subscriber.joins_at_once(seat):
+            self._lanes.join(session, seat, now)
         if seat.opening is not None or announced:
-            self._roster.wake(session)
+            self._registry.wake(session)
         return topic.bookmark(topic.head)
 
     def unsubscribe(self, session_id: str, name: str, reason: str = "REQUESTED") -> None:
         """End a subscription in all its topics; what is held for it is dropped, as in AMPS.
 
-        What is queued for it is told before its end is, unless its topic tidies up.
+        What is queued for it is sent before its end, unless the topic tidies on unsubscribe.
 
         Raises:
             SessionUnknown, SubscriptionUnknown.
         """
-        session = self._roster.find(session_id)
-        for seat in self._roster.seats(session, name):
-            self._roster.leave(session, seat, reason)
-        self._relief.taken(session)
+        session = self._registry.find(session_id)
+        for seat in self._registry.seats(session, name):
+            self._registry.leave(session, seat, reason)
+        self._queue_limits.taken(session)
 
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
-        """Give a subscription new options: another lane of its topic, paused or not.
+        """Change a subscription's options: another lane of its topic, paused or not.
 
-        They take effect when what is held goes (rule 25). A new filter brings in what the old one
-        hid, and with `oof` takes out what it showed.
+        The change takes effect when held rows are sent (rule change-1). A new filter adds the
+        rows that the old one hid, and with `oof` removes the rows that it no longer matches.
 
         Raises:
             SessionUnknown, SubscriptionUnknown.
         """
         self._clock(now)
-        session = self._roster.find(session_id)
-        for seat in self._roster.seats(session, name):
+        session = self._registry.find(session_id)
+        for seat in self._registry.seats(session, name):
             if seat.topic.name == subscription.topic:
-                self._usher.change(session, seat, subscription, now)
+                self._lanes.change(session, seat, subscription, now)
+
+    def import_subscriber(self, seat: Subscriber) -> None:
+        """Take over a subscriber and its topic from another engine, in a session without limits."""
+        member = seat.member
+        self._topics[seat.topic.name] = seat.topic
+        self._accounting.begin(seat.topic.name)
+        self.open_session(member.session, UNLIMITED, lasts=True)
+        self._registry.find(member.session).seats[seat.id] = seat
+        if seat.lane is not None and seat.feed is not None:
+            self._schedule.arm(seat.lane, (seat.feed, seat.lane))
+        if seat.opening is not None:
+            self._schedule.arm(seat.opening, seat)
+
+    # --- Messages
 
     def publish(self, topic_name: str, frames: Sequence[Frame], now: Instant) -> None:
-        """Take in a topic's next messages, numbered without a hole; tombstones remove records.
+        """Publish a topic's next messages, numbered without gaps; tombstones remove records.
 
         Raises:
             TopicUnknown: there is no such topic.
@@ -179,14 +267,22 @@ class Engine(TopicVerbs):
             self._schedule.arm(topic.expiry, topic)
         for recorder in self.recorders.running:
             recorder.published(topic, frames, now)
-        self._relief.grown(topic)
+        self._queue_limits.grown(topic)
+
+    def supply_history(self, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant) -> None:
+        """Give a replay the archived messages it asked for; an empty piece: there are none."""
+        self._clock(now)
+        for session in self._registry.present([wanted.session]):
+            self._lanes.brought(session, wanted, piece, now)
+
+    # --- Time and outputs
 
     def advance(self, now: Instant) -> None:
-        """Let every lane go that is due; wakes the sessions that have something to take."""
+        """Flush every lane that is due, and wake the sessions that have rows to take."""
         self._clock(now)
         while (due := self._schedule.pop_due(now)) is not None:
-            if isinstance(due, Seat):
-                self._usher.release(due, now)
+            if isinstance(due, Subscriber):
+                self._lanes.release(due, now)
             elif isinstance(due, Topic):
                 self._expire(due, now)
             else:
@@ -195,39 +291,120 @@ class Engine(TopicVerbs):
             recorder.advanced(now)
 
     def next_deadline(self) -> Instant | None:
-        """When `advance` wants to be called next; None: not before the next publish."""
+        """Return when to call `advance` next; None: not before the next publish."""
         return self._schedule.next_deadline()
 
     def take(self, session_id: str, bytes_max: int) -> list[Output]:
-        """What to send now, about `bytes_max` of payload.
+        """Return what to send now, about `bytes_max` of payload.
 
-        Call it until it returns nothing: only then will the session be announced again.
+        Call it until it returns nothing: only then is the session announced as ready again.
 
         Raises:
-            SessionUnknown: it is not there, or its goodbye has been taken.
+            SessionUnknown: there is none, or its goodbye has been taken.
         """
-        session = self._roster.find(session_id)
+        session = self._registry.find(session_id)
         outputs = session.take(bytes_max, self._now)
         for seat in list(session.seats.values()):
             if seat.opening is not None:
-                self._usher.opened(session, seat, seat.opening, self._now)
+                self._lanes.opened(session, seat, seat.opening, self._now)
         if session.ended is not None and any(isinstance(out, Goodbye) for out in outputs):
-            self._roster.forget(session)
-        self._relief.taken(session)
+            self._registry.forget(session)
+        self._queue_limits.taken(session)
         session.ready = bool(outputs)
         return outputs
 
     def events(self) -> list[Event]:
-        """What has happened since the last call, for the shell to act on."""
-        return self._roster.events()
+        """Return the events since the last call, for the driver to act on."""
+        return self._registry.events()
 
-    def bring(self, wanted: PastWanted, piece: Sequence[Frame], now: Instant) -> None:
-        """Give a replay what it wanted from an archive; nothing: it is not there any more."""
-        self._clock(now)
-        for session in self._roster.present([wanted.session]):
-            self._usher.brought(session, wanted, piece, now)
+    # --- Questions: asking changes nothing
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic, to read.
+
+        Raises:
+            TopicUnknown: there is none.
+        """
+        found = self._topics.get(name)
+        if found is None:
+            raise TopicUnknown(f"there is no topic {name}")
+        return found
+
+    def subscriber(self, session_id: str, seat_id: SeatId) -> Subscriber | None:
+        """Return a subscription's subscriber in a topic, to read; None if there is none.
+
+        Raises:
+            SessionUnknown: there is none.
+        """
+        return self._registry.find(session_id).seats.get(seat_id)
+
+    @property
+    def has_long_queues(self) -> bool:
+        """`conflate_idle` may find something to do."""
+        return self._queue_limits.has_long
+
+    def undelivered(self, session_id: str) -> list[Unsubscribed]:
+        """Return the ends of subscriptions that a session has not taken yet.
+
+        Raises:
+            SessionUnknown: there is none.
+        """
+        outbox = self._registry.find(session_id).outbox
+        return [output for output in outbox if isinstance(output, Unsubscribed)]
+
+    def caught_up(self, session_id: str) -> list[tuple[SeatId, Bookmark]]:
+        """Return subscribers with nothing under way, each with the bookmark it is complete up to.
+
+        Raises:
+            SessionUnknown: there is none.
+        """
+        return self._registry.find(session_id).caught_up()
+
+    def over_half_full(self, topic_name: str) -> set[str]:
+        """Return the sessions that queue this topic and whose queue is more than half full.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        return self._queue_limits.over_half_full(self.topic(topic_name))
+
+    def limits_at(self, topic_name: str, session_ids: Iterable[str]) -> list[QueueLimits]:
+        """Return the limits of those of these sessions that queue the topic's messages.
+
+        Raises:
+            TopicUnknown: there is no such topic.
+        """
+        return self._queue_limits.limits_at(self.topic(topic_name), session_ids)
+
+    def stats(self, names: Iterable[str] | None = None) -> EngineStats:
+        """Return all counters, with those of every topic or of the named ones."""
+        return self._accounting.of_engine(self._flushes, self._queue_limits.counts(), names)
+
+    def topic_stats(self, name: str) -> TopicStats:
+        """Return the counters of one topic.
+
+        Raises:
+            TopicUnknown: there is none.
+        """
+        return self._accounting.of_topic(self.topic(name))
+
+    def session_stats(self, session_id: str) -> SessionStats:
+        """Return the counters of one session.
+
+        Raises:
+            SessionUnknown: there is none.
+        """
+        return session_stats(self._registry.find(session_id))
+
+    def _expire(self, topic: Topic, now: Instant) -> None:
+        through = topic.expiry.expired(now)
+        self._schedule.arm(topic.expiry, topic)
+        oldest = None if topic.sow is None else topic.sow.board.oldest()
+        if oldest is not None and oldest.offset <= through:
+            self._registry.tell(RecordsExpired(topic.name, topic.epoch, through))
 
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:
+        # Groups are materialized once a flush, however many of their records changed.
         feed.settle()
         flushed = lane.flush(now)
         feed.listen(lane)
@@ -235,4 +412,9 @@ class Engine(TopicVerbs):
         if flushed:
             self._flushes += 1
             for member in lane.members.values():
-                self._roster.wake_by_id(member.session)
+                self._registry.wake_by_id(member.session)
+
+    def _clock(self, now: Instant) -> None:
+        # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.
+        assert now >= self._now, "the clock never runs back"
+        self._now = now

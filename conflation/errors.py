@@ -5,7 +5,6 @@ EngineError
 |- TopicUnknown         no topic of that name
 |- SessionUnknown       no session of that id, or one that has ended
 |- SubscriptionUnknown  no subscription of that id in the session
-|- BookmarkInvalid      text that is no bookmark
 |- BookmarkExpired      the journal no longer reaches back that far
 `- LimitReached         a bound on sessions, subscriptions or keys
 """
@@ -46,12 +45,6 @@ class SubscriptionUnknown(EngineError):
     """The session has no subscription of that id."""
 
     code = "subscription-unknown"
-
-
-class BookmarkInvalid(EngineError):
-    """Not a bookmark."""
-
-    code = "bookmark-invalid"
 
 
 class BookmarkExpired(EngineError):

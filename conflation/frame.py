@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
 
@@ -11,7 +12,7 @@ import msgspec
 Span = tuple[int, int]
 
 
-class Gone(StrEnum):
+class RemovalReason(StrEnum):
     """Why a key left a subscriber's focus (AMPS's reasons of an `oof`)."""
 
     MATCH = "match"
@@ -47,7 +48,7 @@ class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
     for `messages` that nobody was told of, the first of them at `first`.
     """
 
-    reason: Gone = Gone.DELETED
+    reason: RemovalReason = RemovalReason.DELETED
     put_offset: int = 0
     put_ms: int = 0
     spans: tuple[Span, ...] = ()
@@ -127,3 +128,85 @@ def prefix_within(frames: Sequence[Frame], bytes_max: int) -> int:
         if room < 0 and count and frames[count - 1].offset != frame.offset:
             return count
     return len(frames)
+
+
+# What a row stands for: how many messages, and the first of them.
+
+
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """Messages conflated into one row: their number, the first one's offset and time."""
+
+    messages: int
+    first: int
+    first_ms: int
+
+    def then(self, other: Receipt) -> Receipt:
+        """Both together, this one the older; nothing has no first."""
+        if not self.messages or not other.messages:
+            return self if self.messages else other
+        return Receipt(self.messages + other.messages, self.first, self.first_ms)
+
+    def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
+        """The row that a frame becomes; the frame itself where it stands for itself alone."""
+        if isinstance(frame, Tombstone):
+            return msgspec.structs.replace(
+                frame, messages=self.messages, first=self.first, first_ms=self.first_ms
+            )
+        if type(frame) is Frame and patch is None and self == receipt_of(frame):
+            return frame
+        if isinstance(frame, Row):
+            return msgspec.structs.replace(
+                frame,
+                messages=self.messages,
+                first=self.first,
+                first_ms=self.first_ms,
+                patch=patch,
+                exempt=False,
+            )
+        return Row(
+            frame.offset,
+            frame.payload,
+            frame.key,
+            frame.timestamp_ms,
+            first=self.first,
+            first_ms=self.first_ms,
+            messages=self.messages,
+            patch=patch,
+        )
+
+
+def receipt_of(frame: Frame) -> Receipt:
+    """What a row stands for; a message for itself, a removal for none."""
+    if isinstance(frame, Tombstone) and not frame.messages:
+        return Receipt(0, frame.offset, frame.timestamp_ms)
+    if isinstance(frame, Row | Tombstone):
+        return Receipt(frame.messages, frame.first, frame.first_ms)
+    return Receipt(1, frame.offset, frame.timestamp_ms)
+
+
+# What was kept of a topic: what the engine is to know of it after a start.
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredTopic:
+    """A topic as it was kept.
+
+    `records` are the newest frames of its keys by rising offset, tombstones of keys that have left
+    among them, none older than `horizon`; `journal` what follows `dropped_through`, up to `head`.
+    Replaced messages that were not to be conflated may be missing up to `exempt_through`.
+    """
+
+    head: int = 0
+    records: Sequence[Frame] = ()
+    horizon: int = 0
+    journal: Sequence[Frame] = ()
+    dropped_through: int = 0
+    exempt_through: int = 0
+
+    @property
+    def through(self) -> int:
+        """Records tell of every message up to here; of those behind it the journal does.
+
+        Each message is its key's newest, or there is a newer one: none is newer than all of them.
+        """
+        return max(self.horizon, self.records[-1].offset if self.records else 0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from keys.filter import Filter
-from keys.merging import Matcher, Merger
-from keys.order import Order
-from keys.projection import Projection
-from keys.reducers import Reduce
-from keys.select import Select
-from keys.spec import KeySpec
+from tidegate.keys.filter import Filter
+from tidegate.keys.merging import Matcher, Merger
+from tidegate.keys.order import Order
+from tidegate.keys.projection import Projection
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.select import Select
+from tidegate.keys.spec import KeySpec
 
 
 @dataclass(frozen=True, slots=True)

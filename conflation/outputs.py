@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from conflation.frame import Batch
+from tidegate.conflation.frame import Batch
 
 
 class CloseReason(StrEnum):
@@ -91,7 +91,7 @@ class Subscribed:
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribed:
-    """A subscription has ended: REQUESTED, REMOVED, BACK_PRESSURE."""
+    """A subscription has ended: REQUESTED, REMOVED, UNUSABLE, BACK_PRESSURE."""
 
     name: str
     topic: str
@@ -110,7 +110,10 @@ Output = Rows | GroupBegin | GroupEnd | Resumed | Subscribed | Unsubscribed | Go
 
 @dataclass(frozen=True, slots=True)
 class SessionReady:
-    """An idle session has something to take."""
+    """An idle session has something to take.
+
+    A session is announced once, and again only after a take that found nothing.
+    """
 
     session: str
 
@@ -146,7 +149,7 @@ class QueueCrossed:
 
 
 @dataclass(frozen=True, slots=True)
-class PastWanted:
+class HistoryWanted:
     """A replay goes on with what the journal has no more: an epoch's messages behind an offset.
 
     `seat` is its subscription and topic.
@@ -158,4 +161,4 @@ class PastWanted:
     after: int
 
 
-Event = SessionReady | SessionClosed | RecordsExpired | QueueCrossed | PastWanted
+Event = SessionReady | SessionClosed | RecordsExpired | QueueCrossed | HistoryWanted

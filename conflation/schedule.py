@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
-from conflation.duration import Instant
+from tidegate.keys.text.duration import Instant
 
 
 class Timed(Protocol):

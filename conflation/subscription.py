@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from conflation.bookmark import Bookmark
-from conflation.lane_id import LaneId
-from keys.order import Order
+from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.lane_id import LaneId
+from tidegate.keys.merging import Matcher, Merger
+from tidegate.keys.order import Order
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.rate import Rate
 
 BATCH_SIZE = 100
 
@@ -38,16 +43,6 @@ class NotFound(StrEnum):
     EPOCH = "epoch"
     NOW = "now"
     FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Speed of a replay; one of the three is given. `max_gap_ns` bounds a recorded silence."""
-
-    messages_per_s: int | None = None
-    bytes_per_s: int | None = None
-    times: float | None = None
-    max_gap_ns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +98,48 @@ class Subscription:
     paused: bool = False
     shown: Shown = Shown()
     counted: bool = False
+
+
+# Queue lanes: what a topic's queue policy makes of a subscription that asks for every message.
+
+
+def seated_lane(subscription: Subscription, definition: Definition, *, conflated: bool) -> LaneId:
+    """The lane that a subscription is in: on a topic that always conflates, at once.
+
+    A session that is not `conflated` gets every message there too.
+    """
+    lane_id = subscription.lane_id
+    if lane_id.interval_ns or not conflated or definition.policy is not QueuePolicy.ALWAYS:
+        return lane_id
+    return replace(queue_rules(lane_id, definition), always=True, counted=subscription.counted)
+
+
+def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
+    """By which rules the queue of such a lane is conflated: the topic's, as intervals have them.
+
+    Deltas tell what records become, so theirs are put together, and nothing is merged or matched.
+    """
+    if lane_id.feed.shape is not None:
+        return lane_id
+    if lane_id.delta:
+        return replace(lane_id, replaces=definition.replaces)
+    return replace(
+        lane_id,
+        merge=merge_of(definition),
+        match=match_of(definition, lane_id.feed.key_spec),
+        replaces=definition.replaces,
+    )
+
+
+def merge_of(definition: Definition) -> Reduce | Merger | None:
+    """The topic's reducers or merger; None where the newest message is all there is."""
+    merge = definition.merge
+    return None if isinstance(merge, Reduce) and merge.is_plain else merge
+
+
+def match_of(definition: Definition, key_spec: KeySpec) -> KeySpec | Matcher | None:
+    """The topic's `match`; messages of one key have equal key fields already."""
+    match = definition.match
+    if isinstance(match, KeySpec) and set(match.paths) <= set(key_spec.paths):
+        return None
+    return match

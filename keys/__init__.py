@@ -20,4 +20,5 @@ that nobody looks at.
     aggregates what a group's values come to: SUM, AVG, COUNT_DISTINCT, ...
     projection `[/id,SUM(/qty) AS /total]` by `[/id]`: a row for each group
     patch     RFC 7396 merge patches: made, applied, composed
+    text      durations, sizes, times, rates and bookmarks, as people write them
 """

@@ -5,7 +5,9 @@ KeysError
 |- KeyMissing    a message without a field of its topic's key
 |- KeyInvalid    a key field that is not a scalar within 64 bits
 |- JsonInvalid   text that is not strict JSON, with the byte where it breaks
-`- FilterInvalid a filter or expression that cannot be parsed, with its position
+|- FilterInvalid a filter or expression that cannot be parsed, with its position
+`- TextInvalid   no duration, size, time or rate, with its position
+   `- BookmarkInvalid  no bookmark
 """
 
 from __future__ import annotations
@@ -50,3 +52,15 @@ class FilterInvalid(KeysError):
     """A filter or expression is malformed or too large; `position` is the 0-based character."""
 
     code = "filter-invalid"
+
+
+class TextInvalid(KeysError):
+    """No duration, size, time or rate; `position` is the 0-based character where it breaks."""
+
+    code = "options-invalid"
+
+
+class BookmarkInvalid(TextInvalid):
+    """Text that is no bookmark."""
+
+    code = "bookmark-invalid"

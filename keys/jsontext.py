@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from keys.errors import JsonInvalid
+from tidegate.keys.errors import JsonInvalid
 
 DEPTH_MAX = 64
 

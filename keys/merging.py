@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from keys.errors import JsonInvalid
-from keys.jsontext import check_json, decoded
+from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.jsontext import check_json, decoded
 
 Function = Callable[[Any, Any], Any]
 Failed = Callable[[str, Exception], None]
@@ -47,17 +47,29 @@ class Merger:
     def __str__(self) -> str:
         return self.name
 
-    def merged(self, current: bytes, new: bytes) -> bytes | None:
-        """One message for two, the older one first; None: no conflation."""
+    def answer(self, current: bytes, new: bytes) -> bytes | Verdict:
+        """One message for two, the older one first; else which of the two is kept, or both."""
         try:
             values = decoded(current), decoded(new)
         except JsonInvalid:
-            return None  # a number that has no value here: it is conflated with nothing
+            return Verdict.NO_CONFLATION  # a number that has no value here
         try:
-            return _text_of(self.function(*values), current, new)
+            return _text_of(self.function(*values))
         except Exception as error:
             self.failed(self.name, error)
-            return None
+            return Verdict.NO_CONFLATION
+
+    def merged(self, current: bytes, new: bytes) -> bytes | None:
+        """The message that is left of two, the older one first; None: both are."""
+        match self.answer(current, new):
+            case Verdict.KEEP_CURRENT:
+                return current
+            case Verdict.KEEP_NEW:
+                return new
+            case Verdict.NO_CONFLATION:
+                return None
+            case text:
+                return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +96,9 @@ class Matcher:
             return False
 
 
-def _text_of(answer: Any, current: bytes, new: bytes) -> bytes | None:
-    match answer:
-        case Verdict.KEEP_CURRENT:
-            return current
-        case Verdict.KEEP_NEW:
-            return new
-        case Verdict.NO_CONFLATION:
-            return None
+def _text_of(answer: Any) -> bytes | Verdict:
+    if isinstance(answer, Verdict):
+        return answer
     text = msgspec.json.encode(answer)
     check_json(text)
     return text

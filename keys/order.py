@@ -8,12 +8,10 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from keys.errors import PathInvalid
-from keys.extract import FieldsOf, read_fields
-from keys.number import canonical_number, comparable, is_number
-from keys.path import FieldPath
-from keys.spec import split_list
-from keys.value import items, string
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import FieldsOf, read_fields, split_list
+from tidegate.keys.value import canonical_number, comparable, is_number, items, string
 
 PATHS_MAX = 16
 

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import msgspec
 
-from keys.errors import PathInvalid
-from keys.path import FieldPath
-from keys.spec import split_list
-from keys.value import Members, items, members, written
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import split_list
+from tidegate.keys.value import Members, items, members, written
 
 
 @dataclass(frozen=True, slots=True)

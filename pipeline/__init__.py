@@ -12,11 +12,11 @@
     planner      what an interval would cost: one pass over a history for many choices
 
     session, jvm, executors   the one SparkSession, its Java, what other machines need
-    gateway, redisserver      who is asked, with patience while they are out
+    connection, redisserver   who is asked, and asked again while they are out
     lasting                   files that are there as a whole or not at all
     bookmark                  positions of a topic: `<epoch>-<position>`
     merging, packages         functions that users register; jars that a source needs
-    command                   the verbs of `python -m pipeline`
+    command                   the verbs of `python -m tidegate.pipeline`
 
 Nothing here imports pyspark before Spark is needed, so that the command line stays quick.
 """

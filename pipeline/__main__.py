@@ -1,12 +1,11 @@
-"""`python -m pipeline`: nothing of weight is imported before a signal can be heeded."""
+"""`python -m tidegate.pipeline`: nothing of weight is imported before a signal can be heeded."""
 
 from __future__ import annotations
 
 import signal
 import sys
 
-from pipeline.operations.stop import SIGNALS, STOPPING, CutOff, Stop
-from pipeline.operations.terminal import say
+from tidegate.pipeline.operations.shutdown import SIGNALS, STOPPING, CutOff, Stop, say
 
 
 def main() -> int:
@@ -16,7 +15,7 @@ def main() -> int:
         try:
             with stop.cutting_off():
                 signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # held back by whoever began us
-                from pipeline.command import command
+                from tidegate.pipeline.command import command
 
                 return command()
         except CutOff as cut:

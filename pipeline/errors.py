@@ -78,13 +78,9 @@ class SourceLost(PipelineError):
 
 
 class GatewayRefused(PipelineError):
-    """A 4xx answer, with the problem's title, code and detail.
-
-    `line` of the request, from 1, is what it was refused for, where the gateway says so.
-    """
+    """A 4xx answer, with the problem's title, code and detail."""
 
     may_pass = True
-    line: int | None = None
 
 
 class RunFenced(GatewayRefused):

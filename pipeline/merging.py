@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from functools import cache
 
-from keys.merging import Function
-from pipeline.errors import DefinitionInvalid
+from tidegate.keys.merging import Function
+from tidegate.pipeline.errors import DefinitionInvalid
 
 
 @cache

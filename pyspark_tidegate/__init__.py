@@ -4,6 +4,6 @@ Spark looks for top-level modules named `pyspark_…` with a `DefaultSource`, on
 on the executors.
 """
 
-from pipeline.datasource.source import TidegateSource as DefaultSource
+from tidegate.pipeline.format.source import TidegateSource as DefaultSource
 
 __all__ = ["DefaultSource"]

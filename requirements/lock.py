@@ -5,47 +5,41 @@ dependencies changed; `--upgrade` moves every pin to the newest version its rang
 holds an address, so whatever index a machine is set up for serves it.
 
 - uv.lock: the installer itself.
-- base.lock: what runs without Spark, and what builds the editable install.
-- run.lock: the whole product.
+- base.lock: the gateway and its demo, without Spark, and what builds the editable install.
+- run.lock: the whole product, all its extras.
 - all.lock: product, linters and tests. The others are cut from this one, so that all agree.
 """
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-SPARK = {"numpy", "pandas", "pillow", "pyarrow", "pyspark"}  # and what the pipeline draws with
+PROJECT = "pyproject.toml"
 BUILD = ["editables>=0.5"]
-
-
-def name_of(requirement: str) -> str:
-    """The distribution's name at the start of a requirement."""
-    return re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0].lower()
 
 
 def solve(lock: str, requirements: list[str], *more: str) -> None:
     """Writes one lock; raises CalledProcessError when uv finds no solution."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "-", "-o", str(HERE / lock), "-q"]
     command += ["--universal", "--python-version", "3.11", "--generate-hashes"]
-    command += ["--no-header", "--no-annotate", "--no-emit-index-url", *more]
-    subprocess.run(command, input="\n".join(requirements), text=True, check=True, cwd=HERE.parent)
+    command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
+    text = "\n".join(requirements)
+    subprocess.run([*command, *more], input=text, text=True, check=True, cwd=HERE.parent)
     print(f"requirements/{lock}")
 
 
 def main() -> None:
     """Writes the four locks."""
-    project = tomllib.loads((HERE.parent / "pyproject.toml").read_text())
-    run = project["project"]["dependencies"] + project["build-system"]["requires"] + BUILD
-    base = [requirement for requirement in run if name_of(requirement) not in SPARK]
-    solve("all.lock", run + project["dependency-groups"]["dev"], *sys.argv[1:])
+    project = tomllib.loads((HERE.parent / PROJECT).read_text())
+    build = project["build-system"]["requires"] + BUILD
     agree = ("-c", str(HERE / "all.lock"))
-    solve("run.lock", run, *agree)
-    solve("base.lock", base, *agree)
+    solve("all.lock", build, PROJECT, "--extra", "all", "--group", "dev", *sys.argv[1:])
+    solve("run.lock", build, PROJECT, "--extra", "all", *agree)
+    solve("base.lock", build, PROJECT, "--extra", "demo", *agree)
     solve("uv.lock", ["uv"], *sys.argv[1:])
 
 

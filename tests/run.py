@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
-SOURCES = ("keys", "conflation", "app", "pipeline", "pyspark_tidegate", "clients")
-CHECKED = (*SOURCES, "tests", "bench", "examples", "requirements", "dev.py")
+CHECKED = ("tidegate", "pyspark_tidegate", "tests", "bench", "examples", "requirements", "dev.py")
+PRODUCT = ("app", "clients", "conflation", "keys", "pipeline", "pyspark_tidegate")
 RUNS = [
     ["-n", "2", "-m", "not (spark or browser or slow)"],
     ["-n", "2", "--dist", "loadfile", "-m", "spark"],
@@ -27,7 +27,10 @@ NOTHING_SELECTED = 5  # pytest's exit code when a run's markers fit no test
 
 
 def lint() -> bool:
-    """Runs every linter, the later ones also after a failure; true when all are content."""
+    """Runs every linter, the later ones also after a failure; true when all are content.
+
+    The figures of the product come last.
+    """
     typed = [name for name in CHECKED if name.endswith(".py") or any((ROOT / name).rglob("*.py"))]
     content = True
     for name, *arguments in (
@@ -35,9 +38,13 @@ def lint() -> bool:
         ["ruff", "format", "--check"],
         ["mypy", *typed],
         ["lint-imports"],
+        ["deptry", *PRODUCT],
     ):
         print(f"--- {name} {arguments[0] if name == 'ruff' else ''}", flush=True)
         content &= subprocess.run([BIN / name, *arguments], cwd=ROOT).returncode == 0
+    print("--- figures", flush=True)
+    figures = [sys.executable, "-m", "tests.architecture.figures"]
+    content &= subprocess.run(figures, cwd=ROOT).returncode == 0
     return content
 
 

@@ -1,4 +1,5 @@
-"""Topics that `tidegate pipeline journal` has archived, read where the journal reaches no more.
+"""Archived topics, for reads that go back beyond the journal.
 
-The one place of the gateway that knows Parquet (`app.archive.parquet`), loaded when it is needed.
+`tidegate pipeline journal` writes the archive. Only `tidegate.app.archive.parquet` and `state`
+import pyarrow; they are loaded on first use.
 """

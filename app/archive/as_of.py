@@ -1,54 +1,50 @@
-"""The state of the world as of a past time: from the board, the journal, and an archive."""
+"""The state of the world at a past time: from the board, the journal, and an archive."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from app.archive.archive import TRIES, Archive
-from app.problems import Problem
-from conflation.bookmark import Bookmark
-from conflation.definition import Kind
-from conflation.errors import BookmarkExpired
-from conflation.frame import Frame
-from conflation.language.iso_time import parse_time
-from conflation.topics.topic import Topic
-from keys.archived import Part, after
+from tidegate.app.archive.archive import TRIES, Archive
+from tidegate.app.http.problems import Problem
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.errors import BookmarkExpired
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.archived import Part, after
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.time import parse_time
 
 logger = logging.getLogger("tidegate.archive")
 
-LOOKED_AT_ONCE = 2_000
-_MILLISECONDS = re.compile(r"[0-9]{9,15}", re.ASCII)
+FRAMES_AT_ONCE = 2_000
 
 
 class Past(NamedTuple):
-    """Records as they were at a place, by last change."""
+    """Records at a past position, ordered by last change."""
 
-    place: Bookmark
+    bookmark: Bookmark
     records: list[Frame]
 
 
 def time_of(text: str) -> int:
-    """Milliseconds of the epoch, from a text with them or an ISO 8601 time.
+    """Parse milliseconds since the epoch, or an ISO 8601 time.
 
     Raises:
         Problem: options-invalid.
     """
-    if _MILLISECONDS.fullmatch(text):
-        return int(text)
     try:
         return parse_time(text)
     except ValueError as error:
-        raise Problem("options-invalid", f"as_of takes milliseconds or a time: {error}.") from None
+        raise Problem("options-invalid", f"as_of takes a time, or milliseconds: {error}.") from None
 
 
 async def records_as_of(
     topic: Topic, kind: Kind, time_ms: int, now_ms: int, archive: Archive | None
 ) -> Past:
-    """The newest message of each key among those that had been published at that time.
+    """Return the newest message of each key that was published by `time_ms`.
 
     Raises:
         BookmarkExpired: neither journal nor archive reaches back that far.
@@ -61,7 +57,7 @@ async def records_as_of(
         return Past(Bookmark(epoch, head), live)
     if not later and (dropped or archive is not None):  # perhaps in an epoch before this one
         return await _before(topic, kind, time_ms, archive)
-    changed, known = await _sorted_out(frames, later or 0)
+    changed, known = await _split_journal(frames, later or 0)
     unknown = changed - known.keys() if dropped else set()
     if unknown:
         known.update(await _state(topic.name, epoch, dropped, kind, archive, unknown))
@@ -70,12 +66,12 @@ async def records_as_of(
     return Past(Bookmark(epoch, dropped + (later or 0)), _in_order(records))
 
 
-async def _sorted_out(frames: Sequence[Frame], later: int) -> tuple[set[str], dict[str, Frame]]:
-    """Keys that have changed since, and the newest message of each key before."""
+async def _split_journal(frames: Sequence[Frame], later: int) -> tuple[set[str], dict[str, Frame]]:
+    """Split the journal: keys that changed later, and the newest earlier message of each key."""
     changed: set[str] = set()
     known: dict[str, Frame] = {}
-    for start in range(0, len(frames), LOOKED_AT_ONCE):
-        for at, frame in enumerate(frames[start : start + LOOKED_AT_ONCE], start):
+    for start in range(0, len(frames), FRAMES_AT_ONCE):
+        for at, frame in enumerate(frames[start : start + FRAMES_AT_ONCE], start):
             if at < later:
                 known[frame.key] = frame
             else:
@@ -85,48 +81,48 @@ async def _sorted_out(frames: Sequence[Frame], later: int) -> tuple[set[str], di
 
 
 async def _before(topic: Topic, kind: Kind, time_ms: int, archive: Archive | None) -> Past:
-    """As of a time that lies before the journal."""
+    """Return the records at a time before the journal."""
     if archive is None:
         raise BookmarkExpired("the journal does not reach back to this time")
-    place = await _place(topic, time_ms, archive)
-    if not place.offset:
-        return Past(place, [])
-    found = await _state(topic.name, place.epoch, place.offset, kind, archive, None)
-    return Past(place, _in_order(list(found.values())))
+    bookmark = await _find_bookmark(topic, time_ms, archive)
+    if not bookmark.offset:
+        return Past(bookmark, [])
+    found = await _state(topic.name, bookmark.epoch, bookmark.offset, kind, archive, None)
+    return Past(bookmark, _in_order(list(found.values())))
 
 
-async def _place(topic: Topic, time_ms: int, archive: Archive) -> Bookmark:
-    """The last message that had been published at a time, by the archive.
+async def _find_bookmark(topic: Topic, time_ms: int, archive: Archive) -> Bookmark:
+    """Return the bookmark of the last message published by a time, from the archive.
 
     Raises:
-        BookmarkExpired: it cannot be told.
+        BookmarkExpired: the archive cannot prove which message that is.
     """
-    from app.archive.parquet import ArchiveDamaged
-    from app.archive.state import place_at
+    from tidegate.app.archive.parquet import ArchiveDamaged
+    from tidegate.app.archive.state import last_position_at
 
     for _ in range(TRIES):
         parts = await archive.parts(topic.name)
         then = [part for part in parts if part.stamp_ms <= time_ms]
         if not then:
-            return _beginning(topic, next(iter(parts), None))
+            return _bookmark_before_first(topic, next(iter(parts), None))
         part = then[-1]
         try:
-            position = await archive.apart(place_at, parts[part], part, time_ms)
+            position = await archive.run_in_thread(last_position_at, parts[part], part, time_ms)
         except FileNotFoundError:
-            continue  # it has become a part of another
+            continue  # it was merged into another
         except ArchiveDamaged as error:
             raise _unreadable(topic.name, error) from error
-        if _following(topic, parts, part.epoch, position) > position + 1:
+        if _next_known(topic, parts, part.epoch, position) > position + 1:
             raise BookmarkExpired("the archive lacks messages that may be of before this time")
         return Bookmark(part.epoch, position)
     raise BookmarkExpired("the archive cannot be read as of this time")
 
 
-def _beginning(topic: Topic, oldest: Part | None) -> Bookmark:
-    """Before its first message a topic has nothing; whether this is known of it.
+def _bookmark_before_first(topic: Topic, oldest: Part | None) -> Bookmark:
+    """Return the bookmark before a topic's first message.
 
     Raises:
-        BookmarkExpired: it is not.
+        BookmarkExpired: the first message is neither in the journal nor in the archive.
     """
     if oldest is None and not topic.journal.dropped_through:
         return Bookmark(topic.epoch, 0)
@@ -135,10 +131,10 @@ def _beginning(topic: Topic, oldest: Part | None) -> Bookmark:
     return Bookmark(oldest.epoch, 0)
 
 
-def _following(topic: Topic, parts: Iterable[Part], epoch: str, position: int) -> int:
-    """The first position behind another of which anything is known; at most the next one if none.
+def _next_known(topic: Topic, parts: Iterable[Part], epoch: str, position: int) -> int:
+    """Return the first position after another that is archived or was in the journal.
 
-    Of an epoch that is over nobody knows of more than is archived.
+    Return the next position if neither is known: of an ended epoch only the archive remains.
     """
     archived = after(parts, epoch, position)
     if archived:
@@ -154,19 +150,19 @@ async def _state(
     archive: Archive | None,
     wanted: set[str] | None,
 ) -> dict[str, Frame]:
-    """The newest message of each wanted key at a position, of all keys if None, by the archive."""
+    """Read the newest message of each wanted key at a position; of all keys if `wanted` is None."""
     if archive is None:
-        raise BookmarkExpired("the journal does not tell of all records of this time")
-    from app.archive.parquet import ArchiveDamaged
-    from app.archive.state import StateReader
+        raise BookmarkExpired("the journal does not contain all records of this time")
+    from tidegate.app.archive.parquet import ArchiveDamaged
+    from tidegate.app.archive.state import StateReader
 
     for _ in range(TRIES):
         reader = StateReader(await archive.parts(name), epoch, position, kind, wanted)
         try:
-            while await archive.apart(reader.step):
+            while await archive.run_in_thread(reader.step):
                 pass
         except FileNotFoundError:
-            continue  # it has become a part of another
+            continue  # it was merged into another
         except ArchiveDamaged as error:
             raise _unreadable(name, error) from error
         if reader.is_whole:
@@ -176,12 +172,12 @@ async def _state(
 
 
 def _unreadable(name: str, error: Exception) -> BookmarkExpired:
-    """Who asks can do nothing about it; the operator can, and is told."""
+    """Return the error for the client, and log the cause for the operator."""
     logger.warning("the archive of %s cannot be read: %s", name, error)
     return BookmarkExpired("the archive cannot be read as of this time")
 
 
 def _in_order(records: list[Frame]) -> list[Frame]:
-    """Without those that were gone, by last change."""
-    there = (record for record in records if not record.removed)
-    return sorted(there, key=lambda record: record.offset)
+    """Return the records that are no tombstones, ordered by last change."""
+    present = (record for record in records if not record.removed)
+    return sorted(present, key=lambda record: record.offset)

@@ -1,23 +1,23 @@
-"""Which files an archive has of a topic; a folder is read again only when it has changed."""
+"""The files of one topic in an archive; a folder is read again only after a change."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from conflation.topics.archived import Archived
-from keys.archived import Part, reach, topic_folder
+from tidegate.conflation.topics.topic import Archived
+from tidegate.keys.archived import Part, reach, topic_folder
 
 
 class Listing:
-    """The parts of one topic, in order of publication. Blocks: it is for a thread."""
+    """The parts of one topic in order of publication. It blocks: call it in a thread."""
 
     def __init__(self, archive: Path, topic: str) -> None:
         self._folder = archive / topic_folder(topic)
         self._days: dict[str, tuple[tuple[int, int], list[tuple[Part, Path]]]] = {}
 
     def parts(self) -> dict[Part, Path]:
-        """Each part and where it stands; none where there is no archive of the topic."""
+        """Return each part with its path; none if the topic has no archive."""
         try:
             with os.scandir(self._folder) as entries:
                 days = [each for each in entries if each.name.startswith("date=")]
@@ -30,7 +30,7 @@ class Listing:
     def _day(self, folder: Path) -> tuple[tuple[int, int], list[tuple[Part, Path]]] | None:
         try:
             about = folder.stat()
-            # Another folder may have taken its place, so its number counts as well.
+            # The inode detects a folder that was replaced by one with the same time.
             mark = about.st_ino, about.st_mtime_ns
             known = self._days.get(folder.name)
             if known is not None and known[0] == mark:
@@ -42,7 +42,7 @@ class Listing:
 
 
 def archived_of(parts: dict[Part, Path], epoch: str) -> Archived | None:
-    """What an archive has of an epoch without a hole, up to its newest part."""
+    """Return the gapless range of an epoch that ends with its newest part, or None."""
     found = reach(list(parts), epoch)
     if found is None:
         return None

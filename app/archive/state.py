@@ -1,4 +1,4 @@
-"""The state of the world as an archive tells it, newest message first. Blocks: for a thread."""
+"""The state of the world read from an archive, newest message first. It blocks: use a thread."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from app.archive.parquet import frame_of, opened
-from conflation.definition import Kind
-from conflation.frame import Frame
-from keys.archived import Part
+from tidegate.app.archive.parquet import frame_of, opened
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.frame import Frame
+from tidegate.keys.archived import Part
 
-PLACE = ["position", "key"]
-REST = ["timestamp_ms", "value", "reason"]
+POSITION_COLUMNS = ["position", "key"]
+VALUE_COLUMNS = ["timestamp_ms", "value", "reason"]
 
 
 class StateReader:
-    """The newest message of each key at a position of an epoch, a row group at a time.
+    """Reads the newest message of each key at a position of an epoch, one row group at a time.
 
-    `wanted`: the keys that are asked for, by the text that frames have; None: all. `found` has a
-    tombstone for a key that was gone. `is_whole`: nothing older can change that.
+    `wanted`: the keys to find, as frames have them; None for all. `found` holds a tombstone for a
+    removed key. `is_whole`: older messages can change nothing.
     """
 
     def __init__(
@@ -39,10 +39,10 @@ class StateReader:
         self._steps = self._read(sorted(own, reverse=True), parts, position)
 
     def step(self) -> bool:
-        """Read the next row group; False: there is nothing more to read.
+        """Read the next row group; return False at the end.
 
         Raises:
-            FileNotFoundError: a file has become a part of another meanwhile.
+            FileNotFoundError: a file was merged into another.
             ArchiveDamaged: a file cannot be read.
         """
         return not self.is_whole and next(self._steps, False)
@@ -50,47 +50,47 @@ class StateReader:
     def _read(self, own: list[Part], parts: Mapping[Part, Path], position: int) -> Iterator[bool]:
         for part in own:
             if part.last < position:
-                return  # a hole: nobody knows what stood there
+                return  # a gap: the messages in it are unknown
             with opened(parts[part]) as file:
                 for group in reversed(range(file.num_row_groups)):
-                    self._take(file, group, position)
+                    self._add_group(file, group, position)
                     yield True
             position = part.first - 1
-            self._look(position)
+            self._update_whole(position)
 
-    def _take(self, file: pq.ParquetFile, group: int, through: int) -> None:
-        """The rows of a group that are the newest of their keys; only their values are read."""
-        places = file.read_row_group(group, columns=PLACE)
-        positions = places.column("position").to_pylist()
-        keys = [text or "" for text in places.column("key").to_pylist()]
+    def _add_group(self, file: pq.ParquetFile, group: int, through: int) -> None:
+        """Add the newest messages of a row group; read values only for these."""
+        group_rows = file.read_row_group(group, columns=POSITION_COLUMNS)
+        positions = group_rows.column("position").to_pylist()
+        keys = [text or "" for text in group_rows.column("key").to_pylist()]
         newest = {
             text: at
             for at, text in enumerate(keys)
-            if positions[at] <= through and text not in self.found and self._asks_for(text)
+            if positions[at] <= through and text not in self.found and self._wants(text)
         }
         if newest:
-            rest = file.read_row_group(group, columns=REST).take(list(newest.values()))
-            columns = (rest.column(name).to_pylist() for name in REST)
+            rest = file.read_row_group(group, columns=VALUE_COLUMNS).take(list(newest.values()))
+            columns = (rest.column(name).to_pylist() for name in VALUE_COLUMNS)
             for text, time_ms, value, reason in zip(newest, *columns, strict=True):
                 row = (positions[newest[text]], time_ms, text, value, reason)
                 self.found[text] = frame_of(row, self._kind)
-        self._look(None)
+        self._update_whole(None)
 
-    def _asks_for(self, text: str) -> bool:
+    def _wants(self, text: str) -> bool:
         return self._wanted is None or text in self._wanted
 
-    def _look(self, position: int | None) -> None:
+    def _update_whole(self, position: int | None) -> None:
         has_all = self._wanted is not None and len(self.found) == len(self._wanted)
         self.is_whole = self.is_whole or has_all or position == 0
 
 
-def place_at(path: Path, part: Part, time_ms: int) -> int:
-    """The last position of a part at a time, by the clock that never runs back.
+def last_position_at(path: Path, part: Part, time_ms: int) -> int:
+    """Return the last position of a part at a time, by a clock that never runs backwards.
 
     Raises:
         FileNotFoundError, ArchiveDamaged: as `StateReader.step`.
     """
-    clock_ms, place = part.stamp_ms, part.first - 1
+    clock_ms, last = part.stamp_ms, part.first - 1
     names = ["position", "timestamp_ms"]
     with opened(path) as file:
         for batch in file.iter_batches(columns=names):
@@ -98,6 +98,6 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
             for position, published_ms in zip(*columns, strict=True):
                 clock_ms = max(clock_ms, published_ms)
                 if clock_ms > time_ms:
-                    return place
-                place = position
-    return place
+                    return last
+                last = position
+    return last

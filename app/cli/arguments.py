@@ -1,79 +1,77 @@
-"""Arguments that several verbs take, and a parser whose complaints are one line."""
+"""Arguments that several verbs take, and the way to the gateway that `--gateway` names."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
-from app.cli.errors import UsageInvalid
+import click
+from click.core import ParameterSource
+
+if TYPE_CHECKING:
+    from tidegate.clients.gateway import Gateway
 
 DEFAULT_GATEWAY = "http://127.0.0.1:8080"
+GATEWAY_VARIABLE = "TIDEGATE_GATEWAY"
+
+PORT = click.IntRange(0, 65535)
+"""A TCP port; 0 stands for a free one."""
+
+COUNT = click.IntRange(min=1)
+"""A whole number above 0."""
 
 
-class Parser(argparse.ArgumentParser):
-    """Raises UsageInvalid where argparse would print its usage and exit.
+class Seconds(click.ParamType[float]):
+    """A duration with its unit, such as `10s` or `500ms`; its value is in seconds."""
 
-    Options may stand between positionals, as in `publish TOPIC --rate 100 FILE`.
-    """
+    name = "duration"
 
-    _is_intermixed = False  # the parts are being parsed, each by itself
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read it."""
+        from tidegate.keys.text.duration import SECOND, parse_duration
 
-    def error(self, message: str) -> NoReturn:
-        """Refuse the arguments in one line."""
-        raise UsageInvalid(f"{message} (see {self.prog} --help)")
-
-    def parse_known_args(  # type: ignore[override]  # argparse's own is overloaded
-        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse a verb's arguments; of what stands before the verb no order is left open."""
-        wholes = (argparse.PARSER, argparse.REMAINDER)
-        if self._is_intermixed or any(it.nargs in wholes for it in self._get_positional_actions()):
-            return super().parse_known_args(args, namespace)
-        self._is_intermixed = True
+        if isinstance(value, float):  # a default is converted again
+            return value
         try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._is_intermixed = False
+            return parse_duration(str(value)) / SECOND
+        except ValueError as error:
+            self.fail(f"{error}, not {value!r}.", param, ctx)
 
 
-Verbs = "argparse._SubParsersAction[Parser]"
+SECONDS = Seconds()
+
+topic_argument = click.argument("topic")
+gateway_option = click.option(
+    "--gateway",
+    metavar="URL",
+    envvar=GATEWAY_VARIABLE,
+    show_envvar=True,
+    default=DEFAULT_GATEWAY,
+    show_default=True,
+    help="Address of the gateway.",
+)
+for_option = click.option(
+    "--for", "seconds_max", type=SECONDS, metavar="TIME", help="End after, such as 10s."
+)
+filter_option = click.option("--filter", "filter_text", metavar="TEXT", help="Which messages.")
+order_by_option = click.option("--order-by", metavar="FIELDS", help="Such as '/price DESC'.")
 
 
-def add_gateway(parser: argparse.ArgumentParser) -> None:
-    """`--gateway URL`."""
-    parser.add_argument(
-        "--gateway",
-        default=DEFAULT_GATEWAY,
-        metavar="URL",
-        help="address of the gateway (%(default)s)",
-    )
+def connect(gateway: str, patience_s: float = 0.0) -> Gateway:
+    """A client of the gateway at this address; nothing is sent yet.
 
+    `patience_s`: how long what is published is sent again after it has failed.
 
-def add_topic(parser: argparse.ArgumentParser) -> None:
-    """The topic a verb is about."""
-    parser.add_argument("topic", metavar="TOPIC", help="name of the topic")
-
-
-def seconds(text: str) -> float:
-    """A duration with its unit, such as `10s` or `500ms`, in seconds."""
-    from conflation.duration import SECOND, parse_duration
+    Raises:
+        click.BadParameter: it is no address.
+    """
+    from tidegate.clients.gateway import Gateway
 
     try:
-        return parse_duration(text) / SECOND
+        return Gateway(gateway, patience_s=patience_s)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}, not {text!r}") from None
-
-
-def count(text: str) -> int:
-    """A whole number above 0."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**18):
-        raise argparse.ArgumentTypeError(f"expected a whole number above 0, not {text!r}")
-    return int(text)
-
-
-def port(text: str) -> int:
-    """A TCP port; 0 stands for a free one."""
-    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, not {text!r}")
-    return int(text)
+        context = click.get_current_context(silent=True)
+        source = context and context.get_parameter_source("gateway")
+        named = GATEWAY_VARIABLE if source is ParameterSource.ENVIRONMENT else "--gateway"
+        raise click.BadParameter(f"{error}.", ctx=context, param_hint=named) from None

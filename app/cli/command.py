@@ -1,56 +1,120 @@
-"""`tidegate VERB`: finds the verb, runs it, and turns whatever goes wrong into one line."""
+"""`tidegate VERB`: find the verb, run it, and turn whatever goes wrong into one line."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import traceback
-from argparse import Namespace
 from collections.abc import Sequence
 
-from app.cli import (
-    demo,
-    explain,
-    later,
-    pipeline,
-    publish,
-    restore,
-    serve,
-    sessions,
-    sow,
-    subscribe,
-    topics,
-    version,
+import click
+
+from tidegate.app.cli.errors import DONE, REFUSED, UNREACHABLE, CommandError
+from tidegate.app.cli.terminal import complain, point_at, silence_output
+
+PROGRAM = "tidegate"
+COMPLETION_VARIABLE = "_TIDEGATE_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+# A verb's module is imported when the verb is named: one never pays for the others.
+MODULES = {
+    "serve": "serve",
+    "publish": "publish",
+    "subscribe": "subscribe",
+    "sow": "subscribe",
+    "explain": "subscribe",
+    "topics": "administration",
+    "sessions": "administration",
+    "top": "top",
+    "pipeline": "pipeline",
+    "demo": "demo",
+    "restore": "restore",
+    "bench": "installation",
+    "version": "installation",
+}
+
+
+class Verbs(click.Group):
+    """The verbs by name, each loaded when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every verb, as `--help` shows them: in the order of use, not of the alphabet."""
+        return list(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb; a name that is none loads all, so that those like it can be suggested."""
+        for name in [cmd_name] if cmd_name in MODULES else MODULES:
+            if name not in self.commands:
+                module = importlib.import_module(f"tidegate.app.cli.{MODULES[name]}")
+                self.add_command(getattr(module, name), name)
+        return self.commands.get(cmd_name)
+
+
+def _complete(ctx: click.Context, param: click.Parameter, shell: str | None) -> None:
+    if shell is None or ctx.resilient_parsing:
+        return
+    from tidegate.app.cli.installation import install_completion, show_completion
+
+    does = show_completion if param.name == "show_completion" else install_completion
+    does(tidegate, shell)
+    ctx.exit(DONE)
+
+
+def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from tidegate.app.cli.installation import package_version
+
+    click.echo(f"{PROGRAM} {package_version('tidegate')}")
+    ctx.exit(DONE)
+
+
+def _completion_option(name: str, does: str) -> click.Option:
+    return click.Option(
+        [name],
+        is_flag=False,
+        flag_value=os.path.basename(os.environ.get("SHELL", "")),  # noqa: PTH119 - pathlib is slow
+        type=click.Choice(SHELLS),
+        expose_value=False,
+        is_eager=True,
+        callback=_complete,
+        help=f"{does} completion for a shell ($SHELL).",
+    )
+
+
+tidegate = Verbs(
+    help="A conflating gateway: every subscriber gets the newest value of every key, as often as "
+    "it asked for.",
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            expose_value=False,
+            is_eager=True,
+            callback=_version,
+            help="Show the version and exit.",
+        ),
+        _completion_option("--install-completion", "Install"),
+        _completion_option("--show-completion", "Show"),
+    ],
 )
-from app.cli.arguments import Parser
-from app.cli.caret import pointed
-from app.cli.errors import (
-    CONFIGURATION,
-    DONE,
-    REFUSED,
-    UNREACHABLE,
-    CommandError,
-)
-from app.cli.layout import stray_package
-from app.cli.terminal import complain, point_at, silence_output
-
-VERBS = (
-    serve, publish, subscribe, sow, topics, sessions, explain, pipeline, demo, restore, version,
-    later,
-)  # fmt: skip
 
 
-def run(argv: Sequence[str] | None = None) -> int:
+def run(argv: Sequence[str]) -> int:
     """Run one command; the answer is its exit code, as `main` has it.
 
     Raises:
         KeyboardInterrupt: what it has written is flushed.
     """
-    stray = stray_package()
-    if stray is not None:
-        complain(stray)
-        return CONFIGURATION
+    wanted = os.environ.get(COMPLETION_VARIABLE)
+    if wanted is not None:  # a shell asks what could come next
+        from click.shell_completion import shell_complete
+
+        return shell_complete(tidegate, {}, PROGRAM, COMPLETION_VARIABLE, wanted)
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -64,44 +128,34 @@ def run(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def build_parser() -> Parser:
-    """The whole command line."""
-    parser = Parser(
-        prog="tidegate",
-        description="A conflating gateway: every subscriber gets the newest value of every key, "
-        "as often as it asked for.",
-        allow_abbrev=False,
-    )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for module in VERBS:
-        module.add_verb(verbs)
-    return parser
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    arguments = Namespace()
+def _run(argv: Sequence[str]) -> int:
+    """Run the verb. `Group.main` would print a blank line at an interrupt, and end the process."""
     try:
-        arguments = build_parser().parse_args(argv)
-        code: int = arguments.run(arguments)
+        with tidegate.make_context(PROGRAM, list(argv)) as context:
+            code: int = tidegate.invoke(context)
         return code
-    except SystemExit as ended:  # argparse, after printing its help
-        return ended.code if isinstance(ended.code, int) else DONE
+    except click.exceptions.Exit as ended:  # after help, or a version
+        return ended.exit_code
+    except click.UsageError as error:
+        place = PROGRAM if error.ctx is None else error.ctx.command_path
+        complain(f"{error.format_message()} (see {place} --help)")
+        return error.exit_code
     except CommandError as error:
         complain(str(error))
+        point_at(error.lines)
         return error.exit_code
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except Exception as error:
-        return _explain(error, arguments)
+        return _explain(error)
 
 
-def _explain(error: Exception, arguments: Namespace) -> int:
+def _explain(error: Exception) -> int:
     """What a client's error means; anything else is ours, and still one line."""
-    from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+    from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 
     if isinstance(error, GatewayProblem):
         complain(str(error))
-        point_at(pointed(error, arguments))
         return REFUSED
     if isinstance(error, GatewayUnreachable | AnswerInvalid):
         complain(str(error))

@@ -2,66 +2,62 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
+from functools import partial
 from typing import TYPE_CHECKING
 
-from app.cli.arguments import Parser, port, seconds
-from app.cli.errors import ConfigurationInvalid
-from app.cli.pipeline import pipeline_command, pipeline_environment
-from app.cli.serve import load
-from app.cli.terminal import say, tell
+import click
+
+from tidegate.app.cli.arguments import PORT, SECONDS
+from tidegate.app.cli.errors import ConfigurationInvalid
+from tidegate.app.cli.extras import need
+from tidegate.app.cli.pipeline import pipeline_command, pipeline_environment
+from tidegate.app.cli.serve import load
+from tidegate.app.cli.terminal import say, tell
 
 if TYPE_CHECKING:
-    from app.settings import Settings
+    from tidegate.app.settings import Settings
 
 USUAL_PORT = 8080
 
 
-def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "demo", help="gateway, live feeds and Spark at once", allow_abbrev=False
-    )
-    parser.add_argument("--no-spark", action="store_true", help="leave the Spark pipeline out")
-    parser.add_argument(
-        "--for",
-        type=seconds,
-        metavar="TIME",
-        dest="seconds_max",
-        help="end after, such as 30s, counted from the address being printed",
-    )
-    parser.add_argument(
-        "--port", type=port, help=f"port to listen on, 0 for a free one ({USUAL_PORT})"
-    )
-    parser.set_defaults(run=run)
+@click.command()
+@click.option("--no-spark", is_flag=True, help="Leave the Spark pipeline out.")
+@click.option(
+    "--for",
+    "seconds_max",
+    type=SECONDS,
+    metavar="TIME",
+    help="End after, such as 30s, counted from the address being printed.",
+)
+@click.option("--port", type=PORT, help=f"Port to listen on, 0 for a free one ({USUAL_PORT}).")
+def demo(no_spark: bool, seconds_max: float | None, port: int | None) -> int:
+    """Gateway, live feeds and Spark at once.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Show everything; 0 if every feed delivered, 1 if not, 130 when interrupted.
-
-    Raises:
-        ConfigurationInvalid: no Java for Spark, or no address to listen on.
+    Ends with 0 if every feed delivered, 1 if not.
     """
-    from app.demo.java import missing_java
+    from tidegate.app.demo.java import missing_java
 
-    reason = None if arguments.no_spark else missing_java()
+    need("demo --no-spark" if no_spark else "demo", "demo")
+    if not no_spark:
+        need("demo", "spark")
+    reason = None if no_spark else missing_java()
     if reason is not None:
         raise ConfigurationInvalid(reason)
     with tempfile.TemporaryDirectory(prefix="tidegate-demo-") as folder:
-        return _show(arguments, folder)
+        return _show(folder, no_spark, seconds_max, port)
 
 
-def _show(arguments: argparse.Namespace, folder: str) -> int:
+def _show(folder: str, no_spark: bool, seconds_max: float | None, port: int | None) -> int:
     """One run, with a store in this folder."""
-    from app.demo.show import Show
-    from app.listener import CannotListen, open_listener
+    from tidegate.app.demo.show import Show
+    from tidegate.app.http.listener import CannotListen, open_listener
 
-    settings = _settings(USUAL_PORT if arguments.port is None else arguments.port, folder)
+    settings = _settings(USUAL_PORT if port is None else port, folder)
     try:
         listener = open_listener(settings)
     except CannotListen as error:
-        if arguments.port is not None:
+        if port is not None:
             raise ConfigurationInvalid(str(error)) from None
         say(f"{error} Taking another port.")
         settings = _settings(0, folder)
@@ -70,9 +66,9 @@ def _show(arguments: argparse.Namespace, folder: str) -> int:
         show = Show(
             settings,
             listener,
-            spark=None if arguments.no_spark else (pipeline_command, pipeline_environment()),
-            seconds_max=arguments.seconds_max,
-            tell=tell,
+            spark=None if no_spark else (partial(pipeline_command, "run"), pipeline_environment()),
+            seconds_max=seconds_max,
+            emit=tell,
             say=say,
         )
         return show.run()

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple, Protocol, cast
 
 import msgspec
 
-from app.cli.errors import UsageInvalid
+from tidegate.app.cli.errors import UsageInvalid
 
 STDIN = "-"
 READ_BYTES = 64 * 1024

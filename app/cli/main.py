@@ -1,11 +1,11 @@
-"""Where `tidegate` begins: nothing of weight is imported before an interrupt can be heeded."""
+"""Start `tidegate`: nothing of weight is imported before an interrupt can be heeded."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from app.cli.errors import INTERRUPTED
+from tidegate.app.cli.errors import INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -15,9 +15,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     configuration, 130 interrupted, be it while the command is still being loaded.
     """
     try:
-        from app.cli.command import run
+        from tidegate.app.cli.command import run
 
-        return run(argv)
+        return run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -1,83 +1,77 @@
-"""`tidegate publish TOPIC [FILE or -]`: messages from a file or from standard input."""
+"""`tidegate publish TOPIC [FILE or -]`: messages from a file or from standard input, in time."""
 
 from __future__ import annotations
 
-import argparse
+import re
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from app.cli.arguments import Parser, add_gateway, add_topic
-from app.cli.connection import gateway_at
-from app.cli.errors import DONE
-from app.cli.terminal import complain, progress, say, tell
+import click
+import msgspec
+
+from tidegate.app.cli.arguments import connect, gateway_option, topic_argument
+from tidegate.app.cli.errors import DONE, UsageInvalid
+from tidegate.app.cli.lines import Line, Lines, read_lines
+from tidegate.app.cli.terminal import complain, progress, say, tell
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.path import FieldPath, getter
+from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
 
 if TYPE_CHECKING:
-    from app.cli.lines import Line
-    from clients.errors import GatewayProblem
-    from clients.gateway import Gateway
-    from clients.publishing import Published
+    from tidegate.clients.errors import GatewayProblem
+    from tidegate.clients.gateway import Gateway
+    from tidegate.clients.publishing import Published
 
 PATIENCE_S = 60.0
+LINES_PER_REQUEST = 1_000
+BYTES_PER_REQUEST = 8 * 1024 * 1024
+TICK_S = 0.02  # messages due within one tick share a request
+
+Schedule = Callable[[Line], float]
+"""Seconds after the first message at which a line is due."""
 
 
-def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "publish", help="publish messages from a file or standard input", allow_abbrev=False
-    )
-    add_topic(parser)
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        nargs="?",
-        default="-",
-        help="NDJSON or .csv, .gz of either; - or nothing: NDJSON on standard input",
-    )
-    parser.add_argument(
-        "--rate",
-        metavar="RATE",
-        help="5000 (messages a second), or 2x (twice the recorded speed); default: at once",
-    )
-    parser.add_argument(
-        "--time-field",
-        metavar="PATH",
-        help="field with each message's time, such as /ts (milliseconds, or an ISO time)",
-    )
-    add_gateway(parser)
-    parser.set_defaults(run=run)
+@click.command()
+@topic_argument
+@click.argument("file", default="-")
+@click.option(
+    "--rate",
+    metavar="RATE",
+    help="5000 (messages a second), or 2x (twice the recorded speed); default: at once.",
+)
+@click.option(
+    "--time-field",
+    metavar="PATH",
+    help="Field with each message's time, such as /ts (milliseconds, or an ISO time).",
+)
+@gateway_option
+def publish(topic: str, file: str, rate: str | None, time_field: str | None, gateway: str) -> int:
+    """Publish messages from a file or standard input.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Publish in requests of 1,000 lines; print count, rate and the last bookmark.
-
-    A request that gets no answer is sent again for a minute, and nothing is doubled by it.
+    FILE is NDJSON or .csv, .gz of either; - or nothing: NDJSON on standard input. Requests carry
+    1,000 lines; one that gets no answer is sent again for a minute, and nothing is doubled by it.
     """
-    from app.cli.lines import read_lines
-    from app.cli.pace import batches, parse_rate
-
-    schedule = parse_rate(arguments.rate, arguments.time_field)
+    schedule = parse_rate(rate, time_field)
     messages, last = 0, None
-    with (
-        gateway_at(arguments, PATIENCE_S) as gateway,
-        progress("publishing", "messages") as advance,
-    ):
+    with connect(gateway, PATIENCE_S) as client, progress("publishing", "messages") as advance:
         started_at = time.monotonic()
         try:
-            for batch in batches(read_lines(arguments.file), schedule):
-                published = _publish(gateway, arguments.topic, batch)
+            for batch in batches(read_lines(file), schedule):
+                published = _publish(client, topic, batch)
                 messages, last = messages + published.messages, published.last
                 advance(published.messages)
         except BaseException:
             if messages:  # what was taken stays published, whatever comes after it
-                say(_summary(arguments.topic, messages, time.monotonic() - started_at, last))
+                say(_summary(topic, messages, time.monotonic() - started_at, last))
             raise
-    tell(_summary(arguments.topic, messages, time.monotonic() - started_at, last))
+    tell(_summary(topic, messages, time.monotonic() - started_at, last))
     return DONE
 
 
 def _publish(gateway: Gateway, topic: str, batch: list[Line]) -> Published:
     """One request; a refusal names the line of the file, not of the request."""
-    from clients.errors import GatewayProblem
+    from tidegate.clients.errors import GatewayProblem
 
     try:
         return gateway.publish(topic, [line.text for line in batch], trouble=complain)
@@ -88,7 +82,7 @@ def _publish(gateway: Gateway, topic: str, batch: list[Line]) -> Published:
 
 
 def _located(problem: GatewayProblem, line: int) -> GatewayProblem:
-    from clients.errors import GatewayProblem
+    from tidegate.clients.errors import GatewayProblem
 
     return GatewayProblem(
         problem.status, problem.code, problem.title, problem.detail, problem.position, line
@@ -101,3 +95,98 @@ def _summary(topic: str, messages: int, took_s: float, last: str | None) -> str:
         f"Published {messages:,} message{'s' * (messages != 1)} to {topic} in {took_s:.1f} s "
         f"({rate:,.0f} a second), last bookmark {last or 'none'}"
     )
+
+
+def parse_rate(rate: str | None, time_field: str | None) -> Schedule | None:
+    """`5000` messages a second, or `2x` the speed that a field of each message tells.
+
+    The answer is None where neither is given: as fast as they are taken.
+
+    Raises:
+        UsageInvalid: anything else, or a speed without its field, a field without its speed.
+    """
+    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([xX]?)", rate or "", re.ASCII)
+    if rate is not None and (found is None or float(found[1]) <= 0):
+        raise UsageInvalid(f"--rate is such as 5000 (a second) or 2x, not {rate!r}")
+    if found is not None and found[2]:
+        if time_field is None:
+            raise UsageInvalid(f"--rate {rate} needs --time-field, such as --time-field /ts")
+        return recorded(_path(time_field), float(found[1]))
+    if time_field is not None:
+        raise UsageInvalid("--time-field goes with a speed, such as --rate 2x")
+    return None if found is None else steady(float(found[1]))
+
+
+def steady(per_second: float) -> Schedule:
+    """So many messages a second."""
+    sent = 0
+
+    def due_s(line: Line) -> float:
+        nonlocal sent
+        sent += 1
+        return (sent - 1) / per_second
+
+    return due_s
+
+
+def recorded(path: FieldPath, speed: float) -> Schedule:
+    """As recorded, `speed` times as fast: numbers are milliseconds, texts are ISO 8601 times.
+
+    A time before the one before it counts as that one.
+    """
+    field = getter(path.steps)
+    first_s: float | None = None
+    latest_s = 0.0
+
+    def due_s(line: Line) -> float:
+        nonlocal first_s, latest_s
+        at_s = _seconds(field, path, line)
+        first_s = at_s if first_s is None else first_s
+        latest_s = max(latest_s, (at_s - first_s) / speed)
+        return latest_s
+
+    return due_s
+
+
+def batches(lines: Lines, schedule: Schedule | None = None) -> Iterator[list[Line]]:
+    """What each request carries, given out when it is due."""
+    held: list[Line] = []
+    held_bytes, started_at = 0, time.monotonic()
+    for line in lines:
+        wait_s = 0.0
+        if line is not None and schedule is not None:
+            tick_at = schedule(line) // TICK_S * TICK_S
+            wait_s = started_at + tick_at - time.monotonic()
+        full = len(held) >= LINES_PER_REQUEST or held_bytes >= BYTES_PER_REQUEST
+        if held and (full or line is None or wait_s > 0):
+            yield held
+            held, held_bytes = [], 0
+            if wait_s > 0:  # publishing took a part of it
+                wait_s = started_at + tick_at - time.monotonic()
+        if wait_s > 0:
+            time.sleep(wait_s)
+        if line is not None:
+            held.append(line)
+            held_bytes += len(line.text)
+    if held:
+        yield held
+
+
+def _path(text: str) -> FieldPath:
+    try:
+        return FieldPath.parse(text)
+    except PathInvalid as error:
+        raise UsageInvalid(f"--time-field: {error.detail}") from None
+
+
+def _seconds(field: Callable[[bytes], bytes | None], path: FieldPath, line: Line) -> float:
+    try:
+        found = field(line.text)
+        moment = None if found is None else msgspec.json.decode(found, type=float | str)
+        if isinstance(moment, str):
+            return parse_iso_ns(moment) / SECOND_NS
+    except (ValueError, msgspec.MsgspecError):
+        moment = None
+    if moment is None:
+        raise UsageInvalid(f"line {line.number} has no time in {path}")
+    return moment / 1000

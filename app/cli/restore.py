@@ -2,62 +2,46 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from app.cli.arguments import Parser
-from app.cli.errors import DONE, CommandError, ConfigurationInvalid, UsageInvalid
-from app.cli.terminal import tell
+import click
 
-if TYPE_CHECKING:
-    from app.settings import Settings
-
-
-def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser("restore", help="restore a backup", allow_abbrev=False)
-    parser.add_argument(
-        "backup", metavar="BACKUP", type=Path, nargs="?", help="a copy of tidegate.db"
-    )
-    parser.add_argument("--data", metavar="DIR", help="folder of the store (./tidegate-data)")
-    parser.add_argument(
-        "--replace",
-        action="store_true",
-        help="a store that is there is kept as tidegate.db.before (.2, .3 and on)",
-    )
-    parser.add_argument(
-        "--redis", metavar="URL", help="in place of BACKUP: this Redis was put back by hand"
-    )
-    parser.set_defaults(run=run)
+from tidegate.app.cli.errors import DONE, CommandError, ConfigurationInvalid, UsageInvalid
+from tidegate.app.cli.extras import need
+from tidegate.app.cli.serve import load
+from tidegate.app.cli.terminal import tell
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Check it, copy it, and say what comes next.
-
-    Raises:
-        UsageInvalid: there is no such backup, or no folder to restore into.
-        ConfigurationInvalid: a setting or a folder that cannot be used.
-        CommandError: the backup cannot be used, there is a store already, Redis does not answer.
-    """
-    if (arguments.backup is None) == (arguments.redis is None):
-        raise UsageInvalid("restore takes BACKUP, or --redis URL of a Redis that was put back")
-    if arguments.redis is not None:
-        _note_put_back(arguments.redis)
+@click.command()
+@click.argument("backup", required=False, type=click.Path(path_type=Path))
+@click.option("--data", "store_dir", metavar="DIR", help="Folder of the store (./tidegate-data).")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="A store that is there is kept as tidegate.db.before (.2, .3 and on).",
+)
+@click.option("--redis", metavar="URL", help="In place of BACKUP: this Redis was put back by hand.")
+def restore(backup: Path | None, store_dir: str | None, replace: bool, redis: str | None) -> int:
+    """Restore a backup: BACKUP is a copy of tidegate.db."""
+    need("restore", "server")
+    if redis is not None and backup is None:
+        _note_put_back(redis)
+    elif backup is not None and redis is None:
+        _restore(backup, store_dir, replace)
     else:
-        _restore(arguments)
+        raise UsageInvalid("restore takes BACKUP, or --redis URL of a Redis that was put back")
     return DONE
 
 
 def _note_put_back(url: str) -> None:
     import asyncio
 
-    from app.bus.put_back import note_put_back
-    from app.stores.store import StoreUnusable
+    from tidegate.app.cluster.definitions import mark_restored
+    from tidegate.app.stores.store import StoreUnusable
 
-    settings = _settings(redis=url)
+    settings = load(None, {"redis": url})
     try:
-        topics = asyncio.run(note_put_back(url, settings.redis_prefix))
+        topics = asyncio.run(mark_restored(url, settings.redis_prefix))
     except ValueError as error:
         raise ConfigurationInvalid(f"redis: {error}") from None
     except StoreUnusable as error:
@@ -65,30 +49,19 @@ def _note_put_back(url: str) -> None:
     tell(f"{topics} topics begin another epoch, now where a gateway runs, else at its start")
 
 
-def _settings(**overrides: str | None) -> Settings:
-    from app.settings import SettingsInvalid, load_settings
+def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
+    from tidegate.app.stores import restore
+    from tidegate.app.stores.schema import FolderUnusable
+    from tidegate.app.stores.store import StoreUnusable
 
-    try:
-        return load_settings(overrides=overrides)
-    except SettingsInvalid as error:
-        raise ConfigurationInvalid(str(error)) from None
-
-
-def _restore(arguments: argparse.Namespace) -> None:
-    from app.stores.folder import FolderUnusable
-    from app.stores.restore import restore
-    from app.stores.store import StoreUnusable
-
-    settings = _settings(data=arguments.data)
+    settings = load(None, {"data": store_dir})
     if settings.keeps_nothing:
         raise UsageInvalid("--data :memory: keeps nothing, so there is nothing to restore")
-    if not arguments.backup.is_file():
-        raise UsageInvalid(
-            f"There is no file {arguments.backup}; a backup is a copy of tidegate.db."
-        )
+    if not backup.is_file():
+        raise UsageInvalid(f"There is no file {backup}; a backup is a copy of tidegate.db.")
     folder = Path(settings.store_dir)
     try:
-        restored = restore(arguments.backup, folder, replaces=arguments.replace)
+        restored = restore.restore(backup, folder, replaces=replaces)
     except FolderUnusable as error:
         raise ConfigurationInvalid(str(error)) from None
     except StoreUnusable as error:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from app.cli.terminal import tell
+from tidegate.app.cli.terminal import tell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -79,8 +79,8 @@ def shown(value: object) -> str:
         case list() if all(isinstance(each, str) for each in value):
             return ", ".join(value)
         case dict() if all(not isinstance(each, dict | list) for each in value.values()):
-            told = {name: shown(each) for name, each in value.items()}
-            return ", ".join(f"{name} {text}" for name, text in told.items() if text)
+            texts = {name: shown(each) for name, each in value.items()}
+            return ", ".join(f"{name} {text}" for name, text in texts.items() if text)
     return msgspec.json.encode(value).decode()
 
 

@@ -1,82 +1,94 @@
-"""`tidegate serve`: the gateway, until a signal."""
+"""`tidegate serve`: the gateway, until a signal; or what a start would change, without one."""
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import secrets
+from collections import Counter
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from app.cli.arguments import Parser, count, port
-from app.cli.dry_run import dry_run
-from app.cli.errors import CommandError, ConfigurationInvalid, UsageInvalid
-from app.cli.terminal import complain, say, tell
+import click
+
+from tidegate.app.cli.arguments import COUNT, PORT
+from tidegate.app.cli.errors import DONE, CommandError, ConfigurationInvalid, UsageInvalid
+from tidegate.app.cli.extras import need
+from tidegate.app.cli.terminal import complain, say, tell
 
 if TYPE_CHECKING:
-    from app.settings import Settings
-    from app.workers import Line
+    from tidegate.app.cluster.workers import ParentLink
+    from tidegate.app.settings import Settings
+    from tidegate.app.topics.plan import Step
 
 NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the gateway stops."
 
 
-def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser("serve", help="run the gateway", allow_abbrev=False)
-    parser.add_argument("--host", help="address to listen on (127.0.0.1)")
-    parser.add_argument("--port", type=port, help="port to listen on, 0 for a free one (8080)")
-    parser.add_argument(
-        "--data",
-        metavar="DIR",
-        help="folder of the store (./tidegate-data); :memory: keeps nothing",
-    )
-    parser.add_argument(
-        "--redis", metavar="URL", help="a Redis or Valkey that gateways share, in place of --data"
-    )
-    parser.add_argument("--config", metavar="FILE.toml", type=Path, help="settings from a file")
-    parser.add_argument("--topics", metavar="DIR", help="folder of definitions of topics")
-    parser.add_argument("--archive", metavar="DIR", help="archive of topics, to be read from")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="with --topics: say what would change, and end"
-    )
-    parser.add_argument(
-        "--workers", metavar="N", type=count, help="so many gateways at the address; with --redis"
-    )
-    parser.add_argument(
-        "--insecure",
-        action="store_true",
-        default=None,
-        help="listen without authentication where others can reach it",
-    )
-    parser.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Serve; 0 after SIGTERM, 130 after an interrupt.
-
-    Raises:
-        CommandError: the settings do not allow it, or the address cannot be had.
-    """
-    settings = settings_of(arguments)
-    if arguments.dry_run:
-        return dry_run(settings)
+@click.command()
+@click.option("--host", help="Address to listen on (127.0.0.1).")
+@click.option("--port", type=PORT, help="Port to listen on, 0 for a free one (8080).")
+@click.option(
+    "--data", metavar="DIR", help="Folder of the store (./tidegate-data); :memory: keeps nothing."
+)
+@click.option(
+    "--redis", metavar="URL", help="A Redis or Valkey that gateways share, in place of --data."
+)
+@click.option(
+    "--config", metavar="FILE.toml", type=click.Path(path_type=Path), help="Settings from a file."
+)
+@click.option("--topics", metavar="DIR", help="Folder of definitions of topics.")
+@click.option("--archive", metavar="DIR", help="Archive of topics, to be read from.")
+@click.option("--dry-run", is_flag=True, help="With --topics: say what would change, and end.")
+@click.option(
+    "--workers", metavar="N", type=COUNT, help="So many gateways at the address; with --redis."
+)
+@click.option(
+    "--insecure",
+    is_flag=True,
+    default=None,
+    help="Listen without authentication where others can reach it.",
+)
+def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
+    """Run the gateway."""
+    need("serve", "server")
+    settings = load(config, flags)
+    if settings.workers > 1 and settings.redis is None:
+        if flags["workers"] is not None:
+            raise UsageInvalid("--workers above 1 needs --redis")
+        raise ConfigurationInvalid("workers: above 1 only with redis")
+    if dry_run:
+        return _dry_run(settings)
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
 
 
-def _serve(settings: Settings, line: Line | None = None, crew_id: str = "") -> int:
+def load(config: Path | None, overrides: dict[str, object]) -> Settings:
+    """Settings from file, environment and flags.
+
+    Raises:
+        ConfigurationInvalid: one line that names the setting at fault.
+    """
+    from tidegate.app.settings import SettingsInvalid, load_settings
+
+    try:
+        return load_settings(config, overrides=overrides)
+    except SettingsInvalid as error:
+        raise ConfigurationInvalid(str(error)) from None
+
+
+def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = "") -> int:
     """One gateway; `line` is that of a worker to its parent, whose id is the crew's."""
-    from app.crew import Crew
-    from app.listener import CannotListen, open_listener
-    from app.main import create_app
-    from app.server import StartFailed, serve
-    from app.settings import SettingsInvalid
-    from app.stores.store import StoreUnusable
-    from app.topic_files import TopicFilesInvalid
+    from tidegate.app.cluster.workers import WorkerGroup
+    from tidegate.app.definitions.files import TopicFilesInvalid
+    from tidegate.app.http.listener import CannotListen, open_listener
+    from tidegate.app.http.server import StartFailed, serve
+    from tidegate.app.main import create_app
+    from tidegate.app.settings import SettingsInvalid
+    from tidegate.app.stores.store import StoreUnusable
 
     try:
         app = create_app(settings)
         if line is not None:
-            app.state.gateway.crew = Crew(crew_id, line.number, settings.workers)
+            app.state.gateway.crew = WorkerGroup(crew_id, line.number, settings.workers)
         return serve(
             app,
             settings,
@@ -94,9 +106,9 @@ def _serve(settings: Settings, line: Line | None = None, crew_id: str = "") -> i
 
 def _serve_by_workers(settings: Settings) -> int:
     """Several gateways, each a process, at one address that this one holds for them."""
-    from app.listener import CannotListen, base_url, hold_address
-    from app.logs import configure_logging
-    from app.workers import Workers
+    from tidegate.app.cluster.workers import Workers
+    from tidegate.app.http.listener import CannotListen, base_url, hold_address
+    from tidegate.app.http.logs import configure_logging
 
     configure_logging(settings.log_level, settings.log_format)
     try:
@@ -113,7 +125,7 @@ def _serve_by_workers(settings: Settings) -> int:
         ).run()
 
 
-def _work(settings: Settings, crew_id: str, line: Line) -> int:
+def _work(settings: Settings, crew_id: str, line: ParentLink) -> int:
     try:
         return _serve(settings, line, crew_id)
     except CommandError as error:
@@ -121,49 +133,54 @@ def _work(settings: Settings, crew_id: str, line: Line) -> int:
         return error.exit_code
 
 
-def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Settings from file, environment and flags.
-
-    Raises:
-        UsageInvalid: flags that contradict one another.
-        ConfigurationInvalid: one line that names the setting at fault.
-    """
-    overrides = {
-        "host": arguments.host,
-        "port": arguments.port,
-        "data": arguments.data,
-        "redis": arguments.redis,
-        "workers": arguments.workers,
-        "topics": arguments.topics,
-        "archive": arguments.archive,
-        "insecure": arguments.insecure,
-    }
-    settings = load(arguments.config, overrides)
-    if settings.workers > 1 and settings.redis is None:
-        if arguments.workers is not None:
-            raise UsageInvalid("--workers above 1 needs --redis")
-        raise ConfigurationInvalid("workers: above 1 only with redis")
-    return settings
-
-
-def load(config: Path | None, overrides: dict[str, object]) -> Settings:
-    """Settings from file, environment and flags.
-
-    Raises:
-        ConfigurationInvalid: one line that names the setting at fault.
-    """
-    from app.settings import SettingsInvalid, load_settings
-
-    try:
-        return load_settings(config, overrides=overrides)
-    except SettingsInvalid as error:
-        raise ConfigurationInvalid(str(error)) from None
-
-
-def _announce(settings: Settings, line: Line | None, address: str) -> None:
+def _announce(settings: Settings, line: ParentLink | None, address: str) -> None:
     if line is not None:  # the parent says it for all
-        line.tell_ready()
+        line.report_ready()
         return
     if settings.keeps_nothing:
         say(NOTHING_KEPT)
     tell(f"Tidegate listens on {address}")
+
+
+def _dry_run(settings: Settings) -> int:
+    """Print a line a topic: what would be created, changed and in which fields, or left.
+
+    Raises:
+        UsageInvalid: there is no folder of definitions to try.
+        ConfigurationInvalid: the folder or the store cannot be used.
+    """
+    if settings.topics is None:
+        raise UsageInvalid("--dry-run goes with --topics")
+    from tidegate.app.definitions.files import TopicFilesInvalid
+    from tidegate.app.settings import SettingsInvalid
+    from tidegate.app.stores.store import StoreUnusable
+
+    try:
+        steps = asyncio.run(_planned(_as_it_is(settings)))
+    except (SettingsInvalid, StoreUnusable, TopicFilesInvalid) as error:
+        raise ConfigurationInvalid(str(error)) from None
+    for step in steps:
+        tell(str(step))
+    counted = Counter(str(step.what) for step in steps)
+    told = [f"{counted[what]} to {what}" for what in ("create", "change", "leave")]
+    say(f"{', '.join(told)}; nothing was done.")
+    return DONE
+
+
+async def _planned(settings: Settings) -> list[Step]:
+    from tidegate.app.gateway import Gateway
+
+    gateway = Gateway.build(settings)
+    await gateway.open_store()
+    await gateway.store.aclose()
+    return gateway.declared
+
+
+def _as_it_is(settings: Settings) -> Settings:
+    """Settings that find the store if there is one: to look for it makes none."""
+    from tidegate.app.settings import MEMORY_ONLY
+    from tidegate.app.stores.schema import DATABASE
+
+    if settings.keeps_nothing or (Path(settings.store_dir) / DATABASE).exists():
+        return settings
+    return settings.model_copy(update={"store_dir": MEMORY_ONLY})

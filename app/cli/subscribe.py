@@ -1,73 +1,167 @@
-"""`tidegate subscribe TOPIC`: a live table on a terminal, NDJSON into a pipe."""
+"""`tidegate subscribe`, `sow` and `explain`: what a reader of a topic gets, or would get."""
 
 from __future__ import annotations
 
-import argparse
+import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from app.cli.arguments import Parser, add_gateway, add_topic, count, seconds
-from app.cli.connection import gateway_at
-from app.cli.errors import DONE, GatewayAway, UsageInvalid
-from app.cli.terminal import say
+import click
+
+from tidegate.app.cli.arguments import (
+    COUNT,
+    connect,
+    filter_option,
+    for_option,
+    gateway_option,
+    order_by_option,
+    topic_argument,
+)
+from tidegate.app.cli.errors import DONE, GatewayAway, UsageInvalid, pointing
+from tidegate.app.cli.terminal import say, tell
 
 if TYPE_CHECKING:
-    from clients.gateway import Gateway
-    from clients.outage import Trouble
-    from clients.subscription import Subscription
+    from tidegate.clients.outage import Trouble
+    from tidegate.clients.subscription import Subscription
+
+    Subscribe = Callable[[str | None, Trouble], Subscription]
 
 FORMATS = ("value", "envelope", "batch")
 PRINTED = ("message", "delta", "oof")
 COMMANDS = ("subscribe", "sow_and_subscribe", "sow", "delta_subscribe", "sow_and_delta_subscribe")
+LABEL_WIDTH = 10
 
 
-def add_verb(verbs: argparse._SubParsersAction[Parser]) -> None:
-    """Add the verb."""
-    parser = verbs.add_parser(
-        "subscribe", help="follow a topic; comes back by itself", allow_abbrev=False
-    )
-    add_topic(parser)
-    parser.add_argument("--options", default="", help="such as conflation=500ms")
-    parser.add_argument("--filter", metavar="TEXT", help="which messages")
-    parser.add_argument(
-        "--order-by", metavar="FIELDS", help="of a snapshot or a window, such as '/price DESC'"
-    )
-    parser.add_argument("--command", choices=COMMANDS, help="(what fits the topic)")
-    parser.add_argument("--format", choices=FORMATS, help="(what fits the options)")
-    parser.add_argument("--count", type=count, metavar="N", help="end after so many messages")
-    parser.add_argument(
-        "--for", type=seconds, metavar="TIME", dest="seconds_max", help="end after, such as 10s"
-    )
-    parser.add_argument(
-        "--table", action="store_true", help="a live table (what a terminal gets without --format)"
-    )
-    add_gateway(parser)
-    parser.set_defaults(run=run)
+@click.command()
+@topic_argument
+@click.option("--options", default="", help="Such as conflation=500ms.")
+@filter_option
+@order_by_option
+@click.option("--command", type=click.Choice(COMMANDS), help="(what fits the topic)")
+@click.option("--format", "format_name", type=click.Choice(FORMATS), help="(what fits the options)")
+@click.option("--count", type=COUNT, metavar="N", help="End after so many messages.")
+@for_option
+@click.option("--table", is_flag=True, help="A live table (what a terminal gets without --format).")
+@gateway_option
+def subscribe(
+    topic: str,
+    options: str,
+    filter_text: str | None,
+    order_by: str | None,
+    command: str | None,
+    format_name: str | None,
+    count: int | None,
+    seconds_max: float | None,
+    table: bool,
+    gateway: str,
+) -> int:
+    """Follow a topic; comes back by itself.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Follow the topic until the count, the time, or the gateway says that it is over.
-
-    Raises:
-        UsageInvalid: `--table` together with `--format`.
-        GatewayAway: the time was over during an outage.
+    Ends after the count, after the time, or when the gateway says that it is over.
     """
-    if arguments.table and arguments.format is not None:
+    if table and format_name is not None:
         raise UsageInvalid("--table and --format exclude one another")
-    as_table = arguments.table or (sys.stdout.isatty() and arguments.format is None)
-    with gateway_at(arguments) as gateway:
-        if as_table:
-            _show_table(gateway, arguments)
+
+    def subscribed(format_name: str | None, trouble: Trouble) -> Subscription:
+        return client.subscribe(
+            topic,
+            options=options,
+            filter_text=filter_text,
+            order_by=order_by,
+            command=command,
+            format_name=format_name,
+            seconds_max=seconds_max,
+            trouble=trouble,
+        )
+
+    with (
+        connect(gateway) as client,
+        pointing(options=options, filter=filter_text, order_by=order_by),
+    ):
+        if table or (sys.stdout.isatty() and format_name is None):
+            _show_table(topic, subscribed, count)
         else:
-            with _subscribed(gateway, arguments, _format(arguments), say) as subscription:
-                _print_messages(subscription, arguments.count)
+            with subscribed(format_name or _plain_format(command), say) as subscription:
+                _print_messages(subscription, count)
     return DONE
 
 
-def _format(arguments: argparse.Namespace) -> str | None:
+@click.command()
+@topic_argument
+@filter_option
+@order_by_option
+@click.option("--top-n", metavar="N", type=COUNT, help="At most so many.")
+@click.option("--skip-n", metavar="N", type=COUNT, help="Behind the first so many.")
+@click.option("--select", metavar="FIELDS", help="Such as '[-/,+/symbol,+/price]'.")
+@click.option(
+    "--as-of", metavar="TIME", help="As they were then: 2026-11-21T21:37:10Z, or milliseconds."
+)
+@click.option("--format", "format_name", type=click.Choice(["value", "envelope"]), help="(value)")
+@gateway_option
+def sow(
+    topic: str,
+    filter_text: str | None,
+    order_by: str | None,
+    select: str | None,
+    format_name: str | None,
+    gateway: str,
+    **page: Any,
+) -> int:
+    """Print the newest record of every key as NDJSON: the state of the world."""
+    with (
+        connect(gateway) as client,
+        pointing(filter=filter_text, order_by=order_by, select=select),
+    ):
+        records = client.sow(
+            topic,
+            filter=filter_text,
+            order_by=order_by,
+            select=select,
+            format=format_name,
+            **page,
+        )
+        for record in records:
+            sys.stdout.buffer.write(record + b"\n")
+    return DONE
+
+
+@click.command()
+@topic_argument
+@click.option("--options", help="Such as conflation=500ms.")
+@filter_option
+@order_by_option
+@click.option("--command", help="Such as delta_subscribe (what fits the topic).")
+@click.option("--json", "as_json", is_flag=True, help="The gateway's answer as it is.")
+@gateway_option
+def explain(
+    topic: str,
+    options: str | None,
+    filter_text: str | None,
+    order_by: str | None,
+    command: str | None,
+    as_json: bool,
+    gateway: str,
+) -> int:
+    """What subscribing would do, without doing it."""
+    with (
+        connect(gateway) as client,
+        pointing(options=options, filter=filter_text, order_by=order_by),
+    ):
+        found = client.explain(
+            topic, options=options, filter=filter_text, order_by=order_by, command=command
+        )
+    if as_json:
+        tell(json.dumps(found, ensure_ascii=False, indent=2))
+        return DONE
+    for label, text in _explained(found):
+        tell(f"{label:<{LABEL_WIDTH}} {text}")
+    return DONE
+
+
+def _plain_format(command: str | None) -> str | None:
     """Lines of values cannot tell a change from a whole record, so deltas come in envelopes."""
-    has_deltas = "delta" in (arguments.command or "")
-    return arguments.format or ("envelope" if has_deltas else None)
+    return "envelope" if "delta" in (command or "") else None
 
 
 def _print_messages(subscription: Subscription, count_max: int | None) -> None:
@@ -92,21 +186,21 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "", 1) if text.startswith('{"sub":') else text
 
 
-def _show_table(gateway: Gateway, arguments: argparse.Namespace) -> None:
-    from app.cli.table import LiveTable
+def _show_table(topic: str, subscribed: Subscribe, count_max: int | None) -> None:
+    from tidegate.app.cli.table import LiveTable
 
-    table = LiveTable(arguments.topic)
-    with _subscribed(gateway, arguments, "batch", table.note) as subscription, table:
+    table = LiveTable(topic)
+    with subscribed("batch", table.note) as subscription, table:
         for event in subscription:
             table.take(event)
-            if arguments.count is not None and table.updates >= arguments.count:
+            if count_max is not None and table.updates >= count_max:
                 return
         _require_connected(subscription)
 
 
 def _require_connected(subscription: Subscription) -> None:
     """Whoever asked for so long a time has to know that its end was not followed."""
-    from clients.errors import GatewayUnreachable
+    from tidegate.clients.errors import GatewayUnreachable
 
     error = subscription.standing_error
     if isinstance(error, GatewayUnreachable):  # which was told when it began
@@ -115,16 +209,27 @@ def _require_connected(subscription: Subscription) -> None:
         raise error
 
 
-def _subscribed(
-    gateway: Gateway, arguments: argparse.Namespace, format_name: str | None, trouble: Trouble
-) -> Subscription:
-    return gateway.subscribe(
-        arguments.topic,
-        options=arguments.options,
-        filter_text=arguments.filter,
-        order_by=arguments.order_by,
-        command=arguments.command,
-        format_name=format_name,
-        seconds_max=arguments.seconds_max,
-        trouble=trouble,
+def _explained(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in ("command", "options", "filter", "order_by"):
+        if found[name] is not None:
+            yield name, found[name]
+    named = [
+        name if value is True else f"{name}={value}" for name, value in found["defaults"].items()
+    ]
+    yield "by default", ",".join(named) or "nothing"
+    if found["lane"] is not None:
+        yield "lane", f"{found['lane']} (now {found['subscribers']:,} on it)"
+        yield "resume", found["resume"]
+    yield "estimate", _estimate(found)
+    for warning in found["warnings"]:
+        yield "warning", warning
+
+
+def _estimate(found: dict[str, Any]) -> str:
+    estimates = found["estimates"]
+    if estimates is None:
+        return f"none: {found['reason']}"
+    return (
+        f"{estimates['messages_per_s']:,} messages and {estimates['bytes_per_s']:,} bytes "
+        f"a second, had the last {estimates['journalled']:,} messages come again"
     )

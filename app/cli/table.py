@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from clients.replica import Change, Replica
-from clients.sse import Event
+from tidegate.clients.replica import Change, Replica
+from tidegate.clients.sse import Event
 
 FRAMES_PER_SECOND = 8
 RATE_OVER_S = 5.0

@@ -1,1 +1,1 @@
-"""The demo: the gateway, live feeds and the Spark pipeline at once, in one command."""
+"""The demo: the gateway, live feeds and the Spark pipeline in one command."""

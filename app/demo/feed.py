@@ -1,4 +1,4 @@
-"""A feed: a thread that publishes what a source has, at the source's own pace."""
+"""A feed: a thread that publishes the messages of a source at a fixed interval."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from app.demo.machine import EVERY_S, Machine
-from app.demo.market import PER_SECOND, Market
-from clients.errors import GatewayError
-from clients.gateway import Gateway
+from tidegate.app.demo.machine import EVERY_S, Machine
+from tidegate.app.demo.market import MARKET_TOPIC, PER_SECOND, Market
+from tidegate.clients.errors import GatewayError
+from tidegate.clients.gateway import Gateway
 
-MARKET_TOPIC = "market"
 MACHINE_TOPIC = "machine"
 MARKET_EVERY_S = 0.05
 BEHIND_S_MAX = 1.0
@@ -22,12 +21,12 @@ Source = Callable[[], Sequence[object]]
 
 
 class Feed:
-    """Publishes what `source` gives, every `every_s`, until told to stop.
+    """Publishes what `source` returns, every `every_s`, until stopped.
 
     Attributes:
-        topic: where to.
-        delivered: messages that the gateway has taken.
-        trouble: the last error's line; empty while all is well.
+        topic: the topic to publish to.
+        delivered: number of messages that the gateway has accepted.
+        trouble: the last error; empty after a success.
     """
 
     def __init__(self, topic: str, source: Source, every_s: float) -> None:
@@ -41,21 +40,21 @@ class Feed:
         self._address = ""
 
     def start(self, address: str) -> None:
-        """Begin to publish to the gateway at `address`."""
+        """Start to publish to the gateway at `address`."""
         self._address = address
         self._thread.start()
 
     def stop(self) -> None:
-        """Publish nothing more; what is on its way may still arrive."""
+        """Stop publishing; a request in progress still finishes."""
         self._stopping.set()
 
     def join(self, seconds_max: float) -> None:
-        """Wait for the thread's end."""
+        """Wait for the thread to end."""
         self._thread.join(seconds_max)
 
     def _run(self) -> None:
         encode = msgspec.json.Encoder().encode
-        # What could not be published is old by the next beat: nothing is sent again.
+        # No retries: the messages are out of date when the next ones are due.
         with Gateway(self._address, answer_seconds_max=5.0, patience_s=0.0) as gateway:
             for _ in beats(self._every_s, self._stopping):
                 lines = [encode(message) for message in self._source()]
@@ -67,7 +66,7 @@ class Feed:
 
 
 def beats(every_s: float, stopping: threading.Event) -> Iterator[None]:
-    """One beat every `every_s` until stopped; missed ones are made up for, within reason."""
+    """Yield every `every_s` until stopped; catch up on missed times, within a limit."""
     due_at = time.monotonic()
     while not stopping.wait(max(0.0, due_at - time.monotonic())):
         yield
@@ -75,12 +74,12 @@ def beats(every_s: float, stopping: threading.Event) -> Iterator[None]:
 
 
 def market_feed() -> Feed:
-    """The simulated market, a few hundred messages a second."""
+    """Return a feed of the simulated market, a few hundred messages a second."""
     quotes = Market().quotes()
     each_time = round(PER_SECOND * MARKET_EVERY_S)
     return Feed(MARKET_TOPIC, lambda: [next(quotes) for _ in range(each_time)], MARKET_EVERY_S)
 
 
 def machine_feed() -> Feed:
-    """This machine's figures, once a second."""
+    """Return a feed of this machine's figures, once a second."""
     return Feed(MACHINE_TOPIC, Machine().read, EVERY_S)

@@ -1,4 +1,4 @@
-"""This machine's own figures: cores, memory, disks, networks, and its busiest programs."""
+"""This machine's figures: cores, memory, disks, networks, and its busiest programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVERY_S = 1.0
 
 
 class Figure(msgspec.Struct, omit_defaults=True):
-    """One message: what of which kind, and its figures; percentages of one core, rates a second."""
+    """One message: kind, name and figures; percentages are of one core, rates per second."""
 
     kind: str
     name: str
@@ -24,14 +24,14 @@ class Figure(msgspec.Struct, omit_defaults=True):
 
 
 class Machine:
-    """Reads the figures; rates are since the reading before, so the first one has few."""
+    """Reads the figures; rates cover the time since the previous read."""
 
     def __init__(self) -> None:
         self._networks: dict[str, tuple[int, int]] = {}
         self._read_at = time.monotonic()
 
     def read(self) -> list[Figure]:
-        """Everything that can be read here; what the system does not tell is left out."""
+        """Read all figures that the system provides."""
         now = time.monotonic()
         elapsed_s, self._read_at = max(now - self._read_at, 1e-3), now
         return [
@@ -67,7 +67,7 @@ def _memory() -> Iterator[Figure]:
 
 
 def _programs() -> list[Figure]:
-    """The busiest programs, those of one name taken together."""
+    """Return the busiest programs, summed up by name."""
     by_name: dict[str, Figure] = {}
     for program in psutil.process_iter(["name", "cpu_percent", "memory_info"]):
         found = program.info

@@ -1,4 +1,4 @@
-"""A market that never closes: seeded random walks, the same messages in every run."""
+"""A simulated market: seeded random walks, with the same messages in every run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ TICKERS = (
 )
 SEED = 20131008
 OPENING_MS = 34_200_000  # half past nine, in milliseconds of the day
+MARKET_TOPIC = "market"
 PER_SECOND = 600
 TRADES = 0.3
 STEP = 0.0004  # standard deviation of one step, as a part of the price
@@ -32,7 +33,7 @@ class Quote(msgspec.Struct):
 
 
 class Market:
-    """The messages of a seed; busy tickers move more often than quiet ones."""
+    """The messages of a seed; some tickers are busier than others."""
 
     def __init__(self, seed: int = SEED) -> None:
         self._chance = random.Random(seed)
@@ -42,7 +43,7 @@ class Market:
         self._sent = 0
 
     def quotes(self) -> Iterator[Quote]:
-        """Quotes and trades without end, `PER_SECOND` to a simulated second."""
+        """Yield quotes and trades without end, `PER_SECOND` to a simulated second."""
         while True:
             (ticker,) = self._chance.choices(TICKERS, self._weights)
             yield self._next_quote(ticker)

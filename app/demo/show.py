@@ -1,4 +1,4 @@
-"""The demo's course: gateway, feeds and Spark begin together and end together."""
+"""The run of the demo: starts and ends the gateway, the feeds and Spark together."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import time
 from collections.abc import AsyncIterator, Callable
 from types import FrameType
 
-from app.demo.feed import MACHINE_TOPIC, MARKET_TOPIC, machine_feed, market_feed
-from app.demo.spark import SPARK_TOPIC, Launch, SparkChild
-from app.listener import base_url
-from app.settings import Settings
-from clients.errors import GatewayError
-from clients.gateway import Gateway
+from tidegate.app.demo.feed import MACHINE_TOPIC, machine_feed, market_feed
+from tidegate.app.demo.market import MARKET_TOPIC
+from tidegate.app.demo.spark import SPARK_TOPIC, Launch, SparkChild
+from tidegate.app.http.listener import base_url
+from tidegate.app.settings import Settings
+from tidegate.clients.errors import GatewayError
+from tidegate.clients.gateway import Gateway
 
 EXIT_DELIVERED = 0
 EXIT_MISSING = 1
@@ -43,11 +44,11 @@ class Show:
     """One run of the demo.
 
     Args:
-        settings: of the gateway.
+        settings: the gateway's settings.
         listener: its listening socket, so that the address is known before anything runs.
         spark: how to start the pipeline; None leaves it out.
-        seconds_max: how long to run, from the address being printed; None for until a signal.
-        tell: prints a line of output.
+        seconds_max: how long to run after printing the address; None until a signal.
+        emit: prints a line of output.
         say: prints a line for people.
     """
 
@@ -58,7 +59,7 @@ class Show:
         *,
         spark: Launch | None,
         seconds_max: float | None,
-        tell: Say,
+        emit: Say,
         say: Say,
     ) -> None:
         self._settings = settings
@@ -66,7 +67,7 @@ class Show:
         self._address = base_url(listener, settings.host)
         self._spark = spark
         self._seconds_max = seconds_max
-        self._tell = tell
+        self._emit = emit
         self._say = say
         self._feeds = [market_feed(), machine_feed()]
         self._stop = asyncio.Event()
@@ -74,16 +75,16 @@ class Show:
         self._spark_failure = ""
 
     def run(self) -> int:
-        """Run to the end and tell what was delivered; the answer is the exit code."""
-        # Until the loop takes them over, a signal must unwind this function: Spark is a child.
+        """Run to the end, print what was delivered, and return the exit code."""
+        # Until the loop handles signals, one must unwind this function, so that Spark ends as well.
         signal.signal(signal.SIGTERM, _unwind)
         with contextlib.ExitStack() as held:
-            # Spark takes longest to begin, so it begins first; it waits for the gateway.
+            # Spark starts slowest, so it starts first; it waits for the gateway.
             child = None
             if self._spark is not None:
                 child = held.enter_context(SparkChild(self._spark, self._address))
             delivered = asyncio.run(self._show(child))
-        self._tell("Delivered: " + "; ".join(_told(name, n) for name, n in delivered.items()))
+        self._emit("Delivered: " + "; ".join(_summary(name, n) for name, n in delivered.items()))
         if self._interrupted:
             return EXIT_INTERRUPTED
         return EXIT_DELIVERED if all(delivered.values()) else EXIT_MISSING
@@ -97,17 +98,17 @@ class Show:
             if child is not None and self._seconds_max is not None:
                 self._say("Waiting for Spark to begin, which takes some 20 seconds.")
                 await asyncio.to_thread(self._await_spark, child)
-            self._tell(f"Tidegate listens on {self._address}")
+            self._emit(f"Tidegate listens on {self._address}")
             self._say(self._instructions())
             await self._wait(child)
             return await asyncio.to_thread(self._finish, child)
 
     @contextlib.asynccontextmanager
     async def _gateway(self) -> AsyncIterator[None]:
-        """The gateway in this loop; goodbyes are said at the end."""
-        from app.logs import configure_logging
-        from app.main import create_app
-        from app.server import Server
+        """Run the gateway in this loop; streams get a goodbye at the end."""
+        from tidegate.app.http.logs import configure_logging
+        from tidegate.app.http.server import Server
+        from tidegate.app.main import create_app
 
         configure_logging(self._settings.log_level, self._settings.log_format)
         app = create_app(self._settings)
@@ -140,7 +141,7 @@ class Show:
                 gateway.put_topic(topic, definition)
 
     def _await_spark(self, child: SparkChild) -> None:
-        """Return when Spark has delivered: a short demo shall not end before it has begun."""
+        """Wait until Spark has delivered, so that a short demo does not end before."""
         give_up_at = time.monotonic() + SPARK_START_S_MAX
         while not (self._stop.is_set() or child.failure() or time.monotonic() > give_up_at):
             if self._committed(SPARK_TOPIC):
@@ -148,7 +149,7 @@ class Show:
             time.sleep(LOOK_EVERY_S)
 
     async def _wait(self, child: SparkChild | None) -> None:
-        """Until the time is up or a signal came; what fails meanwhile is said at once."""
+        """Wait for the end of the time or a signal; report a failure of Spark at once."""
         loop = asyncio.get_running_loop()
         ends_at = None if self._seconds_max is None else loop.time() + self._seconds_max
         while not self._stop.is_set() and (ends_at is None or loop.time() < ends_at):
@@ -161,7 +162,7 @@ class Show:
                 await asyncio.wait_for(self._stop.wait(), max(0.0, wait_s))
 
     def _finish(self, child: SparkChild | None) -> dict[str, int]:
-        """End feeds and Spark while the gateway still answers; what each has delivered."""
+        """End the feeds and Spark while the gateway still answers; return the messages of each."""
         for feed in self._feeds:
             feed.stop()
         if child is not None:
@@ -176,7 +177,7 @@ class Show:
         return delivered
 
     def _committed(self, topic: str) -> int:
-        """Messages that a topic has taken in, by its own count."""
+        """Return the number of messages that a topic has received."""
         with Gateway(self._address, answer_seconds_max=1.0) as gateway:
             try:
                 return int(gateway.topic(topic)["messages_in"])
@@ -195,5 +196,5 @@ def _unwind(number: int, frame: FrameType | None) -> None:
     raise SystemExit(EXIT_DELIVERED)
 
 
-def _told(topic: str, messages: int) -> str:
+def _summary(topic: str, messages: int) -> str:
     return f"{topic}{' (Spark)' * (topic == SPARK_TOPIC)} {messages:,}"

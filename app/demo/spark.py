@@ -1,4 +1,4 @@
-"""The Spark pipeline as a child: a process group of its own, ended by its id."""
+"""The Spark pipeline as a child in its own process group, and the check for Java."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from app.demo.feed import MARKET_TOPIC
+from tidegate.app.demo.market import MARKET_TOPIC
 
 SPARK_TOPIC = "market.1s"
 INTERVAL = "1s"
@@ -26,19 +26,19 @@ Launch = tuple[Callable[[str], list[str]], dict[str, str]]
 class SparkChild:
     """Runs the pipeline that fills `market.1s` from `market`.
 
-    Use as a context manager: leaving it ends the child and removes its folder.
+    A context manager: leaving it ends the child and removes its folder.
 
     Attributes:
-        folder: the child's working folder: definition, checkpoint and log.
+        folder: the child's working folder with definition, checkpoint and log.
     """
 
     def __init__(self, launch: Launch, address: str) -> None:
         self._command, self._environment = launch
         self._address = address
-        self._held = tempfile.TemporaryDirectory(
+        self._temporary = tempfile.TemporaryDirectory(
             prefix="tidegate-demo-", ignore_cleanup_errors=True
         )
-        self.folder = self._held.name
+        self.folder = self._temporary.name
         self._log = Path(self.folder, "pipeline.log")
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -59,18 +59,18 @@ class SparkChild:
 
     def __exit__(self, *raised: object) -> None:
         self.stop()
-        self._held.cleanup()
+        self._temporary.cleanup()
 
     def failure(self) -> str:
-        """What it said last, if it has ended by itself; empty while it runs."""
+        """Return the child's last line if it ended by itself; empty while it runs."""
         if self._child is None or self._child.poll() is None:
             return ""
-        said = self._log.read_text("utf-8", errors="replace").strip().splitlines()
-        last = said[-1].removeprefix("tidegate: ") if said else "it said nothing"
+        lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
+        last = lines[-1].removeprefix("tidegate: ") if lines else "it said nothing"
         return f"The Spark pipeline ended with {self._child.returncode}: {last}"
 
     def stop(self, seconds_max: float = STOP_S_MAX) -> None:
-        """Ask it to end after the batch it is in, and see to it that all of it does."""
+        """End the child after its current batch, and kill its process group if it does not end."""
         child = self._child
         if child is None:
             return
@@ -79,7 +79,7 @@ class SparkChild:
         give_up_at = time.monotonic() + seconds_max
         while child.poll() is None and time.monotonic() < give_up_at:
             time.sleep(LOOK_EVERY_S)
-        # Whatever is left of it; Java is in another group, and ends when this process is gone.
+        # Kill the rest of the group. Java is in another group and ends with this process.
         self._signal(-child.pid, signal.SIGKILL)
         child.wait()
 
@@ -89,7 +89,7 @@ class SparkChild:
 
 
 def definition(address: str) -> str:
-    """The definition file: the newest quote of each ticker, every second."""
+    """Return the definition file: the newest quote of each ticker, every second."""
     return f"""gateway = "{address}"
 
 [pipeline.market]

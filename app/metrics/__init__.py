@@ -1,1 +1,1 @@
-"""Metrics: what the gateway has counted, in Prometheus's text form. Looking changes nothing."""
+"""The gateway's metrics in Prometheus's text format; a scrape changes nothing."""

@@ -1,4 +1,4 @@
-"""One scrape: all families, in the text form of the Prometheus version that everybody reads."""
+"""One scrape: all metric families as text."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from prometheus_client import (
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from app.connection import ConnectionFigures
-from app.gateway import Gateway
-from app.metrics.gateway import gateway_families
-from app.metrics.server import server_families
-from app.metrics.sessions import session_families
-from app.metrics.store import store_families
-from app.metrics.topics import topic_families, topic_table
-from app.readiness import unready
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.connection import ConnectionFigures
+from tidegate.app.metrics.gateway import gateway_families
+from tidegate.app.metrics.readiness import unready
+from tidegate.app.metrics.server import server_families
+from tidegate.app.metrics.sessions import session_families
+from tidegate.app.metrics.store import store_families
+from tidegate.app.metrics.topics import topic_families, topic_table
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
-class _Seen(Collector):
-    """Families that are made already."""
+class Families(Collector):
+    """A collector of families that are already built."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the families in order."""
         yield from self._families
 
 
 async def families(gateway: Gateway, connections: ConnectionFigures | None = None) -> list[Metric]:
-    """What there is to say of a gateway; of `connections` where the server is ours."""
+    """Return all families of a gateway, with the server's where `connections` is given."""
     table = await topic_table(gateway.catalog, gateway.driver, gateway.settings.metrics_topics_max)
     return [
         *gateway_families(gateway, table.topics, is_ready=await unready(gateway) is None),
@@ -48,8 +49,8 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
 
 
 async def exposition(gateway: Gateway, connections: ConnectionFigures | None = None) -> bytes:
-    """The text of one scrape, with what the system knows of the process."""
+    """Return the text of one scrape, including the process's own metrics."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Seen(await families(gateway, connections)))
+    registry.register(Families(await families(gateway, connections)))
     ProcessCollector(registry=registry)
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Families of metrics, made in one line each; names have their unit last, as Prometheus wants."""
+"""Constructors of metric families; names end with their unit, as Prometheus recommends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from prometheus_client.core import (
     Metric,
 )
 
-from app.figures import Histogram
+from tidegate.app.http.counters import Histogram
 
 Labelled = TypeVar("Labelled", CounterMetricFamily, GaugeMetricFamily)
 
@@ -20,29 +20,29 @@ PREFIX = "tidegate_"
 
 
 def gauge(name: str, meaning: str, value: float) -> Metric:
-    """A figure that rises and falls."""
+    """Return a value that rises and falls."""
     return GaugeMetricFamily(PREFIX + name, meaning, value=value)
 
 
 def counter(name: str, meaning: str, value: float) -> Metric:
-    """A figure that only rises; its samples are called `…_total`."""
+    """Return a value that only rises; its samples are named `…_total`."""
     return CounterMetricFamily(PREFIX + name, meaning, value=value)
 
 
 def gauges(name: str, meaning: str, label: str, values: Mapping[str, float]) -> Metric:
-    """One that rises and falls, by a label with few values."""
+    """Return gauges by a label with few values."""
     family = GaugeMetricFamily(PREFIX + name, meaning, labels=[label])
     return _filled(family, values)
 
 
 def counters(name: str, meaning: str, label: str, values: Mapping[str, float]) -> Metric:
-    """One that only rises, by a label with few values."""
+    """Return counters by a label with few values."""
     family = CounterMetricFamily(PREFIX + name, meaning, labels=[label])
     return _filled(family, values)
 
 
 def histogram(name: str, meaning: str, seen: Histogram) -> Metric:
-    """How often what was seen lay below which bounds, and the sum."""
+    """Return the cumulative counts and the sum of a histogram."""
     buckets = [(_bound(bound), float(count)) for bound, count in seen.cumulative()]
     return HistogramMetricFamily(PREFIX + name, meaning, buckets=buckets, sum_value=seen.total)
 

@@ -1,22 +1,27 @@
-"""Figures of the gateway as a whole: what it is, what it does, and how long that takes."""
+"""Metrics of the gateway as a whole: readiness, limits, flushes and durations."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from app.gateway import Gateway
-from app.metrics.families import counter, counters, gauge, gauges, histogram
+from tidegate.app.gateway import Gateway
+from tidegate.app.metrics.families import counter, counters, gauge, gauges, histogram
+from tidegate.app.metrics.readiness import faults
 
 
 def gateway_families(gateway: Gateway, topics: int, *, is_ready: bool) -> Iterator[Metric]:
-    """Readiness, bounds, flushes, and times."""
+    """Yield readiness, limits, flushes and durations."""
     settings, figures = gateway.settings, gateway.driver.figures
     stats = gateway.driver.engine.stats(())
     yield gauge("ready", "1 while the gateway is ready, as /readyz has it.", is_ready)
     yield gauge("topics", "Topics.", topics)
+    states = Counter(fault.state for fault in faults(gateway))
+    at_fault = {state: states[state] for state in ("unusable", "unfilled")}
+    yield gauges("topics_at_fault", "Topics not as they should be.", "state", at_fault)
     limits = {
         "topics": settings.topics_max,
         "topic_keys": settings.topic_keys_max,

@@ -1,6 +1,6 @@
-"""The metrics' reference page, written from the families themselves.
+"""The generator of the metrics reference page, from the families themselves.
 
-`python -m app.metrics.page > docs/metrics.md` writes it anew.
+`python -m tidegate.app.metrics.page > docs/metrics.md` writes the page.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Iterable, Iterator
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
-from app.connection import ConnectionFigures
-from app.figures import Figures
-from app.gateway import Gateway
-from app.metrics.gateway import gateway_families
-from app.metrics.server import server_families
-from app.metrics.sessions import session_families
-from app.metrics.store import seen_families, told_families
-from app.metrics.topics import TopicTable, topic_families
-from app.settings import MEMORY_ONLY, Settings
-from app.stores.figures import StoreFigures
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.connection import ConnectionFigures
+from tidegate.app.http.counters import Counters
+from tidegate.app.metrics.gateway import gateway_families
+from tidegate.app.metrics.server import server_families
+from tidegate.app.metrics.sessions import session_families
+from tidegate.app.metrics.store import measured_families, reported_families
+from tidegate.app.metrics.topics import TopicTable, topic_families
+from tidegate.app.settings import MEMORY_ONLY, Settings
+from tidegate.app.stores.store import StoreFigures
 
 INTRODUCTION = """\
 # Metrics
 
 `GET /metrics` answers in Prometheus's text form. A scrape costs no publish and changes nothing that
-is sent (rule 461 of [semantics.md](semantics.md)); members of a lane that wait for the same are
-counted at once, and between two topics others have their turn. `deploy/grafana.json` is a dashboard
-for these metrics, `deploy/alerts.yml` has alerts; [operations.md](operations.md) says what to do
-about each.
+is sent (rule [account-4](semantics/accounting.md#account-4)); members of a lane that wait for the
+same are counted at once, and between two topics others have their turn. `deploy/grafana.json` is a
+dashboard for these metrics, `deploy/alerts.yml` has alerts; [operations.md](operations.md) says
+what to do about each.
 
 **They add up.** For each topic, at every moment:
 
@@ -57,7 +57,7 @@ HEADING = """\
 
 
 async def metrics_page() -> str:
-    """All of docs/metrics.md."""
+    """Return the content of docs/metrics.md."""
     sections = [INTRODUCTION]
     for title, families in _sections():
         rows = "\n".join(map(_row, families))
@@ -73,8 +73,8 @@ def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     yield (
         "Store",
         [
-            *seen_families(Figures(checkpointed_ms=0)),
-            *told_families(StoreFigures(0, size_bytes=0)),
+            *measured_families(Counters(checkpointed_ms=0)),
+            *reported_families(StoreFigures(0, size_bytes=0)),
         ],
     )
     yield "Server", server_families(ConnectionFigures(0))
@@ -88,7 +88,7 @@ def _row(family: Metric) -> str:
 
 
 def _labels(family: Metric) -> list[str]:
-    """Labels of one with values by labels, also where there is no value yet."""
+    """Return a family's label names, also where it has no samples yet."""
     return [*getattr(family, "_labelnames", ()), *(["le"] if family.type == "histogram" else [])]
 
 

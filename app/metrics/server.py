@@ -1,4 +1,4 @@
-"""Figures of the server: its connections and its event loop."""
+"""Metrics of the server: its connections and its event loop."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from app.admission import ADDRESS, CONNECTIONS
-from app.connection import ConnectionFigures
-from app.metrics.families import counter, counters, gauge, histogram
+from tidegate.app.http.connection import ConnectionFigures
+from tidegate.app.http.listener import ADDRESS, CONNECTIONS
+from tidegate.app.metrics.families import counter, counters, gauge, histogram
 
 
 def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
-    """Connections open, turned away and cut; how late the loop is."""
+    """Yield open, refused and cut connections, and the event loop's lag."""
     yield gauge("connections", "Connections open.", figures.connections)
     yield gauge("connections_max", "Connections served at once.", figures.connections_max)
     refused = {reason: figures.refused_by[reason] for reason in (CONNECTIONS, ADDRESS)}

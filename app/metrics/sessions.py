@@ -1,4 +1,4 @@
-"""Figures of sessions: where they stand, why they end, how they come back, what waits for them."""
+"""Metrics of sessions: states, ends, resumes, queues and stream writes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import StrEnum
 
 from prometheus_client.core import Metric
 
-from app.gateway import Gateway
-from app.metrics.families import counter, counters, gauge, gauges, histogram
-from app.sessions.session import State
-from conflation.outputs import CloseReason, ResumeMode
-from conflation.sessions.roster import GONE
+from tidegate.app.gateway import Gateway
+from tidegate.app.metrics.families import counter, counters, gauge, gauges, histogram
+from tidegate.app.sessions.session import State
+from tidegate.conflation.outputs import CloseReason, ResumeMode
+from tidegate.conflation.sessions.registry import GONE
 
 RELIEFS = {
     "forced": "Full queues that were conflated.",
@@ -20,13 +20,13 @@ RELIEFS = {
 }
 
 
-# Known from the beginning: what first appears as 1 has not risen, as far as Prometheus knows.
-ENDS = ("REQUESTED", "REMOVED", "BACK_PRESSURE")
+# Labels exposed from the start: Prometheus sees no increase in a counter that first appears as 1.
+ENDS = ("REQUESTED", "REMOVED", "UNUSABLE", "BACK_PRESSURE")
 DIRECTIONS = ("longer", "shorter")
 
 
 def session_families(gateway: Gateway) -> Iterator[Metric]:
-    """By state, by reason, by mode; and what is written to them."""
+    """Yield sessions by state, ends by reason, resumes by mode, and stream writes."""
     driver, figures = gateway.driver, gateway.driver.figures
     stats, states = driver.engine.stats(()), gateway.sessions.states()
     known = {state.value: states[state] for state in State}

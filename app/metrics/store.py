@@ -1,4 +1,4 @@
-"""Figures of the store: those seen from outside, and those that it tells itself."""
+"""Metrics of the store, both measured by the gateway and reported by the store."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from collections.abc import Iterator
 
 from prometheus_client.core import Metric
 
-from app.figures import Figures
-from app.metrics.families import counter, gauge, histogram
-from app.stores.figures import MeasuredStore, StoreFigures
-from app.stores.store import Store
+from tidegate.app.http.counters import Counters
+from tidegate.app.metrics.families import counter, gauge, histogram
+from tidegate.app.stores.store import MeasuredStore, Store, StoreFigures
 
 MS_PER_S = 1_000
 
 
-def store_families(store: Store, figures: Figures) -> Iterator[Metric]:
-    """Times and failures of any store; what it holds of one that tells."""
-    yield from seen_families(figures)
+def store_families(store: Store, figures: Counters) -> Iterator[Metric]:
+    """Yield durations and failures of any store, and the figures of a store that reports them."""
+    yield from measured_families(figures)
     if isinstance(store, MeasuredStore):
-        yield from told_families(store.figures())
+        yield from reported_families(store.figures())
 
 
-def seen_families(figures: Figures) -> Iterator[Metric]:
-    """What is seen from outside."""
+def measured_families(figures: Counters) -> Iterator[Metric]:
+    """Yield what the gateway measures."""
     yield histogram("store_append_seconds", "The store's part of a publish.", figures.append)
     yield counter(
         "store_failures", "Publishes that the store could not keep.", figures.store_failures
@@ -35,9 +34,9 @@ def seen_families(figures: Figures) -> Iterator[Metric]:
         )
 
 
-def told_families(told: StoreFigures) -> Iterator[Metric]:
-    """What the store tells; its size only if it keeps anything."""
-    yield counter("store_commits", "Steps in which the store wrote something.", told.commits)
-    yield gauge("store_queued", "Writes that wait for their commit.", told.queued)
-    if told.size_bytes is not None:
-        yield gauge("store_size_bytes", "What the store takes up.", told.size_bytes)
+def reported_families(figures: StoreFigures) -> Iterator[Metric]:
+    """Yield what the store reports; its size only if it keeps anything."""
+    yield counter("store_commits", "Steps in which the store wrote something.", figures.commits)
+    yield gauge("store_queued", "Writes that wait for their commit.", figures.queued)
+    if figures.size_bytes is not None:
+        yield gauge("store_size_bytes", "What the store takes up.", figures.size_bytes)

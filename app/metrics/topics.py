@@ -1,4 +1,4 @@
-"""Topics' figures: a bounded number of topics by name, the others as one."""
+"""Metrics of topics: a limited number of topics by name, the rest summed up."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import CounterMetricFamily, Metric
 
-from app.catalog import Catalog
-from app.driver import Driver
-from app.metrics.families import PREFIX, counters, gauges
-from app.query import OWN_PREFIX
-from conflation.errors import TopicUnknown
-from conflation.stats import TopicStats
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.metrics.families import PREFIX, counters, gauges
+from tidegate.app.topics.catalog import Catalog
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.sessions.accounting import TopicStats
 
 OTHERS = "(others)"
-"""The label of all topics beyond those that have their own; no topic can be called so."""
+"""The label of all topics without a label of their own; no topic can have this name."""
 
-SURELY_ALL = 1 << 62
+NO_LIMIT = 1 << 62
 
-BREATH_S = 0.002
-"""For so long a look holds the loop before others have their turn."""
+BUSY_S_MAX = 0.002
+"""Longest time that a scrape occupies the event loop without a break."""
 
 COUNTERS = {
     "messages_in": "Messages published to the topic, removals of records among them.",
@@ -34,8 +34,8 @@ COUNTERS = {
     "matched": "Values that subscriptions asked for: delivered + conflated + dropped + waiting.",
     "delivered": "Live rows taken by subscribers.",
 }
-# What is conflated follows from the others, and may fall by a row that was counted as replaced
-# and is then taken after all: a gauge.
+# `conflated` is computed from the others and can fall, when a row counted as replaced is sent after
+# all. So it is a gauge.
 GAUGES = {
     "conflated": "Values replaced by a newer one of their key, since the topic was made.",
     "waiting": "Rows still to come if nothing more is published.",
@@ -50,14 +50,14 @@ GAUGES = {
 
 @dataclass(slots=True)
 class TopicTable:
-    """Figures by label, and what was dropped by label and reason."""
+    """Figures by label, and dropped rows by label and reason."""
 
     topics: int = 0
     rows: dict[str, Counter[str]] = field(default_factory=dict)
     dropped: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, label: str, stats: TopicStats) -> None:
-        """One topic's figures under a label that it may share."""
+        """Add one topic's figures to a label, which topics may share."""
         self.topics += 1
         row = self.rows.setdefault(label, Counter())
         for name in (*COUNTERS, *GAUGES):
@@ -66,26 +66,26 @@ class TopicTable:
 
 
 async def topic_table(catalog: Catalog, driver: Driver, labels_max: int) -> TopicTable:
-    """Every topic's figures; each topic's are of one moment, and others have their turn between.
+    """Return the figures of every topic, each topic's from one moment.
 
-    The first `labels_max` by name have a label of their own.
+    The first `labels_max` topics by name get a label of their own. Other tasks run between topics.
     """
     table = TopicTable()
     began = time.monotonic()
     for name in _names(catalog):
-        if time.monotonic() - began > BREATH_S:
+        if time.monotonic() - began > BUSY_S_MAX:
             await asyncio.sleep(0)
             began = time.monotonic()
         try:
             stats = driver.engine.topic_stats(name)
         except TopicUnknown:
-            continue  # deleted meanwhile
+            continue  # deleted since the list was read
         table.add(name if len(table.rows) < labels_max else OTHERS, stats)
     return table
 
 
 def topic_families(table: TopicTable) -> Iterator[Metric]:
-    """One family for each figure."""
+    """Yield one family per figure."""
     for names, family in ((COUNTERS, counters), (GAUGES, gauges)):
         for name, meaning in names.items():
             values = {label: row[name] for label, row in table.rows.items()}
@@ -102,9 +102,9 @@ def topic_families(table: TopicTable) -> Iterator[Metric]:
 
 
 def _names(catalog: Catalog) -> Sequence[str]:
-    """Those of publishers first, then the gateway's own."""
+    """Return the topics of publishers first, then the gateway's own."""
     entries = [
-        *catalog.listed("", "", SURELY_ALL),
-        *catalog.listed(OWN_PREFIX, "", SURELY_ALL),
+        *catalog.listed("", "", NO_LIMIT),
+        *catalog.listed(OWN_PREFIX, "", NO_LIMIT),
     ]
     return [entry.record.name for entry in entries]

@@ -2,40 +2,147 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 
-from app.explain import explained
-from app.gateway import gateway_of
-from app.openapi import described
-from app.posted import JSON, posted_texts
-from app.problems import Problem
-from app.query import checked_topic_name
+from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.openapi import answer, json_body, problems, ref
+from tidegate.app.http.parameters import STRICT
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import checked_topic_name, posted_texts
+from tidegate.app.routes.models.operations import Explained
+from tidegate.app.routes.models.subscribing import Explaining
+from tidegate.app.routes.sessions import json_answer
+from tidegate.app.sessions.subscribe_request import decided
+from tidegate.conflation.lane_id import LaneId, Window
+from tidegate.conflation.options.parse import Options, assignments
+from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.sessions.backfill import resume_mode
+from tidegate.conflation.subscription import Command, Subscription, seated_lane
+from tidegate.conflation.topics.recorded import Estimate, estimate
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.projection import Projection
+from tidegate.keys.text.duration import duration_text
 
-PARAMETERS: Mapping[str, str] = {
-    "topic": "topic-invalid",
-    "options": "options-invalid",
-    "filter": "filter-invalid",
-    "order_by": "options-invalid",
-    "command": "options-invalid",
-    "format": "options-invalid",
-}
+# Explaining: what a request to subscribe would get, without subscribing (CONTRACT 5.4).
 
-router = APIRouter(tags=["subscribing"])
+
+JOURNALLED_MAX = 10_000
+GROUPED_MAX = 500
+"""Messages for a projection, each of which may cost as much as its whole group."""
+RECORDS_MAX = 100_000
+
+NOTHING_JOURNALLED = "the journal holds no messages"
+NO_TIME_PASSED = "the journalled messages are all of one moment"
+ONE_SHOT = "a sow is sent once"
+TOO_MANY_RECORDS = f"the topic holds more than {RECORDS_MAX} records to look for a window in"
+
+_RECKONER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="explain")
+
+
+async def explained(gateway: Gateway, name: str, values: Mapping[str, str]) -> dict[str, object]:
+    """The answer of `POST /v1/explain`; `values` as a subscription's parameters.
+
+    Estimates are reckoned in a thread, one after the other, on frames that never change.
+
+    Raises:
+        Problem, EngineError, KeysError: what subscribing would raise.
+    """
+    subscription, _, warnings = decided(gateway.sessions.context, name, values)
+    topic = gateway.driver.engine.topic(name)
+    is_live = subscription.command is not Command.SOW
+    normal = granted(subscription)
+    feed = subscription.lane_id.feed
+    return {
+        "topic": name,
+        "command": subscription.command,
+        "options": normal,
+        "filter": None if feed.filter is None else str(feed.filter),
+        "order_by": None if subscription.order is None else str(subscription.order),
+        "defaults": _defaults(normal, values, subscription.command),
+        "warnings": warnings,
+        "lane": lane_text(subscription.lane_id) if is_live else None,
+        "subscribers": _subscribers(topic, subscription) if is_live else 0,
+        "resume": _resume(topic, subscription.lane_id) if is_live else None,
+        **await _estimates(topic, subscription),
+    }
+
+
+def _defaults(normal: str, values: Mapping[str, str], command: Command) -> dict[str, object]:
+    """What holds although the request does not name it; True for a flag."""
+    asked = Options.parse(values.get("options", ""))
+    named = {} if "command" in values else {"command": str(command)}
+    parts = [part for part in assignments(normal) if not asked.given(part.name)]
+    return named | {part.name: True if part.value is None else part.value for part in parts}
+
+
+def _subscribers(topic: Topic, subscription: Subscription) -> int:
+    lane_id = seated_lane(subscription, topic.definition, conflated=True)
+    feed = topic.feeds.get(lane_id.feed)
+    lane = None if feed is None else feed.lanes.get(lane_id)
+    return 0 if lane is None else len(lane.members)
+
+
+def _resume(topic: Topic, lane_id: LaneId) -> str:
+    """How a subscriber that left now would be continued, coming back soon."""
+    return resume_mode(topic, lane_id, topic.bookmark(topic.head), too_long=False)
+
+
+async def _estimates(topic: Topic, subscription: Subscription) -> dict[str, object]:
+    lane_id = subscription.lane_id
+    shape = lane_id.feed.shape
+    messages_max = GROUPED_MAX if isinstance(shape, Projection) else JOURNALLED_MAX
+    frames = topic.journal.after(max(0, topic.head - messages_max))
+    board = topic.sow.board if topic.sow and isinstance(shape, Window) else None
+    if subscription.command is Command.SOW:
+        return _none(ONE_SHOT)
+    if not frames:
+        return _none(NOTHING_JOURNALLED)
+    if board is not None and len(board) > RECORDS_MAX:
+        return _none(TOO_MANY_RECORDS)
+    records = [] if board is None else board.live()
+    reckon = partial(estimate, frames, records, lane_id, topic.definition.key_spec, topic.name)
+    found = await asyncio.get_running_loop().run_in_executor(_RECKONER, reckon)
+    return _none(NO_TIME_PASSED) if found is None else _some(found, len(frames), lane_id)
+
+
+def _none(reason: str) -> dict[str, object]:
+    return {"estimates": None, "reason": reason}
+
+
+def _some(found: Estimate, journalled: int, lane_id: LaneId) -> dict[str, object]:
+    interval_ns = lane_id.interval_ns
+    told = {
+        "messages_per_s": round(found.rows_per_s, 3),
+        "bytes_per_s": round(found.bytes_per_s, 3),
+        "interval": duration_text(interval_ns) if interval_ns else "none",
+        "journalled": journalled,
+    }
+    return {"estimates": told, "reason": None}
+
+
+router = APIRouter(tags=["subscribing"], dependencies=STRICT)
 
 
 @router.post(
     "/v1/explain",
     summary="What subscribing would do: options as granted, lane, resume mode, estimates",
-    openapi_extra=described(path={}, body=[JSON]),
+    responses={
+        200: answer("What it would get", ref(Explained)),
+        **problems("topic-unknown", "topic-invalid", "options-invalid", "filter-invalid"),
+    },
+    openapi_extra=json_body(Explaining),
 )
-async def explain(request: Request) -> dict[str, object]:
+async def explain(request: Request) -> Response:
     """The parameters of a subscription and its `topic`, as a JSON object of texts."""
-    values = await posted_texts(request, PARAMETERS)
+    values = await posted_texts(request, Explaining.codes)
     if "topic" not in values:
         raise Problem("topic-invalid", "topic is missing: it names the topic.", pointer="/topic")
     name = checked_topic_name(values.pop("topic"))
     gateway = gateway_of(request)
     await gateway.catalog.seek(name)
-    return await explained(gateway, name, values)
+    return json_answer(await explained(gateway, name, values), 200)

@@ -3,40 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 
-from app.gateway import gateway_of
-from app.openapi import described
-from app.query import checked_topic_name, query_values
-from conflation.duration import MILLISECOND, Instant
-from conflation.lanes.lane import Lane
-from conflation.language.normal import lane_text
-from conflation.topics.topic import Topic
+from tidegate.app.gateway import gateway_of
+from tidegate.app.http.openapi import answer, problems, ref
+from tidegate.app.http.parameters import STRICT, TOPIC_TEXT, Parameters
+from tidegate.app.routes.models.operations import Lanes
+from tidegate.app.routes.sessions import json_answer
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.text.duration import MILLISECOND, Instant
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], dependencies=STRICT)
+
+
+class Wanted(Parameters):
+    """Which lanes."""
+
+    topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only this topic's")] = None
 
 
 @router.get(
     "/v1/lanes",
     summary="The lanes, each shared by equal subscriptions",
-    openapi_extra=described(path={}, query={"topic": "Only this topic's"}),
+    responses={200: answer("The lanes", ref(Lanes)), **problems("topic-unknown", "topic-invalid")},
 )
-async def lanes(request: Request) -> dict[str, list[dict[str, Any]]]:
+async def lanes(request: Request, asked: Annotated[Wanted, Query()]) -> Response:
     """Every lane, by topic; `due_ms` is how long until its next flush, null while it is idle."""
     gateway = gateway_of(request)
-    wanted = query_values(request.scope, {"topic": "topic-invalid"}).get("topic")
-    if wanted is not None:
-        await gateway.catalog.seek(checked_topic_name(wanted))
-        names = [gateway.catalog.get(wanted).record.name]
+    if asked.topic is not None:
+        await gateway.catalog.seek(asked.topic)
+        names = [gateway.catalog.get(asked.topic).record.name]
     else:
         entries = gateway.catalog.listed("", "", gateway.settings.topics_max)
         names = [entry.record.name for entry in entries]
     driver = gateway.driver
     now = driver.now()
     topics = [driver.engine.topic(name) for name in names]
-    return {"lanes": [_told(topic, lane, now) for topic in topics for lane in _lanes(topic)]}
+    told = [_told(topic, lane, now) for topic in topics for lane in _lanes(topic)]
+    return json_answer({"lanes": told}, 200)
 
 
 def _lanes(topic: Topic) -> Iterator[Lane]:

@@ -3,37 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 from starlette.responses import StreamingResponse
 
-from app.archive.archive import begun
-from app.entry import Entry
-from app.envelope import EnvelopeWriter
-from app.gateway import Gateway, gateway_of
-from app.ingest import Form, check_filler, is_pipeline
-from app.openapi import described
-from app.pipelines import told_topic_name
-from app.problems import Problem
-from app.publish_request import (
+from tidegate.app.archive.archive import begun
+from tidegate.app.delivery.encoding import EnvelopeWriter
+from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.openapi import BOOKMARK, answer, body, json_body, lines_of, problems, ref
+from tidegate.app.http.parameters import (
+    STRICT,
+    Parameters,
+    TopicPath,
+    WritableTopicPath,
+    described,
+    text,
+    whole,
+)
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import (
     BYTES,
     JSON,
-    MEDIA_TYPES,
     MERGE_PATCH,
     NDJSON,
     TEXT,
-    PublishRequest,
+    content_type,
+    read_body,
 )
-from app.query import integer, query_values, read_body, topic_name
-from app.stores.store import Appended
-from conflation.bookmark import Bookmark
-from conflation.definition import Kind
-from conflation.frame import Frame
-from conflation.subscription import Shown
-from conflation.topics.topic import Topic
+from tidegate.app.routes.models.messages import (
+    Envelope,
+    Message,
+    MessagePatch,
+    Published,
+    SentEnvelope,
+    Staged,
+)
+from tidegate.app.stores.store import Appended
+from tidegate.app.topics.ingest import Form, check_filler, is_pipeline
+from tidegate.app.topics.publish_request import (
+    DOCUMENT_BYTES_MAX,
+    Ack,
+    CommitDocument,
+    PublishHeaders,
+    PublishQuery,
+    PublishRequest,
+    commit_of,
+    refuse_retry_key,
+)
+from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.system_topics import publishable_topic_name
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.subscription import Shown
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.text.bookmark import START, Bookmark
 
-ACK = "processed, or persisted: survives the process; every answer is both where it can be"
 JOURNAL_LIMIT = 1_000
 JOURNAL_LIMIT_MAX = 100_000
 LINES_AT_ONCE = 500
@@ -45,30 +72,40 @@ CREATED = 201
 router = APIRouter(tags=["messages"])
 
 
+_MESSAGE = {"anyOf": [ref(Message), ref(SentEnvelope)]}
+_BODY = {
+    JSON: {"schema": _MESSAGE},
+    NDJSON: {"schema": {"type": "string"}, "itemSchema": _MESSAGE},
+    MERGE_PATCH: {"schema": ref(MessagePatch)},
+    TEXT: {"schema": {"type": "string"}},
+    BYTES: {"schema": {"type": "string", "format": "binary"}},
+}
+_PUBLISHING = (
+    "topic-unknown", "topic-invalid", "topic-read-only", "topic-conflict", "options-invalid",
+    "message-invalid", "message-too-large", "key-invalid", "key-missing", "schema-violation",
+    "idempotency-conflict", "producer-fenced", "precondition-failed", "unsupported-media-type",
+    "unsupported-encoding",
+)  # fmt: skip
+
+
 @router.post(
     "/v1/topics/{topic}/messages",
     summary="Publish messages, all or none",
-    openapi_extra=described(
-        query={
-            "ack": ACK,
-            "delta": "true: each is merged into the record that its key fields name",
-            "format": "value, or envelope: each is {value}, or {key, reason} for a removal",
-        },
-        header={
-            "Idempotency-Key": "Makes a retry safe for 24 hours: it is answered as the first time",
-            "Tidegate-Producer": "Name of a numbered producer, or of whoever keeps a stage",
-            "Tidegate-Sequence": "Its number; one not above its highest publishes nothing",
-            "Tidegate-Stage": "Keep the messages aside under this name until a commit (201)",
-            "Tidegate-Conflate": "never: these messages are not to be conflated",
-        },
-        body=MEDIA_TYPES,
-    ),
+    responses={
+        200: answer("The bookmarks of the first and the last", ref(Published)),
+        201: answer("Kept aside, with Tidegate-Stage", ref(Staged)),
+        **problems(*_PUBLISHING),
+    },
+    openapi_extra={
+        "parameters": described("Name of the topic", PublishQuery, PublishHeaders),
+        **body(_BODY),
+    },
 )
 async def publish(request: Request) -> Response:
     """One message, or NDJSON. Answers with the bookmarks of the first and the last."""
-    gateway, name = gateway_of(request), told_topic_name(request.scope)
+    gateway, name = gateway_of(request), publishable_topic_name(request.scope)
     asked = PublishRequest.read(request.scope, gateway.store)
-    body = await read_body(request, gateway.settings.request_bytes_max)
+    payload = await read_body(request, gateway.settings.request_bytes_max)
     entry = await gateway.catalog.seek(name)
     # A topic that a pipeline fills was declared, or made by it: it is gone, and stays so.
     may_make = gateway.settings.auto_create_topics and not is_pipeline(asked.producer)
@@ -76,31 +113,36 @@ async def publish(request: Request) -> Response:
         raise Problem("topic-unknown", "There is no topic of this name.")
     if entry is None:  # nothing is made for a request that is refused
         _check_taken(Kind.JSON, asked.media_type)
-        await gateway.ingest.check_plain(body, asked.form)
+        await gateway.ingest.check_plain(payload, asked.form)
         entry = await gateway.catalog.get_or_create(name)
-    retry = await asked.retry(body)
+    retry = await asked.retry(payload)
 
-    async def taken(entry: Entry) -> Response:
+    async def taken(entry: CatalogTopic) -> Response:
         check_filler(entry, asked.producer)
         _check_taken(entry.document.kind, asked.media_type)
         if asked.stage is not None:
-            return await _staged(gateway, entry, body, asked.form, asked.stage, asked.producer)
-        appended = await gateway.ingest.take(entry, body, asked.form, asked.numbered, retry)
+            return await _staged(gateway, entry, payload, asked.form, asked.stage, asked.producer)
+        appended = await gateway.ingest.take(entry, payload, asked.form, asked.numbered, retry)
         return published(entry, appended)
 
-    return await gateway.catalog.by_what_holds(entry, taken)
+    return await gateway.catalog.with_newest_definition(entry, taken)
 
 
 async def _staged(
-    gateway: Gateway, entry: Entry, body: bytes, form: Form, stage: str, producer: str | None
+    gateway: Gateway,
+    entry: CatalogTopic,
+    payload: bytes,
+    form: Form,
+    stage: str,
+    producer: str | None,
 ) -> Response:
-    messages = await gateway.ingest.check(entry, body, form)
+    messages = await gateway.ingest.check(entry, payload, form)
     await gateway.ingest.stage(entry, messages, stage, producer)
     kept = {"topic": entry.record.name, "stage": stage, "messages": len(messages)}
     return Response(msgspec.json.encode(kept), CREATED, media_type=JSON)
 
 
-def published(entry: Entry, appended: Appended) -> Response:
+def published(entry: CatalogTopic, appended: Appended) -> Response:
     """The answer to a publish: of a retry the places of the first time, if they are known."""
     epoch, is_known = entry.record.epoch, appended.first > 0
     answer = {
@@ -113,39 +155,50 @@ def published(entry: Entry, appended: Appended) -> Response:
     return Response(msgspec.json.encode(answer), media_type=JSON)
 
 
+class Reading(Parameters):
+    """From where in the journal, and how much."""
+
+    start: Annotated[
+        str,
+        text("bookmark-invalid"),
+        Field(alias="from", description="epoch, or a bookmark: what is after it"),
+    ] = "epoch"
+    limit: Annotated[
+        int, whole("limit", 1, JOURNAL_LIMIT_MAX), Field(description="At most so many")
+    ] = JOURNAL_LIMIT
+
+
 @router.get(
     "/v1/topics/{topic}/messages",
     summary="The journal as NDJSON envelopes",
-    openapi_extra=described(
-        query={"from": "epoch, or a bookmark: what is after it", "limit": "At most so many"}
-    ),
+    dependencies=STRICT,
+    response_class=Response,
+    responses={
+        200: answer("Oldest first", headers=BOOKMARK, content=lines_of(ref(Envelope))),
+        **problems("topic-unknown", "options-invalid", "bookmark-invalid", "bookmark-expired"),
+    },
 )
-async def read_journal(request: Request) -> Response:
+async def read_journal(
+    request: Request, topic: TopicPath, asked: Annotated[Reading, Query()]
+) -> Response:
     """Messages after `from`, oldest first; 410 when they are no longer kept."""
-    gateway = gateway_of(request)
-    name = topic_name(request.scope)
-    values = query_values(request.scope, {"from": "bookmark-invalid", "limit": "options-invalid"})
-    limit = integer(
-        values.get("limit", str(JOURNAL_LIMIT)), least=1, most=JOURNAL_LIMIT_MAX,
-        code="options-invalid", what="limit",
-    )  # fmt: skip
+    gateway, name, limit, start = gateway_of(request), topic, asked.limit, asked.start
     await gateway.catalog.seek(name)
     kind = gateway.catalog.get(name).document.kind
-    start = values.get("from", "epoch")
-    bookmark = None if start == "epoch" else Bookmark.parse(start)
+    bookmark = None if start == START else Bookmark.parse(start)
     if bookmark is not None:
         await gateway.catch_up(name, bookmark)
-    topic = await _looked_back(gateway, name, bookmark)
-    writer = EnvelopeWriter(name, topic.epoch, "publish", kind=kind, shown=Shown(timestamp=True))
-    seen = topic.bookmark(topic.beginning) if bookmark is None else bookmark
-    if gateway.archive and topic.reaches(seen) and not topic.journal_reaches(seen):
-        through = min(seen.offset + limit, topic.head)
-        pieces = await begun(gateway.archive.messages(topic, kind, seen.offset, through))
-        headers = {"Tidegate-Bookmark": str(topic.bookmark(through))}
+    held = await _looked_back(gateway, name, bookmark)
+    writer = EnvelopeWriter(name, held.epoch, "publish", kind=kind, shown=Shown(timestamp=True))
+    seen = held.bookmark(held.beginning) if bookmark is None else bookmark
+    if gateway.archive and held.reaches(seen) and not held.journal_reaches(seen):
+        through = min(seen.offset + limit, held.head)
+        pieces = await begun(gateway.archive.messages(held, kind, seen.offset, through))
+        headers = {"Tidegate-Bookmark": str(held.bookmark(through))}
         return StreamingResponse(_all_lines(writer, pieces), media_type=NDJSON, headers=headers)
-    frames = topic.since(bookmark, limit)
-    last = frames[-1].offset if frames else topic.head if start == "epoch" else None
-    headers = {"Tidegate-Bookmark": start if last is None else str(topic.bookmark(last))}
+    frames = held.since(bookmark, limit)
+    last = frames[-1].offset if frames else held.head if start == START else None
+    headers = {"Tidegate-Bookmark": start if last is None else str(held.bookmark(last))}
     return StreamingResponse(_lines(writer, frames), media_type=NDJSON, headers=headers)
 
 
@@ -176,3 +229,34 @@ def _check_taken(kind: Kind, media_type: str) -> None:
     if media_type not in _TAKEN[kind]:
         taken = ", ".join(_TAKEN[kind])
         raise Problem("unsupported-media-type", f"A topic of type {kind} takes {taken}.")
+
+
+# `/v1/topics/{topic}/commits`: publishing what was kept aside, in one step.
+
+
+@router.post(
+    "/v1/topics/{topic}/commits",
+    summary="Publish stages in one step, in the order of their names",
+    dependencies=STRICT,
+    responses={200: answer("As publishing", ref(Published)), **problems(*_PUBLISHING)},
+    openapi_extra=json_body(CommitDocument),
+)
+async def commit(
+    request: Request, topic: WritableTopicPath, query: Annotated[Ack, Query()]
+) -> Response:
+    """`{"producer", "run", "sequence", "stages"}`; answers as publishing does.
+
+    A sequence not above the producer's highest publishes nothing and forgets the stages; the commit
+    of an older run is refused.
+    """
+    gateway = gateway_of(request)
+    content_type(request.scope, (JSON,))
+    query.check(gateway.store)
+    refuse_retry_key(request.scope, "a commit has its sequence")
+    asked = commit_of(await read_body(request, DOCUMENT_BYTES_MAX))
+    await gateway.catalog.seek(topic)
+
+    async def committed(entry: CatalogTopic) -> Response:
+        return published(entry, await gateway.ingest.commit(entry, asked.producer, asked.stages))
+
+    return await gateway.catalog.with_newest_definition(gateway.catalog.get(topic), committed)

@@ -2,35 +2,64 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
-from app.connection import figures_of
-from app.gateway import gateway_of
-from app.inner_call import MARK
-from app.metrics.crew import check_crew, of_all
-from app.metrics.exposition import CONTENT_TYPE, exposition
-from app.problems import Problem
-from app.readiness import unready
+from tidegate.app.gateway import gateway_of
+from tidegate.app.http.connection import figures_of
+from tidegate.app.http.internal_call import MARK
+from tidegate.app.http.openapi import answer, problems, ref
+from tidegate.app.http.problems import Problem
+from tidegate.app.metrics.exposition import CONTENT_TYPE, exposition
+from tidegate.app.metrics.readiness import FAULTS_SHOWN_MAX, faults, unready
+from tidegate.app.metrics.workers import check_worker_group, merge_workers
+from tidegate.app.routes.models.operations import Alive, Ready
+from tidegate.app.routes.sessions import json_answer
 
 router = APIRouter(tags=["operations"])
 
 
-@router.get("/healthz", summary="Alive")
-async def healthz() -> dict[str, str]:
+@router.get("/healthz", summary="Alive", responses={200: answer("Alive", ref(Alive)), **problems()})
+async def healthz() -> Response:
     """200 as long as the process answers."""
-    return {"status": "alive"}
+    return json_answer({"status": "alive"}, 200)
 
 
-@router.get("/readyz", summary="Ready")
-async def readyz(request: Request) -> dict[str, str]:
-    """200 where the store takes writes; 503 with the reason before, else, and during a shutdown."""
-    reason = await unready(gateway_of(request))
+@router.get(
+    "/readyz",
+    summary="Ready",
+    responses={200: answer("Ready", ref(Ready)), **problems("not-ready")},
+)
+async def readyz(request: Request) -> Response:
+    """200 where the store takes writes; 503 with the reason before, else, and during a shutdown.
+
+    `topics`: those that cannot be used or filled while all others are served, with the reasons.
+    `bus`: what stands under its keys that no gateway wrote, which is passed over.
+    """
+    gateway = gateway_of(request)
+    reason = await unready(gateway)
     if reason is not None:
         raise Problem("not-ready", f"The gateway is not ready: {reason}.")
-    return {"status": "ready"}
+    state: dict[str, Any] = {"status": "ready"}
+    if found := faults(gateway):
+        state["topics"] = [fault._asdict() for fault in found[:FAULTS_SHOWN_MAX]]
+        state["topics_at_fault"] = len(found)
+    if gateway.bus is not None and (foreign := gateway.bus.connection.foreign):
+        told = [f"{key}: {what}" for key, what in foreign.items()]
+        state["bus"] = told[:FAULTS_SHOWN_MAX]
+    return json_answer(state, 200)
 
 
-@router.get("/metrics", summary="Prometheus metrics")
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    response_class=Response,
+    responses={
+        200: answer("Text", content={CONTENT_TYPE: {"schema": {"type": "string"}}}),
+        **problems(),
+    },
+)
 async def metrics(request: Request) -> Response:
     """Counters that reconcile; looking changes nothing of what is sent. Of all workers, if several.
 
@@ -38,8 +67,8 @@ async def metrics(request: Request) -> Response:
     """
     gateway = gateway_of(request)
     is_inner = MARK in request.scope
-    headers = check_crew(gateway.crew, request.scope["query_string"]) if is_inner else {}
+    headers = check_worker_group(gateway.crew, request.scope["query_string"]) if is_inner else {}
     text = await exposition(gateway, figures_of(request.scope))
     if gateway.crew is not None and not is_inner:
-        text = await of_all(gateway, gateway.crew, text)
+        text = await merge_workers(gateway, gateway.crew, text)
     return Response(text, headers=headers, media_type=CONTENT_TYPE)

@@ -2,41 +2,97 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field
 
-from app.gateway import Gateway, gateway_of
-from app.inner_call import MARK, Call
-from app.openapi import described
-from app.posted import CHANGES, JSON, posted_body
-from app.premises import Premises
-from app.problems import Problem
-from app.query import checked_session_id, integer, query_values, require_accept, session_id
-from app.routes.subscribe import STREAM, last_event_id
-from app.sessions.cursor import parse_cursor
-from app.sessions.documents import Opening, Target, Tuning, opening_of, pointing, tuning_of
-from app.sessions.pages import Page
-from app.sessions.session import Session, check_count
-from app.sessions.view import answer, session_view
-from app.stream import refusal_stream, session_stream
-from conflation.bookmark import Bookmark
-from conflation.errors import LimitReached
+from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.internal_call import MARK, Call
+from tidegate.app.http.openapi import LOCATION, json_body, problems, ref
+from tidegate.app.http.openapi import answer as answered
+from tidegate.app.http.parameters import EVENT_ID, STRICT, Parameters, Read, SessionPath, whole
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import (
+    CHANGES,
+    SESSION_ID,
+    checked_session_id,
+    posted_body,
+    require_accept,
+)
+from tidegate.app.routes.models.events import STREAM
+from tidegate.app.routes.models.sessions import OpenedSession, Sessions
+from tidegate.app.routes.models.sessions import Session as SessionView
+from tidegate.app.routes.models.subscribing import Continued
+from tidegate.app.routes.subscribe import last_event_id
+from tidegate.app.sessions.cursor import parse_cursor
+from tidegate.app.sessions.documents import (
+    SessionDocument,
+    SessionOpening,
+    SessionTuning,
+    Target,
+    Tuning,
+    opening_of,
+    pointing,
+    tuning_of,
+)
+from tidegate.app.sessions.session import Session, check_count
+from tidegate.app.sessions.stream import refusal_stream, session_stream
+from tidegate.app.sessions.view import Page, answer, session_view
+from tidegate.conflation.errors import LimitReached
+from tidegate.keys.text.bookmark import Bookmark
 
 PAGE_MAX = 1_000
 RETRY_AFTER = {"Retry-After": "60"}
-SESSION = {"session": "Id of the session"}
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["sessions"], dependencies=STRICT)
+
+
+def _after(text: str) -> str:
+    if not text:
+        return ""
+    return checked_session_id(text, "options-invalid", "after is the id of a session.")
+
+
+class Listed(Parameters):
+    """Which sessions."""
+
+    limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most so many")] = 100
+    after: Annotated[
+        str,
+        Read(_after, {"type": "string", "pattern": f"^({SESSION_ID})?$"}),
+        Field(description="Ids behind this one"),
+    ] = ""
+
+
+class Place(Parameters):
+    """Where the reader of a stream stands."""
+
+    last_event_id: Annotated[
+        str | None, EVENT_ID, Field(description="Continue behind it, as Last-Event-ID")
+    ] = None
 
 
 @router.post(
     "/v1/sessions",
     status_code=201,
     summary="Open a session of as many subscriptions as are wanted",
-    openapi_extra=described(path={}, body=[JSON]),
+    responses={
+        201: answered("The session is open", ref(OpenedSession), headers=LOCATION),
+        **problems(
+            "options-invalid",
+            "topic-unknown",
+            "topic-invalid",
+            "filter-invalid",
+            "bookmark-invalid",
+            "bookmark-expired",
+            "not-ready",
+            "unsupported-media-type",
+        ),
+    },
+    openapi_extra=json_body(SessionOpening, required=False),
 )
 async def open_session(request: Request) -> Response:
     """201 with the session's id and the address of its stream."""
@@ -60,35 +116,20 @@ async def open_session(request: Request) -> Response:
 @router.get(
     "/v1/sessions",
     summary="The sessions that have not ended, by id",
-    openapi_extra=described(
-        path={},
-        query={
-            "limit": "At most so many, 1 to 1,000; default 100",
-            "after": "Ids behind this one",
-        },
-    ),
+    responses={200: answered("A page", ref(Sessions)), **problems("options-invalid")},
 )
-async def list_sessions(request: Request) -> Response:
+async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> Response:
     """`{"sessions": [...], "next": address or null}`; of all gateways where there are several.
 
     `missing` names those that did not answer.
     """
     gateway = gateway_of(request)
-    values = query_values(request.scope, dict.fromkeys(("limit", "after"), "options-invalid"))
-    limit = integer(
-        values.get("limit", "100"), least=1, most=PAGE_MAX, code="options-invalid", what="limit"
-    )
-    after = values.get("after", "")
-    behind = (
-        checked_session_id(after, "options-invalid", "after is the id of a session.")
-        if after
-        else ""
-    )
-    found = gateway.sessions.listed(behind, limit + 1)
+    limit = asked.limit
+    found = gateway.sessions.listed(asked.after, limit + 1)
     shown = [session_view(session, whole=False) for session in found[:limit]]
     page = Page(shown, len(found) > limit)
-    if gateway.neighbours is not None and MARK not in request.scope:
-        page = page.joined(await gateway.neighbours.replies(Call.of(request.scope)), limit)
+    if gateway.peers is not None and MARK not in request.scope:
+        page = page.joined(await gateway.peers.broadcast(Call.of(request.scope)), limit)
     document: dict[str, Any] = {"sessions": page.sessions, "next": None}
     if page.has_more:
         query = {"limit": limit, "after": page.sessions[-1]["session"]}
@@ -101,97 +142,101 @@ async def list_sessions(request: Request) -> Response:
 @router.get(
     "/v1/sessions/{session}",
     summary="A session: where it stands, what waits, its subscriptions",
-    openapi_extra=described(path=SESSION),
+    responses={200: answered("The session", ref(SessionView)), **problems("session-unknown")},
 )
-async def get_session(request: Request) -> Response:
+async def get_session(request: Request, session: SessionPath) -> Response:
     """The session, for a while also after its end."""
-    query_values(request.scope, {})
-    return json_answer(session_view(session_of(request)), 200)
+    return json_answer(session_view(session_of(request, session)), 200)
 
 
 @router.patch(
     "/v1/sessions/{session}",
     summary="Change a session's limits, or whether policies hold for it",
-    openapi_extra=described(path=SESSION, body=CHANGES),
+    responses={
+        200: answered("The session as it is then", ref(SessionView)),
+        **problems("session-unknown", "options-invalid", "unsupported-media-type"),
+    },
+    openapi_extra=json_body(SessionTuning, CHANGES),
 )
-async def patch_session(request: Request) -> Response:
+async def patch_session(request: Request, session: SessionPath) -> Response:
     """200 with the session as it is then; what is not named stays."""
     body = await posted_body(request, CHANGES)
-    session = live_session_of(request)
-    most = session.gateway.driver.limits
-    tuning = tuning_of(body, Tuning(session.limits, session.conflated), most)
-    session.tune(tuning.limits, conflated=tuning.conflated)
-    return json_answer(session_view(session), 200)
+    found = live_session_of(request, session)
+    most = found.context.driver.limits
+    tuning = tuning_of(body, Tuning(found.limits, found.conflated), most)
+    found.tune(tuning.limits, conflated=tuning.conflated)
+    return json_answer(session_view(found), 200)
 
 
 @router.delete(
     "/v1/sessions/{session}",
     status_code=204,
     summary="Close a session",
-    openapi_extra=described(path=SESSION),
+    response_class=Response,
+    response_description="It is closed",
+    responses=problems("session-unknown"),
 )
-async def delete_session(request: Request) -> Response:
+async def delete_session(request: Request, session: SessionPath) -> Response:
     """204; its reader is told goodbye with CLOSED_BY_ADMIN."""
-    query_values(request.scope, {})
-    gateway_of(request).sessions.close(session_of(request))
+    gateway_of(request).sessions.close(session_of(request, session))
     return Response(status_code=204)
 
 
 @router.get(
     "/v1/sessions/{session}/events",
     summary="The stream of a session that was opened with POST",
-    responses=STREAM,
-    openapi_extra=described(
-        path=SESSION,
-        query={"last_event_id": "Continue behind this event, as Last-Event-ID"},
-        header={"Last-Event-ID": "Continue behind it"},
-    ),
+    response_class=Response,
+    responses={**STREAM, **problems("session-unknown", "bookmark-invalid")},
 )
-async def events(request: Request) -> Response:
+async def events(
+    request: Request,
+    session: SessionPath,
+    place: Annotated[Place, Query()],
+    continued: Annotated[Continued, Header()],
+) -> Response:
     """A stream of server-sent events; it takes the place of one that is there."""
     require_accept(request.scope, "text/event-stream")
-    values = query_values(request.scope, {"last_event_id": "bookmark-invalid"})
-    number = _number(session_id(request.scope), last_event_id(request, values))
+    number = _number(session, last_event_id(continued, place.last_event_id))
     try:
-        is_let_in = await gateway_of(request).bring(session_id(request.scope), number)
+        is_let_in = await gateway_of(request).bring(session, number)
     except Problem as problem:  # it passes, and a browser would never retry
         return refusal_stream(problem)
     if not is_let_in:
         return Response(status_code=204)
-    session = session_of(request)
-    if session.cursor is None:
+    found = session_of(request, session)
+    if found.cursor is None:
         detail = "The stream of a plain GET is resumed at its own address."
         raise Problem("session-unknown", detail)
-    if number in session.replaced:
+    if number in found.replaced:
         return Response(status_code=204)  # its place is taken, as its stream has said
     try:
-        return session_stream(session, number, is_stopping=gateway_of(request).stopping)
+        return session_stream(found, number, is_stopping=gateway_of(request).stopping)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
 
 
-def session_of(request: Request) -> Session:
+def session_of(request: Request, session: str) -> Session:
     """The session that a request is about.
 
     Raises:
         Problem: session-unknown.
     """
-    return gateway_of(request).sessions.get(session_id(request.scope))
+    return gateway_of(request).sessions.get(session)
 
 
-def live_session_of(request: Request) -> Session:
+def live_session_of(request: Request, session: str) -> Session:
     """The same, if it has not ended.
 
     Raises:
         Problem: session-unknown.
     """
-    session = session_of(request)
-    if session.has_ended:
+    found = session_of(request, session)
+    if found.has_ended:
         raise Problem("session-unknown", "The session has ended.")
-    return session
+    return found
 
 
-async def seek(gateway: Premises, target: Target) -> None:
+async def seek(gateway: Gateway, target: Target) -> None:
     """Have the topic here that a subscription names, be it that it was just made elsewhere.
 
     Raises:
@@ -210,7 +255,7 @@ def json_answer(document: Any, status: int, headers: dict[str, str] | None = Non
     return Response(msgspec.json.encode(document), status, headers, "application/json")
 
 
-def _opened(gateway: Gateway, opening: Opening) -> Session:
+def _opened(gateway: Gateway, opening: SessionDocument) -> Session:
     """The session, with all of its subscriptions or not at all."""
     try:
         session = gateway.sessions.open(

@@ -3,130 +3,197 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import Field
 from starlette.responses import StreamingResponse
 from starlette.types import Scope
 
-from app.archive.as_of import Past, records_as_of, time_of
-from app.entry import Entry
-from app.envelope import EnvelopeWriter, json_value
-from app.gateway import Gateway, gateway_of
-from app.openapi import TOPIC, described
-from app.problems import Problem
-from app.publish_request import JSON, NDJSON, refuse_retry_key
-from app.query import (
-    accepts,
-    one_of,
-    prefers,
-    query_values,
-    record_key_text,
-    require_accept,
-    topic_name,
-    writable_topic_name,
+from tidegate.app.archive.as_of import Past, records_as_of, time_of
+from tidegate.app.delivery.encoding import EnvelopeWriter, json_value
+from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.openapi import BOOKMARK, answer, lines_of, problems, ref
+from tidegate.app.http.parameters import (
+    STRICT,
+    Parameters,
+    TopicPath,
+    WritableTopicPath,
+    record_key_in_path,
+    text,
+    word,
 )
-from app.routes.messages import LINES_AT_ONCE
-from app.sow_query import PARAMETERS, SowQuery, matching
-from conflation.boards.board import Board
-from conflation.bookmark import Bookmark
-from conflation.frame import Frame, Gone
-from conflation.topics.topic import Topic
-from keys.canonical import canonical_key, group_key
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import (
+    JSON,
+    NDJSON,
+    accepts,
+    prefers,
+    require_accept,
+)
+from tidegate.app.routes.messages import LINES_AT_ONCE
+from tidegate.app.routes.models.messages import ROW, Deleted, Envelope
+from tidegate.app.topics.publish_request import refuse_retry_key
+from tidegate.app.topics.query import SowQuery, matching
+from tidegate.app.topics.registry import CatalogTopic
+from tidegate.conflation.boards.board import Board
+from tidegate.conflation.frame import Frame, RemovalReason
+from tidegate.conflation.options.readers import SKIP_N_MAX, TOP_N_MAX
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.spec import canonical_key, group_key
+from tidegate.keys.text.bookmark import Bookmark
 
 Text = Callable[[Frame], bytes]
 
 EVERYTHING = SowQuery()
 
-router = APIRouter(tags=["state of the world"])
+router = APIRouter(tags=["state of the world"], dependencies=STRICT)
 
-_FORMAT = {"format": "value, or envelope"}
-_AS_OF = {"as_of": "As they were at this time: ISO 8601, or milliseconds since 1970"}
-_READ = {"format": "options-invalid", "as_of": "options-invalid", **PARAMETERS}
-_QUERY = {
-    "filter": "Only records that match",
-    "order_by": "/a DESC,/b",
-    "top_n": "At most so many",
-    "skip_n": "Behind the first so many",
-    "select": "[-/,+/a]: only these fields",
-}
+
+def _count(least: int, most: int) -> dict[str, Any]:
+    """Of a number that the query reads by itself."""
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+class Shown(Parameters):
+    """How a record is written."""
+
+    form: Annotated[
+        str, word("format", ("value", "envelope")), Field(alias="format", description="Of a row")
+    ] = "value"
+
+
+class Asked(Shown):
+    """Which records, in what order, as they were when."""
+
+    filter: Annotated[
+        str | None, text("filter-invalid"), Field(description="Only records that match")
+    ] = None
+    order_by: Annotated[str | None, text(), Field(description="/a DESC,/b")] = None
+    top_n: Annotated[
+        str | None, text(**_count(1, TOP_N_MAX)), Field(description="At most so many")
+    ] = None
+    skip_n: Annotated[
+        str | None, text(**_count(0, SKIP_N_MAX)), Field(description="Behind the first so many")
+    ] = None
+    select: Annotated[str | None, text(), Field(description="[-/,+/a]: only these fields")] = None
+    as_of: Annotated[
+        str | None,
+        text(),
+        Field(description="As they were then: ISO 8601, or milliseconds since 1970"),
+    ] = None
+
+
+class Unwanted(Parameters):
+    """Which records go; one of the two."""
+
+    filter: Annotated[str | None, text("filter-invalid"), Field(description="Those that match")] = (
+        None
+    )
+    key: Annotated[
+        str | None, text("key-invalid"), Field(description='The one of this key: ["IBM",7]')
+    ] = None
+
+
+_ROW = {"anyOf": [ref(Envelope), ROW]}
+_ROWS = {JSON: {"schema": {"type": "array", "items": _ROW}}, **lines_of(_ROW)}
+_READ = problems("topic-unknown", "topic-invalid", "options-invalid", "filter-invalid")
 
 
 @router.get(
     "/v1/topics/{topic}/sow",
     summary="The newest message of each key",
-    openapi_extra=described(query={**_QUERY, **_FORMAT, **_AS_OF}),
+    response_class=Response,
+    responses={
+        200: answer("NDJSON, or an array", headers=BOOKMARK, content=_ROWS),
+        **_READ,
+        **problems("bookmark-expired"),
+    },
 )
-async def read_sow(request: Request) -> Response:
+async def read_sow(
+    request: Request, topic: TopicPath, asked: Annotated[Asked, Query()]
+) -> Response:
     """Rows as NDJSON, or a JSON array where Accept asks for application/json.
 
     410 where neither journal nor archive reaches back to the time that is asked for.
     """
     require_accept(request.scope, NDJSON, JSON)
-    values = query_values(request.scope, _READ)
-    gateway, entry = await _entry(request)
-    topic, board = _records(gateway, entry)
+    gateway, entry = await _entry(request, topic)
+    held, board = _records(gateway, entry)
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
-    query = SowQuery.read(values, kind, characters_max)
-    past = Past(topic.bookmark(topic.head), board.live())
-    if "as_of" in values:
+    query = SowQuery.read(asked.given(), kind, characters_max)
+    past = Past(held.bookmark(held.head), board.live())
+    if asked.as_of is not None:
         now_ms, archive = gateway.driver.wall_ms(), gateway.archive
-        past = await records_as_of(topic, kind, time_of(values["as_of"]), now_ms, archive)
-    text = _text_of(entry, past.place, values, query)
-    headers = {"Tidegate-Bookmark": str(past.place)}
-    rows = await query.rows(past.records, topic.name)
+        past = await records_as_of(held, kind, time_of(asked.as_of), now_ms, archive)
+    write = _text_of(entry, past.bookmark, asked.form, query)
+    headers = {"Tidegate-Bookmark": str(past.bookmark)}
+    rows = await query.rows(past.records, held.name)
     as_array = _wants_array(request.scope)
-    lines = _array(rows, text) if as_array else _lines(rows, text)
+    lines = _array(rows, write) if as_array else _lines(rows, write)
     return StreamingResponse(lines, media_type=JSON if as_array else NDJSON, headers=headers)
 
 
 @router.get(
     "/v1/topics/{topic}/sow/{record_key:path}",
     summary="The newest message of one key",
-    openapi_extra=described(
-        path={**TOPIC, "record_key": 'JSON array of the key\'s fields: ["IBM",7]'}, query=_FORMAT
-    ),
+    response_class=Response,
+    responses={
+        200: answer("The record", _ROW, headers=BOOKMARK),
+        **_READ,
+        **problems("record-unknown", "key-invalid"),
+    },
 )
-async def read_record(request: Request) -> Response:
+async def read_record(
+    request: Request,
+    topic: TopicPath,
+    record_key: Annotated[str, Depends(record_key_in_path)],
+    asked: Annotated[Shown, Query()],
+) -> Response:
     """The record whose key is the percent-encoded JSON array in the path."""
     require_accept(request.scope, NDJSON, JSON)
-    values = query_values(request.scope, {"format": "options-invalid"})
-    gateway, entry = await _entry(request)
-    topic, board = _records(gateway, entry)
-    text = _text_of(entry, topic.bookmark(topic.head), values)
+    gateway, entry = await _entry(request, topic)
+    held, board = _records(gateway, entry)
+    write = _text_of(entry, held.bookmark(held.head), asked.form)
     key_of = canonical_key if entry.document.source is None else group_key
-    frame = board.get(key_of(record_key_text(request.scope).encode()))
+    frame = board.get(key_of(record_key.encode()))
     if frame is None:
         raise Problem("record-unknown", "There is no record of this key.")
-    headers = {"Tidegate-Bookmark": str(topic.bookmark(frame.offset))}
-    return Response(text(frame), media_type=JSON, headers=headers)
+    headers = {"Tidegate-Bookmark": str(held.bookmark(frame.offset))}
+    return Response(write(frame), media_type=JSON, headers=headers)
 
 
 @router.delete(
     "/v1/topics/{topic}/sow",
     summary="Delete records",
-    openapi_extra=described(
-        query={"filter": "Those that match", "key": 'The one of this key: ["IBM",7]'}
-    ),
+    responses={
+        200: answer("How many", ref(Deleted)),
+        **_READ,
+        **problems("message-invalid", "filter-invalid", "key-invalid", "topic-read-only"),
+    },
 )
-async def delete_records(request: Request) -> Response:
+async def delete_records(
+    request: Request, topic: WritableTopicPath, asked: Annotated[Unwanted, Query()]
+) -> Response:
     """`{"deleted": n}`; each removal has its place in the topic's sequence, as a message has."""
-    writable_topic_name(request.scope)
-    values = query_values(request.scope, {"filter": "filter-invalid", "key": "key-invalid"})
+    values = asked.given()
     refuse_retry_key(request.scope, "a removal goes in several steps")
     if len(values) != 1:
         raise Problem("options-invalid", "Either filter or key says what to delete.")
-    gateway, entry = await _entry(request)
+    gateway, entry = await _entry(request, topic)
 
-    async def removed(entry: Entry) -> int:
+    async def removed(entry: CatalogTopic) -> int:
         records = await _named(gateway, entry, values)
-        return await gateway.writer.remove(entry, records, Gone.DELETED)
+        return await gateway.writer.remove(entry, records, RemovalReason.DELETED)
 
-    deleted = await gateway.catalog.by_what_holds(entry, removed)
+    deleted = await gateway.catalog.with_newest_definition(entry, removed)
     return Response(msgspec.json.encode({"deleted": deleted}), media_type=JSON)
 
 
-async def _named(gateway: Gateway, entry: Entry, values: Mapping[str, str]) -> Sequence[Frame]:
+async def _named(
+    gateway: Gateway, entry: CatalogTopic, values: Mapping[str, str]
+) -> Sequence[Frame]:
     """The records that a key or a filter names.
 
     Raises:
@@ -145,33 +212,28 @@ async def _named(gateway: Gateway, entry: Entry, values: Mapping[str, str]) -> S
     return await matching(board.live(), wanted, topic.name)
 
 
-def _whole_key(entry: Entry, text: str) -> str:
+def _whole_key(entry: CatalogTopic, text: str) -> str:
     found, width = canonical_key(text.encode()), len(entry.document.key_spec.paths)
     if width and len(msgspec.json.decode(found)) != width:
         raise Problem("key-invalid", f"The topic's key has {width} field{'s' * (width > 1)}.")
     return found
 
 
-async def _entry(request: Request) -> tuple[Gateway, Entry]:
-    gateway, name = gateway_of(request), topic_name(request.scope)
+async def _entry(request: Request, name: str) -> tuple[Gateway, CatalogTopic]:
+    gateway = gateway_of(request)
     await gateway.catalog.seek(name)
     return gateway, gateway.catalog.get(name)
 
 
-def _records(gateway: Gateway, entry: Entry) -> tuple[Topic, Board]:
+def _records(gateway: Gateway, entry: CatalogTopic) -> tuple[Topic, Board]:
     topic = gateway.driver.engine.topic(entry.record.name)
     if topic.sow is None:
         raise Problem("options-invalid", "The topic keeps no records: it has no key.")
     return topic, topic.sow.board
 
 
-def _text_of(
-    entry: Entry, place: Bookmark, values: Mapping[str, str], query: SowQuery = EVERYTHING
-) -> Text:
+def _text_of(entry: CatalogTopic, place: Bookmark, form: str, query: SowQuery = EVERYTHING) -> Text:
     """How a row is written, by the parameters `format` and `select`."""
-    form = one_of(
-        values.get("format", "value"), ("value", "envelope"), code="options-invalid", what="format"
-    )
     kind = entry.document.kind
     if form == "value":
         return lambda row: json_value(query.shown(row), kind)

@@ -2,93 +2,115 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
-from app.gateway import Gateway, gateway_of
-from app.openapi import described
-from app.posted import JSON, posted_texts
-from app.problems import Problem
-from app.query import header_value, query_values, require_accept
-from app.sessions.asked import decisions_of
-from app.sessions.cursor import parse_cursor
-from app.sessions.joining import begun
-from app.sessions.session import Session
-from app.stream import EventStream, refusal_stream, session_stream, stopping_stream
-from app.topic_pattern import TopicPattern, topic_or_pattern
-from app.topic_places import place_of, places_of
-from app.wish import PARAMETERS, Decided, Wish
-from conflation.bookmark import Bookmark
-from conflation.errors import EngineError, LimitReached
-from conflation.outputs import CloseReason, Unsubscribed
-from conflation.subscription import Command
-from keys.errors import KeysError
+from tidegate.app.definitions.unusable import TopicNotUsable
+from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.names import TopicPattern, topic_or_pattern
+from tidegate.app.http.openapi import json_body, problems
+from tidegate.app.http.parameters import STRICT, text
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import (
+    posted_texts,
+    require_accept,
+)
+from tidegate.app.routes.models.events import STREAM
+from tidegate.app.routes.models.subscribing import Continued, Subscribing
+from tidegate.app.sessions.attach import attach_new
+from tidegate.app.sessions.cursor import parse_cursor
+from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.stream import (
+    EventStream,
+    refusal_stream,
+    session_stream,
+    stopping_stream,
+)
+from tidegate.app.sessions.subscribe_request import (
+    RequestedSubscription,
+    SubscribeRequest,
+    place_of,
+    places_of,
+)
+from tidegate.app.sessions.subscriptions import decide_target, end_reason
+from tidegate.conflation.errors import EngineError, LimitReached
+from tidegate.conflation.outputs import CloseReason, Unsubscribed
+from tidegate.conflation.subscription import Command
+from tidegate.keys.errors import KeysError
+from tidegate.keys.text.bookmark import Bookmark
 
 _ID = re.compile(r"[A-Za-z0-9._~-]{1,128}", re.ASCII)
 
-router = APIRouter(tags=["subscribing"])
-STREAM: dict[int | str, dict[str, object]] = {
-    200: {"description": "Server-sent events", "content": {"text/event-stream": {}}},
-    204: {"description": "The subscription has ended; do not come back"},
-}
+router = APIRouter(tags=["subscribing"], dependencies=STRICT)
+_PATTERN = "Name of a topic, or a pattern with `*` (one part) and `>` (the rest)"
+_REFUSALS = problems(
+    "topic-unknown", "topic-invalid", "options-invalid", "filter-invalid", "bookmark-invalid",
+    "bookmark-expired", "session-unknown",
+)  # fmt: skip
 
 
-_PARAMETERS = {**PARAMETERS, "bookmarks": "bookmark-invalid"}
-_PATH = {"topic": "Name of a topic, or a pattern with * (one part) and > (the rest)"}
-_MEANINGS = {
-    "options": "conflation=1s,conflation_key=[/a],pace=batch",
-    "filter": "Which messages: AMPS's filter language",
-    "order_by": "Order of snapshot rows and windows: /a DESC,/b",
-    "command": "subscribe, sow, sow_and_subscribe, delta_subscribe, or sow_and_delta_subscribe",
-    "format": "value, envelope, or batch",
-    "last_event_id": "Continue behind this event, as Last-Event-ID",
-    "bookmarks": "Continue a pattern's topics behind these places: px.eur=e1-7,px.usd=e2-9",
-}
+async def _wanted(
+    request: Request, topic: Annotated[str, text(), Path(description=_PATTERN)]
+) -> str | TopicPattern:
+    """The topic or the pattern in the path, as the client wrote it."""
+    return topic_or_pattern(request.scope)
+
+
+Wanted = Annotated[str | TopicPattern, Depends(_wanted)]
 
 
 @router.get(
     "/v1/topics/{topic}/subscribe",
     summary="Subscribe: a stream of server-sent events",
-    responses=STREAM,
-    openapi_extra=described(
-        path=_PATH, query=_MEANINGS, header={"Last-Event-ID": "Continue behind it"}
-    ),
+    response_class=Response,
+    responses={**STREAM, **_REFUSALS},
 )
-async def subscribe(request: Request) -> Response:
+async def subscribe(
+    request: Request,
+    wanted: Wanted,
+    asked: Annotated[Subscribing, Query()],
+    continued: Annotated[Continued, Header()],
+) -> Response:
     """A stream of one subscription; parameters in the query."""
-    wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
-    return await _stream(request, wanted, query_values(request.scope, _PARAMETERS))
+    return await _stream(request, wanted, asked.given(), continued)
 
 
 @router.post(
     "/v1/topics/{topic}/subscribe",
     summary="Subscribe, the parameters as a JSON object of texts",
-    responses=STREAM,
-    openapi_extra=described(
-        path=_PATH, header={"Last-Event-ID": "Continue behind it"}, body=[JSON]
-    ),
+    response_class=Response,
+    responses={**STREAM, **_REFUSALS, **problems("unsupported-media-type")},
+    openapi_extra=json_body(Subscribing),
 )
-async def subscribe_by_post(request: Request) -> Response:
+async def subscribe_by_post(
+    request: Request, wanted: Wanted, continued: Annotated[Continued, Header()]
+) -> Response:
     """The same, with the parameters as a JSON object of texts."""
-    wanted = topic_or_pattern(request.scope)
     require_accept(request.scope, "text/event-stream")
-    return await _stream(request, wanted, await posted_texts(request, _PARAMETERS))
+    values = await posted_texts(request, Subscribing.codes)
+    return await _stream(request, wanted, values, continued)
 
 
 async def _stream(
-    request: Request, wanted: str | TopicPattern, values: Mapping[str, str]
+    request: Request, wanted: str | TopicPattern, values: Mapping[str, str], continued: Continued
 ) -> Response:
     gateway = gateway_of(request)
-    last_id = last_event_id(request, values)
+    last_id = last_event_id(continued, values.get("last_event_id"))
     try:
         if isinstance(wanted, TopicPattern):
             return await _pattern_stream(gateway, wanted, values, last_id)
         return await _topic_stream(gateway, wanted, values, last_id)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
+    except TopicNotUsable as problem:
+        if last_id is None:
+            raise
+        return refusal_stream(problem)  # a reader that was served comes again, perhaps elsewhere
 
 
 async def _topic_stream(
@@ -107,7 +129,9 @@ async def _topic_stream(
             await gateway.catch_up(name, seen)
     if resume is not None or wish.options.bookmark is not None:
         await gateway.look_back(name)
-    decisions = decisions_of(gateway, name, wish, None if resume is None else {name: resume})
+    decisions = decide_target(
+        gateway.sessions.context, name, wish, None if resume is None else {name: resume}
+    )
     if decisions[name].subscription.command is Command.SOW and resume is not None:
         topic = gateway.driver.engine.topic(name)
         if resume.epoch == topic.epoch and resume.offset <= topic.head:
@@ -126,20 +150,20 @@ async def _pattern_stream(
     wish = _wish(gateway, values, many=True)
     is_sow = wish.command == Command.SOW
     places = await _places(gateway, pattern, wish, values)
-    decisions = decisions_of(gateway, pattern, wish, places)
+    decisions = decide_target(gateway.sessions.context, pattern, wish, places)
     if gateway.stopping:
         return stopping_stream()
     session = gateway.sessions.open(kept=True, lasts=not is_sow)
     answer = _begun(gateway, session, pattern, wish, decisions)
     for name in sorted((places or {}).keys() - decisions.keys()):
-        session.tell_end(Unsubscribed("s1", name, "REMOVED"))
+        session.send_end(Unsubscribed("s1", name, end_reason(gateway.sessions.context, name)))
     if is_sow and not session.subscription("s1").topics:
         answer.reader.consumer.give_up(CloseReason.UNSUBSCRIBED)
     return answer
 
 
 async def _places(
-    gateway: Gateway, pattern: TopicPattern, wish: Wish, values: Mapping[str, str]
+    gateway: Gateway, pattern: TopicPattern, wish: SubscribeRequest, values: Mapping[str, str]
 ) -> dict[str, Bookmark] | None:
     """What a reader has whose session is gone; once that is here too, if it can be.
 
@@ -156,9 +180,10 @@ async def _places(
         if pattern.matches(topic)
     }
     for topic, place in places.items():
-        if await gateway.catalog.seek(topic) is not None:
-            await gateway.catch_up(topic, place)
-            await gateway.look_back(topic)
+        with contextlib.suppress(TopicNotUsable):  # which is told; the others go on
+            if await gateway.catalog.seek(topic) is not None:
+                await gateway.catch_up(topic, place)
+                await gateway.look_back(topic)
     return places
 
 
@@ -187,30 +212,29 @@ def _begun(
     gateway: Gateway,
     session: Session,
     target: str | TopicPattern,
-    wish: Wish,
-    decisions: Mapping[str, Decided],
+    wish: SubscribeRequest,
+    decisions: Mapping[str, RequestedSubscription],
 ) -> EventStream:
     try:
-        return EventStream(*begun(session, target, wish, decisions))
+        return EventStream(*attach_new(session, target, wish, decisions))
     except (Problem, EngineError, KeysError):
         gateway.sessions.discard(session)
         raise
 
 
-def _wish(gateway: Gateway, values: Mapping[str, str], *, many: bool = False) -> Wish:
-    return Wish.parse(values, gateway.settings.options_characters_max, many=many)
+def _wish(gateway: Gateway, values: Mapping[str, str], *, many: bool = False) -> SubscribeRequest:
+    return SubscribeRequest.parse(values, gateway.settings.options_characters_max, many=many)
 
 
-def last_event_id(request: Request, values: Mapping[str, str]) -> str | None:
+def last_event_id(continued: Continued, by_query: str | None) -> str | None:
     """The header wins over the query: a browser's reconnect knows better than its address.
 
     Raises:
         Problem: bookmark-invalid.
     """
-    text = header_value(request.scope, "last-event-id", "bookmark-invalid")
-    text = text or values.get("last_event_id")
-    if not text:
+    found = continued.last_event_id or by_query
+    if not found:
         return None
-    if not _ID.fullmatch(text):
+    if not _ID.fullmatch(found):
         raise Problem("bookmark-invalid", "An event id is at most 128 of A-Z a-z 0-9 . _ ~ -.")
-    return text
+    return found

@@ -2,79 +2,119 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
-from app.openapi import described
-from app.posted import CHANGES, JSON, posted_body
-from app.problems import Problem
-from app.query import query_values, subscription_name
-from app.routes.sessions import SESSION, json_answer, live_session_of, seek
-from app.sessions.documents import change_of, target_of
-from app.sessions.session import Session
-from app.sessions.view import answer, subscription_view, subscription_views
+from tidegate.app.delivery.auto import bounds_of
+from tidegate.app.gateway import gateway_of
+from tidegate.app.http.openapi import LOCATION, json_body, problems, ref
+from tidegate.app.http.openapi import answer as answered
+from tidegate.app.http.parameters import STRICT, SessionPath, SubscriptionPath
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import CHANGES, posted_body
+from tidegate.app.routes.models.sessions import Auto, SubscriptionFigures, Subscriptions
+from tidegate.app.routes.models.sessions import Subscription as SubscriptionView
+from tidegate.app.routes.sessions import json_answer, live_session_of, seek
+from tidegate.app.sessions.documents import (
+    SubscriptionChange,
+    SubscriptionRequest,
+    change_of,
+    target_of,
+)
+from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.subscriptions import SessionSubscription
+from tidegate.app.sessions.view import answer, subscription_view, subscription_views
+from tidegate.keys.text.duration import duration_text
 
-SUBSCRIPTION = {**SESSION, "sub": "Name of the subscription in its session"}
-
-router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["sessions"], dependencies=STRICT)
+_UNKNOWN = problems("session-unknown", "subscription-unknown")
 
 
 @router.post(
     "/v1/sessions/{session}/subscriptions",
     status_code=201,
     summary="Add a subscription to a session",
-    openapi_extra=described(path=SESSION, body=[JSON]),
+    responses={
+        201: answered("What was granted", ref(SubscriptionView), headers=LOCATION),
+        **problems(
+            "session-unknown",
+            "options-invalid",
+            "topic-unknown",
+            "topic-invalid",
+            "filter-invalid",
+            "bookmark-invalid",
+            "bookmark-expired",
+            "unsupported-media-type",
+        ),
+    },
+    openapi_extra=json_body(SubscriptionRequest),
 )
-async def add_subscription(request: Request) -> Response:
+async def add_subscription(request: Request, session: SessionPath) -> Response:
     """201 with what was granted; a stream that is there is told `subscribed`."""
     body = await posted_body(request)
-    session = live_session_of(request)
-    target = target_of(body, _characters_max(session))
-    if session.cursor is None or session.pattern:
+    found = live_session_of(request, session)
+    target = target_of(body, _characters_max(found))
+    if found.cursor is None or found.pattern:
         detail = "The session of a plain GET has one subscription; open one with POST for more."
         raise Problem("options-invalid", detail)
-    await seek(session.gateway, target)
-    asked, warnings = live_session_of(request).subscribe(target.topic, target.wish)
-    location = f"/v1/sessions/{session.id}/subscriptions/{asked.name}"
+    await seek(gateway_of(request), target)
+    asked, warnings = live_session_of(request, session).subscribe(target.topic, target.wish)
+    location = f"/v1/sessions/{session}/subscriptions/{asked.name}"
     return json_answer(answer(asked, warnings), 201, {"Location": location})
 
 
 @router.get(
     "/v1/sessions/{session}/subscriptions",
     summary="What a session is subscribed to",
-    openapi_extra=described(path=SESSION),
+    responses={200: answered("All of them", ref(Subscriptions)), **problems("session-unknown")},
 )
-async def list_subscriptions(request: Request) -> Response:
+async def list_subscriptions(request: Request, session: SessionPath) -> Response:
     """`{"subscriptions": [...]}`, with what they came to so far."""
-    query_values(request.scope, {})
-    return json_answer({"subscriptions": subscription_views(live_session_of(request))}, 200)
+    return json_answer(
+        {"subscriptions": subscription_views(live_session_of(request, session))}, 200
+    )
 
 
 @router.get(
     "/v1/sessions/{session}/subscriptions/{sub}",
     summary="A subscription and what it came to",
-    openapi_extra=described(path=SUBSCRIPTION),
+    responses={200: answered("The subscription", ref(SubscriptionFigures)), **_UNKNOWN},
 )
-async def get_subscription(request: Request) -> Response:
+async def get_subscription(
+    request: Request, session: SessionPath, sub: SubscriptionPath
+) -> Response:
     """What was granted, and the figures."""
-    query_values(request.scope, {})
-    session = live_session_of(request)
-    asked = session.subscription(subscription_name(request.scope))
-    return json_answer(subscription_view(session, asked), 200)
+    found = live_session_of(request, session)
+    asked = found.subscription(sub)
+    return json_answer(subscription_view(found, asked), 200)
 
 
 @router.patch(
     "/v1/sessions/{session}/subscriptions/{sub}",
     summary="Change a subscription while it runs",
-    openapi_extra=described(path=SUBSCRIPTION, body=CHANGES),
+    responses={
+        200: answered("What is granted then", ref(SubscriptionView)),
+        **problems(
+            "session-unknown",
+            "subscription-unknown",
+            "options-invalid",
+            "filter-invalid",
+            "unsupported-media-type",
+        ),
+    },
+    openapi_extra=json_body(SubscriptionChange, CHANGES),
 )
-async def patch_subscription(request: Request) -> Response:
+async def patch_subscription(
+    request: Request, session: SessionPath, sub: SubscriptionPath
+) -> Response:
     """200 with what is granted then; a change that is refused changes nothing."""
     body = await posted_body(request, CHANGES)
-    session = live_session_of(request)
-    asked = session.subscription(subscription_name(request.scope))
-    change = change_of(body, _characters_max(session))
+    found = live_session_of(request, session)
+    asked = found.subscription(sub)
+    change = change_of(body, _characters_max(found))
     wish = asked.wish.changed(change.options, change.filter_text, change.order_text)
-    warnings = session.change(asked.name, wish, paused=change.paused)
+    warnings = found.change(asked.name, wish, paused=change.paused)
     return json_answer(answer(asked, warnings), 200)
 
 
@@ -82,15 +122,53 @@ async def patch_subscription(request: Request) -> Response:
     "/v1/sessions/{session}/subscriptions/{sub}",
     status_code=204,
     summary="End a subscription",
-    openapi_extra=described(path=SUBSCRIPTION),
+    response_class=Response,
+    response_description="It has ended",
+    responses=_UNKNOWN,
 )
-async def delete_subscription(request: Request) -> Response:
+async def delete_subscription(
+    request: Request, session: SessionPath, sub: SubscriptionPath
+) -> Response:
     """204; a stream that is there is told `unsubscribed`."""
-    query_values(request.scope, {})
-    session = live_session_of(request)
-    session.unsubscribe(subscription_name(request.scope))
+    found = live_session_of(request, session)
+    found.unsubscribe(sub)
     return Response(status_code=204)
 
 
 def _characters_max(session: Session) -> int:
-    return session.gateway.settings.options_characters_max
+    return session.context.settings.options_characters_max
+
+
+# `/v1/sessions/{session}/subscriptions/{sub}/auto`: how an interval follows its connection.
+
+
+@router.get(
+    "/v1/sessions/{session}/subscriptions/{sub}/auto",
+    summary="The interval of `conflation=auto`, and the last fifty decisions about it",
+    responses={200: answered("Interval, bounds and decisions", ref(Auto)), **_UNKNOWN},
+)
+async def auto(request: Request, session: SessionPath, sub: SubscriptionPath) -> Response:
+    """`{"sub", "interval", "min", "max", "decisions"}`, the newest decision last."""
+    found = live_session_of(request, session)
+    return json_answer(auto_view(found.subscription(sub)), 200)
+
+
+def auto_view(asked: SessionSubscription) -> dict[str, Any]:
+    """Where it stands; an interval that does not follow the connection has neither bounds.
+
+    Of a pattern's topics with intervals of their own it has none.
+    """
+    subscriptions = [found.subscription for found in asked.topics.values()]
+    bounds = bounds_of(subscriptions)
+    if bounds is not None and asked.auto is not None:
+        intervals = {asked.auto.state.interval_ns}
+    else:
+        intervals = {subscription.lane_id.interval_ns for subscription in subscriptions}
+    [interval_ns] = intervals if len(intervals) == 1 else (None,)
+    return {
+        "sub": asked.name,
+        "interval": duration_text(interval_ns) if interval_ns else None,
+        "min": None if bounds is None else duration_text(bounds.min_ns),
+        "max": None if bounds is None else duration_text(bounds.max_ns),
+        "decisions": [] if asked.auto is None else list(asked.auto.decisions),
+    }

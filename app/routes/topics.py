@@ -2,92 +2,154 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 import msgspec
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Header, Query, Request, Response
+from pydantic import Field
 
-from app.entry import Entry
-from app.gateway import Gateway, gateway_of
-from app.openapi import described
-from app.precondition import Precondition
-from app.problems import Problem
-from app.query import (
-    checked_topic_name,
-    content_type,
-    header_value,
-    integer,
-    query_values,
-    read_body,
-    topic_name,
-    writable_topic_name,
+from tidegate.app.definitions.fields import check_options
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.unusable import TopicNotUsable, Unusable
+from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.openapi import ETAG, answer, json_body, problems, ref
+from tidegate.app.http.parameters import (
+    STRICT,
+    TOPIC_TEXT,
+    Headers,
+    Parameters,
+    TopicPath,
+    WritableTopicPath,
+    line,
+    text,
+    whole,
 )
-from app.topic_document import TopicDocument
-from app.topic_fields import check_options
-from keys.errors import JsonInvalid
-from keys.jsontext import check_json
-from keys.patch import apply
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import (
+    CHANGES,
+    content_type,
+    read_body,
+)
+from tidegate.app.routes.models.topics import (
+    Topic,
+    TopicDefinition,
+    TopicPatch,
+    Topics,
+    UnusableTopic,
+)
+from tidegate.app.topics.registry import CatalogTopic, Precondition
+from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.jsontext import check_json
+from tidegate.keys.patch import apply
 
 PAGE_MAX = 1_000
 DOCUMENT_BYTES_MAX = 256 << 10
-MERGE_PATCH = "application/merge-patch+json"
 
-router = APIRouter(tags=["topics"])
+router = APIRouter(tags=["topics"], dependencies=STRICT)
 
 
-_MATCH = {"If-Match": "The topic's ETag, or *", "If-None-Match": "* for a topic that is new"}
+class Match(Headers):
+    """What must hold of the topic; else 412."""
+
+    if_match: Annotated[
+        str | None, line("precondition-failed"), Field(description="The topic's ETag, or `*`")
+    ] = None
+    if_none_match: Annotated[
+        str | None, line("precondition-failed"), Field(description="`*` for a topic that is new")
+    ] = None
+
+    def precondition(self) -> Precondition:
+        """As the catalog has it."""
+        return Precondition(self.if_match, self.if_none_match)
+
+
+class Listed(Parameters):
+    """Which topics."""
+
+    prefix: Annotated[str, text(), Field(description="Only names that begin so")] = ""
+    limit: Annotated[int, whole("limit", 1, PAGE_MAX), Field(description="At most so many")] = 100
+    after: Annotated[str | None, TOPIC_TEXT, Field(description="Names behind this one")] = None
+
+
+class Known(Headers):
+    """What the client has already."""
+
+    if_none_match: Annotated[
+        str | None, line("precondition-failed"), Field(description="ETag of an earlier answer")
+    ] = None
+
+
+_DEFINED = (
+    "topic-invalid", "key-invalid", "policy-invalid", "options-invalid", "filter-invalid",
+    "topic-read-only", "topic-conflict", "topic-in-use", "source-cycle", "topic-unknown",
+    "precondition-failed", "unsupported-media-type", "unsupported-encoding", "message-too-large",
+)  # fmt: skip
 
 
 @router.put(
     "/v1/topics/{topic}",
     summary="Create a topic or replace its definition",
-    openapi_extra=described(header=_MATCH, body=["application/json"]),
+    responses={
+        200: answer("The topic, defined anew", ref(Topic), headers=ETAG),
+        201: answer("The topic is new", ref(Topic), headers=ETAG),
+        **problems(*_DEFINED),
+    },
+    openapi_extra=json_body(TopicDefinition),
 )
-async def put_topic(request: Request) -> Response:
+async def put_topic(
+    request: Request, topic: WritableTopicPath, match: Annotated[Match, Header()]
+) -> Response:
     """201 for a new topic, 200 for one that was there; the same definition changes nothing."""
-    gateway, name = gateway_of(request), writable_topic_name(request.scope)
-    query_values(request.scope, {})
+    gateway = gateway_of(request)
     content_type(request.scope, ("application/json",))
     body = await _json_body(request)
     document = _parsed(gateway, body)
-    entry, is_new = await gateway.catalog.put(name, document, _precondition(request))
+    entry, is_new = await gateway.catalog.put(topic, document, match.precondition())
     return _answer(description(gateway, entry), 201 if is_new else 200, entry)
 
 
 @router.patch(
     "/v1/topics/{topic}",
     summary="Change parts of a topic's definition",
-    openapi_extra=described(header=_MATCH, body=[MERGE_PATCH, "application/json"]),
+    responses={
+        200: answer("The topic as it is then", ref(Topic), headers=ETAG),
+        **problems(*_DEFINED),
+    },
+    openapi_extra=json_body(TopicPatch, CHANGES),
 )
-async def patch_topic(request: Request) -> Response:
+async def patch_topic(
+    request: Request, topic: WritableTopicPath, match: Annotated[Match, Header()]
+) -> Response:
     """200; the body is a JSON Merge Patch on the definition, null restores a default."""
-    gateway, name = gateway_of(request), writable_topic_name(request.scope)
-    query_values(request.scope, {})
-    content_type(request.scope, (MERGE_PATCH, "application/json"))
+    gateway = gateway_of(request)
+    content_type(request.scope, CHANGES)
     patch = await _json_body(request)
 
     def patched(document: TopicDocument) -> TopicDocument:
         return _parsed(gateway, apply(msgspec.json.encode(document.document()), patch))
 
-    entry = await gateway.catalog.patch(name, patched, _precondition(request))
+    entry = await gateway.catalog.patch(topic, patched, match.precondition())
     return _answer(description(gateway, entry), 200, entry)
 
 
 @router.get(
     "/v1/topics/{topic}",
     summary="A topic's definition and live figures",
-    openapi_extra=described(),
+    responses={
+        200: answer("The topic", {"anyOf": [ref(Topic), ref(UnusableTopic)]}, headers=ETAG),
+        **problems("topic-unknown", "topic-invalid"),
+    },
 )
-async def get_topic(request: Request) -> Response:
+async def get_topic(request: Request, topic: TopicPath) -> Response:
     """The definition, with what has come in and what it came to."""
     gateway = gateway_of(request)
-    query_values(request.scope, {})
-    name = topic_name(request.scope)
-    await gateway.catalog.seek(name)
-    entry = gateway.catalog.get(name)
+    with contextlib.suppress(TopicNotUsable):  # its description says so
+        await gateway.catalog.seek(topic)
+    entry = gateway.catalog.unusable(topic) or gateway.catalog.get(topic)
     return _answer(description(gateway, entry), 200, entry)
 
 
@@ -95,51 +157,44 @@ async def get_topic(request: Request) -> Response:
     "/v1/topics/{topic}",
     status_code=204,
     summary="Delete a topic",
-    openapi_extra=described(header=_MATCH),
+    response_class=Response,
+    response_description="It is gone",
+    responses=problems("topic-unknown", "topic-read-only", "topic-in-use", "precondition-failed"),
 )
-async def delete_topic(request: Request) -> Response:
+async def delete_topic(
+    request: Request, topic: WritableTopicPath, match: Annotated[Match, Header()]
+) -> Response:
     """204; its subscriptions end with REMOVED."""
-    gateway, name = gateway_of(request), writable_topic_name(request.scope)
-    query_values(request.scope, {})
-    await gateway.catalog.delete(name, _precondition(request))
+    await gateway_of(request).catalog.delete(topic, match.precondition())
     return Response(status_code=204)
 
 
 @router.get(
     "/v1/topics",
     summary="Topics by name",
-    openapi_extra=described(
-        path={},
-        header={"If-None-Match": "The ETag of an earlier answer: 304 if definitions are the same"},
-        query={
-            "prefix": "Only names that begin so",
-            "limit": "At most so many, 1 to 1,000; default 100",
-            "after": "Names behind this one",
-        },
-    ),
+    responses={
+        200: answer("A page", ref(Topics), headers=ETAG),
+        304: answer("The definitions are those of If-None-Match", headers=ETAG),
+        **problems("options-invalid", "topic-invalid"),
+    },
 )
-async def list_topics(request: Request) -> Response:
+async def list_topics(
+    request: Request, asked: Annotated[Listed, Query()], known: Annotated[Known, Header()]
+) -> Response:
     """`{"topics": [...], "next": address or null}`.
 
     Its ETag is of the definitions; with it in `If-None-Match` 304 says that they are the same.
     """
     gateway = gateway_of(request)
-    values = query_values(
-        request.scope, dict.fromkeys(("prefix", "limit", "after"), "options-invalid")
-    )
-    limit = integer(
-        values.get("limit", "100"), least=1, most=PAGE_MAX, code="options-invalid", what="limit"
-    )
-    prefix = values.get("prefix", "")
-    behind = checked_topic_name(values["after"]) if "after" in values else ""
-    entries = list(gateway.catalog.listed(prefix, behind, limit + 1))
+    prefix, limit = asked.prefix, asked.limit
+    entries = gateway.catalog.listed_all(prefix, asked.after or "", limit + 1)
     following = None
     if len(entries) > limit:
-        after = entries[limit - 1].record.name
+        after = entries[limit - 1].name
         query = {"prefix": prefix, "limit": limit, "after": after}
         following = "/v1/topics?" + urlencode({k: v for k, v in query.items() if v})
     etag = _list_etag(entries)
-    if etag == header_value(request.scope, "if-none-match", "precondition-failed"):
+    if etag == known.if_none_match:
         return Response(status_code=304, headers={"ETag": etag})
     listed = [description(gateway, entry) for entry in entries[:limit]]
     answer = _answer({"topics": listed, "next": following}, 200)
@@ -147,14 +202,20 @@ async def list_topics(request: Request) -> Response:
     return answer
 
 
-def description(gateway: Gateway, entry: Entry) -> dict[str, Any]:
-    """A topic's definition with its live figures beside it."""
-    name = entry.record.name
+def description(gateway: Gateway, entry: CatalogTopic | Unusable) -> dict[str, Any]:
+    """A topic's definition with its live figures beside it, or why it cannot be used here."""
+    name = entry.name
+    if isinstance(entry, Unusable):
+        told = {"topic": name, "state": "unusable", "reason": entry.reason}
+        return {**told, **entry.fields, "epoch": entry.epoch}
+    unfilled = gateway.catalog.filling.reasons.get(name)
+    state = {"state": "unfilled", "reason": unfilled} if unfilled else {"state": "served"}
     topic = gateway.driver.engine.topic(name)
     figures = gateway.driver.engine.topic_stats(name)
     first = topic.journal.first
     return {
         "topic": name,
+        **state,
         **entry.document.document(),
         "epoch": topic.epoch,
         "messages_in": figures.messages_in,
@@ -189,19 +250,14 @@ async def _json_body(request: Request) -> bytes:
     return body
 
 
-def _list_etag(entries: Sequence[Entry]) -> str:
+def _list_etag(entries: Sequence[CatalogTopic | Unusable]) -> str:
     """Weak: it changes with topics and their definitions, and not with their figures."""
-    pairs = [(entry.record.name, entry.etag) for entry in entries]
-    return f'W/"{hashlib.blake2b(msgspec.json.encode(pairs), digest_size=8).hexdigest()}"'
+    states = [(each.name, each.etag, isinstance(each, Unusable)) for each in entries]
+    return f'W/"{hashlib.blake2b(msgspec.json.encode(states), digest_size=8).hexdigest()}"'
 
 
-def _precondition(request: Request) -> Precondition:
-    return Precondition(
-        header_value(request.scope, "if-match", "precondition-failed"),
-        header_value(request.scope, "if-none-match", "precondition-failed"),
-    )
-
-
-def _answer(document: object, status: int, entry: Entry | None = None) -> Response:
+def _answer(
+    document: object, status: int, entry: CatalogTopic | Unusable | None = None
+) -> Response:
     headers = {"ETag": entry.etag} if entry is not None else {}
     return Response(msgspec.json.encode(document), status, headers, "application/json")

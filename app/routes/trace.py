@@ -2,47 +2,260 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+import msgspec
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 from sse_starlette import EventSourceResponse
+from starlette.types import Receive, Scope, Send
 
-from app.gateway import Gateway, gateway_of
-from app.openapi import described
-from app.problems import Problem
-from app.query import query_values, require_accept, subscription_name
-from app.routes.sessions import RETRY_AFTER, live_session_of
-from app.routes.subscribe import STREAM
-from app.routes.subscriptions import SUBSCRIPTION
-from app.sse import event
-from app.trace_stream import TraceStream
-from conflation.errors import LimitReached, SessionUnknown
-from conflation.sessions.session import Seat
+from tidegate.app.delivery.encoding import json_value
+from tidegate.app.delivery.notices import Heartbeat
+from tidegate.app.gateway import Gateway, gateway_of
+from tidegate.app.http.event import HEARTBEAT, event
+from tidegate.app.http.openapi import problems
+from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, SubscriptionPath, text
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import require_accept
+from tidegate.app.routes.models.traces import TRACE
+from tidegate.app.routes.sessions import RETRY_AFTER, live_session_of
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.errors import LimitReached, SessionUnknown
+from tidegate.conflation.frame import Frame, Tombstone, receipt_of
+from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.outputs import Output, Rows
+from tidegate.conflation.sessions.recorder import (
+    Advanced,
+    Call,
+    Changed,
+    Conflated,
+    Ended,
+    Joined,
+    Published,
+    Redefined,
+    Seated,
+    Settled,
+    Taken,
+)
+from tidegate.conflation.sessions.session import Subscriber
+from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.tracing.decisions import Decision
+from tidegate.conflation.tracing.replay import Trace
+from tidegate.keys.text.duration import MILLISECOND, Instant
+
+# A trace as the bytes of server-sent events: the calls that were made, the decisions in them.
+
+
+PIECE = 200
+"""How many decisions are told in one write."""
+
+
+class TraceText:
+    """Writes one trace; times are milliseconds since `began`."""
+
+    def __init__(self, kind: Kind, began: Instant) -> None:
+        self._kind = kind
+        self._began = began
+
+    def events(self, trace: Trace, call: Call) -> Iterator[bytes]:
+        """A call, the decisions in it, and how it ended, if it did; in pieces."""
+        text = b"" if isinstance(call, Ended) else event("call", self.call(call))
+        decisions = trace.tell(call)
+        while piece := list(islice(decisions, PIECE)):
+            yield text + b"".join(event("decision", self.decision(each)) for each in piece)
+            text = b""
+        if trace.ended is not None:
+            text += event("end", {"at_ms": self._at_ms(call.now), "reason": trace.ended})
+        if text:
+            yield text
+
+    def call(self, call: Call) -> dict[str, Any]:
+        """What was done."""
+        return {"at_ms": self._at_ms(call.now), **self._call(call)}
+
+    def decision(self, decision: Decision) -> dict[str, Any]:
+        """What became of it; what there is nothing to say of is left out."""
+        told: dict[str, Any] = {
+            "at_ms": self._at_ms(decision.now),
+            "decision": decision.what,
+            "key": _key(decision.board_key),
+            "offset": decision.offset,
+            "earlier": decision.earlier,
+            "messages": decision.messages,
+            "rows": decision.rows,
+            "due_ms": None if decision.due is None else self._at_ms(decision.due),
+            "why": decision.why or None,
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    def _call(self, call: Call) -> Mapping[str, Any]:
+        match call:
+            case Seated(_, seat):
+                return {"call": "seated", **_seat(seat)}
+            case Published(_, frames, _):
+                return {"call": "published", "messages": [self._message(f) for f in frames]}
+            case Advanced():
+                return {"call": "advanced"}
+            case Taken(_, bytes_max, outputs):
+                return {"call": "taken", "bytes_max": bytes_max, "rows": _rows(outputs)}
+            case Changed(_, subscription):
+                return {"call": "changed", **_subscription(subscription)}
+            case Redefined(_, definition):
+                return {"call": "redefined", "policy": definition.policy}
+            case Settled():
+                return {"call": "settled"}
+            case Joined():
+                return {"call": "joined"}
+            case Conflated(_, messages_max):
+                return {"call": "conflated", "messages_max": messages_max}
+        return {}
+
+    def _message(self, frame: Frame) -> dict[str, Any]:
+        told: dict[str, Any] = {"offset": frame.offset, "key": _key(frame.key or None)}
+        if isinstance(frame, Tombstone):
+            return {**told, "removed": frame.reason}
+        told["value"] = msgspec.Raw(json_value(frame, self._kind))
+        return {**told, "exempt": True} if frame.exempt else told
+
+    def _at_ms(self, now: Instant) -> float:
+        return max(0, now - self._began) / MILLISECOND
+
+
+def _key(board_key: str | None) -> msgspec.Raw | None:
+    return None if not board_key else msgspec.Raw(board_key.encode())
+
+
+def _rows(outputs: Sequence[Output]) -> list[dict[str, Any]]:
+    return [
+        {"offset": row.offset, "messages": receipt_of(row).messages}
+        for output in outputs
+        if isinstance(output, Rows)
+        for row in output.batch.frames
+    ]
+
+
+def _seat(seat: Subscriber) -> dict[str, Any]:
+    definition = seat.topic.definition
+    return {
+        "session": seat.member.session,
+        "sub": seat.member.name,
+        "topic": seat.topic.name,
+        "bookmark": str(seat.topic.bookmark(seat.topic.head)),
+        "definition": {
+            "key": [str(path) for path in definition.key_spec.paths],
+            "type": definition.kind,
+            "conflation": definition.policy,
+        },
+        **_subscription(seat.member.subscription),
+        "held": 0 if seat.lane is None else len(seat.lane.held()),
+        "waiting": seat.waiting(),
+    }
+
+
+def _subscription(subscription: Subscription) -> dict[str, Any]:
+    return {
+        "command": subscription.command,
+        "options": granted(subscription),
+        "lane": lane_text(subscription.lane_id),
+        "paused": subscription.paused,
+    }
+
+
+# A trace as a response: the recorder runs as long as somebody reads it.
+
+
+class TraceStream(EventSourceResponse):
+    """What is decided for a seat from now on, until it is given up or nobody reads any more.
+
+    The decisions are worked out as they are read; whoever reads too slowly is told so, and no more.
+
+    Raises:
+        LimitReached: as many traces as may be.
+    """
+
+    def __init__(self, gateway: Gateway, seat: Subscriber) -> None:
+        began = gateway.driver.now()
+        self._woken = asyncio.Event()
+        self._heartbeat_s = gateway.settings.heartbeat.seconds
+        self._recorders = gateway.driver.engine.recorders
+        self._recorder = self._recorders.begin(seat, began, self._woken.set)
+        self._text = TraceText(seat.topic.definition.kind, began)
+        super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve it; a peer that takes nothing is cut like any other."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._recorders.end(self._recorder)
+
+    async def _events(self) -> AsyncIterator[bytes]:
+        trace, clock = Trace(), asyncio.get_running_loop().time
+        pulse = Heartbeat(self._heartbeat_s, clock())
+        while True:
+            for call in self._recorder.drain():
+                for piece in self._text.events(trace, call):
+                    yield piece
+                    await asyncio.sleep(0)  # others have their turn between two pieces
+                    pulse.wrote(clock())
+                if trace.ended is not None:
+                    return
+            if pulse.heartbeat_due(clock()):
+                yield HEARTBEAT
+                pulse.wrote(clock())
+            await self._wait(pulse.wait_s(clock(), progress=False))
+
+    async def _wait(self, seconds_max: float) -> None:
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._woken.wait()
+        except TimeoutError:
+            return
+        self._woken.clear()
+
 
 AWAY = "AWAY"
 
-router = APIRouter(tags=["operations"])
+router = APIRouter(tags=["operations"], dependencies=STRICT)
+
+
+class Wanted(Parameters):
+    """Of which topic."""
+
+    topic: Annotated[
+        str | None,
+        text("topic-invalid"),
+        Field(description="Which topic, where the subscription is to a pattern"),
+    ] = None
 
 
 @router.get(
     "/v1/sessions/{session}/subscriptions/{sub}/trace",
     summary="Every decision that is taken for a subscription, as server-sent events",
-    responses=STREAM,
-    openapi_extra=described(
-        path=SUBSCRIPTION, query={"topic": "Which topic, where the subscription is to a pattern"}
-    ),
+    response_class=Response,
+    responses={
+        **TRACE,
+        **problems("session-unknown", "subscription-unknown", "topic-unknown", "topic-invalid"),
+    },
 )
-async def trace(request: Request) -> Response:
+async def trace(
+    request: Request,
+    session: SessionPath,
+    sub: SubscriptionPath,
+    wanted: Annotated[Wanted, Query()],
+) -> Response:
     """`call`, `decision` and at last `end`; from now on until the subscription ends."""
     require_accept(request.scope, "text/event-stream")
-    wanted = query_values(request.scope, {"topic": "topic-invalid"}).get("topic")
-    session = live_session_of(request)
-    asked = session.subscription(subscription_name(request.scope))
-    topics = [topic for topic in asked.topics if wanted in (None, topic)]
+    asked = live_session_of(request, session).subscription(sub)
+    topics = [topic for topic in asked.topics if wanted.topic in (None, topic)]
     if len(topics) != 1:
         raise Problem("topic-unknown", "Say with ?topic= which topic of the subscription is meant.")
     gateway = gateway_of(request)
-    seat = _seat(gateway, session.id, asked.name, topics[0])
+    seat = _traced_seat(gateway, session, asked.name, topics[0])
     if seat is None:
         return EventSourceResponse(_nothing(), ping=0, sep="\n")
     try:
@@ -51,10 +264,10 @@ async def trace(request: Request) -> Response:
         raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_AFTER) from error
 
 
-def _seat(gateway: Gateway, session: str, name: str, topic: str) -> Seat | None:
+def _traced_seat(gateway: Gateway, session: str, name: str, topic: str) -> Subscriber | None:
     """None while nobody reads the session, and once a query has told its rows."""
     try:
-        return gateway.driver.engine.seat(session, (name, topic))
+        return gateway.driver.engine.subscriber(session, (name, topic))
     except SessionUnknown:
         return None
 

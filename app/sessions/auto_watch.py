@@ -1,52 +1,56 @@
-"""Watches one stream for its subscriptions with `auto`: what is written, and what is taken.
+"""Observes one stream's socket for its subscriptions with `conflation=auto`.
 
-It has no timer and no task: the stream calls it at each write, and looks when it says so.
+It has no timer and no task: the stream calls it at each write, and when it is due.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from app.auto import AutoInterval, at_interval, bounds_of, told
-from app.connection import Connection
-from app.sessions.asked import Asked
-from app.sessions.session import Session
-from app.sse import Style, event
-from conflation.duration import SECOND, Instant
-from conflation.in_flight import InFlight
-from conflation.outputs import Output, Rows
-from conflation.sessions.session import SeatId
+from tidegate.app.delivery.auto import AutoInterval, at_interval, bounds_of, decision_document
+from tidegate.app.delivery.driver import Consumer, Driver
+from tidegate.app.delivery.encoding import Style
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.event import event
+from tidegate.app.sessions.subscriptions import SessionSubscription
+from tidegate.conflation.auto import InFlight
+from tidegate.conflation.outputs import Output, Rows
+from tidegate.conflation.sessions.session import SeatId
+from tidegate.keys.text.duration import SECOND, Instant
 
 
 class AutoWatch:
-    """What is seen of one reader's socket, and what follows.
+    """Feeds a reader's socket to the controllers, and applies their decisions.
 
     Args:
-        session: whose subscriptions they are.
+        driver: has the clock and the counters.
+        consumer: the reader's; once another reader has come, it is over.
+        subscriptions: the session's, by name.
         styles: of the reader's seats.
         change: has the engine go over to what a topic of a subscription is granted now.
-        tell: sends an event before the next rows.
     """
 
     def __init__(
         self,
-        session: Session,
+        driver: Driver,
+        consumer: Consumer,
+        subscriptions: Mapping[str, SessionSubscription],
         styles: Mapping[SeatId, Style],
-        change: Callable[[Asked, str], None],
-        tell: Callable[[bytes], None],
+        change: Callable[[SessionSubscription, str], None],
     ) -> None:
-        self._session = session
+        self._driver = driver
+        self._consumer = consumer
+        self._subscriptions = subscriptions
         self._styles = styles
         self._change = change
-        self._tell = tell
-        self._watched: list[Asked] = []
+        self._watched: list[SessionSubscription] = []
         self._is_current = False
         self._in_flight = InFlight()
         self._began: Instant = 0
         self._round_trip_ns = 0
 
     def refresh(self) -> None:
-        """Subscriptions have come, gone or changed."""
+        """Find the subscriptions anew at the next look: they have changed."""
         self._is_current = False
 
     def look(
@@ -64,7 +68,7 @@ class AutoWatch:
         if not self._watched or connection is None:
             return
         now = self._now()
-        if not is_full:
+        if not is_full:  # a write that waits for room began at its first look
             self._began = now
         self._in_flight.left(connection.unsent_bytes)
         self._round_trip_ns = connection.round_trip_ns
@@ -77,12 +81,12 @@ class AutoWatch:
                 self._observe(asked, asked.auto, now, flush_bytes, is_full=is_full)
 
     def wrote(self, size_bytes: int) -> None:
-        """What was about to be written is handed to the socket, be it after a wait."""
+        """Note that bytes were handed to the socket, perhaps after a wait."""
         if self._watched:
             self._in_flight.wrote(self._began, size_bytes)
 
     def wait_s(self, seconds_max: float) -> float:
-        """How long a wait may be until there is something to look for."""
+        """Return how long a stream may wait until the next observation is due."""
         dues = [asked.auto.look_due(self._round_trip_ns) for asked in self._watched if asked.auto]
         due = min((due for due in dues if due is not None), default=None)
         if due is None:
@@ -90,38 +94,48 @@ class AutoWatch:
         return min(seconds_max, max(0.0, (due - self._now()) / SECOND))
 
     def _observe(
-        self, asked: Asked, auto: AutoInterval, now: Instant, flush_bytes: int, *, is_full: bool
+        self,
+        asked: SessionSubscription,
+        auto: AutoInterval,
+        now: Instant,
+        flush_bytes: int,
+        *,
+        is_full: bool,
     ) -> None:
         seen = self._in_flight.observed(
             now, auto.state.interval_ns,
             round_trip_ns=self._round_trip_ns, flush_bytes=flush_bytes, is_full=is_full,
         )  # fmt: skip
-        decision = auto.take(seen, self._session.gateway.driver.wall_ms())
+        decision = auto.take(seen, self._driver.wall_ms())
         if decision is None:
             return
         direction = "longer" if decision.to_ns > decision.from_ns else "shorter"
-        self._session.gateway.driver.figures.auto_changes[direction] += 1
+        self._driver.figures.auto_changes[direction] += 1
         for topic, found in list(asked.topics.items()):
             subscription = at_interval(found.subscription, decision.to_ns)
             if subscription is not found.subscription:
                 asked.topics[topic] = found._replace(subscription=subscription)
                 self._change(asked, topic)
-        self._tell(event("conflation", {"sub": asked.name, "topic": asked.text, **told(decision)}))
+        self._consumer.send(
+            event(
+                "conflation",
+                {"sub": asked.name, "topic": asked.text, **decision_document(decision)},
+            )
+        )
 
     def _find(self) -> None:
-        """Which subscriptions are to be watched; those of before go on as they are.
+        """Find the subscriptions to observe; none once another reader is attached.
 
-        None once another reader has come.
+        Controllers that were observed before keep their state.
         """
-        session = self._session
-        if session.reader is None or session.reader.auto is not self:
+        if self._consumer.is_over:
             self._watched = []
             return
-        are_there = all(session.asked.get(asked.name) is asked for asked in self._watched)
+        are_there = all(self._subscriptions.get(asked.name) is asked for asked in self._watched)
         if self._is_current and are_there:
             return
         self._is_current, before, self._watched = True, self._watched, []
-        for asked in session.asked.values():
+        for asked in self._subscriptions.values():
             bounds = bounds_of(found.subscription for found in asked.topics.values())
             if bounds is None:
                 asked.auto = None
@@ -135,7 +149,7 @@ class AutoWatch:
                 self._watched.append(asked)
 
     def _flushes(self, outputs: Sequence[Output]) -> dict[str, int]:
-        """Bytes of live rows by subscription; an opening is not at the interval's pace."""
+        """Return bytes of live rows by subscription; an opening is not paced by the interval."""
         flushes: dict[str, int] = {}
         for output in outputs:
             if isinstance(output, Rows) and output.batch.frames:
@@ -146,4 +160,4 @@ class AutoWatch:
         return flushes
 
     def _now(self) -> Instant:
-        return self._session.gateway.driver.now()
+        return self._driver.now()

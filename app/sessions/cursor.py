@@ -1,4 +1,4 @@
-"""A session's cursor: one row of numbers for what a reader has of several subscriptions. Pure."""
+"""A session's cursor: one sequence of ids for what a reader has of several subscriptions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.query import SESSION_ID
-from conflation.bookmark import Bookmark
-from conflation.sessions.session import SeatId
+from tidegate.app.http.requests import SESSION_ID
+from tidegate.conflation.sessions.session import SeatId
+from tidegate.keys.text.bookmark import Bookmark
 
 STEPS_MAX = 10_000
 
@@ -26,13 +26,13 @@ _CURSOR = re.compile(rf"({SESSION_ID})-(0|[1-9][0-9]{{0,17}})(?:~[A-Za-z0-9]+-[0
 
 
 def parse_cursor(text: str) -> tuple[str, int] | None:
-    """Session and number of an event's id; None if it is no cursor."""
+    """Return session and number of an event's id; None if it is no cursor."""
     found = _CURSOR.fullmatch(text)
     return None if found is None else (found[1], int(found[2]))
 
 
 class PackedCursor(msgspec.Struct, frozen=True, array_like=True):
-    """A cursor on its way to another gateway: all that it knows, each seat told once."""
+    """A cursor in transfer to another gateway; each seat is written once."""
 
     confirmed: int
     base_number: int
@@ -43,10 +43,10 @@ class PackedCursor(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cursor:
-    """Numbers that are handed out as ids, and the marks that each of them stands for.
+    """Hands out numbers as ids, and keeps the marks that each of them stands for.
 
-    A number stands for all steps up to it. The last ten thousand are remembered one by one, what
-    went before them as a sum. `confirmed`: the peer has acknowledged all up to this one.
+    A number includes all steps before it. The last ten thousand steps are kept one by one, earlier
+    ones as a sum. `confirmed`: the peer has acknowledged up to this number.
     """
 
     def __init__(self, session: str) -> None:
@@ -68,28 +68,28 @@ class Cursor:
         return f"{self._session}-{self.number}"
 
     def move(self, seat: SeatId, mark: Mark) -> str:
-        """A reader that sees what is told now has so much of a seat; the id to tell it with.
+        """Note that the next event brings a seat to this mark; return the event's id.
 
-        The mark stands in it: a reader whose session is gone has its places in the topics.
+        The id contains the mark: it is still of use when the session is gone.
         """
         text = self._step(_Step(seat, mark))
         return text if mark is None else f"{text}~{mark}"
 
     def end(self, seat: SeatId) -> str:
-        """A reader that sees what is told now knows that a seat has ended."""
+        """Note that the next event ends a seat."""
         return self._step(_Step(seat, None, is_end=True))
 
     def note(self) -> str:
-        """Something is told that is about no seat's rows."""
+        """Return an id for an event that is about no seat's rows."""
         return self._step(_Step(None, None))
 
-    def begin_anew(self, seat: SeatId) -> None:
-        """What a reader has of this seat up to now is of no use to continue from."""
+    def drop_mark(self, seat: SeatId) -> None:
+        """Drop a seat's mark: rows sent so far are no base to continue from."""
         self.move(seat, None)
         self._anew[seat] = self.number
 
     def marks(self, number: int) -> Mapping[SeatId, Mark] | None:
-        """What a reader has that has seen this number; None: that is not known any more."""
+        """Return the marks of a reader that has seen this number; None: no longer known."""
         if not self._base_number <= number <= self.number:
             return None
         marks = dict(self._base)
@@ -98,20 +98,20 @@ class Cursor:
         return marks | {seat: None for seat, since in self._anew.items() if number < since}
 
     def rewind(self, marks: Mapping[SeatId, Mark]) -> None:
-        """A reader is back and has this of the session's seats, no more."""
+        """Set the marks of the seats to those of a reader that is back."""
         latest = self.marks(self.number) or {}
         for seat, mark in marks.items():
             if seat not in latest or latest[seat] != mark:
                 self.move(seat, mark)
 
     def packed(self) -> PackedCursor:
-        """All that it knows, for another gateway."""
+        """Return the cursor as a document for another gateway."""
         steps = [*(_Step(seat, mark) for seat, mark in self._base.items()), *self._steps]
-        told = {step.seat: None for step in steps if step.seat is not None}
+        seats = {step.seat: None for step in steps if step.seat is not None}
         numbers = {
-            seat: number for number, seat in enumerate({**told, **dict.fromkeys(self._anew)})
+            seat: number for number, seat in enumerate({**seats, **dict.fromkeys(self._anew)})
         }
-        texts = [step.told(numbers) for step in steps]
+        texts = [step.packed(numbers) for step in steps]
         at = len(self._base)
         return PackedCursor(
             self.confirmed,
@@ -124,7 +124,7 @@ class Cursor:
 
     @classmethod
     def unpacked(cls, session: str, packed: PackedCursor) -> Cursor:
-        """The cursor as it was.
+        """Restore a cursor that was packed by another gateway.
 
         Raises:
             BookmarkInvalid, IndexError: it never was one.
@@ -156,14 +156,14 @@ class _Step(NamedTuple):
     mark: Mark
     is_end: bool = False
 
-    def told(self, numbers: Mapping[SeatId, int]) -> Step:
-        """As it travels."""
+    def packed(self, numbers: Mapping[SeatId, int]) -> Step:
+        """Serialize the step."""
         seat = None if self.seat is None else numbers[self.seat]
         return seat, None if self.mark is None else str(self.mark), self.is_end
 
     @classmethod
     def read(cls, step: Step, seats: Sequence[SeatId]) -> _Step:
-        """As it was."""
+        """Restore a step."""
         number, text, is_end = step
         seat = None if number is None else seats[number]
         return cls(seat, None if text is None else Bookmark.parse(text), is_end)

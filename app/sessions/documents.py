@@ -2,30 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from app.problems import Problem, unknown_field
-from app.query import checked_characters, checked_topic_name
-from app.topic_pattern import TopicPattern
-from app.units import parse_size
-from app.wish import PARAMETERS, Wish
-from conflation.errors import EngineError
-from conflation.language.options import Options
-from conflation.sessions.session import QueueLimits
-from keys.errors import JsonInvalid, KeysError
-from keys.jsontext import check_json, decoded
+from pydantic import Field, ValidationInfo, field_validator
+
+from tidegate.app.delivery.encoding import Format
+from tidegate.app.http.bodies import Document, Strict, invalid, read
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import checked_topic_name
+from tidegate.app.sessions.subscribe_request import SubscribeRequest
+from tidegate.conflation.errors import EngineError
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.subscription import Command
+from tidegate.keys.errors import KeysError
+from tidegate.keys.text.size import parse_size
 
 PERCENT_MAX = 100
 
-_ASKED = ("topic", "options", "filter", "order_by", "command", "format")
-_CHANGED = ("options", "conflation", "filter", "order_by", "paused")
-_LIMITS = ("messages", "bytes", "upper", "lower")
+CODES = {"topic": "topic-invalid", "filter": "filter-invalid"}
 
 # What null stands for in a change of a subscription.
-_UNSAID = {"options": "replace", "filter": "", "order_by": "", "paused": False}
+_UNSAID: Mapping[str, Any] = {"options": "replace", "filter": "", "order_by": "", "paused": False}
+
+_COMMANDS: dict[str, Any] = {"enum": [str(command) for command in Command]}
+_FORMATS: dict[str, Any] = {"enum": [str(form) for form in Format]}
+_SIZE = 'A number, or a size: "1MiB"'
+_OPTIONS = "As in `conflation=1s,pace=batch`"
+_FILTER = "Which messages: AMPS's filter language"
+_ORDER = "Order of snapshot rows and windows: /a DESC,/b"
+
+
+class LimitsDocument(Strict):
+    """Of a session's queue, at most the gateway's own; `upper` and `lower` are percent."""
+
+    messages: Annotated[int, Field(ge=1, default_factory=int)]
+    bytes: Annotated[int | str, Field(default_factory=int, description=_SIZE)]
+    upper: Annotated[int, Field(ge=1, le=PERCENT_MAX, default_factory=int)]
+    lower: Annotated[int, Field(ge=1, le=PERCENT_MAX, default_factory=int)]
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_number(cls, value: Any, info: ValidationInfo) -> int:
+        """A number within the bounds that the gateway has."""
+        return _number(value, info)
+
+
+class LimitsPatch(Strict):
+    """What of the limits is to be otherwise; null is what the gateway has."""
+
+    messages: Annotated[int | None, Field(ge=1)] = None
+    bytes: Annotated[int | str | None, Field(description=_SIZE)] = None
+    upper: Annotated[int | None, Field(ge=1, le=PERCENT_MAX)] = None
+    lower: Annotated[int | None, Field(ge=1, le=PERCENT_MAX)] = None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _check_number(cls, value: Any, info: ValidationInfo) -> int | None:
+        """A number within the bounds that the gateway has, or null."""
+        return None if value is None else _number(value, info)
+
+
+class SubscriptionRequest(Strict):
+    """What to subscribe to, and how."""
+
+    codes = CODES
+
+    topic: Annotated[str, Field(description="A topic's name, or a pattern: px.*.eu, px.>")]
+    options: Annotated[str, Field(description=_OPTIONS)] = ""
+    filter: Annotated[str, Field(description=_FILTER)] = ""
+    order_by: Annotated[str, Field(description=_ORDER)] = ""
+    command: Annotated[str, Field(default_factory=str, json_schema_extra=_COMMANDS)]
+    format: Annotated[str, Field(default_factory=str, json_schema_extra=_FORMATS)]
+
+    @field_validator("options", "filter", "order_by", "command", "format", mode="after")
+    @classmethod
+    def _check_length(cls, text: str, info: ValidationInfo) -> str:
+        """No text is longer than the gateway's setting has it."""
+        return _short(text, info)
+
+
+class SessionOpening(Strict):
+    """A session as it is to be opened; all of it may be left out."""
+
+    codes = CODES
+
+    limits: LimitsDocument | None = None
+    conflated: Annotated[bool, Field(description="Whether topics' policies hold for it")] = True
+    subscriptions: Annotated[list[SubscriptionRequest], Field(default_factory=list)]
+
+
+class SessionTuning(Strict):
+    """A JSON Merge Patch: what is not named stays, null is what the gateway has."""
+
+    limits: LimitsPatch | None = None
+    conflated: bool | None = None
+
+
+class SubscriptionChange(Strict):
+    """A JSON Merge Patch: null is what a subscription has that does not say it."""
+
+    codes = CODES
+
+    options: Annotated[str | None, Field(description="Laid over those before")] = None
+    conflation: Annotated[str, Field(default_factory=str, description="That option alone")]
+    filter: Annotated[str | None, Field(description=_FILTER)] = None
+    order_by: Annotated[str | None, Field(description=_ORDER)] = None
+    paused: bool | None = None
+
+    @field_validator("options", "conflation", "filter", "order_by", mode="after")
+    @classmethod
+    def _check_length(cls, text: str | None, info: ValidationInfo) -> str | None:
+        """No text is longer than the gateway's setting has it."""
+        return None if text is None else _short(text, info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +126,12 @@ class Target:
     """What a subscription is to: a topic or a pattern, and the wish of it."""
 
     topic: str | TopicPattern
-    wish: Wish
+    wish: SubscribeRequest
     pointer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
+class SessionDocument:
     """A session as it is to be opened."""
 
     limits: QueueLimits
@@ -64,23 +157,19 @@ class Change:
     paused: bool | None
 
 
-def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> Opening:
+def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> SessionDocument:
     """Of `POST /v1/sessions`; an empty body asks for nothing special.
 
     Raises:
         Problem: with the pointer to what is wrong.
     """
-    document = _object(body or b"{}", ("limits", "conflated", "subscriptions"))
-    wanted = document.get("subscriptions", [])
-    if not isinstance(wanted, list):
-        raise Problem("options-invalid", "subscriptions is a list.", pointer="/subscriptions")
-    return Opening(
-        _limits(document.get("limits"), most, most),
-        _boolean(document, "conflated") is not False,
-        tuple(
-            _target(each, characters_max, f"/subscriptions/{at}") for at, each in enumerate(wanted)
-        ),
-    )
+    asked = read(SessionOpening, body or b"{}", most=most, characters_max=characters_max)
+    targets = [
+        _target(each, characters_max, f"/subscriptions/{at}")
+        for at, each in enumerate(asked.subscriptions)
+    ]
+    limits = most if asked.limits is None else _limits(_said(asked.limits), most)
+    return SessionDocument(limits, asked.conflated, tuple(targets))
 
 
 def tuning_of(body: bytes, now: Tuning, most: QueueLimits) -> Tuning:
@@ -89,10 +178,14 @@ def tuning_of(body: bytes, now: Tuning, most: QueueLimits) -> Tuning:
     Raises:
         Problem: with the pointer to what is wrong.
     """
-    document = _restored(_change(body, ("limits", "conflated")), {"conflated": True})
-    conflated = _boolean(document, "conflated")
-    limits = _tuned(document["limits"], now.limits, most) if "limits" in document else now.limits
-    return Tuning(limits, now.conflated if conflated is None else conflated)
+    asked = _changed(read(SessionTuning, body, most=most))
+    conflated = now.conflated
+    if "conflated" in asked.model_fields_set:
+        conflated = asked.conflated is not False
+    limits = now.limits
+    if "limits" in asked.model_fields_set:
+        limits = most if asked.limits is None else _limits(_said(asked.limits), limits, most)
+    return Tuning(limits, conflated)
 
 
 def target_of(body: bytes, characters_max: int) -> Target:
@@ -101,7 +194,9 @@ def target_of(body: bytes, characters_max: int) -> Target:
     Raises:
         Problem, EngineError: with the pointer to what is wrong.
     """
-    return _target(_object(body, _ASKED), characters_max, "")
+    return _target(
+        read(SubscriptionRequest, body, characters_max=characters_max), characters_max, ""
+    )
 
 
 def change_of(body: bytes, characters_max: int) -> Change:
@@ -113,25 +208,25 @@ def change_of(body: bytes, characters_max: int) -> Change:
     Raises:
         Problem, EngineError: with the pointer to what is wrong.
     """
-    document = _restored(_change(body, _CHANGED), _UNSAID)
-    texts = {name: _text(document, name, characters_max, "") for name in _CHANGED[:-1]}
-    if texts["options"] is not None and texts["conflation"] is not None:
+    asked = _changed(read(SubscriptionChange, body, characters_max=characters_max))
+    said = {name: _UNSAID[name] if it is None else it for name, it in _said(asked).items()}
+    if "options" in said and "conflation" in said:
         detail = "conflation stands in options, or beside them, not in both."
         raise Problem("options-invalid", detail, pointer="/conflation")
-    options_text = texts["options"]
-    if texts["conflation"] is not None:
-        options_text = f"conflation={_one(texts['conflation'])}"
+    options_text = said.get("options")
+    if "conflation" in said:
+        options_text = f"conflation={_one(said['conflation'])}"
     options = None if options_text is None else Options.parse(options_text, is_change=True)
     if options is not None and options.bookmark is not None:
         detail = "bookmark: only where a subscription begins."
         raise Problem("options-invalid", detail, position=options.position("bookmark"))
-    paused = _boolean(document, "paused")
+    paused = said.get("paused")
     if options is not None and (options.pause or options.resume):
         if paused is not None or (options.pause and options.resume):
             detail = "The subscription is to be paused, or to go on: say one of them once."
             raise Problem("options-invalid", detail, pointer="/paused")
         paused = options.pause
-    return Change(options, texts["filter"], texts["order_by"], paused)
+    return Change(options, said.get("filter"), said.get("order_by"), paused)
 
 
 def _one(conflation: str) -> str:
@@ -140,15 +235,10 @@ def _one(conflation: str) -> str:
     return conflation
 
 
-def _target(document: object, characters_max: int, pointer: str) -> Target:
-    fields = _fields(document, _ASKED, pointer)
-    topic = fields.get("topic")
-    if not isinstance(topic, str):
-        raise Problem("topic-invalid", "topic is a text.", pointer=f"{pointer}/topic")
-    texts = {name: _text(fields, name, characters_max, pointer) for name in _ASKED[1:]}
-    values = {name: text for name, text in texts.items() if text is not None}
+def _target(asked: SubscriptionRequest, characters_max: int, pointer: str) -> Target:
+    topic, values = asked.topic, asked.model_dump(exclude_unset=True, exclude={"topic"})
     with pointing(pointer):
-        wish = Wish.parse(values, characters_max, many=True)
+        wish = SubscribeRequest.parse(values, characters_max, many=True)
         is_pattern = "*" in topic or ">" in topic
         target = TopicPattern.parse(topic) if is_pattern else checked_topic_name(topic)
     return Target(target, wish, pointer)
@@ -172,98 +262,65 @@ def pointing(pointer: str) -> Iterator[None]:
         raise
 
 
-def _limits(document: object, now: QueueLimits, most: QueueLimits) -> QueueLimits:
-    """Limits that are no greater than the gateway's; what is not named stays as it is now."""
-    if document is None:
-        return now
-    fields = _fields(document, _LIMITS, "/limits")
-    upper = _number(fields, "upper", now.upper_percent, PERCENT_MAX)
-    lower = _number(fields, "lower", now.lower_percent, PERCENT_MAX)
-    if lower > upper:
+def _said(document: Strict) -> dict[str, Any]:
+    """The fields that the client named."""
+    return {name: getattr(document, name) for name in document.model_fields_set}
+
+
+def _changed(document: Document) -> Document:
+    if not document.model_fields_set:
+        known = ", ".join(type(document).model_fields)
+        raise Problem("options-invalid", f"There is nothing to change: {known}.")
+    return document
+
+
+def _bounds(limits: QueueLimits) -> dict[str, int]:
+    return {
+        "messages": limits.messages_max,
+        "bytes": limits.bytes_max,
+        "upper": limits.upper_percent,
+        "lower": limits.lower_percent,
+    }
+
+
+def _limits(
+    said: Mapping[str, int | None], now: QueueLimits, most: QueueLimits | None = None
+) -> QueueLimits:
+    """What is not named stays as it is now; null is the gateway's own."""
+    own = _bounds(most or now)
+    named = {name: own[name] if value is None else value for name, value in said.items()}
+    values = _bounds(now) | named
+    if values["lower"] > values["upper"]:
         raise Problem("options-invalid", "lower is above upper.", pointer="/limits/lower")
-    return QueueLimits(
-        _number(fields, "messages", now.messages_max, most.messages_max),
-        _number(
-            _sized(fields), "bytes", now.bytes_max, most.bytes_max, ', or a size such as "1MiB"'
-        ),
-        upper,
-        lower,
-    )
+    return QueueLimits(values["messages"], values["bytes"], values["upper"], values["lower"])
 
 
-def _tuned(document: object, now: QueueLimits, most: QueueLimits) -> QueueLimits:
-    """Limits after a change of some; null is the gateway's own, of one or of all."""
-    if document is None:
-        return most
-    values = (most.messages_max, most.bytes_max, most.upper_percent, most.lower_percent)
-    fields = _fields(document, _LIMITS, "/limits")
-    return _limits(_restored(fields, dict(zip(_LIMITS, values, strict=True))), now, most)
-
-
-def _restored(fields: Mapping[str, Any], defaults: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Fields of a merge patch, with the default where null restores it."""
-    return {name: defaults.get(name) if it is None else it for name, it in fields.items()}
-
-
-def _sized(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Bytes may be written with a unit."""
-    text = fields.get("bytes")
-    if not isinstance(text, str):
-        return fields
-    try:
-        return {**fields, "bytes": parse_size(text)}
-    except ValueError as error:
-        detail = f"bytes: {error}."
-        raise Problem("options-invalid", detail, pointer="/limits/bytes") from None
-
-
-def _number(
-    fields: Mapping[str, Any], name: str, default: int, most: int, written: str = ""
-) -> int:
-    value = fields.get(name, default)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
-        detail = f"{name} is a whole number from 1 to {most}{written}."
-        raise Problem("options-invalid", detail, pointer=f"/limits/{name}")
+def _number(value: object, info: ValidationInfo) -> int:
+    """One of the limits; bytes may be written with a unit."""
+    name, most = info.field_name or "", _context(info)["most"]
+    written = ', or a size such as "1MiB"' if name == "bytes" else ""
+    if name == "bytes" and isinstance(value, str):
+        try:
+            value = parse_size(value)
+        except ValueError as error:
+            raise invalid("options-invalid", f"bytes: {error}.") from None
+    greatest = _bounds(most)[name] if name in ("messages", "bytes") else PERCENT_MAX
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= greatest:
+        detail = f"{name} is a whole number from 1 to {greatest}{written}."
+        raise invalid("options-invalid", detail)
     return value
 
 
-def _boolean(fields: Mapping[str, Any], name: str) -> bool | None:
-    value = fields.get(name)
-    if name in fields and not isinstance(value, bool):
-        raise Problem("options-invalid", f"{name} is true or false.", pointer=f"/{name}")
-    return None if value is None else bool(value)
+def _context(info: ValidationInfo) -> Mapping[str, Any]:
+    """What the gateway's settings allow."""
+    context: Mapping[str, Any] | None = info.context
+    assert context is not None, "read() gives it"
+    return context
 
 
-def _text(fields: Mapping[str, Any], name: str, characters_max: int, pointer: str) -> str | None:
-    value = fields.get(name)
-    if name not in fields:
-        return None
-    code = PARAMETERS.get(name, "options-invalid")
-    if not isinstance(value, str):
-        raise Problem(code, f"{name} is a text.", pointer=f"{pointer}/{name}")
-    with pointing(f"{pointer}/{name}"):
-        return checked_characters(value, characters_max, code, name)
-
-
-def _change(body: bytes, known: Sequence[str]) -> Mapping[str, Any]:
-    document = _object(body, known)
-    if not document:
-        raise Problem("options-invalid", f"There is nothing to change: {', '.join(known)}.")
-    return document
-
-
-def _object(body: bytes, known: Sequence[str]) -> Mapping[str, Any]:
-    try:
-        check_json(body)
-        document = decoded(body)
-    except JsonInvalid as error:
-        raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
-    return _fields(document, known, "")
-
-
-def _fields(document: object, known: Sequence[str], pointer: str) -> Mapping[str, Any]:
-    if not isinstance(document, dict):
-        raise Problem("options-invalid", "A JSON object is wanted.", pointer=pointer or None)
-    if any(name not in known for name in document):
-        raise unknown_field("options-invalid", document, known, pointer)
-    return document
+def _short(text: str, info: ValidationInfo) -> str:
+    name, characters_max = info.field_name or "", _context(info)["characters_max"]
+    if len(text) > characters_max:
+        detail = f"{name} has at most {characters_max} characters."
+        raise invalid(CODES.get(name, "options-invalid"), detail)
+    return text

@@ -1,97 +1,116 @@
-"""A reader: a session's end towards one stream. What it takes is told in the session's terms."""
+"""A reader: attaches a session to one stream, and writes its outputs with its own ids."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from app.connection import Connection
-from app.consumer import Consumer
-from app.sessions.asked import Asked
-from app.sessions.auto_watch import AutoWatch
-from app.sessions.session import Session
-from app.sse import Marks, Style, encode, event, goodbye
-from conflation.bookmark import Bookmark
-from conflation.errors import SessionUnknown, SubscriptionUnknown
-from conflation.outputs import CloseReason, Output, Unsubscribed
-from conflation.sessions.session import Seat, SeatId
-from conflation.subscription import Subscription
+from tidegate.app.delivery.driver import Consumer
+from tidegate.app.delivery.encoding import EventIds, Style, encode
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.event import event
+from tidegate.app.sessions.auto_watch import AutoWatch
+from tidegate.app.sessions.cursor import Cursor
+from tidegate.app.sessions.subscribe_request import SessionContext
+from tidegate.app.sessions.subscriptions import SessionSubscription
+from tidegate.conflation.errors import SessionUnknown, SubscriptionUnknown
+from tidegate.conflation.outputs import CloseReason, Output, Unsubscribed
+from tidegate.conflation.sessions.session import QueueLimits, SeatId, Subscriber
+from tidegate.conflation.subscription import Subscription
+from tidegate.keys.text.bookmark import Bookmark
 
 SMALL_BUFFERS_BYTES = 64 << 10
 """What a healthy socket may hold on its way; more than that waits."""
 
 
 class Reader:
-    """Takes a session's outputs as bytes; `styles` says how each seat's rows are written.
+    """Reads a session's outputs from the engine and writes them as events.
 
-    Raises:
-        LimitReached: as many sessions as may be.
+    Args:
+        context: the gateway's parts.
+        consumer: the session's end at the driver.
+        subscriptions: the session's, by name.
+        cursor: makes the ids of a kept session's events; None: ids are the topic's bookmarks.
+        came_after: why the session's last reader was sent away.
+        on_seat_left: called when a topic has left its subscription.
+        note_end: keeps the end of a subscription for later readers, and returns its event's id.
+        on_closed: called once the peer is gone.
     """
 
-    def __init__(self, session: Session) -> None:
-        driver = session.gateway.driver
-        self.session = session
+    def __init__(
+        self,
+        context: SessionContext,
+        consumer: Consumer,
+        subscriptions: Mapping[str, SessionSubscription],
+        cursor: Cursor | None,
+        *,
+        came_after: CloseReason | None,
+        on_seat_left: Callable[[Unsubscribed], None],
+        note_end: Callable[[Unsubscribed], str],
+        on_closed: Callable[[], None],
+    ) -> None:
+        self.context = context
+        self.consumer = consumer
+        self.came_after = came_after
+        # Formats of the rows of each (subscription, topic).
         self.styles: dict[SeatId, Style] = {}
         self.connection: Connection | None = None
-        self.consumer: Consumer = driver.open(
-            session.id, session.limits, lasts=session.lasts, conflated=session.conflated
-        )
-        self.auto = AutoWatch(session, self.styles, self._move, self.consumer.tell)
-        self.came_after, session.closed = session.closed, None
+        self.auto = AutoWatch(context.driver, consumer, subscriptions, self.styles, self._move)
+        self.ids = None if cursor is None else EventIds(self._move_id, self._end_id)
+        self._cursor = cursor
+        self._on_seat_left = on_seat_left
+        self._note_end = note_end
+        self._on_closed = on_closed
+        # Seats that change to other rows: bookmarks of their old rows are no ids.
         self._turning: set[SeatId] = set()
+        # Seats that have ended; their styles go with the next call of `encoded`.
         self._left: list[SeatId] = []
-        self._told = 0
+        # The cursor as of the last encoded outputs, for `confirm`.
+        self._encoded_number = 0
         self._waiting_bytes = 0
-        if session.gateway.outage.is_on:
-            self.consumer.tell(session.gateway.outage.notice())
 
     @property
     def unsent_bytes(self) -> int:
-        """What its socket holds that the peer has not acknowledged."""
+        """Bytes in the socket that the peer has not acknowledged."""
         return 0 if self.connection is None else self.connection.unsent_bytes
 
     @property
     def is_sent_away(self) -> bool:
-        """Its session was closed in the middle of things, and it is owed no more than a goodbye."""
-        return self.session.closed not in {None, CloseReason.UNSUBSCRIBED}
-
-    @property
-    def marks(self) -> Marks | None:
-        """Where ids come from, if they are the session's own."""
-        return None if self.session.cursor is None else self
+        """True once the session was closed early: the peer is owed a goodbye, and nothing else."""
+        return self.consumer.close_reason not in {None, CloseReason.UNSUBSCRIBED}
 
     # What it reads
 
     def seat(
         self,
-        asked: Asked,
+        asked: SessionSubscription,
         topic: str,
         *,
         subscription: Subscription | None = None,
         announced: bool = False,
     ) -> Style:
-        """Have the engine seat one topic of a subscription, as granted if nothing else is said.
+        """Subscribe to one topic in the engine, as granted unless another subscription is given.
 
         Raises:
             EngineError: no seat was taken.
         """
         found = asked.topics[topic]
         subscription = subscription or found.subscription
-        driver = self.session.gateway.driver
-        cut = driver.subscribe(self.session.id, asked.name, subscription, announced=announced)
+        driver = self.context.driver
+        cut = driver.subscribe(self.consumer.session, asked.name, subscription, announced=announced)
         kind = driver.engine.topic(topic).definition.kind
-        style = Style(found.form, kind, subscription, cut, ids=self.session.cursor is None)
+        style = Style(found.form, kind, subscription, cut, ids=self._cursor is None)
         self.styles[asked.name, topic] = style
         self.auto.refresh()
         return style
 
-    def change(self, asked: Asked, topic: str, *, turns: bool) -> None:
-        """Have the engine go over to what is granted now; `turns`: other rows, other fields."""
+    def change(self, asked: SessionSubscription, topic: str, *, turns: bool) -> None:
+        """Change one topic's subscription in the engine; `turns`: to other rows or fields."""
         seat = asked.name, topic
         subscription = asked.topics[topic].subscription
         with contextlib.suppress(SessionUnknown, SubscriptionUnknown):  # it has ended by itself
-            self.session.gateway.driver.change(self.session.id, asked.name, subscription)
+            self.context.driver.change(self.consumer.session, asked.name, subscription)
         if seat in self.styles:
             self.styles[seat] = replace(self.styles[seat], subscription=subscription)
         self.auto.refresh()
@@ -99,107 +118,106 @@ class Reader:
             self._turning.add(seat)
 
     def unsubscribe(self, name: str) -> bool:
-        """Have the engine end a subscription and tell so; False if it has no seat of it."""
+        """End a subscription in the engine; return False if the engine has no seat of it."""
         try:
-            self.session.gateway.driver.unsubscribe(self.session.id, name)
+            self.context.driver.unsubscribe(self.consumer.session, name)
         except (SessionUnknown, SubscriptionUnknown):
             return False
         return True
 
-    def tune(self) -> None:
-        """Have the engine take the session's limits over."""
-        session = self.session
-        with contextlib.suppress(SessionUnknown):  # it has been told goodbye
-            session.gateway.driver.tune(session.id, session.limits, conflated=session.conflated)
+    def tune(self, limits: QueueLimits, *, conflated: bool) -> None:
+        """Set the session's limits in the engine."""
+        with contextlib.suppress(SessionUnknown):  # it has been end goodbye
+            self.context.driver.tune(self.consumer.session, limits, conflated=conflated)
 
     def hello(self, *, id_text: str = "") -> bytes:
-        """The first event: the session and its seats."""
+        """Encode the first event: the session and its seats."""
         epochs = {style.cut.epoch for style in self.styles.values() if style.ids}
         document = {
-            "session": self.session.id,
+            "session": self.consumer.session,
             "epoch": next(iter(epochs), None),
-            "heartbeat_ms": self.session.gateway.settings.heartbeat.ms,
+            "heartbeat_ms": self.context.settings.heartbeat.ms,
             "subscriptions": [style.entry(name) for (name, _), style in self.styles.items()],
         }
         return event("hello", document, id_text=id_text)
 
-    # What it is told
+    # What it is end
 
     def encoded(self, outputs: Sequence[Output], retry_ms: int) -> bytes:
-        """Outputs as events, with the session's own ids.
+        """Encode outputs, with the session's own ids.
 
-        The styles of seats that end among them stay until the next call: rows may come before.
+        Styles of seats that end here stay until the next call: their last rows may come before.
         """
         for seat in self._left:
             if self._engine_seat(seat) is None:
                 self.styles.pop(seat, None)
         self._left.clear()
-        text = encode(outputs, self.styles, retry_ms, marks=self.marks, closed=self.came_after)
-        if self.session.cursor is not None:
-            self._told = self.session.cursor.number
+        text = encode(outputs, self.styles, retry_ms, ids=self.ids, closed=self.came_after)
+        if self._cursor is not None:
+            self._encoded_number = self._cursor.number
         return text
 
-    def moved(self, seat: SeatId, bookmark: Bookmark) -> str:
-        """Nothing of the seat up to here is still to come; no id while it turns to other rows."""
-        assert self.session.cursor is not None
+    def _move_id(self, seat: SeatId, bookmark: Bookmark) -> str:
+        """Note that no row up to the bookmark is still to come; return the event's id.
+
+        There is no id while the seat changes to other rows.
+        """
+        assert self._cursor is not None
         if seat in self._turning:
             found = self._engine_seat(seat)
-            if found is not None and found.is_turning:
+            if found is not None and found.is_changing:
                 return ""
             self._turning.discard(seat)
-        return self.session.cursor.move(seat, bookmark)
+        return self._cursor.move(seat, bookmark)
 
-    def ended(self, seat: SeatId, told: Unsubscribed) -> str:
-        """The seat's end is told, unless its topic has been made again since: then only that."""
-        session = self.session
-        assert session.cursor is not None
+    def _end_id(self, seat: SeatId, end: Unsubscribed) -> str:
+        """Note the end of a seat, and return its event's id.
+
+        If the topic was created again since, and the seat with it, only the end is noted.
+        """
+        assert self._cursor is not None
         if self._engine_seat(seat) is None:
-            session.cursor.end(seat)
-            session.drop(*seat)
+            self._cursor.end(seat)
+            self._on_seat_left(end)
             self._left.append(seat)
             self._turning.discard(seat)
-        return session.note_end(told)
+        return self._note_end(end)
 
     # Its peer
 
     def note_unsent(self) -> None:
-        """See what the peer has not acknowledged; it counts where the session has a queue."""
+        """Count unacknowledged bytes beyond healthy socket buffers against the session's queue."""
         waiting_bytes = max(0, self.unsent_bytes - SMALL_BUFFERS_BYTES)
         if waiting_bytes != self._waiting_bytes:
             self._waiting_bytes = waiting_bytes
             self.consumer.note_unsent(waiting_bytes)
 
     def confirm(self) -> None:
-        """What was encoded is written: if the peer has acknowledged it, it is not told again."""
-        cursor = self.session.cursor
+        """Mark what was written as received, if the peer has acknowledged all of it."""
+        cursor = self._cursor
         is_there = self.connection is None or not self.connection.is_closing
         if cursor is not None and is_there and not self.unsent_bytes:
-            cursor.confirmed = max(cursor.confirmed, self._told)
-
-    def send_away(self, reason: CloseReason, retry_ms: int) -> None:
-        """Another reader takes its place; who comes back with this event's id is not let in."""
-        self._keep_endings()
-        self.consumer.leave(goodbye(reason, retry_ms, self.session.farewell()))
+            cursor.confirmed = max(cursor.confirmed, self._encoded_number)
 
     def close(self) -> None:
-        """Its peer is gone, or has been told goodbye."""
+        """Close the reader: the peer is gone, or has received its goodbye."""
         if not self.consumer.is_over:
-            self._keep_endings()
+            self.keep_endings()
             self.consumer.close()
-            self.session.keeper.left(self.session)
+            self._on_closed()
 
-    def _move(self, asked: Asked, topic: str) -> None:
+    def _move(self, asked: SessionSubscription, topic: str) -> None:
         self.change(asked, topic, turns=False)
 
-    def _engine_seat(self, seat: SeatId) -> Seat | None:
+    def _engine_seat(self, seat: SeatId) -> Subscriber | None:
         with contextlib.suppress(SessionUnknown):
-            return self.session.gateway.driver.engine.seat(self.session.id, seat)
+            return self.context.driver.engine.subscriber(self.consumer.session, seat)
         return None
 
-    def _keep_endings(self) -> None:
-        """What was not told of subscriptions that have ended will be when a reader is back."""
-        if self.session.cursor is None:
+    def keep_endings(self) -> None:
+        """Keep the ends of subscriptions that the stream has not sent, for the next reader."""
+        if self._cursor is None:
             return
-        with contextlib.suppress(SessionUnknown):  # it has told everything
-            for told in self.session.gateway.driver.engine.untold(self.session.id):
-                self.ended((told.name, told.topic), told)
+        with contextlib.suppress(SessionUnknown):  # it has end everything
+            for end in self.context.driver.engine.undelivered(self.consumer.session):
+                self._end_id((end.name, end.topic), end)

@@ -1,35 +1,39 @@
-"""The sessions there are: read ones, those that wait for a reader, for a while those that ended."""
+"""The sessions of a gateway, by id: attached, away, and for a while those that have ended."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 
-from app.own_topics import SessionsTopic
-from app.premises import Premises
-from app.problems import Problem
-from app.sessions.luggage import packed, unpacked
-from app.sessions.session import Session, State
-from conflation.errors import LimitReached
-from conflation.outputs import CloseReason, QueueCrossed, SessionClosed
-from conflation.sessions.session import QueueLimits
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.session import Session, State
+from tidegate.app.sessions.session_transfer import deserialize, serialize
+from tidegate.app.sessions.subscribe_request import SessionContext
+from tidegate.app.topics.system_topics import SessionsTopic
+from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.outputs import CloseReason, QueueCrossed, SessionClosed
+from tidegate.conflation.sessions.session import QueueLimits
 
 
 class Sessions:
-    """Sessions by id.
+    """Opens, finds, transfers and expires sessions.
 
-    One that is kept waits `session_retention` for its reader; of one that has ended it is known
-    for as long how it did.
+    A kept session waits `session_retention` for its reader. An ended session stays known for as
+    long, so that its id is answered with how it ended.
     """
 
-    def __init__(self, gateway: Premises) -> None:
-        self._gateway = gateway
+    def __init__(
+        self, context: SessionContext, topic: SessionsTopic, new_id: Callable[[], str]
+    ) -> None:
+        self.context = context
+        self.topic = topic
+        self._new_id = new_id
         self._sessions: dict[str, Session] = {}
         self._ended: dict[str, None] = {}
         self._lapses: dict[str, asyncio.TimerHandle] = {}
-        self.topic = SessionsTopic(gateway.catalog, gateway.writer)
-        gateway.driver.on_closed = self._closed
-        gateway.driver.on_crossed = self._crossed
+        context.driver.on_closed = self._closed
+        context.driver.on_crossed = self._crossed
 
     def open(
         self,
@@ -39,29 +43,30 @@ class Sessions:
         kept: bool = False,
         lasts: bool = False,
     ) -> Session:
-        """A new session without subscriptions and without a reader; arguments as of `Session`.
+        """Open a session without subscriptions and without a reader; arguments as of `Session`.
 
         Raises:
             LimitReached: as many sessions as may be.
         """
         self._check_room()
         session = Session(
-            self._gateway,
-            self,
-            self._gateway.new_session_id(),
+            self.context,
+            self._new_id(),
+            self.reader_attached,
+            self.reader_left,
             limits=limits,
             conflated=conflated,
             kept=kept,
             lasts=lasts,
         )
         self._sessions[session.id] = session
-        self._tell(session, "opened")
+        self._publish(session, "opened")
         if kept:
             self._lapse_later(session)
         return session
 
     def get(self, session_id: str) -> Session:
-        """The session of this id, also one that has ended.
+        """Return the session of this id, even one that has ended.
 
         Raises:
             Problem: session-unknown.
@@ -72,45 +77,44 @@ class Sessions:
         return found
 
     def listed(self, after: str, limit: int) -> list[Session]:
-        """Sessions that have not ended, by id, at most `limit` from behind `after`."""
+        """Return up to `limit` sessions that have not ended, by id, after the id `after`."""
         ids = sorted(each for each in self._sessions.keys() - self._ended.keys() if each > after)
         return [self._sessions[each] for each in ids[:limit]]
 
     def __contains__(self, session_id: str) -> bool:
-        """Whether the session is known here, be it that it has ended."""
+        """Return True for a known session, even one that has ended."""
         return session_id in self._sessions
 
     def kept(self) -> list[Session]:
-        """Those that another gateway could go on with, some of them ended."""
+        """Return the sessions that another gateway could continue; some may have ended."""
         return [session for session in self._sessions.values() if session.cursor is not None]
 
-    def pack(self, session: Session, retry_ms: int) -> bytes:
-        """A session that is kept, for another gateway; a reader that is there is sent away.
+    def export_session(self, session: Session, retry_ms: int) -> bytes:
+        """Serialize a kept session for another gateway; its reader is replaced.
 
-        It stays here, away, until it is released.
+        The session stays here, away, until it is released.
         """
-        if session.reader is not None:
-            session.reader.send_away(CloseReason.REPLACED, retry_ms)
-            session.reader = None
+        session.replace_reader(retry_ms)
+        session.reader = None
         self._lapse_never(session.id)
-        return packed(session)
+        return serialize(session)
 
     def release(self, session: Session) -> None:
-        """Another gateway has it: nothing is known of it here any more, and nothing told."""
+        """Forget a session that another gateway has taken over."""
         self._sessions.pop(session.id, None)
         self._ended.pop(session.id, None)
         self._lapse_never(session.id)
         session.end()
 
-    def adopt(self, luggage: bytes) -> Session:
-        """Go on with a session that another gateway has packed.
+    def import_session(self, transfer: bytes) -> Session:
+        """Take over a session that another gateway has serialized.
 
         Raises:
             LimitReached: as many sessions as may be.
             ValueError: it was packed by another version.
         """
         self._check_room()
-        session = unpacked(luggage, self._gateway, self)
+        session = deserialize(transfer, self.context, self.reader_attached, self.reader_left)
         self._sessions[session.id] = session
         if session.has_ended:
             self._ended[session.id] = None
@@ -118,27 +122,27 @@ class Sessions:
         return session
 
     def states(self) -> Counter[str]:
-        """How many there are in each state."""
+        """Count the sessions in each state."""
         return Counter(session.state for session in self._sessions.values())
 
-    def tell(self, notice: bytes) -> None:
-        """Have an event written on every stream that is open."""
+    def broadcast(self, notice: bytes) -> None:
+        """Send an event to every open stream."""
         for session in self._sessions.values():
             if session.reader is not None:
-                session.reader.consumer.tell(notice)
+                session.reader.consumer.send(notice)
 
     def unsent_bytes(self) -> int:
-        """What the sockets of all of them hold that their peers have not acknowledged."""
+        """Sum the bytes that peers have not acknowledged."""
         readers = (session.reader for session in self._sessions.values())
         return sum(reader.unsent_bytes for reader in readers if reader is not None)
 
-    def attached(self, session: Session, *, is_back: bool) -> None:
-        """A reader has come; `is_back`: there was one before."""
+    def reader_attached(self, session: Session) -> None:
+        """Stop waiting for a reader: one has come."""
         self._lapse_never(session.id)
-        self._tell(session, "resumed" if is_back else "attached")
+        self._publish(session, "resumed" if session.was_read else "attached")
 
-    def left(self, session: Session) -> None:
-        """The reader is gone, or has been told goodbye."""
+    def reader_left(self, session: Session) -> None:
+        """Detach the reader: it is gone, or has received its goodbye."""
         session.reader = None
         if session.id not in self._sessions:
             return
@@ -146,38 +150,41 @@ class Sessions:
         if session.cursor is None or is_final:
             self._note_ended(session)
         elif not session.has_ended:
-            self._tell(session, "lost")
+            self._publish(session, "lost")
             self._lapse_later(session)
 
     def close(self, session: Session) -> None:
-        """An administrator's word: the reader is told goodbye, and cannot come back."""
+        """Close a session for an administrator: its reader cannot come back."""
         if session.has_ended:
             return
         if session.reader is not None:
-            self._gateway.driver.close(session.id, CloseReason.CLOSED_BY_ADMIN)
+            self.context.driver.close(session.id, CloseReason.CLOSED_BY_ADMIN)
+            # The engine may have closed the session for another reason before; from now on the
+            # stream waits for its peer no longer than for a goodbye.
+            session.reader.consumer.close_reason = CloseReason.CLOSED_BY_ADMIN
         session.closed = CloseReason.CLOSED_BY_ADMIN
         self._note_ended(session)
 
     def discard(self, session: Session) -> None:
-        """It was opened in vain: nobody has seen it."""
+        """Remove a session that no client has seen."""
         if session.reader is not None:
             session.reader.close()
         session.end()
         self._forget(session.id)
 
     def aclose(self) -> None:
-        """Wait for nobody any more."""
+        """Cancel all waiting for readers."""
         for lapse in self._lapses.values():
             lapse.cancel()
         self._lapses.clear()
 
     def _check_room(self) -> None:
-        sessions_max = self._gateway.settings.sessions_max
+        sessions_max = self.context.settings.sessions_max
         if len(self._sessions) - len(self._ended) >= sessions_max:
             raise LimitReached(f"there are {sessions_max} sessions already")
 
     def _closed(self, event: SessionClosed) -> None:
-        """The engine has sent a reader away, or its stream has given it up."""
+        """Note why the engine or the stream closed a session."""
         session = self._sessions.get(event.session)
         if session is not None:
             session.closed = event.reason
@@ -185,37 +192,43 @@ class Sessions:
     def _note_ended(self, session: Session) -> None:
         if not session.has_ended:
             session.end()
-            self._tell(session, "closed")
+            self._publish(session, "closed")
         self._ended[session.id] = None
         self._lapse_later(session)
-        if len(self._ended) > self._gateway.settings.sessions_max:
+        # Ended sessions take memory too: as many are remembered as may be open, oldest go first.
+        if len(self._ended) > self.context.settings.sessions_max:
             self._forget(next(iter(self._ended)))
 
     def _crossed(self, event: QueueCrossed) -> None:
-        """A session's queue has crossed a threshold."""
+        """Publish that a session's queue has crossed a threshold."""
         session = self._sessions.get(event.session)
         if session is not None:
             name = "queue_upper" if event.upper else "queue_lower"
             queue = {"messages": event.messages, "bytes": event.bytes}
-            self._tell(session, name, queue=queue)
+            self._publish(session, name, queue=queue)
 
-    def _tell(self, session: Session, event: str, **more: object) -> None:
-        """Have it published on the gateway's own topic."""
-        at_ms = self._gateway.driver.wall_ms()
-        told = {"event": event, "state": session.state, "reason": session.closed, "at_ms": at_ms}
-        self.topic.note(session.id, {**told, "gateway": self._gateway.id, **more})
+    def _publish(self, session: Session, event: str, **more: object) -> None:
+        """Publish an event of the session on the gateway's own topic."""
+        at_ms = self.context.driver.wall_ms()
+        document = {
+            "event": event,
+            "state": session.state,
+            "reason": session.closed,
+            "at_ms": at_ms,
+        }
+        self.topic.note(session.id, {**document, "gateway": self.context.gateway_id, **more})
 
     def _lapse_later(self, session: Session) -> None:
         self._lapse_never(session.id)
-        delay_s = self._gateway.settings.session_retention.seconds
+        delay_s = self.context.settings.session_retention.seconds
         loop = asyncio.get_running_loop()
         self._lapses[session.id] = loop.call_later(delay_s, self._lapse, session)
 
     def _lapse(self, session: Session) -> None:
-        """Its reader did not come back, or its end was told for long enough."""
+        """End a session whose reader did not come back; forget one that has ended."""
         if session.state is State.AWAY:
             session.end()
-            self._tell(session, "closed")
+            self._publish(session, "closed")
         if session.state is State.ENDED:
             self._forget(session.id)
 

@@ -1,60 +1,55 @@
-"""A session: its subscriptions, and the reader that takes them, who may be away for a while.
+"""A session: its subscriptions, and the reader that may be away for a while.
 
-Both kinds of stream are read from one. That of a plain GET has one subscription, whose topic's
-bookmarks are its ids; it ends with its stream. One that is kept has a cursor for its ids, and waits
-for its reader to come back.
+The session of a plain GET has one subscription, uses its topic's bookmarks as ids, and ends with
+its stream. A kept session has a cursor for its ids, and waits for its reader to come back.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Protocol
 
-from app.auto import at_interval
-from app.premises import Premises
-from app.problems import Problem
-from app.sessions.asked import (
-    Asked,
-    Granted,
+from tidegate.app.delivery.auto import at_interval
+from tidegate.app.delivery.encoding import goodbye, unsubscribed
+from tidegate.app.http.event import event
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.cursor import Cursor
+from tidegate.app.sessions.reader import Reader
+from tidegate.app.sessions.subscribe_request import (
+    RequestedSubscription,
+    SessionContext,
+    SubscribeRequest,
+    granted_to,
+)
+from tidegate.app.sessions.subscriptions import (
+    GrantedSubscription,
+    SessionSubscription,
     changed,
-    decisions_of,
+    changes_rows,
+    decide_target,
     declined,
     granted,
-    shows_otherwise,
 )
-from app.sessions.cursor import Cursor
-from app.sessions.reading import Reading
-from app.sse import event, unsubscribed
-from app.topic_pattern import TopicPattern
-from app.wish import Decided, Wish, granted_to
-from conflation.bookmark import Bookmark
-from conflation.duration import duration_text
-from conflation.errors import EngineError
-from conflation.outputs import CloseReason, Unsubscribed
-from conflation.sessions.session import QueueLimits
-from conflation.subscription import Command, Subscription
-from keys.errors import KeysError
+from tidegate.conflation.errors import EngineError
+from tidegate.conflation.outputs import CloseReason, Unsubscribed
+from tidegate.conflation.sessions.session import QueueLimits, SeatId
+from tidegate.conflation.subscription import Command, Subscription
+from tidegate.keys.errors import KeysError
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import duration_text
 
 ENDINGS_MAX = 256
 """What a session remembers of what has ended, to tell it to who comes back."""
 
 REQUESTED = "requested"
 
-
-class Keeper(Protocol):
-    """Who knows all sessions, and for how long: `app.sessions.registry`."""
-
-    def attached(self, session: Session, *, is_back: bool) -> None:
-        """A reader has come; `is_back`: there was one before."""
-
-    def left(self, session: Session) -> None:
-        """The reader is gone, or has been told goodbye."""
+BACK_PRESSURE = "BACK_PRESSURE"
 
 
 class State(StrEnum):
-    """Where a session stands."""
+    """The state of a session."""
 
     ATTACHED = "attached"
     AWAY = "away"
@@ -62,17 +57,19 @@ class State(StrEnum):
 
 
 class Session:
-    """Subscriptions by name; while it is read the engine has a seat for each of their topics.
+    """Subscriptions by name; while a reader is attached, the engine has a seat for each topic.
 
-    `closed`: why the last reader was sent away. `lasts`: it stays open without subscriptions.
-    `pattern`: its stream is a plain GET of that. `named`: so many names were given away.
+    `closed`: why the last reader was closed. `lasts`: the session stays open without subscriptions.
+    `pattern`: that of a plain GET. `named`: how many names were used. `evicted`: seats that
+    ended with BACK_PRESSURE; they begin again after a transfer to another gateway.
     """
 
     def __init__(
         self,
-        gateway: Premises,
-        keeper: Keeper,
+        context: SessionContext,
         session_id: str,
+        on_attached: Callable[[Session], None],
+        on_left: Callable[[Session], None],
         *,
         limits: QueueLimits | None = None,
         conflated: bool = True,
@@ -80,16 +77,18 @@ class Session:
         lasts: bool = False,
     ) -> None:
         self.id = session_id
-        self.gateway = gateway
-        self.keeper = keeper
-        self.limits = limits or gateway.driver.limits
+        self.context = context
+        self.on_attached = on_attached
+        self.on_left = on_left
+        self.limits = limits or context.driver.limits
         self.conflated = conflated
         self.lasts = lasts
-        self.opened_ms = gateway.driver.wall_ms()
-        self.asked: dict[str, Asked] = {}
-        self.reader: Reading | None = None
+        self.opened_ms = context.driver.wall_ms()
+        self.asked: dict[str, SessionSubscription] = {}
+        self.reader: Reader | None = None
         self.cursor = Cursor(session_id) if kept else None
         self.endings: list[tuple[int, Unsubscribed]] = []
+        self.evicted: dict[SeatId, SessionSubscription] = {}
         self.replaced: deque[int] = deque(maxlen=ENDINGS_MAX)
         self.closed: CloseReason | None = None
         self.has_ended = False
@@ -106,32 +105,65 @@ class Session:
 
     @property
     def is_read(self) -> bool:
-        """Whether the engine has seats for it: there is a reader, who has not been sent away."""
+        """True while the engine has seats: a reader is attached and was not closed."""
         return self.reader is not None and self.closed is None
+
+    def open_reader(self) -> Reader:
+        """Open the session in the engine, and attach a new reader.
+
+        Raises:
+            LimitReached: the engine has as many sessions as it may have.
+        """
+        consumer = self.context.driver.open(
+            self.id, self.limits, lasts=self.lasts, conflated=self.conflated
+        )
+        # Cleared only now: a reader that the engine refuses leaves the reason for the next one.
+        closed, self.closed = self.closed, None
+        self.reader = Reader(
+            self.context,
+            consumer,
+            self.asked,
+            self.cursor,
+            came_after=closed,
+            on_seat_left=self._seat_left,
+            note_end=self.note_end,
+            on_closed=lambda: self.on_left(self),
+        )
+        if self.context.outage.is_on:
+            consumer.send(self.context.outage.notice())
+        return self.reader
+
+    def replace_reader(self, retry_ms: int) -> None:
+        """Close the reader with the goodbye REPLACED; that goodbye's id is not let in again."""
+        if self.reader is not None:
+            self.reader.keep_endings()
+            self.reader.consumer.replace(goodbye(CloseReason.REPLACED, retry_ms, self.goodbye_id()))
 
     def subscribe(
         self,
         target: str | TopicPattern,
-        wish: Wish,
-        decisions: Mapping[str, Decided] | None = None,
+        wish: SubscribeRequest,
+        decisions: Mapping[str, RequestedSubscription] | None = None,
         *,
         announced: bool = True,
-    ) -> tuple[Asked, tuple[str, ...]]:
-        """Add a subscription; returns it and what its asker should know.
+    ) -> tuple[SessionSubscription, tuple[str, ...]]:
+        """Add a subscription; return it with its warnings.
 
-        `decisions`: by topic, if that is decided already. `announced`: a reader is told of it.
+        `decisions`: by topic, if decided already. `announced`: an attached reader gets
+        `subscribed`.
 
         Raises:
             Problem, EngineError, KeysError: nothing was added.
         """
-        asked = Asked(f"s{self.named + 1}", target, wish)
+        asked = SessionSubscription(f"s{self.named + 1}", target, wish)
         if decisions is None:
-            decisions = decisions_of(self.gateway, target, wish)
+            decisions = decide_target(self.context, target, wish)
         self._check_room(len(decisions))
         for topic, decision in decisions.items():
-            asked.topics[topic] = granted(self.gateway.driver.engine.topic(topic), decision)
+            asked.topics[topic] = granted(self.context.driver.engine.topic(topic), decision)
         self.named += 1
         self.asked[asked.name] = asked
+        self._forget_evicted(lambda seat: seat[1] in decisions)  # it is the client's to care now
         if self.is_read and self.reader is not None:
             for topic in asked.topics:
                 self.reader.seat(asked, topic, announced=announced)
@@ -139,8 +171,8 @@ class Session:
             self.follow(asked, target)
         return asked, _warnings(decisions.values())
 
-    def change(self, name: str, wish: Wish, *, paused: bool | None) -> tuple[str, ...]:
-        """Have a subscription ask for something else, in all of its topics or in none.
+    def change(self, name: str, wish: SubscribeRequest, *, paused: bool | None) -> tuple[str, ...]:
+        """Change a subscription's request, in all of its topics or in none.
 
         Raises:
             Problem, EngineError, KeysError: nothing was changed.
@@ -151,16 +183,16 @@ class Session:
         for topic, decision in decisions.items():
             before = asked.topics[topic]
             after = asked.topics[topic] = changed(before, decision, paused=paused)
-            is_anew = shows_otherwise(before.subscription, after.subscription)
+            is_anew = changes_rows(before.subscription, after.subscription)
             if is_anew and self.cursor is not None:
-                self.cursor.begin_anew((name, topic))
+                self.cursor.drop_mark((name, topic))
             if self.reader is not None:
                 self.reader.change(asked, topic, turns=is_anew)
-                self._tell_interval(name, before.subscription, after.subscription)
+                self._send_interval(name, before.subscription, after.subscription)
         return _warnings(decisions.values())
 
     def unsubscribe(self, name: str) -> None:
-        """End a subscription; its reader is told, now or when it comes.
+        """End a subscription; its reader gets `unsubscribed`, now or when it comes back.
 
         Raises:
             Problem: subscription-unknown.
@@ -169,13 +201,14 @@ class Session:
         topics = list(asked.topics)
         asked.end()
         del self.asked[name]
+        self._forget_evicted(lambda seat: seat[0] == name)
         if self.reader is not None and self.reader.unsubscribe(name):
             return
         for topic in topics or [asked.text]:
-            self.tell_end(Unsubscribed(name, topic, "REQUESTED"))
+            self.send_end(Unsubscribed(name, topic, "REQUESTED"))
 
-    def subscription(self, name: str) -> Asked:
-        """The subscription of this name.
+    def subscription(self, name: str) -> SessionSubscription:
+        """Return the subscription of this name.
 
         Raises:
             Problem: subscription-unknown.
@@ -186,13 +219,13 @@ class Session:
         return found
 
     def tune(self, limits: QueueLimits, *, conflated: bool) -> None:
-        """Give it other limits, and switch its topics' policies on or off."""
+        """Set the session's limits, and switch its queue policies on or off."""
         self.limits, self.conflated = limits, conflated
         if self.reader is not None:
-            self.reader.tune()
+            self.reader.tune(limits, conflated=conflated)
 
     def drop(self, name: str, topic: str) -> None:
-        """A topic has left a subscription; without topics, and without a pattern, that is over."""
+        """Remove a topic from a subscription, which ends without topics and without a pattern."""
         asked = self.asked.get(name)
         if asked is None:
             return
@@ -200,73 +233,104 @@ class Session:
         if not asked.by_pattern:
             del self.asked[name]
 
-    def farewell(self) -> str:
-        """The id of a goodbye to a reader whose place is taken."""
+    def _seat_left(self, end: Unsubscribed) -> None:
+        if end.reason == BACK_PRESSURE:
+            self.evict(end.name, end.topic)
+        else:
+            self.drop(end.name, end.topic)
+
+    def evict(self, name: str, topic: str) -> None:
+        """Remove a topic that ended with BACK_PRESSURE, and keep it for a transfer."""
+        asked = self.asked.get(name)
+        found = None if asked is None else asked.topics.get(topic)
+        if asked is not None and found and found.subscription.command is not Command.SOW:
+            self.evicted[name, topic] = asked
+        self.drop(name, topic)
+
+    def readmit(self, asked: SessionSubscription, topic: str) -> None:
+        """Begin what ended with BACK_PRESSURE at another gateway again, if it still fits."""
+        if topic in asked.topics:
+            return  # made again since, and taken for that
+        try:
+            self._check_room(1)
+            found = self.regrant(asked, topic)
+        except (Problem, EngineError, KeysError):
+            asked.topics.pop(topic, None)
+            return
+        seat = asked.name, topic
+        self.asked[asked.name] = asked
+        self.endings = [(at, end) for at, end in self.endings if (end.name, end.topic) != seat]
+        if self.cursor is not None and found.subscription.command.queries:
+            self.cursor.drop_mark(seat)
+
+    def goodbye_id(self) -> str:
+        """Return the id of the goodbye to a reader that is replaced."""
         if self.cursor is None:
             return ""
         id_text = self.cursor.note()
         self.replaced.append(self.cursor.number)
         return id_text
 
-    def note_end(self, told: Unsubscribed) -> str:
-        """A reader is to know of a subscription's end, if need be later; the event's id."""
+    def note_end(self, end: Unsubscribed) -> str:
+        """Keep the end of a subscription for readers that have not seen it; return its id."""
         if self.cursor is None:
             return ""
         id_text = self.cursor.note()
-        self.endings = [*self.endings[1 - ENDINGS_MAX :], (self.cursor.number, told)]
+        self.endings = [*self.endings[1 - ENDINGS_MAX :], (self.cursor.number, end)]
         return id_text
 
-    def tell_end(self, told: Unsubscribed) -> None:
-        """The same, told at once if there is a reader."""
-        id_text = self.note_end(told)
+    def send_end(self, end: Unsubscribed) -> None:
+        """Keep the end of a subscription, and send it to an attached reader."""
+        id_text = self.note_end(end)
         if self.reader is not None:
-            self.reader.consumer.tell(unsubscribed(told, id_text))
+            self.reader.consumer.send(unsubscribed(end, id_text))
 
     def end(self) -> None:
-        """It is over: nothing is listened for any more."""
+        """End the session: release its subscriptions."""
         self.has_ended = True
         for asked in self.asked.values():
             asked.end()
         self.asked.clear()
+        self.evicted.clear()
 
-    def regrant(self, asked: Asked, topic: str) -> Granted:
-        """What a subscription gets of a topic that has been made anew, or is new to it.
+    def regrant(self, asked: SessionSubscription, topic: str) -> GrantedSubscription:
+        """Decide again what a subscription gets of a topic that is new, or was created again.
 
         Raises:
             Problem, EngineError, KeysError: it does not fit the topic.
         """
         decision = self._decided(asked, topic, asked.wish)
-        found = granted(self.gateway.driver.engine.topic(topic), decision)
+        found = granted(self.context.driver.engine.topic(topic), decision)
         if asked.auto is not None:
             interval_ns = asked.auto.state.interval_ns
             found = found._replace(subscription=at_interval(found.subscription, interval_ns))
         asked.topics[topic] = found
         return found
 
-    def follow(self, asked: Asked, pattern: TopicPattern) -> None:
-        """Take topics that are made later; one that the request does not fit is passed over."""
+    def follow(self, asked: SessionSubscription, pattern: TopicPattern) -> None:
+        """Add topics to the subscription as they are created; one that does not fit is reported."""
 
         def made(topic: str) -> None:
             if pattern.matches(topic):
                 self._take(asked, topic)
 
-        catalog = self.gateway.catalog
+        catalog = self.context.catalog
         catalog.listen(made)
         asked.unlisten = lambda: catalog.unlisten(made)
 
-    def catch_up(self, asked: Asked, declined_before: Mapping[str, str]) -> None:
-        """Take topics of its pattern that were made while nobody listened, from their beginning.
+    def catch_up(self, asked: SessionSubscription, declined_before: Mapping[str, str]) -> None:
+        """Add topics that were created while the session was in transfer, from their beginning.
 
-        `declined_before`: what it had not taken before that, by name and epoch.
+        `declined_before`: topics that the subscription did not take before, by name and epoch.
         """
-        for topic, epoch in declined(self.gateway, asked).items():
+        for topic, epoch in declined(self.context, asked).items():
             if declined_before.get(topic) != epoch:
                 self._take(asked, topic)
                 found = asked.topics.get(topic)
                 if found is not None and found.start is not None:
                     asked.topics[topic] = found._replace(start=Bookmark(epoch, 0))
 
-    def _take(self, asked: Asked, topic: str) -> None:
+    def _take(self, asked: SessionSubscription, topic: str) -> None:
         try:
             self._check_room(1)
             self.regrant(asked, topic)
@@ -275,22 +339,24 @@ class Session:
         except (Problem, EngineError, KeysError) as error:
             asked.topics.pop(topic, None)
             if self.reader is not None:
-                self.reader.consumer.tell(_passed_over(asked.name, topic, error))
+                self.reader.consumer.send(_passed_over(asked.name, topic, error))
 
-    def _decided(self, asked: Asked, topic: str, wish: Wish) -> Decided:
-        return granted_to(self.gateway, topic, wish, by_pattern=asked.by_pattern)
+    def _decided(
+        self, asked: SessionSubscription, topic: str, wish: SubscribeRequest
+    ) -> RequestedSubscription:
+        return granted_to(self.context, topic, wish, by_pattern=asked.by_pattern)
 
-    def _tell_interval(self, name: str, before: Subscription, after: Subscription) -> None:
-        """A reader that is there is told of another interval, be it one that was asked for."""
+    def _send_interval(self, name: str, before: Subscription, after: Subscription) -> None:
+        """Send an attached reader the new interval, even one that it asked for."""
         old, new = before.lane_id.interval_ns, after.lane_id.interval_ns
         if self.reader is None or old == new:
             return
         document = {"sub": name, "topic": after.topic, "from": _interval(old), "to": _interval(new)}
-        told = event("conflation", {**document, "reason": REQUESTED, "inputs": {}})
-        self.reader.consumer.tell(told)
+        notice = event("conflation", {**document, "reason": REQUESTED, "inputs": {}})
+        self.reader.consumer.send(notice)
 
     def _check_room(self, more: int) -> None:
-        most = self.gateway.settings.session_subscriptions_max
+        most = self.context.settings.session_subscriptions_max
         if self._count() + more > most:
             self._forget_finished()
         check_count(self._count() + more, most)
@@ -298,8 +364,14 @@ class Session:
     def _count(self) -> int:
         return sum(len(asked.topics) for asked in self.asked.values())
 
+    def _forget_evicted(self, is_over: Callable[[SeatId], bool]) -> None:
+        self.evicted = {seat: it for seat, it in self.evicted.items() if not is_over(seat)}
+
     def _forget_finished(self) -> None:
-        """A `sow` stays until its reader is known to have it all, in case it must be sent again."""
+        """Remove finished `sow` subscriptions once their reader is known to have everything.
+
+        Until then a `sow` may have to be sent again.
+        """
         marks = {} if self.cursor is None else self.cursor.marks(self.cursor.confirmed) or {}
         for asked in list(self.asked.values()):
             for topic, found in list(asked.topics.items()):
@@ -308,7 +380,7 @@ class Session:
 
 
 def check_count(count: int, most: int) -> None:
-    """Whether a session may have so many subscriptions.
+    """Refuse more subscriptions than a session may have.
 
     Raises:
         Problem: limit-reached.
@@ -322,7 +394,7 @@ def _interval(interval_ns: int) -> str:
     return duration_text(interval_ns) if interval_ns else "none"
 
 
-def _warnings(decisions: Iterable[Decided]) -> tuple[str, ...]:
+def _warnings(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for each in decisions for text in each.warnings))
 
 

@@ -1,23 +1,26 @@
-"""What of a session is shown: where it stands, what waits, what its subscriptions came to."""
+"""Views of sessions: state, backlog, and the counts of their subscriptions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from app.sessions.asked import Asked, Granted
-from app.sessions.session import Session
-from conflation.duration import MILLISECOND
-from conflation.errors import SessionUnknown
-from conflation.language.normal import granted, lane_text
-from conflation.sessions.session import QueueLimits, SeatId
-from conflation.stats import SessionStats, SubscriptionStats
+import msgspec
 
-FIGURES = ("filtered", "matched", "delivered", "conflated", "dropped", "waiting")
+from tidegate.app.http.internal_call import Reply
+from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.subscriptions import GrantedSubscription, SessionSubscription
+from tidegate.conflation.errors import SessionUnknown
+from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.sessions.accounting import SessionStats, SubscriptionStats
+from tidegate.conflation.sessions.session import QueueLimits, SeatId
+from tidegate.keys.text.duration import MILLISECOND
+
+FIGURES = ("filtered", "matched", "delivered", "conflated", "dropped", "waiting", "unreported")
 
 
 def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
-    """A session; `whole`: with its subscriptions, else only how many they are."""
+    """Return the view of a session; `whole`: with its subscriptions, else only their number."""
     stats = _stats(session)
     shown = subscription_views(session) if whole else len(session.asked)
     return {
@@ -37,7 +40,7 @@ def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
 
 
 def subscription_views(session: Session) -> list[dict[str, Any]]:
-    """All that a session is subscribed to; what has ended and was not told yet is left out."""
+    """Return the views of all subscriptions, without those that have ended."""
     seats = _seats(session)
     return [
         subscription_view(session, each, seats)
@@ -47,9 +50,11 @@ def subscription_views(session: Session) -> list[dict[str, Any]]:
 
 
 def subscription_view(
-    session: Session, asked: Asked, seats: Mapping[SeatId, SubscriptionStats] | None = None
+    session: Session,
+    asked: SessionSubscription,
+    seats: Mapping[SeatId, SubscriptionStats] | None = None,
 ) -> dict[str, Any]:
-    """One subscription; of a pattern's topics the sums, and each by itself."""
+    """Return one subscription; a pattern has sums, and each of its topics."""
     seats = _seats(session) if seats is None else seats
     topics = {
         topic: _topic_view(found, seats.get((asked.name, topic)))
@@ -71,8 +76,8 @@ def subscription_view(
     return view
 
 
-def answer(asked: Asked, warnings: Iterable[str] | None = None) -> dict[str, Any]:
-    """What whoever subscribes is told; what a pattern gets depends on the topic."""
+def answer(asked: SessionSubscription, warnings: Iterable[str] | None = None) -> dict[str, Any]:
+    """Return the answer to a subscribe request; what a pattern gets depends on the topic."""
     view: dict[str, Any] = {"sub": asked.name, "topic": asked.text}
     shown = {topic: _granted_view(found) for topic, found in asked.topics.items()}
     if asked.by_pattern:
@@ -83,7 +88,7 @@ def answer(asked: Asked, warnings: Iterable[str] | None = None) -> dict[str, Any
     return view if warnings is None else {**view, "warnings": list(warnings)}
 
 
-def _granted_view(found: Granted) -> dict[str, Any]:
+def _granted_view(found: GrantedSubscription) -> dict[str, Any]:
     subscription = found.subscription
     return {
         "options": granted(subscription),
@@ -92,14 +97,14 @@ def _granted_view(found: Granted) -> dict[str, Any]:
     }
 
 
-def _topic_view(found: Granted, stats: SubscriptionStats | None) -> dict[str, Any]:
-    """In one topic; what is neither delivered nor conflated nor waits was dropped."""
+def _topic_view(found: GrantedSubscription, stats: SubscriptionStats | None) -> dict[str, Any]:
+    """Return the counts of one topic; rows not sent, conflated or queued were dropped."""
     interval_ms = found.subscription.lane_id.interval_ns // MILLISECOND
     figures = dict.fromkeys(FIGURES, 0)
     if stats is not None:
         figures |= {name: getattr(stats, name) for name in FIGURES if name != "dropped"}
-        told = figures["delivered"] + figures["conflated"] + figures["waiting"]
-        figures["dropped"] = figures["matched"] - told
+        accounted = figures["delivered"] + figures["conflated"] + figures["waiting"]
+        figures["dropped"] = figures["matched"] - accounted
     return {**_granted_view(found), "interval_ms": interval_ms, **figures}
 
 
@@ -121,6 +126,37 @@ def _stats(session: Session) -> SessionStats | None:
     if session.reader is None:
         return None
     try:
-        return session.gateway.driver.engine.session_stats(session.id)
+        return session.context.driver.engine.session_stats(session.id)
     except SessionUnknown:
         return None
+
+
+class _Document(msgspec.Struct, frozen=True):
+    sessions: list[dict[str, Any]]
+    next: str | None = None
+
+
+class Page(NamedTuple):
+    """Views of sessions by id, at most as many as were asked for, and whether more follow.
+
+    `missing`: gateways that did not answer; None without other gateways.
+    """
+
+    sessions: Sequence[Mapping[str, Any]]
+    has_more: bool
+    missing: Sequence[str] | None = None
+
+    def joined(self, replies: Mapping[str, Reply | None], limit: int) -> Page:
+        """Merge this page with the pages of other gateways, by id."""
+        views = {view["session"]: view for view in self.sessions}
+        has_more, missing = self.has_more, []
+        for gateway, reply in replies.items():
+            if reply is None or reply.status != 200:
+                missing.append(gateway)
+                continue
+            document = msgspec.json.decode(reply.body, type=_Document)
+            has_more = has_more or document.next is not None
+            for view in document.sessions:
+                views.setdefault(view["session"], view)  # one that was moving is told twice
+        ids = sorted(views)
+        return Page([views[each] for each in ids[:limit]], has_more or len(ids) > limit, missing)

@@ -1,1 +1,1 @@
-"""Where topics and messages are kept: one protocol, and who keeps it."""
+"""Stores of topics and messages: one protocol and its implementations."""

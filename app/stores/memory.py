@@ -1,7 +1,7 @@
-"""The store of `--data :memory:`: numbers messages and keeps nothing beyond the process.
+"""The store of `--data :memory:`: assigns offsets and keeps nothing beyond the process.
 
-The messages themselves are in the engine's journals; what is here is what must not be asked
-of them: who has which number.
+The engine's journals hold the messages; this store has only the definitions, the last offsets and
+the state of senders.
 """
 
 from __future__ import annotations
@@ -9,71 +9,75 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from app.problems import Problem
-from app.stores.bounds import Bounds
-from app.stores.figures import StoreFigures
-from app.stores.store import (
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.store import (
     Appended,
+    Bounds,
     Checkpoint,
     HeadMoved,
     Item,
-    Kept,
     Producer,
     Publication,
     Retry,
+    StoreFigures,
     TopicRecord,
 )
+from tidegate.conflation.frame import RestoredTopic
 
 RETRY_MS = 24 * 3_600_000
-"""For so long a retry of a request is known as one (CONTRACT 3)."""
+"""How long the store recognises a retry of a request (CONTRACT 3)."""
 
 STAGE_MS = 3_600_000
-"""For so long a stage waits for its commit (CONTRACT 3)."""
+"""How long a stage waits for its commit (CONTRACT 3)."""
 
 
 NORMAL = Bounds()
 
 
 class MemoryStore:
-    """Definitions, last offsets and what is known of senders, in dicts."""
+    """Definitions, last offsets and sender state in dictionaries."""
 
     survives_process = False
     checkpoints = False
 
-    def __init__(self, bounds: Bounds = NORMAL) -> None:
-        self._bounds = bounds
+    def __init__(self, limits: Bounds = NORMAL) -> None:
+        self._limits = limits
         self._topics: dict[str, _Topic] = {}
         self._commits = 0
 
     def figures(self) -> StoreFigures:
-        """Every write is one by itself, and none waits."""
+        """Return the figures; every write commits by itself and none waits."""
         return StoreFigures(self._commits)
 
     async def open(self) -> None:
-        """There is nothing to reach."""
+        """Do nothing: the store needs no connection."""
 
     async def records(self) -> Sequence[TopicRecord]:
-        """Every topic there is."""
+        """Return every topic."""
         return [topic.record for topic in self._topics.values()]
 
-    async def kept(self, name: str) -> Kept:
-        """Nothing is."""
-        return Kept()
+    async def head(self, name: str) -> int:
+        """Return the last offset of a topic."""
+        return self._topics[name].last
+
+    async def load(self, name: str) -> RestoredTopic:
+        """Return an empty topic: nothing survives the process."""
+        return RestoredTopic()
 
     async def put_topic(self, record: TopicRecord) -> None:
-        """Create a topic or replace its document; a new epoch begins at offset 1."""
-        known = self._topics.get(record.name)
-        if known is None or known.record.epoch != record.epoch:
-            self._topics[record.name] = _Topic(record, self._bounds)
+        """Create a topic or replace its document; a new epoch starts at offset 1."""
+        existing = self._topics.get(record.name)
+        if existing is None or existing.record.epoch != record.epoch:
+            self._topics[record.name] = _Topic(record, self._limits)
         else:
-            known.record = record
+            existing.record = record
 
     async def delete_topic(self, name: str) -> None:
-        """Forget a topic and its producers."""
+        """Delete a topic with its senders' state."""
         del self._topics[name]
 
     async def append(self, topic: str, publication: Publication) -> Appended:
-        """Number items; what is noted of their sender is noted in the same step.
+        """Assign offsets and record the sender's state in one step.
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
@@ -83,12 +87,12 @@ class MemoryStore:
         self._commits += not appended.duplicate
         return appended
 
-    async def renew(self, name: str, seen: int) -> str:
-        """The epoch that there is: nothing of another life is here."""
+    async def confirm_epoch(self, name: str, seen: int) -> str:
+        """Return the current epoch: this store cannot lose data while the process runs."""
         return self._topics[name].record.epoch
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
-        """Keep items aside; those of an earlier stage of that name are forgotten.
+        """Store a stage, in place of an earlier one of that name.
 
         Raises:
             Problem: limit-reached.
@@ -98,11 +102,11 @@ class MemoryStore:
             del stages[old]
         stage = _Stage(now_ms, items, sum(len(item.payload) for item in items))
         others = [other.size_bytes for known, other in stages.items() if known != name]
-        self._bounds.check_stages(len(others) + 1, sum(others) + stage.size_bytes)
+        self._limits.check_stages(len(others) + 1, sum(others) + stage.size_bytes)
         stages[name] = stage
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
-        """The items of stages, in the order of the names; None if one is not there (any more)."""
+        """Return the items of stages in the order of the names; None if a stage does not exist."""
         stages = self._topics[topic].stages
         found: list[Item] = []
         for name in names:
@@ -113,19 +117,19 @@ class MemoryStore:
         return found
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
-        """Nothing is kept."""
+        """Do nothing: the store keeps no records."""
 
     async def fault(self) -> str | None:
-        """There is always room, or none for the process."""
+        """Return None: memory is always writable."""
         return None
 
     async def aclose(self) -> None:
-        """Nothing to let go."""
+        """Do nothing: the store holds no resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """What is kept aside, since when, and the bytes of its payloads."""
+    """The items of a stage, its time, and the bytes of its payloads."""
 
     at_ms: int
     items: Sequence[Item]
@@ -134,50 +138,51 @@ class _Stage:
 
 @dataclass(slots=True, eq=False)
 class _Topic:
-    """One topic's numbers: `producers` have their run and sequence, `retries` come by age."""
+    """One topic's state; `producers` have run and sequence, `retries` are in order of age."""
 
     record: TopicRecord
-    bounds: Bounds
+    limits: Bounds
     last: int = 0
     producers: dict[str, Producer] = field(default_factory=dict)
     retries: dict[str, tuple[Retry, int, Appended]] = field(default_factory=dict)
     stages: dict[str, _Stage] = field(default_factory=dict)
 
     def append(self, publication: Publication) -> Appended:
-        known = self._again(publication.retry, publication.timestamp_ms)
-        if known is not None:
-            return known
-        if publication.producer is not None and not self._is_news(publication.producer):
-            self._forget(publication.stages)
+        earlier = self._earlier_result(publication.retry, publication.timestamp_ms)
+        if earlier is not None:
+            return earlier
+        if publication.producer is not None and not self._is_new(publication.producer):
+            self._delete_stages(publication.stages)
             return Appended(0, 0, duplicate=True)
         if publication.expected_head not in (None, self.last):
             raise HeadMoved
-        self._check_room(publication)
+        self._check_limits(publication)
         if publication.producer is not None:
             self.producers[publication.producer.name] = publication.producer
         appended = Appended(self.last + 1, self.last + len(publication.items))
         self.last = appended.last
-        self._forget(publication.stages)
+        self._delete_stages(publication.stages)
         if publication.retry is not None:
             retry = publication.retry
             self.retries[retry.name] = retry, publication.timestamp_ms, appended
         return appended
 
-    def _check_room(self, publication: Publication) -> None:
+    def _check_limits(self, publication: Publication) -> None:
         producer = publication.producer
         if producer is not None and producer.name not in self.producers:
-            self.bounds.check_producers(len(self.producers) + 1)
+            self.limits.check_producers(len(self.producers) + 1)
         if publication.retry is not None:
-            self.bounds.check_retry_keys(len(self.retries) + 1)
+            self.limits.check_retry_keys(len(self.retries) + 1)
 
-    def _forget(self, stages: Sequence[str]) -> None:
+    def _delete_stages(self, stages: Sequence[str]) -> None:
         for name in stages:
             self.stages.pop(name, None)
 
-    def _again(self, retry: Retry | None, now_ms: int) -> Appended | None:
-        """What a request was answered that comes again."""
+    def _earlier_result(self, retry: Retry | None, now_ms: int) -> Appended | None:
+        """Return the earlier result of a repeated request, or None."""
         if retry is None:
             return None
+        # Retries are in order of age, so the expired ones come first.
         while self.retries and next(iter(self.retries.values()))[1] + RETRY_MS <= now_ms:
             del self.retries[next(iter(self.retries))]
         if retry.name not in self.retries:
@@ -188,8 +193,8 @@ class _Topic:
             raise Problem("idempotency-conflict", detail)
         return Appended(appended.first, appended.last, duplicate=True)
 
-    def _is_news(self, producer: Producer) -> bool:
-        """Whether its number is above its highest; the newest run is noted in any case."""
+    def _is_new(self, producer: Producer) -> bool:
+        """Return whether the sequence is above the highest; record a newer run in any case."""
         highest = self.producers.get(producer.name)
         if highest is None:
             return True

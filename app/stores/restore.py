@@ -1,4 +1,4 @@
-"""A backup of the embedded store is put in its place, and it is noted that time has gone back."""
+"""Restoring a backup as the embedded store."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from app.stores import lives
-from app.stores.folder import Folder
-from app.stores.schema import APPLICATION_ID, FORMAT
-from app.stores.store import StoreUnusable
+from tidegate.app.stores import generation
+from tidegate.app.stores.schema import APPLICATION_ID, FORMAT, Folder
+from tidegate.app.stores.store import StoreUnusable
 
-BEFORE = "tidegate.db.before"
-"""What a store that is replaced is called then; with .2 and on behind it where that is taken."""
+REPLACED = "tidegate.db.before"
+"""The name of a replaced store; `.2` and so on follow where the name is taken."""
 
 _RESTORING = "tidegate.db.restoring"
 
 
 class Restored(NamedTuple):
-    """How many topics there are now, and what the store is called that was there, if any."""
+    """The number of restored topics, and where the replaced store is, if there was one."""
 
     topics: int
     before: Path | None
 
 
 def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
-    """Make a backup the store in a folder, whole or not at all.
+    """Make a backup the store of a folder, completely or not at all.
 
-    At the next start every topic begins another epoch: positions that were given after the backup
-    are given again, and nobody may take them for the old ones.
+    At the next start every topic gets a new epoch: offsets after the backup are assigned again, and
+    must not be mistaken for the old ones.
 
     Args:
-        backup: a database file, as `.backup` or `VACUUM INTO` of SQLite make it.
-        path: the folder; made where it is not there.
-        replaces: a store that is there is kept beside it, and those that were kept before.
+        backup: a database file, made by `.backup` or `VACUUM INTO` of SQLite.
+        path: the folder; created if missing.
+        replaces: keep an existing store under another name instead of refusing.
 
     Raises:
-        StoreUnusable: one sentence that says why not; the store is as it was.
+        StoreUnusable: one sentence with the reason; the store is unchanged.
     """
-    topics, before = _checked(backup), None
+    topics, before = _check(backup), None
     folder = Folder.take(path)
     try:
         if folder.database.exists() and not replaces:
@@ -51,9 +50,9 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
         copy.unlink(missing_ok=True)
         _copy(backup, copy)
         if folder.database.exists():
-            before = _keep(folder.database)
+            before = _rename(folder.database)
         copy.replace(folder.database)
-        _sync(path)
+        _sync(path)  # a rename survives a power loss only once the folder is synced
     except (sqlite3.Error, OSError) as error:
         raise StoreUnusable(f"The store in {path} cannot be restored: {error}.") from None
     finally:
@@ -61,8 +60,8 @@ def restore(backup: Path, path: Path, *, replaces: bool = False) -> Restored:
     return Restored(topics, before)
 
 
-def _checked(backup: Path) -> int:
-    """How many topics it has; nothing is written to it."""
+def _check(backup: Path) -> int:
+    """Check a backup without writing to it, and return its number of topics."""
     try:
         with closing(sqlite3.connect(f"{backup.absolute().as_uri()}?mode=ro", uri=True)) as found:
             if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
@@ -83,20 +82,20 @@ def _copy(backup: Path, copy: Path) -> None:
         closing(sqlite3.connect(copy, isolation_level=None)) as target,
     ):
         source.backup(target)
-        target.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        target.execute("PRAGMA journal_mode = DELETE")  # leaves one file without a log
         target.execute("PRAGMA synchronous = FULL")
-        lives.doubt(target)
+        generation.mark_restored(target)
 
 
-def _keep(database: Path) -> Path:
-    """Another name for a store, in one file: a log left beside it would be taken for the new's.
+def _rename(database: Path) -> Path:
+    """Rename a store after merging its log: the new store would read a log left beside it.
 
-    Nothing that has such a name is touched: it may be the only one of its kind.
+    Existing files keep their names, because each may be the only copy of its data.
     """
     with closing(sqlite3.connect(database)) as found:
         found.execute("PRAGMA journal_mode = DELETE")
     for number in itertools.count(1):
-        before = database.with_name(BEFORE if number == 1 else f"{BEFORE}.{number}")
+        before = database.with_name(REPLACED if number == 1 else f"{REPLACED}.{number}")
         with contextlib.suppress(FileExistsError):
             os.link(database, before)
             return before

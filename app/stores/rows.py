@@ -1,4 +1,4 @@
-"""Rows of the embedded store: topics, their journal, their records."""
+"""Rows of the embedded store: topics, journal, records."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
-from app.stores.packing import frames_of, pack, unpack
-from app.stores.schema import TABLES_OF_TOPIC
-from app.stores.store import Appended, Checkpoint, Publication, TopicRecord
-from conflation.frame import Frame, Gone, Tombstone
-from conflation.kept import Kept
+from tidegate.app.stores.definitions import encode_definition
+from tidegate.app.stores.schema import TABLES_OF_TOPIC
+from tidegate.app.stores.store import (
+    Appended,
+    Checkpoint,
+    Publication,
+    TopicRecord,
+    pack,
+    to_frames,
+    unpack,
+)
+from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 
 _PUT_RECORD = """
 INSERT INTO records (topic, record_key, position, timestamp_ms, payload, exempt, reason,
@@ -27,9 +32,9 @@ ON CONFLICT DO UPDATE SET
 
 @dataclass(slots=True)
 class StoredTopic:
-    """A topic's place in the file, and its last offset.
+    """A topic's row id, epoch and last offset.
 
-    How many retries and producers it has at most is counted when somebody asks; None till then.
+    `retries` and `producers` are upper bounds of their row counts, None until counted.
     """
 
     id: int
@@ -40,7 +45,7 @@ class StoredTopic:
 
 
 def find(connection: sqlite3.Connection, name: str) -> StoredTopic | None:
-    """The topic of this name."""
+    """Return the topic with this name, or None."""
     row = connection.execute(
         "SELECT id, epoch, max(through, coalesce("
         "(SELECT max(last) FROM journal WHERE topic = id), 0)) FROM topics WHERE name = ?",
@@ -50,20 +55,20 @@ def find(connection: sqlite3.Connection, name: str) -> StoredTopic | None:
 
 
 def documents(connection: sqlite3.Connection) -> list[tuple[str, bytes, str]]:
-    """Name, document and epoch of every topic, in the order in which they were made."""
+    """Return name, document and epoch of every topic in order of creation."""
     found = connection.execute("SELECT name, document, epoch FROM topics ORDER BY id")
     return found.fetchall()
 
 
 def put_topic(connection: sqlite3.Connection, record: TopicRecord) -> None:
-    """Make a topic, or write its document anew; another epoch takes the old one's place."""
-    document = msgspec.json.encode(record.document.document())
-    known = find(connection, record.name)
-    if known is not None and known.epoch == record.epoch:
-        connection.execute("UPDATE topics SET document = ? WHERE id = ?", (document, known.id))
+    """Create a topic or replace its document; a new epoch deletes the old one's data."""
+    document = encode_definition(record.document)
+    stored = find(connection, record.name)
+    if stored is not None and stored.epoch == record.epoch:
+        connection.execute("UPDATE topics SET document = ? WHERE id = ?", (document, stored.id))
         return
-    if known is not None:
-        delete_topic(connection, known)
+    if stored is not None:
+        delete_topic(connection, stored)
     connection.execute(
         "INSERT INTO topics (name, epoch, document) VALUES (?, ?, ?)",
         (record.name, record.epoch, document),
@@ -71,7 +76,7 @@ def put_topic(connection: sqlite3.Connection, record: TopicRecord) -> None:
 
 
 def delete_topic(connection: sqlite3.Connection, topic: StoredTopic) -> None:
-    """Forget a topic and all that is its own."""
+    """Delete a topic with all its rows."""
     for table in TABLES_OF_TOPIC:
         connection.execute(f"DELETE FROM {table} WHERE topic = ?", (topic.id,))
     connection.execute("DELETE FROM topics WHERE id = ?", (topic.id,))
@@ -80,7 +85,7 @@ def delete_topic(connection: sqlite3.Connection, topic: StoredTopic) -> None:
 def append(
     connection: sqlite3.Connection, topic: StoredTopic, publication: Publication
 ) -> Appended:
-    """A request's items behind the topic's head, one row."""
+    """Append a request's items to the journal as one row."""
     appended = Appended(topic.head + 1, topic.head + len(publication.items))
     if publication.items:
         connection.execute(
@@ -94,29 +99,29 @@ def append(
     return appended
 
 
-def checkpoint(connection: sqlite3.Connection, topic: StoredTopic, made: Checkpoint) -> None:
-    """Write the keys that have changed; forget what nobody will ask for.
+def checkpoint(connection: sqlite3.Connection, topic: StoredTopic, changed: Checkpoint) -> None:
+    """Write changed records, and delete journal rows and tombstones no longer needed.
 
-    In the order of their keys: then pages of the file are written one after the other, once.
+    Records are written in key order, so that each page of the file is written once.
     """
-    by_key = sorted(made.changes, key=lambda frame: frame.key)
+    by_key = sorted(changed.changes, key=lambda frame: frame.key)
     connection.executemany(_PUT_RECORD, _rows(topic.id, by_key))
     connection.execute(
         "DELETE FROM records WHERE topic = ? AND reason IS NOT NULL AND position <= ?",
-        (topic.id, made.horizon),
+        (topic.id, changed.horizon),
     )
     connection.execute(
         "UPDATE topics SET through = ?, horizon = ?, exempt_through = ? WHERE id = ?",
-        (made.through, made.horizon, made.exempt_through, topic.id),
+        (changed.through, changed.horizon, changed.exempt_through, topic.id),
     )
     connection.execute(
         "DELETE FROM journal WHERE topic = ? AND last <= ?",
-        (topic.id, min(made.through, made.journal_through)),
+        (topic.id, min(changed.through, changed.journal_through)),
     )
 
 
-def kept(connection: sqlite3.Connection, topic: StoredTopic) -> Kept:
-    """All that is there of a topic."""
+def load(connection: sqlite3.Connection, topic: StoredTopic) -> RestoredTopic:
+    """Load a topic."""
     horizon, exempt_through = connection.execute(
         "SELECT horizon, exempt_through FROM topics WHERE id = ?", (topic.id,)
     ).fetchone()
@@ -129,8 +134,8 @@ def kept(connection: sqlite3.Connection, topic: StoredTopic) -> Kept:
     for first, timestamp_ms, items in connection.execute(
         "SELECT first, timestamp_ms, items FROM journal WHERE topic = ? ORDER BY last", (topic.id,)
     ):
-        journal += frames_of(unpack(items), first, timestamp_ms)
-    return Kept(
+        journal += to_frames(unpack(items), first, timestamp_ms)
+    return RestoredTopic(
         head=topic.head,
         records=[_record(*row) for row in records],
         horizon=horizon,
@@ -142,11 +147,11 @@ def kept(connection: sqlite3.Connection, topic: StoredTopic) -> Kept:
 
 def _rows(topic: int, frames: Sequence[Frame]) -> Iterator[tuple[object, ...]]:
     for frame in frames:
-        told = (topic, frame.key, frame.offset, frame.timestamp_ms, frame.payload, frame.exempt)
+        columns = (topic, frame.key, frame.offset, frame.timestamp_ms, frame.payload, frame.exempt)
         if isinstance(frame, Tombstone):
-            yield *told, frame.reason, frame.put_offset, frame.put_ms
+            yield *columns, frame.reason, frame.put_offset, frame.put_ms
         else:
-            yield *told, None, 0, 0
+            yield *columns, None, 0, 0
 
 
 def _record(
@@ -163,5 +168,5 @@ def _record(
         return Frame(offset, payload, record_key, timestamp_ms, bool(exempt))
     return Tombstone(
         offset, payload, record_key, timestamp_ms,
-        reason=Gone(reason), put_offset=put_offset, put_ms=put_ms,
+        reason=RemovalReason(reason), put_offset=put_offset, put_ms=put_ms,
     )  # fmt: skip

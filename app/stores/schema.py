@@ -1,24 +1,29 @@
-"""The database file of the embedded store: its tables, its format's number, how it is opened."""
+"""The embedded store's files: the database schema and format, and the locked folder."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import sqlite3
 from pathlib import Path
+from typing import Self
 
-from app.stores import lives
-from app.stores.store import StoreUnusable
+from tidegate.app.stores import generation
+from tidegate.app.stores.store import StoreUnusable
 
 FORMAT = 1
-"""`user_version` of the file; a newer one is left alone."""
+"""The file's `user_version`; the store refuses a newer one."""
 
 APPLICATION_ID = 0x54494445
-"""Tells the file from other programs' databases."""
+"""Distinguishes the file from databases of other programs."""
 
 _WAL_BYTES_MAX = 64 << 20
 _CACHE_KIB = 16 << 10
 
-# A topic's `id` is new with each epoch. Of `journal` a row is a request, of `records` a key: its
-# newest message, or with a `reason` its tombstone. `head` is the journal's last, or `through`.
+# A topic gets a new `id` with each epoch, so rows of the old one cannot be mistaken for its own.
+# A row of `journal` is a request. A row of `records` is a key's newest message, or with a `reason`
+# its tombstone. A topic's head is the journal's highest `last`, or `through` if that is higher.
 _TABLES = """
 CREATE TABLE topics (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -81,10 +86,12 @@ TABLES_OF_TOPIC = ("journal", "records", "producers", "retries", "stages")
 
 
 def open_database(path: Path, *, survives_power: bool) -> sqlite3.Connection:
-    """Open the file, or make it. Transactions are the caller's; any thread may use it, one at once.
+    """Open or create the file.
+
+    The caller controls transactions, and may use the connection from any thread, one at a time.
 
     Raises:
-        StoreUnusable: it cannot be opened or is not ours to read; it was left as it was.
+        StoreUnusable: the file cannot be opened or is not ours; it is unchanged.
     """
     try:
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -97,7 +104,7 @@ def open_database(path: Path, *, survives_power: bool) -> sqlite3.Connection:
         connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES_MAX}")
         connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
         _write_format(connection, _TABLES if is_new else "")
-        lives.begin(connection, survives_power=survives_power)
+        generation.record_opening(connection, survives_power=survives_power)
     except sqlite3.Error as error:
         connection.close()
         raise _unusable(path, error) from None
@@ -108,7 +115,7 @@ def open_database(path: Path, *, survives_power: bool) -> sqlite3.Connection:
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether there is nothing in it yet."""
+    """Return whether the file is empty; refuse a foreign or newer one."""
     found = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if not found:
         return True
@@ -124,7 +131,10 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _write_format(connection: sqlite3.Connection, tables: str) -> None:
-    """In one step with new tables; a start that cannot write is told at once."""
+    """Write the format number with new tables in one transaction.
+
+    An existing file is written as well, so that a read-only one fails at the start.
+    """
     connection.executescript(
         f"BEGIN IMMEDIATE; {tables} PRAGMA application_id = {APPLICATION_ID}; "
         f"PRAGMA user_version = {FORMAT}; COMMIT;"
@@ -135,3 +145,59 @@ def _unusable(path: Path, error: sqlite3.Error) -> StoreUnusable:
     if getattr(error, "sqlite_errorname", "") == "SQLITE_NOTADB":
         return StoreUnusable(f"The file {path} is not a database.")
     return StoreUnusable(f"The store {path} cannot be opened: {error}.")
+
+
+DATABASE = "tidegate.db"
+LOCK = "tidegate.lock"
+_FOLDER_MODE, _FILE_MODE = 0o700, 0o600  # other users must not read messages
+
+
+class FolderUnusable(StoreUnusable):
+    """The folder cannot be created or written."""
+
+
+class Folder:
+    """A folder under an exclusive lock, which the kernel releases when the process ends."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def take(cls, path: Path) -> Self:
+        """Create the folder if missing, and lock it.
+
+        Raises:
+            FolderUnusable: the folder cannot be written.
+            StoreUnusable: another gateway has locked it.
+        """
+        try:
+            path.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            descriptor = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        except OSError as error:
+            reason = error.strerror or error
+            detail = f"The store's folder {path} cannot be written: {reason}."
+            raise FolderUnusable(detail) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise StoreUnusable(f"The store in {path} is in use by another gateway.") from None
+        return cls(path, descriptor)
+
+    @property
+    def database(self) -> Path:
+        """Return the path of the database file."""
+        return self.path / DATABASE
+
+    def size_bytes(self) -> int:
+        """Return the total size of the folder's files; SQLite may delete one meanwhile."""
+        size_bytes = 0
+        for found in os.scandir(self.path):
+            with contextlib.suppress(FileNotFoundError):
+                size_bytes += found.stat().st_size
+        return size_bytes
+
+    def release(self) -> None:
+        """Release the lock."""
+        os.close(self._descriptor)

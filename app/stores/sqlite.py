@@ -1,7 +1,7 @@
-"""The embedded store: SQLite in WAL mode, in a folder that is this gateway's alone.
+"""The embedded store: SQLite in WAL mode, in a folder that one gateway locks.
 
-A request is one row of the journal. The state of the world is not written with it but now and
-then, by `checkpoint`: a start takes what was written then, and the journal behind it.
+A request is one journal row. Records are written only now and then, by `checkpoint`; a start loads
+the last checkpoint and applies the journal after it.
 """
 
 from __future__ import annotations
@@ -11,33 +11,34 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.mergers import Mergers
-from app.problems import Problem
-from app.stores import lives, rows, senders
-from app.stores.bounds import Bounds
-from app.stores.figures import StoreFigures
-from app.stores.folder import Folder
-from app.stores.group_commit import Answer, GroupCommit, Work
-from app.stores.memory import NORMAL
-from app.stores.rows import StoredTopic
-from app.stores.schema import open_database
-from app.stores.store import (
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import NO_MERGERS
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores import generation, idempotency, rows
+from tidegate.app.stores.definitions import parse_stored
+from tidegate.app.stores.group_commit import GroupCommit, Result, Work
+from tidegate.app.stores.memory import NORMAL
+from tidegate.app.stores.rows import StoredTopic
+from tidegate.app.stores.schema import Folder, open_database
+from tidegate.app.stores.store import (
     Appended,
+    Bounds,
     Checkpoint,
     HeadMoved,
     Item,
-    Kept,
     Publication,
+    Stored,
+    StoreFigures,
     StoreUnusable,
     TopicRecord,
 )
-from app.topic_document import NO_MERGERS, TopicDocument
+from tidegate.conflation.frame import RestoredTopic
 
 OWN_TOPICS = "tidegate.*"
 
 
 class SqliteStore:
-    """One file, one writer thread. `survives_power`: each commit waits for the disk."""
+    """One file and one writer thread; with `survives_power` each commit waits for the disk."""
 
     survives_process = True
     checkpoints = True
@@ -48,19 +49,20 @@ class SqliteStore:
         *,
         survives_power: bool = False,
         mergers: Mergers = NO_MERGERS,
-        bounds: Bounds = NORMAL,
+        limits: Bounds = NORMAL,
     ) -> None:
         self._path = folder
         self._survives_power = survives_power
         self._mergers = mergers
-        self._bounds = bounds
-        self._topics: dict[str, StoredTopic] = {}  # the writer thread's, as long as all is well
+        self._limits = limits
+        # Only the writer thread uses this cache; a rollback clears it.
+        self._topics: dict[str, StoredTopic] = {}
         self._folder: Folder | None = None
         self._connection: sqlite3.Connection | None = None
         self._commits: GroupCommit | None = None
 
     async def open(self) -> None:
-        """Take the folder, open the file or make it, and see whether it can be read.
+        """Lock the folder, open or create the file, and check that it can be read.
 
         Raises:
             StoreUnusable: with one sentence for the operator; nothing was changed.
@@ -71,7 +73,8 @@ class SqliteStore:
                 self._folder.database, survives_power=self._survives_power
             )
             self._commits = GroupCommit(self._connection, self._topics.clear)
-            await self._do(_forget_own)
+            # Delete before reading: `records` must not report topics of the previous process.
+            await self._run(_forget_own)
             await self.records()
         except Problem as problem:
             await self.aclose()
@@ -81,44 +84,48 @@ class SqliteStore:
             raise
 
     def figures(self) -> StoreFigures:
-        """Transactions, what waits for one, and the size of the file with its log."""
+        """Return the commits, the queued writes, and the size of the files."""
         if self._commits is None or self._folder is None:
             return StoreFigures(0)
         return StoreFigures(self._commits.commits, self._commits.queued, self._folder.size_bytes())
 
-    async def records(self) -> Sequence[TopicRecord]:
-        """Every topic there is."""
+    async def records(self) -> Sequence[Stored]:
+        """Return every topic."""
         return [
-            TopicRecord(name, self._document(name, text), epoch)
-            for name, text, epoch in await self._do(rows.documents)
+            parse_stored(name, text, epoch, self._mergers)
+            for name, text, epoch in await self._run(rows.documents)
         ]
 
-    async def kept(self, name: str) -> Kept:
-        """What is kept of a topic."""
-        return await self._do(
-            lambda connection: rows.kept(connection, self._topic(connection, name))
+    async def head(self, name: str) -> int:
+        """Return the last offset of a topic."""
+        return await self._run(lambda connection: self._topic(connection, name).head)
+
+    async def load(self, name: str) -> RestoredTopic:
+        """Load a topic."""
+        return await self._run(
+            lambda connection: rows.load(connection, self._topic(connection, name))
         )
 
     async def put_topic(self, record: TopicRecord) -> None:
-        """Create a topic or replace its document; a new epoch begins at offset 1."""
+        """Create a topic or replace its document; a new epoch starts at offset 1."""
 
         def work(connection: sqlite3.Connection) -> None:
             rows.put_topic(connection, record)
             self._topics.pop(record.name, None)
 
-        await self._do(work)
+        await self._run(work)
 
     async def delete_topic(self, name: str) -> None:
-        """Forget a topic with its messages and its producers' numbers."""
+        """Delete a topic with its messages and its producers' numbers."""
 
         def work(connection: sqlite3.Connection) -> None:
             rows.delete_topic(connection, self._topic(connection, name))
             del self._topics[name]
 
-        await self._do(work)
+        await self._run(work)
 
     async def append(self, topic: str, publication: Publication) -> Appended:
-        """Number items and keep them, in one step with what is noted of their sender.
+        """Assign offsets and store items atomically with the state of their sender.
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
@@ -126,109 +133,97 @@ class SqliteStore:
         """
 
         def work(connection: sqlite3.Connection) -> Appended:
-            there = self._topic(connection, topic)
-            known = senders.known(connection, there.id, publication)
-            if known is not None:
-                return known
-            if publication.expected_head not in (None, there.head):
+            stored = self._topic(connection, topic)
+            earlier = idempotency.earlier_result(connection, stored.id, publication)
+            if earlier is not None:
+                return earlier
+            if publication.expected_head not in (None, stored.head):
                 raise HeadMoved
-            senders.check_room(connection, there, publication, self._bounds)
-            appended = rows.append(connection, there, publication)
-            senders.note(connection, there, publication, appended)
+            idempotency.check_limits(connection, stored, publication, self._limits)
+            appended = rows.append(connection, stored, publication)
+            idempotency.record_sender(connection, stored, publication, appended)
             return appended
 
-        return await self._do(work)
+        return await self._run(work)
 
-    async def renew(self, name: str, seen: int) -> str:
-        """The epoch in which a topic goes on that was seen up to an offset."""
+    async def confirm_epoch(self, name: str, seen: int) -> str:
+        """Return the topic's epoch, a new one if its head is below `seen`."""
 
         def work(connection: sqlite3.Connection) -> str:
-            there = self._topic(connection, name)
-            if there.head < seen:
-                there.epoch = lives.renew(connection, there.id)
-            return there.epoch
+            stored = self._topic(connection, name)
+            if stored.head < seen:
+                stored.epoch = generation.renew_epoch(connection, stored.id)
+            return stored.epoch
 
-        return await self._do(work)
+        return await self._run(work)
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
-        """Keep items aside for an hour; those of an earlier stage of that name are forgotten.
+        """Store a stage for an hour, in place of an earlier one of that name.
 
         Raises:
             Problem: limit-reached; bus-unavailable.
         """
-        await self._do(
-            lambda connection: senders.stage(
+        await self._run(
+            lambda connection: idempotency.stage(
                 connection,
                 self._topic(connection, topic).id,
                 name,
                 items,
                 now_ms,
-                self._bounds,
+                self._limits,
             )
         )
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
-        """The items of stages, in the order of the names; None if one is not there (any more)."""
-        return await self._do(
-            lambda connection: senders.staged(
+        """Return the items of stages in the order of the names; None if a stage does not exist."""
+        return await self._run(
+            lambda connection: idempotency.staged(
                 connection, self._topic(connection, topic).id, names, now_ms
             )
         )
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
-        """Keep a topic's records; nothing happens to one that is gone, or another one by now."""
+        """Store a topic's records; ignore a topic that was deleted or restarted meanwhile."""
 
         def work(connection: sqlite3.Connection) -> None:
-            there = rows.find(connection, topic)
-            if there is not None and there.epoch == checkpoint.epoch:
-                rows.checkpoint(connection, there, checkpoint)
+            stored = rows.find(connection, topic)
+            if stored is not None and stored.epoch == checkpoint.epoch:
+                rows.checkpoint(connection, stored, checkpoint)
 
-        await self._do(work)
+        await self._run(work)
 
     async def fault(self) -> str | None:
-        """What the last write has failed of, if that is so still."""
+        """Return why the last write failed, if writes still fail."""
         return "the store is closed" if self._commits is None else await self._commits.fault()
 
     async def aclose(self) -> None:
-        """Finish what was asked, and let the folder go."""
+        """Finish the queued work and release the folder."""
         if self._commits is not None:
             await self._commits.aclose()
         if self._connection is not None:
-            with contextlib.suppress(sqlite3.Error):  # then the next start is in doubt
-                lives.end(self._connection)
+            with contextlib.suppress(sqlite3.Error):  # then the next start assigns new epochs
+                generation.record_close(self._connection)
             self._connection.close()
         if self._folder is not None:
             self._folder.release()
         self._commits = self._connection = self._folder = None
         self._topics.clear()
 
-    async def _do(self, work: Work[Answer]) -> Answer:
+    async def _run(self, work: Work[Result]) -> Result:
         if self._commits is None:
             raise Problem("bus-unavailable", "The store is closed.")
-        return await self._commits.do(work)
+        return await self._commits.run(work)
 
     def _topic(self, connection: sqlite3.Connection, name: str) -> StoredTopic:
-        """A topic's place; what was taken back is asked for anew."""
+        """Return a topic's row; read it again after a rollback emptied the cache."""
         found = self._topics.get(name) or rows.find(connection, name)
-        assert found is not None, "the catalog knows which topics there are"
+        assert found is not None, "the catalog knows which topics stored are"
         self._topics[name] = found
         return found
 
-    def _document(self, name: str, text: bytes) -> TopicDocument:
-        """A topic's definition.
-
-        Raises:
-            StoreUnusable: settings do not name a merger that it needs, or the like.
-        """
-        try:
-            return TopicDocument.parse(text, self._mergers)
-        except Problem as problem:
-            detail = f"The definition of topic {name} cannot be used: {problem.detail}"
-            raise StoreUnusable(detail) from None
-
 
 def _forget_own(connection: sqlite3.Connection) -> None:
-    """The gateway's own topics tell of one process; with another they begin anew."""
+    """Delete the gateway's own topics, whose content describes the previous process."""
     names = connection.execute("SELECT name FROM topics WHERE name GLOB ?", (OWN_TOPICS,))
     for (name,) in names.fetchall():
         topic = rows.find(connection, name)

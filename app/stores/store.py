@@ -1,6 +1,6 @@
-"""The store: where topics and messages are kept, and the one place that numbers them.
+"""The store protocol: stores keep topics and messages, and alone assign offsets.
 
-`app.stores.memory` keeps nothing beyond the process; stores that survive it implement the same
+`tidegate.app.stores.memory` keeps nothing beyond the process; durable stores implement the same
 protocol and pass the same tests.
 """
 
@@ -8,29 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
-from app.topic_document import TopicDocument
-from conflation.frame import Frame, Gone
-from conflation.kept import Kept as Kept  # noqa: PLC0414 - a word of this protocol
+from tidegate.app.definitions.topic import Identity, TopicDocument
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.http.problems import Problem
+from tidegate.app.settings import Settings
+from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """A topic as stored; `epoch` is new each time a topic of that name is made."""
+    """A stored topic; each creation of a topic of that name has a new `epoch`."""
 
     name: str
     document: TopicDocument
     epoch: str
 
+    @property
+    def identity(self) -> Identity:
+        """Return the part of the definition that is fixed while the topic holds messages."""
+        return self.document.identity
+
+
+Stored = TopicRecord | Unusable
+"""A store's entry for a topic name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """A numbered producer's request: a number not above its highest publishes nothing.
+    """The producer number of a request; a sequence not above the highest publishes nothing.
 
-    `run` counts the lives of a distributed writer: what an older one sends is refused.
+    `run` counts the restarts of a distributed writer; requests of an older run are rejected.
     """
 
     name: str
@@ -40,16 +51,16 @@ class Producer:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A request that may come again: its `Idempotency-Key`, and a digest of all that it asks."""
+    """A request's `Idempotency-Key` and a digest of its content."""
 
     name: str
     digest: bytes
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
-    """A checked message: its text (JSON on one line), its SOW key ("" where there is none).
+    """A validated message: its text (JSON on one line) and its SOW key ("" without one).
 
-    `exempt`: its publisher wants it never conflated.
+    `exempt`: the publisher requires that it is never conflated.
     """
 
     payload: bytes
@@ -58,13 +69,13 @@ class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
 
 
 class Removal(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
-    """A record leaves the state of the world; it has its place in the sequence as a message has.
+    """The removal of a record; it has an offset like a message.
 
-    `payload` is the value that it takes away, where that is known.
+    `payload` is the removed value, if known.
     """
 
     record_key: str
-    reason: Gone
+    reason: RemovalReason
     payload: bytes = b""
 
 
@@ -73,12 +84,13 @@ Item = Message | Removal
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What is written into a topic in one step, all of it or nothing.
+    """A write to a topic, applied completely or not at all.
 
-    `timestamp_ms` is wall time at publication, the same for all items. `stages` are forgotten
-    with it, also with a duplicate: the items are theirs. `expected_head`: only if the topic's last
-    offset is this one; whether the request is known is asked first.
-    `fence`: the number of the lease under which it is written.
+    Args:
+        timestamp_ms: wall time of the publication, equal for all items.
+        stages: stages that the items came from, deleted with the write, also with a duplicate.
+        expected_head: the required last offset of the topic; duplicates are detected first.
+        fence: the fencing number of the leader lease under which the write is made.
     """
 
     items: Sequence[Item]
@@ -92,9 +104,9 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Offsets that items were given, `first` to `last` without holes.
+    """The assigned offsets, `first` to `last` without gaps.
 
-    Of a duplicate they are those of the first time: 0 where that is not known, for a producer's.
+    For a duplicate they are those of the first request; 0 for a producer's, which are not stored.
     """
 
     first: int
@@ -104,11 +116,11 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What has changed on a topic's board since the last one: the board's own answer.
+    """The changes to a topic's records since the last checkpoint, as the board returns them.
 
-    With the journal after `through` it is the state of the world. Messages up to `journal_through`
-    and tombstones up to `horizon` are no longer asked for; messages that were not to be conflated
-    are missing from the changes where they were replaced, none behind `exempt_through`.
+    With the journal after `through` they give the state of the world. The store may delete messages
+    up to `journal_through` and tombstones up to `horizon`. Messages exempt from conflation are
+    missing from the changes where a newer one replaced them, none after `exempt_through`.
     """
 
     epoch: str
@@ -120,73 +132,218 @@ class Checkpoint:
 
 
 class HeadMoved(Exception):
-    """Another gateway has written to the topic since; what was decided is to be decided anew."""
+    """Another gateway has written to the topic meanwhile; the caller must decide again."""
 
 
 class Store(Protocol):
-    """What the gateway asks of a store. Calls for one topic come one at a time.
+    """The interface of a store; calls for one topic come one at a time.
 
-    While it cannot be reached or cannot write, each call raises the problem `bus-unavailable`, and
-    nothing of the call has an effect that is told to anybody.
+    While the store is unreachable or cannot write, each call raises the problem `bus-unavailable`
+    and has no visible effect.
     """
 
     survives_process: bool
-    """Whether what it has acknowledged is there after `kill -9`."""
+    """Whether acknowledged data survives `kill -9`."""
 
     checkpoints: bool
-    """Whether it wants `checkpoint` now and then; else it keeps records by itself, or none."""
+    """Whether the store needs `checkpoint` calls; otherwise it writes records itself, or none."""
 
     async def open(self) -> None:
-        """Reach it, and take over what is there.
+        """Connect or open the files, and load what exists.
 
         Raises:
             StoreUnusable: with one sentence for the operator; nothing was changed.
         """
 
-    async def records(self) -> Sequence[TopicRecord]:
-        """Every topic there is, to begin with."""
+    async def records(self) -> Sequence[Stored]:
+        """Return every topic at the start, also those with an unusable definition."""
 
-    async def kept(self, name: str) -> Kept:
-        """What is kept of a topic."""
+    async def head(self, name: str) -> int:
+        """Return the last offset of a topic, also of an unusable one."""
+
+    async def load(self, name: str) -> RestoredTopic:
+        """Load a topic."""
 
     async def put_topic(self, record: TopicRecord) -> None:
-        """Create a topic or replace its document; a new epoch begins at offset 1."""
+        """Create a topic or replace its document; a new epoch starts at offset 1."""
 
     async def delete_topic(self, name: str) -> None:
-        """Forget a topic with its messages and its producers' numbers."""
+        """Delete a topic with its messages and its producers' numbers."""
 
     async def append(self, topic: str, publication: Publication) -> Appended:
-        """Number items and keep them, all or none, in one step with what is noted of their sender.
+        """Assign offsets and store all items or none, atomically with the state of their sender.
 
         Raises:
             HeadMoved: `expected_head` is not the topic's last offset.
             Problem: producer-fenced; idempotency-conflict; bus-unavailable.
         """
 
-    async def renew(self, name: str, seen: int) -> str:
-        """The epoch in which a topic goes on that was seen up to an offset in the one it has.
+    async def confirm_epoch(self, name: str, seen: int) -> str:
+        """Return the topic's valid epoch, for a caller that has seen offset `seen` in its own.
 
-        Another one where it does not reach so far: then it has gone back, and keeps what it has.
+        A new epoch means that the topic has gone back before `seen`; it keeps the messages it has.
         """
 
     async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
-        """Keep items aside for an hour; those of an earlier stage of that name are forgotten."""
+        """Store a stage for an hour, in place of an earlier one of that name."""
 
     async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
-        """The items of stages, in the order of the names; None if one is not there (any more)."""
+        """Return the items of stages in the order of the names; None if a stage does not exist."""
 
     async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
-        """Keep a topic's records, and forget what nobody will ask for."""
+        """Store a topic's records, and delete what is no longer needed."""
 
     async def fault(self) -> str | None:
-        """Why nothing can be written just now, in a few words for the operator; None if it can.
+        """Return in a few words for the operator why writes fail, or None.
 
-        Where that is not known it is tried, by a write that changes nothing.
+        If the state is unknown, the store tries a write without effect.
         """
 
     async def aclose(self) -> None:
-        """Let go of files and connections; what was acknowledged is safe."""
+        """Close files and connections; acknowledged data is safe."""
 
 
 class StoreUnusable(Exception):
-    """A store that cannot be opened; its text is one sentence for the operator."""
+    """The store cannot be opened; the text is one sentence for the operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change to a definition in a shared store; `record` is None for a deletion."""
+
+    version: int
+    name: str
+    record: Stored | None
+
+
+class DefinitionsMoved(Exception):
+    """Another gateway has changed a definition meanwhile; the caller must decide again."""
+
+
+class EpochMoved(Problem):
+    """The topic has restarted, perhaps under another definition; the write had no effect.
+
+    It is a `bus-unavailable` problem by default; a caller that can decide again catches it.
+    """
+
+    def __init__(self) -> None:
+        detail = "The topic's history is being checked; try again."
+        super().__init__("bus-unavailable", detail, headers={"Retry-After": "1"})
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """Figures of a store; None for what does not apply.
+
+    Args:
+        commits: number of writes since the store was opened.
+        queued: writes that wait for their commit.
+        size_bytes: disk space in use.
+    """
+
+    commits: int
+    queued: int = 0
+    size_bytes: int | None = None
+
+
+@runtime_checkable
+class MeasuredStore(Protocol):
+    """A store with figures, read from memory in the loop's thread.
+
+    The protocol is optional: a store without figures has no metrics of its own.
+    """
+
+    def figures(self) -> StoreFigures:
+        """Return the current figures."""
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(list[Item])
+
+
+def pack(items: Sequence[Item]) -> bytes:
+    """Encode items as MessagePack: one array each, with the kind first."""
+    return _ENCODER.encode(items)
+
+
+def unpack(packed: bytes) -> list[Item]:
+    """Decode what `pack` encoded."""
+    return _DECODER.decode(packed)
+
+
+def to_frames(items: Sequence[Item], first: int, timestamp_ms: int) -> list[Frame]:
+    """Convert items to the engine's frames, numbered from `first`."""
+    return [
+        Frame(offset, item.payload, item.record_key, timestamp_ms, item.exempt)
+        if isinstance(item, Message)
+        else Tombstone(offset, item.payload, item.record_key, timestamp_ms, reason=item.reason)
+        for offset, item in enumerate(items, start=first)
+    ]
+
+
+RETRY_AFTER = {"Retry-After": "60"}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Limits per topic: stages, their bytes, `Idempotency-Key`s of 24 hours, and producers."""
+
+    stages_max: int = 10_000
+    staged_bytes_max: int = 1 << 30
+    retry_keys_max: int = 1_000_000
+    producers_max: int = 100_000
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Return the limits of the settings."""
+        return cls(
+            settings.stages_max,
+            settings.staged_bytes_max,
+            settings.retry_keys_max,
+            settings.producers_max,
+        )
+
+    def check_stages(self, count: int, size_bytes: int) -> None:
+        """Check the number and bytes of stages.
+
+        Raises:
+            Problem: limit-reached.
+        """
+        if count > self.stages_max or size_bytes > self.staged_bytes_max:
+            raise no_room_for_stages()
+
+    def check_retry_keys(self, count: int) -> None:
+        """Check the number of `Idempotency-Key`s.
+
+        Raises:
+            Problem: limit-reached.
+        """
+        if count > self.retry_keys_max:
+            raise no_room_for_retry_keys()
+
+    def check_producers(self, count: int) -> None:
+        """Check the number of producers.
+
+        Raises:
+            Problem: limit-reached.
+        """
+        if count > self.producers_max:
+            raise no_room_for_producers()
+
+
+def no_room_for_stages() -> Problem:
+    """Return the problem of a stage beyond the limits."""
+    detail = "The topic's stages have reached their limit in number or bytes; commit some."
+    return Problem("limit-reached", detail, headers=RETRY_AFTER)
+
+
+def no_room_for_retry_keys() -> Problem:
+    """Return the problem of an `Idempotency-Key` beyond the limit."""
+    detail = "The topic has reached its limit of Idempotency-Keys in 24 hours."
+    return Problem("limit-reached", detail, headers=RETRY_AFTER)
+
+
+def no_room_for_producers() -> Problem:
+    """Return the problem of a producer beyond the limit."""
+    detail = "The topic has reached its limit of numbered producers, whose names never expire."
+    return Problem("limit-reached", detail, headers=RETRY_AFTER)

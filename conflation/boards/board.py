@@ -7,7 +7,7 @@ from itertools import islice, takewhile
 
 import msgspec
 
-from conflation.frame import Frame, Span, Tombstone
+from tidegate.conflation.frame import Frame, Span, Tombstone
 
 SPANS_MAX = 8
 
@@ -153,7 +153,7 @@ class Board:
         return frame
 
     def held_at(self, board_key: str, position: int) -> bool:
-        """Whether a consumer at this position had the key; as rule 2 says it of old spans."""
+        """Whether a consumer at this position had the key; as rule board-2 says it of old spans."""
         entered = self._entered.get(board_key)
         if entered is not None and entered <= position:
             return True

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from conflation.boards.screen import THE_RECORD
-from conflation.count import count_of
-from conflation.frame import Frame, Row, Tombstone
-from conflation.lane_id import LaneId
-from conflation.lanes.fold import fold_of
-from conflation.lanes.slot import Part, Slot
-from conflation.lanes.slots import Slots
+from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
+from tidegate.conflation.lane_id import LaneId
+from tidegate.conflation.lanes.accumulate import CombinedRow, fold_of
+from tidegate.conflation.lanes.merges import Merges
+from tidegate.conflation.lanes.pending import Pending, PendingKeys, PendingPart
+from tidegate.conflation.lanes.unreported import Unreported
+from tidegate.conflation.operators.filter import THE_RECORD
 
 WasThere = Callable[[str, int], bool]
 """Whether a key was on the board at an offset."""
@@ -26,11 +26,25 @@ class Backlog:
     meet, who keeps whose place.
     """
 
-    def __init__(self, rules: LaneId) -> None:
+    def __init__(self, rules: LaneId, merges: Merges | None = None) -> None:
+        """`merges`: what the registered merger of these rules has answered to other queues."""
         self._rules = rules
-        self._slots = Slots(rules)
-        self._fold = None if rules.merge is None else fold_of(rules.merge)
-        self._rows: list[tuple[Slot, Frame]] | None = None
+        self._slots = PendingKeys(rules)
+        self._fold = fold_of(rules.merge, merges)
+        self._rows: list[tuple[Pending, Frame]] | None = None
+
+    def take_unseen(self) -> list[tuple[str, Unreported]]:
+        """Take out the messages of keys that came and went, by row key: no row reports them."""
+        unseen = [slot for slot in self._slots.all() if slot.newest.is_unseen]
+        for slot in unseen:
+            self._slots.take(slot)
+        parts = [(slot.newest, slot.newest.count) for slot in unseen]
+        merge = self._rules.merge
+        return [
+            (part.frame.key, Unreported(count, merge, part.fold and part.fold.unreported()))
+            for part, count in parts
+            if count is not None
+        ]
 
     def absorb(self, rows: Iterable[Frame], was_there: WasThere) -> None:
         """Take in what came after everything that is here."""
@@ -52,7 +66,7 @@ class Backlog:
             self._slots.take(slot)
         self._rows = ordered[count:]
 
-    def _open(self, board_key: str, part: Part, *, sealed: bool) -> None:
+    def _open(self, board_key: str, part: PendingPart, *, sealed: bool) -> None:
         """A slot of its own; beside another of its key a delta has no base."""
         others = self._slots.of_key(board_key)
         for slot in others:
@@ -61,21 +75,20 @@ class Backlog:
             part = msgspec.structs.replace(part, patch=None)
         self._slots.open(board_key, part, sealed=sealed)
 
-    def _part(self, row: Frame, board_key: str, was_there: WasThere) -> Part:
+    def _part(self, row: Frame, board_key: str, was_there: WasThere) -> PendingPart:
         is_new = self._rules.oof and not was_there(board_key, row.offset - 1)
-        count = count_of(row)
+        count = receipt_of(row)
         if isinstance(row, Tombstone):
             counted = count if count.messages else None
-            return Part(0, row, counted, is_new=False, gone=row)
+            return PendingPart(0, row, counted, is_new=False, gone=row)
         patch = row.patch if isinstance(row, Row) else None
         fold = None if self._fold is None else self._fold(row.payload)
-        return Part(0, row, count, is_new=is_new, patch=patch, fold=fold)
+        if isinstance(row, CombinedRow) and row.rules.merge == self._rules.merge:
+            fold = row.fold
+        return PendingPart(0, row, count, is_new=is_new, patch=patch, fold=fold)
 
-    def _ordered(self) -> list[tuple[Slot, Frame]]:
+    def _ordered(self) -> list[tuple[Pending, Frame]]:
         if self._rows is None:
-            for slot in list(self._slots.all()):
-                if slot.newest.is_unseen:
-                    self._slots.take(slot)
             self._rows = [
                 (slot, row)
                 for slot in sorted(self._slots.all(), key=self._place)
@@ -83,14 +96,15 @@ class Backlog:
             ]
         return self._rows
 
-    def _place(self, slot: Slot) -> int:
+    def _place(self, slot: Pending) -> int:
         """Where deltas follow, the newest value of a key is its last row."""
         in_order = not self._rules.delta or len(self._slots.of_key(slot.board_key)) == 1
         return slot.order if in_order else slot.newest.frame.offset
 
-    def _row(self, slot: Slot) -> Frame | None:
+    def _row(self, slot: Pending) -> Frame | None:
         part = slot.whole()
         assert part is not None
         payload = part.frame.payload if part.fold is None else part.fold.payload()
         is_shorter = part.patch is not None and len(part.patch) < len(payload)
-        return part.row(payload, part.patch if is_shorter else None, exempt=slot.sealed)
+        patch = part.patch if is_shorter else None
+        return part.row(payload, patch, self._rules, exempt=slot.sealed)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from conflation.boards.screen import Change
-from conflation.count import Count, count_of
-from conflation.frame import Frame, Row
-from conflation.lane_id import LaneId
-from keys import patch as patches
+from tidegate.conflation.frame import Frame, Receipt, Row, receipt_of
+from tidegate.conflation.lane_id import LaneId
+from tidegate.conflation.operators.filter import Change
+from tidegate.keys import patch as patches
 
 
 class DeltaWriter:
     """Makes the patches of one lane: key fields are always in, a longer one is not worth it.
 
     With `no_empties` a message that changes nothing is not told; the next row of its key stands
-    for it as well.
+    for it as well. Such messages are in `unreported`.
     """
 
     def __init__(self, lane_id: LaneId) -> None:
         self._select = lane_id.select
         self._key_paths = lane_id.feed.key_spec.paths
         self._no_empties = lane_id.no_empties
-        self._untold: dict[str, Count] = {}
+        self.unreported: dict[str, Receipt] = {}
 
     def shown(self, payload: bytes) -> bytes:
         """The fields that were selected."""
@@ -42,22 +41,22 @@ class DeltaWriter:
         told = patches.with_fields(patch, record, self._key_paths)
         return told if len(told) < len(payload) else None
 
-    def give_untold(self) -> dict[str, Count]:
+    def give_unreported(self) -> dict[str, Receipt]:
         """What the next rows would stand for beyond themselves, handed over."""
-        untold, self._untold = self._untold, {}
-        return untold
+        unreported, self.unreported = self.unreported, {}
+        return unreported
 
     def rows(self, change: Change) -> list[Frame]:
         """One message as it is told without an interval: at most one row."""
         frame = change.frame
         patch = self.change_of(change)
         if self._no_empties and patch is not None and patches.is_empty(patch):
-            untold = self._untold.get(frame.key)
-            now = count_of(frame)
-            self._untold[frame.key] = now if untold is None else untold.then(now)
+            unreported = self.unreported.get(frame.key)
+            now = receipt_of(frame)
+            self.unreported[frame.key] = now if unreported is None else unreported.then(now)
             return []
-        untold = self._untold.pop(frame.key, None)
-        count = count_of(frame) if untold is None else untold.then(count_of(frame))
+        unreported = self.unreported.pop(frame.key, None)
+        count = receipt_of(frame) if unreported is None else unreported.then(receipt_of(frame))
         payload = self.shown(frame.payload)
         return [
             Row(

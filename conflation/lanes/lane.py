@@ -16,13 +16,14 @@ from typing import NamedTuple, Self
 
 import msgspec
 
-from conflation.boards.board import Board, Pair
-from conflation.boards.screen import Change
-from conflation.duration import Instant
-from conflation.frame import Batch, Frame, Row, Tombstone, told_bytes
-from conflation.lane_id import LaneId
-from conflation.lanes.member import Member
-from keys.select import Select
+from tidegate.conflation.boards.board import Board, Pair
+from tidegate.conflation.frame import Batch, Frame, Row, Tombstone, told_bytes
+from tidegate.conflation.lane_id import LaneId
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.unreported import Unreported
+from tidegate.conflation.operators.filter import Change
+from tidegate.keys.select import Select
+from tidegate.keys.text.duration import Instant
 
 
 class Held(NamedTuple):
@@ -83,6 +84,17 @@ class Lane(ABC):
     @abstractmethod
     def held(self, board_key: str | None = None) -> list[Held]:
         """What is not let go yet, of one key or of all; nothing changes by looking at it."""
+
+    def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
+        """By row key, messages that the member will not be told of unless their key comes again.
+
+        A plain interval counts nothing, so it knows of none.
+        """
+        return []
+
+    def left_behind(self, member: Member) -> tuple[list[Pair], list[tuple[str, Unreported]]]:
+        """What a member that leaves has not got, and what no row of that reports."""
+        return self.pending(member), self.unreported(member)
 
     @abstractmethod
     def low_water(self) -> int:

@@ -7,24 +7,117 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from conflation.lanes.member import Member
-from conflation.language.normal import lane_text
-from conflation.queue_lane import queue_rules
-from conflation.sessions.owed import Owed
-from conflation.sessions.parting import Parting
-from conflation.sessions.session import Seat, Session
-from conflation.stats import EngineStats, Reliefs, SessionStats, SubscriptionStats, TopicStats
-from conflation.topics.feed import Feed
-from conflation.topics.topic import Topic
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.sessions.rows import CatchUpRows, DrainedRows
+from tidegate.conflation.sessions.session import Session, Subscriber
+from tidegate.conflation.subscription import queue_rules
+from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.topic import Topic
+
+# Counters as frozen values; they add up (see `SubscriptionStats`).
 
 
-def subscription_stats(seat: Seat) -> SubscriptionStats:
+@dataclass(frozen=True, slots=True)
+class SubscriptionStats:
+    """One subscription since it joined: matched = delivered + conflated + waiting.
+
+    Of the values published meanwhile each was matched or filtered.
+    """
+
+    name: str
+    topic: str
+    lane: str
+    matched: int
+    """Messages published since the join that it asked for."""
+    delivered: int
+    """Live rows taken; snapshot and resume rows are not counted."""
+    conflated: int
+    """Messages replaced by a newer one of their key before they were due."""
+    waiting: int
+    """Rows still to come if nothing more is published."""
+    filtered: int = 0
+    """Messages published since the join that it did not ask for."""
+    unreported: int = 0
+    """Of the conflated ones those that no receipt counts, unless their key comes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStats:
+    """One session and its subscriptions."""
+
+    session: str
+    queued_messages: int
+    """What `conflation=none` subscriptions have waiting; intervals queue nothing."""
+    queued_bytes: int
+    subscriptions: tuple[SubscriptionStats, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """One topic since it was made: matched = delivered + conflated + dropped + waiting.
+
+    The sums are over its subscriptions, past ones included.
+    """
+
+    topic: str
+    messages_in: int
+    """Removals included: they have their place in the sequence."""
+    removals_in: int
+    bytes_in: int
+    keys: int
+    boards: int
+    lanes: int
+    subscriptions: int
+    offered: int
+    """Values published while a subscription was there, once for each: matched + filtered."""
+    filtered: int
+    matched: int
+    delivered: int
+    conflated: int
+    waiting: int
+    dropped: int
+    """Rows that were waiting when their subscription ended."""
+    dropped_by: tuple[tuple[str, int], ...] = ()
+    """The same by reason: why the subscription or its session ended."""
+    journal_messages: int = 0
+    journal_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reliefs:
+    """What became of full queues, and of long ones in idle time."""
+
+    forced: int = 0
+    """Queues that were conflated because a message would have breached their limit."""
+    background: int = 0
+    """Parts of queues that were conflated in idle time."""
+    unsubscribed: int = 0
+    """Subscriptions that ended with BACK_PRESSURE."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """Topics, the number of sessions, and what happened to subscriptions."""
+
+    sessions: int
+    flushes: int
+    topics: tuple[TopicStats, ...]
+    reliefs: Reliefs = Reliefs()
+    unsubscribed: Mapping[str, int] = field(default_factory=dict)
+    """Ends of subscriptions that their sessions were told, by reason."""
+    resumed: Mapping[str, int] = field(default_factory=dict)
+    """Subscriptions that went on from a bookmark, by mode."""
+
+
+def subscription_stats(seat: Subscriber) -> SubscriptionStats:
     """One subscription, as it stands now."""
     member, lane, feed = seat.member, seat.lane, seat.feed
     if lane is None or feed is None:
         return SubscriptionStats(member.name, seat.topic.name, "sow", 0, 0, 0, 0)
-    accepted, board = feed.foreseen()
+    accepted, board = feed.preview()
     owed = 0 if seat.owed is None else seat.owed.waiting()
     waiting = owed + lane.on(board).waiting(member)
     matched = accepted - member.joined
@@ -36,7 +129,9 @@ def subscription_stats(seat: Seat) -> SubscriptionStats:
         member.delivered,
         matched - member.delivered - waiting,
         waiting,
-        feed.passed_over(seat.topic.values_in, accepted) - member.passed,
+        feed.filtered_out(seat.topic.values_in, accepted) - member.passed,
+        sum(unreported.count.messages for unreported in member.unreported.values())
+        + sum(unreported.count.messages for _, unreported in lane.on(board).unreported(member)),
     )
 
 
@@ -51,7 +146,7 @@ DROPPED = "dropped "
 """Begins the names of the sums of what was dropped, by reason."""
 
 
-def ended(seat: Seat, reason: str, *, parts: bool = False) -> Counter[str]:
+def ended(seat: Subscriber, reason: str, *, parts: bool = False) -> Counter[str]:
     """What a subscription that ends leaves to its topic's sums.
 
     What waited is dropped, unless it `parts` from the session with it still to be told.
@@ -70,8 +165,12 @@ def ended(seat: Seat, reason: str, *, parts: bool = False) -> Counter[str]:
     return sums
 
 
-class Ledger:
-    """A topic's sums over its subscriptions, past and present."""
+class Accounting:
+    """A topic's sums over its subscriptions, past and present.
+
+    Sums are taken lane by lane: members for whom the same rows wait are counted once, so ten
+    thousand equal subscribers cost as much as one.
+    """
 
     def __init__(self, topics: Mapping[str, Topic], sessions: Mapping[str, Session]) -> None:
         self._topics = topics
@@ -88,7 +187,7 @@ class Ledger:
         """A topic ends and leaves nothing behind."""
         del self._past[topic]
 
-    def begin_at(self, seat: Seat) -> None:
+    def begin_at(self, seat: Subscriber) -> None:
         """A subscription has its seat; if it goes on from a bookmark, by which mode."""
         if seat.opening is not None and seat.opening.resumed is not None:
             self._resumed[seat.opening.resumed.mode] += 1
@@ -97,12 +196,12 @@ class Ledger:
         """A session is told of a subscription's end."""
         self._unsubscribed[reason] += 1
 
-    def end(self, seat: Seat, reason: str, *, parts: bool = False) -> None:
+    def end(self, seat: Subscriber, reason: str, *, parts: bool = False) -> None:
         """A subscription ends: what it came to stays in its topic's sums."""
         if seat.lane is not None:
             self._past[seat.topic.name].update(ended(seat, reason, parts=parts))
 
-    def parting(self, seat: Seat) -> Parting:
+    def parting(self, seat: Subscriber) -> DrainedRows:
         """What is queued for a seat that is about to end."""
         member, lane, topic = seat.member, seat.lane, seat.topic
         assert lane is not None
@@ -113,8 +212,8 @@ class Ledger:
             for known in member.as_known((row,))
         ]
         rules = queue_rules(lane.id, topic.definition)
-        rows = Owed([*owed, *queued], None)
-        return Parting(member.name, topic, lane.board, rules, rows, self._past[topic.name])
+        rows = CatchUpRows([*owed, *queued], None)
+        return DrainedRows(member.name, topic, lane.board, rules, rows, self._past[topic.name])
 
     def of_topic(self, topic: Topic) -> TopicStats:
         """The sums of one topic; who waits for the same in a lane is counted together."""
@@ -124,12 +223,12 @@ class Ledger:
         return topic_stats(topic, sums)
 
     def _add_feed(self, sums: Counter[str], topic: Topic, feed: Feed) -> None:
-        accepted, board = feed.foreseen()
-        passed = feed.passed_over(topic.values_in, accepted)
+        accepted, board = feed.preview()
+        passed = feed.filtered_out(topic.values_in, accepted)
         for lane in feed.lanes.values():
-            foreseen = lane.on(board)
-            for members in foreseen.alike():
-                waiting = len(members) * foreseen.waiting(members[0])
+            preview = lane.on(board)
+            for members in preview.alike():
+                waiting = len(members) * preview.waiting(members[0])
                 waiting += sum(self._owed(member) for member in members)
                 matched = sum(accepted - member.joined for member in members)
                 delivered = sum(member.delivered for member in members)

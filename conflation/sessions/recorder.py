@@ -2,18 +2,71 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from conflation.definition import Definition
-from conflation.duration import Instant
-from conflation.frame import Frame
-from conflation.outputs import Output, Rows
-from conflation.sessions.session import Seat
-from conflation.sessions.twin import twin_of
-from conflation.subscription import Subscription
-from conflation.topics.topic import Topic
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.outputs import Output, Rows
+from tidegate.conflation.sessions.session import PendingChange, Subscriber
+from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.text.duration import Instant
+
+# A twin: a copy of a seat with its board and lane, as they stand now, that goes its own way.
+
+
+def twin_of(seat: Subscriber) -> Subscriber:
+    """The same seat, alone in its lane, in a topic that has no other feed.
+
+    What never changes is shared with the original: it costs references, a few for each key. Of a
+    window or of groups the order is made anew, as for a new filter. Records do not expire here:
+    that is for the original to say.
+    """
+    topic = _topic(seat.topic)
+    member = copy.deepcopy(seat.member, {id(seat.member.subscription): seat.member.subscription})
+    twin = Subscriber(member, topic, paused=seat.paused)
+    if seat.feed is not None and seat.lane is not None:
+        twin.feed = _feed(topic, seat.feed)
+        twin.lane = _lane(seat.lane, twin.feed)
+        twin.lane.members[member.place] = member
+        twin.feed.adopt(twin.lane)
+    if seat.opening is not None:
+        twin.opening = copy.copy(seat.opening)
+        twin.opening.pacing = copy.copy(seat.opening.pacing)
+        twin.opening.past = copy.copy(seat.opening.past)
+    if seat.transfer is not None:
+        twin.transfer = PendingChange(seat.transfer.subscription, seat.transfer.deadline)
+    twin.owed = copy.copy(seat.owed)
+    return twin
+
+
+def _topic(real: Topic) -> Topic:
+    topic = Topic(real.name, replace(real.definition, expiration_ns=None), real.epoch)
+    topic.head = real.head
+    topic.journal = copy.deepcopy(real.journal)
+    if topic.sow is not None and real.sow is not None:
+        topic.sow.take_over(real.sow)
+    return topic
+
+
+def _feed(topic: Topic, real: Feed) -> Feed:
+    feed = topic.feed(real.id)
+    feed.take_over(real)
+    return feed
+
+
+def _lane(real: Lane, feed: Feed) -> Lane:
+    """All that a lane holds, without its other members."""
+    shared: dict[int, Any] = {id(real.board): feed.board, id(real.members): {}}
+    return copy.deepcopy(real, shared)
+
 
 MESSAGES_MAX = 50_000
 BYTES_MAX = 16 << 20
@@ -25,7 +78,7 @@ class Seated:
     """The seat as it was at this moment: at the beginning, and whenever it stands otherwise."""
 
     now: Instant
-    seat: Seat
+    seat: Subscriber
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +166,7 @@ Call = (
 )
 
 
-class Recorder:
+class TraceRecorder:
     """Keeps references to what passes, so much as is bounded, until it is drained.
 
     The engine tells it of each call after that was made, but of a publish before queues are
@@ -122,7 +175,7 @@ class Recorder:
 
     def __init__(
         self,
-        seat: Seat,
+        seat: Subscriber,
         now: Instant,
         wake: Callable[[], None] = lambda: None,
         *,
@@ -230,3 +283,35 @@ class Recorder:
         if lane is None:
             return None, due
         return lane.batch, lane.deadline, lane.position, self.seat.member.position, due
+
+
+# The recorders that run: the one thing that the engine asks for when nobody is traced.
+
+
+RECORDERS_MAX = 10
+
+
+class TraceRecorders:
+    """A few at most: each costs a reference for every publish of its topic, and its own engine."""
+
+    def __init__(self) -> None:
+        self.running: list[TraceRecorder] = []
+
+    def begin(self, seat: Subscriber, now: Instant, wake: Callable[[], None]) -> TraceRecorder:
+        """Record a seat from now on; `wake` is called whenever there is something to drain.
+
+        Raises:
+            LimitReached: as many as may be.
+        """
+        if len(self.running) >= RECORDERS_MAX:
+            raise LimitReached(f"there are {RECORDERS_MAX} traces already")
+        recorder = TraceRecorder(seat, now, wake)
+        self.running.append(recorder)
+        seat.watchers = (*seat.watchers, recorder)
+        return recorder
+
+    def end(self, recorder: TraceRecorder) -> None:
+        """Nobody reads it any more."""
+        self.running.remove(recorder)
+        seat = recorder.seat
+        seat.watchers = tuple(watcher for watcher in seat.watchers if watcher is not recorder)

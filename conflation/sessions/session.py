@@ -7,21 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from conflation.bookmark import Bookmark
-from conflation.definition import Priority
-from conflation.duration import Instant
-from conflation.frame import Batch
-from conflation.lanes.lane import Lane
-from conflation.lanes.list_lane import ListLane
-from conflation.lanes.member import Member
-from conflation.outputs import CloseReason, Output, Rows
-from conflation.queue_lane import queue_rules
-from conflation.sessions.opening import Opening
-from conflation.sessions.owed import Owed
-from conflation.sessions.parting import Parting
-from conflation.subscription import Subscription
-from conflation.topics.feed import Feed
-from conflation.topics.topic import Topic
+from tidegate.conflation.definition import Priority
+from tidegate.conflation.frame import Batch
+from tidegate.conflation.lanes.every_message import EveryMessageLane
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.outputs import CloseReason, Output, Rows
+from tidegate.conflation.sessions.rows import Backfill, CatchUpRows, DrainedRows
+from tidegate.conflation.subscription import Subscription, queue_rules
+from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import Instant
 
 SeatId = tuple[str, str]
 """Subscription and topic: a pattern has a seat in each topic that it takes."""
@@ -64,7 +61,7 @@ def _room(levels: Sequence[int], taken: int, most: int) -> int:
 
 
 @dataclass(slots=True, eq=False)
-class Transfer:
+class PendingChange:
     """What a seat goes over to once what is held for it is due."""
 
     subscription: Subscription
@@ -91,7 +88,7 @@ class Watcher(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Seat:
+class Subscriber:
     """A member together with what it reads from.
 
     No lane for a `sow`, and for a replay that has not caught up yet.
@@ -99,11 +96,11 @@ class Seat:
 
     member: Member
     topic: Topic
-    opening: Opening | None = None
+    opening: Backfill | None = None
     feed: Feed | None = None
     lane: Lane | None = None
-    transfer: Transfer | None = None
-    owed: Owed | None = None
+    transfer: PendingChange | None = None
+    owed: CatchUpRows | None = None
     paused: bool = False
     watchers: tuple[Watcher, ...] = ()
 
@@ -154,7 +151,7 @@ class Seat:
         self.member.delivered -= batch.messages()
         spec = self.lane.id.feed.key_spec  # as what is owed after a move is called, to be joined
         rows = [(f"{spec} {frame.key}", frame) for frame in batch.frames]
-        self.owed = Owed(rows, batch.low_water)
+        self.owed = CatchUpRows(rows, batch.low_water)
         return self._from_owed(bytes_max)
 
     def waiting(self) -> int:
@@ -182,7 +179,7 @@ class Seat:
         return self.lane is not None and self.lane.id.queues
 
     @property
-    def is_turning(self) -> bool:
+    def is_changing(self) -> bool:
         """Whether it is still on its way to other options."""
         return self.transfer is not None or self.owed is not None
 
@@ -202,21 +199,26 @@ class Seat:
 
     def unconflated(self) -> int:
         """Messages of the queue that `conflate` has not put together yet."""
-        return len(self.lane.unconflated(self.member)) if isinstance(self.lane, ListLane) else 0
+        return (
+            len(self.lane.unconflated(self.member))
+            if isinstance(self.lane, EveryMessageLane)
+            else 0
+        )
 
     def conflate(self, messages_max: int | None = None) -> None:
         """Put the queue, or the next so many messages of it, together by the topic's rules."""
         for watcher in self.watchers:
             watcher.conflates(messages_max)
         lane = self.lane
-        if not isinstance(lane, ListLane):
+        if not isinstance(lane, EveryMessageLane):
             return
         rules, through = queue_rules(lane.id, self.topic.definition), None
         if messages_max is not None:
             through = lane.unconflated(self.member)[:messages_max][-1].offset
         lane.give_up(self.member, rules, through)
         if self.owed is not None:
-            self.owed.conflate(rules, lane.board)
+            for row_key, unreported in self.owed.conflate(rules, lane.board):
+                self.member.miss(row_key, unreported)
 
 
 class Session:
@@ -237,8 +239,8 @@ class Session:
         self.limits = limits
         self.lasts = lasts
         self.conflated = conflated
-        self.seats: dict[SeatId, Seat] = {}
-        self.outbox: deque[Output | Parting] = deque()
+        self.seats: dict[SeatId, Subscriber] = {}
+        self.outbox: deque[Output | DrainedRows] = deque()
         self.ready = False
         self.ended: CloseReason | None = None
         self.unsent_bytes = 0
@@ -270,7 +272,7 @@ class Session:
         outputs, room = list[Output](), bytes_max
         while self.outbox and room > 0:
             first = self.outbox[0]
-            if not isinstance(first, Parting):
+            if not isinstance(first, DrainedRows):
                 outputs.append(first)
             elif not first.owed.is_over:
                 outputs.append(first.take(room))
@@ -283,7 +285,7 @@ class Session:
     def _rank(self, seat_id: SeatId) -> int:
         return _RANKS[self.seats[seat_id].topic.definition.priority]
 
-    def seats_of(self, name: str) -> list[Seat]:
+    def seats_of(self, name: str) -> list[Subscriber]:
         """The seats of one subscription."""
         return [seat for seat in self.seats.values() if seat.member.name == name]
 
@@ -295,9 +297,9 @@ class Session:
             if seat.has_everything()
         ]
 
-    def partings(self) -> list[Parting]:
+    def partings(self) -> list[DrainedRows]:
         """What is still to be told to subscriptions that have ended."""
-        return [left for left in self.outbox if isinstance(left, Parting)]
+        return [left for left in self.outbox if isinstance(left, DrainedRows)]
 
     def queued(self) -> tuple[int, int]:
         """Messages and payload bytes waiting for `conflation=none` subscriptions."""

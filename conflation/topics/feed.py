@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from conflation.boards.board import Board
-from conflation.boards.groups import GroupScreen
-from conflation.boards.screen import Change, Move, PlainScreen, Screen
-from conflation.boards.window import WindowScreen
-from conflation.duration import Instant
-from conflation.frame import Frame, Tombstone
-from conflation.kept import Kept
-from conflation.lane_id import FeedId, LaneId, Window
-from conflation.lanes.batch_lane import BatchLane
-from conflation.lanes.lane import Lane
-from conflation.lanes.list_lane import ListLane
-from conflation.lanes.slot_lane import SlotLane
-from conflation.topics.alarms import Alarms, Place
-from keys.projection import Projection
-from keys.spec import KeySpec
+from tidegate.conflation.boards.board import Board
+from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
+from tidegate.conflation.lane_id import FeedId, LaneId, Window
+from tidegate.conflation.lanes.every_message import EveryMessageLane
+from tidegate.conflation.lanes.interval import IntervalLane
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.stateful import StatefulLane
+from tidegate.conflation.operators.filter import Change, FilterOperator, Move, Operator
+from tidegate.conflation.operators.group_by import GroupByOperator
+from tidegate.conflation.operators.top_n import TopNOperator
+from tidegate.conflation.topics.watermarks import Place, Watermarks
+from tidegate.keys.projection import Projection
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.duration import Instant
 
 TOMBSTONES_MAX = 10_000
 EXEMPTS_MAX = 10_000
@@ -27,7 +26,7 @@ EXEMPTS_MAX = 10_000
 class Feed:
     """Takes frames in, once for all its lanes; a publish wakes only lanes that listen.
 
-    A `BatchLane` listens for one message, the one that opens its interval; the others see
+    An `IntervalLane` listens for one message, the one that opens its interval; the others see
     every message. `grown_messages` and `grown_bytes` are at least what has come in for queues.
     `begun_at`: how many values its topic had been given when it was made.
     """
@@ -39,7 +38,7 @@ class Feed:
         self.accepted = 0
         self.settles = 0
         self.begun_at = 0
-        self.alarms = Alarms()
+        self.watermarks = Watermarks()
         self.grown_messages = self.grown_bytes = 0
         self._screen = _screen(feed_id, sow_spec, topic, self.board)
         self._listening: dict[LaneId, Lane] = {}
@@ -54,37 +53,41 @@ class Feed:
         self.settle()
         self.accepted = 0
 
-    def restore(self, kept: Kept) -> None:
+    def restore(self, kept: RestoredTopic) -> None:
         """Take over a board of all records, and what the journal says since."""
-        assert isinstance(self._screen, PlainScreen), "records stand on a plain board"
+        assert isinstance(self._screen, FilterOperator), "records stand on a plain board"
         rows = map(self._screen.row_of, kept.records)
         self.board.restore(rows, kept.horizon, kept.exempt_through)
         self.seed(frame for frame in kept.journal if frame.offset > kept.through)
         self.board.head = kept.head
 
-    def checkpointed(self, offset: int) -> None:
+    def set_checkpoint(self, offset: int) -> None:
         """The board is kept as of this offset; what has left since is not forgotten untold."""
         self._checkpointed = offset
 
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[Lane]:
         """Put frames on the board; returns the lanes whose deadline this armed."""
-        screen = self._screen
-        if isinstance(screen, PlainScreen) and screen.lets_pass(frames) and not self._is_watched():
-            self._put_all(frames, screen)
+        operator = self._screen
+        if (
+            isinstance(operator, FilterOperator)
+            and operator.lets_pass(frames)
+            and not self._is_watched()
+        ):
+            self._put_all(frames, operator)
             if self._queued:
                 self._grow(frames)
             return self._wake((), now)
-        changes = [change for frame in frames for change in self._apply(screen.moves(frame))]
+        changes = [change for frame in frames for change in self._apply(operator.moves(frame))]
         if self._queued:
             self._grow([change.frame for change in changes])
         if self.board.tombstones > self._tombstones_max or self.board.exempts > EXEMPTS_MAX:
             self._trim()
-        stirred = isinstance(screen, GroupScreen) and screen.is_stirred
+        stirred = isinstance(operator, GroupByOperator) and operator.is_stirred
         return self._wake(changes, now) if changes or stirred else []
 
     def overgrown(self) -> list[Place]:
         """Whose queue may have reached a level that matters."""
-        return self.alarms.due(self.grown_messages, self.grown_bytes) if self.alarms else []
+        return self.watermarks.due(self.grown_messages, self.grown_bytes) if self.watermarks else []
 
     def settle(self) -> None:
         """Bring the board up to date, where that was put off until somebody asks."""
@@ -96,18 +99,18 @@ class Feed:
     @property
     def is_settled(self) -> bool:
         """Whether `settle` would change nothing."""
-        return not (isinstance(self._screen, GroupScreen) and self._screen.is_stirred)
+        return not (isinstance(self._screen, GroupByOperator) and self._screen.is_stirred)
 
-    def foreseen(self) -> tuple[int, Board]:
+    def preview(self) -> tuple[int, Board]:
         """How many rows have come in, and the board, as they will be once it has settled.
 
         For whoever counts: values of rows that are still to be made are not there.
         """
-        if not isinstance(self._screen, GroupScreen) or self.is_settled:
+        if not isinstance(self._screen, GroupByOperator) or self.is_settled:
             return self.accepted, self.board
         accepted, board = self.accepted, Board()
         board.take_over(self.board)
-        for board_key, row in self._screen.foreseen():
+        for board_key, row in self._screen.preview():
             if isinstance(row, Tombstone):
                 board.remove(board_key, row)
             else:
@@ -115,12 +118,12 @@ class Feed:
                 accepted += 1
         return accepted, board
 
-    def passed_over(self, published: int, accepted: int) -> int:
+    def filtered_out(self, published: int, accepted: int) -> int:
         """Of so many values published to the topic those that are no rows here.
 
         Rows of windows and groups are no messages: there nothing is passed over.
         """
-        is_plain = isinstance(self._screen, PlainScreen)
+        is_plain = isinstance(self._screen, FilterOperator)
         return published - self.begun_at - accepted if is_plain else 0
 
     def lane(self, lane_id: LaneId) -> Lane:
@@ -136,22 +139,22 @@ class Feed:
         """Stand where another feed of the same kind stands now, its lanes not included."""
         self.board.take_over(other.board)
         self.accepted, self.begun_at = other.accepted, other.begun_at
-        if isinstance(self._screen, GroupScreen) and isinstance(other._screen, GroupScreen):
+        if isinstance(self._screen, GroupByOperator) and isinstance(other._screen, GroupByOperator):
             self._screen.take_over(other._screen)
 
     @property
     def is_eager(self) -> bool:
         """Whether groups are made anew with every message: some lane looks at each of them."""
-        return isinstance(self._screen, GroupScreen) and self._screen.is_eager
+        return isinstance(self._screen, GroupByOperator) and self._screen.is_eager
 
-    def hurry(self, *, eager: bool) -> None:
+    def set_eager(self, *, eager: bool) -> None:
         """Make groups as another feed of the same kind does."""
-        if isinstance(self._screen, GroupScreen):
+        if isinstance(self._screen, GroupByOperator):
             self._screen.is_eager = eager
 
     def stirred(self, offset: int) -> list[str]:
         """Groups that a message has changed, and whose rows are not made yet."""
-        return self._screen.stirred(offset) if isinstance(self._screen, GroupScreen) else []
+        return self._screen.stirred(offset) if isinstance(self._screen, GroupByOperator) else []
 
     def adopt(self, lane: Lane) -> None:
         """A lane on this board that has run already."""
@@ -177,9 +180,9 @@ class Feed:
         """Whether a lane looks at every message."""
         return any(lane.sees_every_message for lane in self._listening.values())
 
-    def _put_all(self, frames: Sequence[Frame], screen: PlainScreen) -> None:
+    def _put_all(self, frames: Sequence[Frame], operator: FilterOperator) -> None:
         """The common case at the least cost: every message is a row, and nobody looks at it."""
-        put, row_of = self.board.put, screen.row_of
+        put, row_of = self.board.put, operator.row_of
         for frame in frames:
             put(*row_of(frame))
         self.accepted += len(frames)
@@ -229,20 +232,20 @@ class Feed:
 
     def _lanes_changed(self) -> None:
         self._queued = any(lane_id.queues for lane_id in self.lanes)
-        if isinstance(self._screen, GroupScreen):
+        if isinstance(self._screen, GroupByOperator):
             self._screen.is_eager = any(lane.sees_every_message for lane in self.lanes.values())
 
 
 def _new_lane(lane_id: LaneId, board: Board) -> Lane:
     if lane_id.lists:
-        return ListLane(lane_id, board)
-    return BatchLane(lane_id, board) if lane_id.asks_board else SlotLane(lane_id, board)
+        return EveryMessageLane(lane_id, board)
+    return IntervalLane(lane_id, board) if lane_id.asks_board else StatefulLane(lane_id, board)
 
 
-def _screen(feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> Screen:
+def _screen(feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> Operator:
     records = FeedId(sow_spec, feed_id.filter)
     if isinstance(feed_id.shape, Window):
-        return WindowScreen(PlainScreen(records, sow_spec, topic, board), feed_id.shape)
+        return TopNOperator(FilterOperator(records, sow_spec, topic, board), feed_id.shape)
     if isinstance(feed_id.shape, Projection):
-        return GroupScreen(PlainScreen(records, sow_spec, topic, board), feed_id.shape)
-    return PlainScreen(feed_id, sow_spec, topic, board)
+        return GroupByOperator(FilterOperator(records, sow_spec, topic, board), feed_id.shape)
+    return FilterOperator(feed_id, sow_spec, topic, board)

@@ -2,24 +2,145 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
-from conflation.boards.screen import THE_RECORD
-from conflation.bookmark import Bookmark
-from conflation.definition import Definition
-from conflation.duration import MILLISECOND, Instant
-from conflation.errors import BookmarkExpired
-from conflation.frame import Frame, Tombstone
-from conflation.kept import Kept
-from conflation.lane_id import FeedId, LaneId
-from conflation.lanes.lane import Lane
-from conflation.log import Log
-from conflation.topics.archived import Archived
-from conflation.topics.expiry import Expiry
-from conflation.topics.feed import Feed
-from conflation.topics.index import FeedIndex
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.errors import BookmarkExpired
+from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
+from tidegate.conflation.journal import Log
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.operators.filter import THE_RECORD
+from tidegate.conflation.topics.feed import Feed
+from tidegate.keys.filter import Equality, Filter, index_tokens
+from tidegate.keys.path import FieldPath
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import MILLISECOND, Instant
+
+# Expiry: when records that were not published again are due to be removed.
+
+
+class Expiry:
+    """Deadlines of a topic's messages in the order of publication; no look at each record.
+
+    Whoever was published again since has a newer offset, so that what is due is simply every
+    record up to an offset. `deadline` is the next one's.
+    """
+
+    def __init__(self) -> None:
+        self.deadline: Instant | None = None
+        self._due: deque[tuple[Instant, int]] = deque()
+
+    def note(self, offset: int, due: Instant) -> None:
+        """Messages up to this offset expire then, those that were due later too."""
+        while self._due and self._due[-1][0] >= due:
+            self._due.pop()
+        self._due.append((due, offset))
+        self.deadline = self._due[0][0]
+
+    def expired(self, now: Instant) -> int:
+        """The offset up to which records have expired; 0 if none has."""
+        through = 0
+        while self._due and self._due[0][0] <= now:
+            through = self._due.popleft()[1]
+        self.deadline = self._due[0][0] if self._due else None
+        return through
+
+    def forget(self) -> None:
+        """Nothing expires any more."""
+        self._due.clear()
+        self.deadline = None
+
+
+# What an archive has of a topic's epoch: told by the shell, which alone can read it.
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """Positions `first` to `last`, without a hole.
+
+    `stamps`: times (ms) and the positions of the first messages that are no older, both rising.
+    """
+
+    first: int
+    last: int
+    stamps: tuple[tuple[int, int], ...] = ()
+
+    def start_at(self, timestamp_ms: int) -> int:
+        """A position behind which every message is that is not older than a time."""
+        found = bisect_right(self.stamps, (timestamp_ms, -1)) - 1
+        return self.first - 1 if found < 0 else self.stamps[found][1] - 1
+
+
+# The index from a field's value to the feeds whose filter asks for it (law 1).
+
+
+Tokens = Callable[[bytes], tuple[str, ...]]
+
+
+class FeedIndex:
+    """Feeds that can only match where a field equals a constant are found, not tried.
+
+    A record that leaves such a filter is found by the value that it had before.
+    """
+
+    def __init__(self) -> None:
+        self._everything: dict[Feed, None] = {}
+        self._by_path: dict[FieldPath, tuple[Tokens, dict[str, dict[Feed, None]]]] = {}
+
+    def add(self, feed: Feed) -> None:
+        """A feed is made."""
+        equality = _equality(feed.id.filter)
+        if equality is None:
+            self._everything[feed] = None
+            return
+        _, by_token = self._by_path.setdefault(equality.path, (index_tokens(equality.path), {}))
+        for token in equality.tokens:
+            by_token.setdefault(token, {})[feed] = None
+
+    def discard(self, feed: Feed) -> None:
+        """A feed is forgotten."""
+        self._everything.pop(feed, None)
+        equality = _equality(feed.id.filter)
+        if equality is None:
+            return
+        _, by_token = self._by_path[equality.path]
+        for token in equality.tokens:
+            del by_token[token][feed]
+            if not by_token[token]:
+                del by_token[token]
+        if not by_token:
+            del self._by_path[equality.path]
+
+    @property
+    def for_everything(self) -> list[Feed]:
+        """Feeds that every message may concern."""
+        return list(self._everything)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether any feed is to be looked up."""
+        return bool(self._by_path)
+
+    def concerned(self, frame: Frame, before: Frame | None) -> dict[Feed, None]:
+        """Feeds that a message may concern, by its own values and those of its last version."""
+        found: dict[Feed, None] = {}
+        for tokens_of, by_token in self._by_path.values():
+            tokens = () if frame.removed else tokens_of(frame.payload)
+            if before is not None:
+                tokens = (*tokens, *tokens_of(before.payload))
+            for token in tokens:
+                found.update(by_token.get(token, {}))
+        return found
+
+
+def _equality(wanted: Filter | None) -> Equality | None:
+    return None if wanted is None else wanted.equality()
 
 
 class Topic:
@@ -48,7 +169,7 @@ class Topic:
         topic.bytes_in = self.bytes_in
         return topic
 
-    def restore(self, kept: Kept, now: Instant, now_ms: int) -> None:
+    def restore(self, kept: RestoredTopic, now: Instant, now_ms: int) -> None:
         """Take over what was kept; what was published some time ago expires so much earlier.
 
         `now_ms` is wall time, as frames have it.
@@ -93,9 +214,9 @@ class Topic:
         """Messages that were published, removals not among them."""
         return self.messages_in - self.removals_in
 
-    def passed_over(self, feed: Feed) -> int:
+    def filtered_out(self, feed: Feed) -> int:
         """Values that a feed's filter has kept out since it was made."""
-        return feed.passed_over(self.values_in, feed.accepted)
+        return feed.filtered_out(self.values_in, feed.accepted)
 
     def feed(self, feed_id: FeedId) -> Feed:
         """The feed of this id, made if nobody asked for it before."""

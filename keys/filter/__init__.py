@@ -9,13 +9,12 @@
     index      `Equality` and `index_tokens`: which filters a message can match at all
     compiling  tree to closures
 
-Rules 81 to 119 of docs/semantics.md say what everything means.
+Rules filter-1 to filter-16 say what everything means.
 """
 
-from keys.errors import FilterInvalid
-from keys.filter.filter import Expression, Filter, conjunction
-from keys.filter.index import Equality, index_tokens
-from keys.filter.parser import Parser, parse_value
+from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter.filter import Equality, Expression, Filter, conjunction, index_tokens
+from tidegate.keys.filter.parser import Parser, parse_value
 
 __all__ = [
     "Equality",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
-from keys.filter import functions_array, functions_number, functions_text
-from keys.filter.allowance import Allowance
-from keys.filter.fields import Reader, Row, Value
-from keys.filter.matching import replacer, searcher
-from keys.filter.numbers import Scalar, narrow, number, text, widened
-from keys.filter.times import reader, written
-from keys.filter.tree import Call, Literal, Node
+from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter import functions
+from tidegate.keys.filter.fields import Reader, Row, Value
+from tidegate.keys.filter.matching import replacer, searcher
+from tidegate.keys.filter.patterns import Allowance
+from tidegate.keys.filter.times import reader, written
+from tidegate.keys.filter.tree import Call, Literal, Node
+from tidegate.keys.filter.values import Scalar, narrow, number, text, widened
 
 First = Callable[[Row], Scalar | None]
 
@@ -34,26 +37,26 @@ class Reading(Protocol):
 
 
 _CONSTANTS: dict[str, Scalar] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_VALUE": math.nan}
-_PLAIN = functions_text.FUNCTIONS | functions_number.FUNCTIONS
+_PLAIN = functions.TEXT_FUNCTIONS | functions.NUMBER_FUNCTIONS
 _VARIADIC: dict[str, Callable[[list[Scalar | None]], Scalar | None]] = {
-    "GREATEST": lambda values: functions_array.best(">", values),
-    "LEAST": lambda values: functions_array.best("<", values),
+    "GREATEST": lambda values: functions.best(">", values),
+    "LEAST": lambda values: functions.best("<", values),
     "COALESCE": lambda values: next((value for value in values if value is not None), None),
 }
 _JOINING: dict[str, Callable[[list[Scalar | None], int], Scalar | None]] = {
-    "CONCAT": functions_text.concat,
-    "REPLACE": functions_text.replace,
+    "CONCAT": functions.concat,
+    "REPLACE": functions.replace,
 }
 _ARRAY: dict[str, Callable[[Value], Value]] = {
-    "ARRAY_COUNT": functions_array.count,
-    "ARRAY_MAX": functions_array.greatest_element,
-    "ARRAY_MIN": functions_array.least_element,
-    "ARRAY_SUM": functions_array.total,
+    "ARRAY_COUNT": functions.count,
+    "ARRAY_MAX": functions.greatest_element,
+    "ARRAY_MIN": functions.least_element,
+    "ARRAY_SUM": functions.total,
 }
 
 
 def compile_call(compiler: Reading, call: Call) -> Reader:
-    """`row -> the function's value`; an empty text is NULL (rule 87)."""
+    """`row -> the function's value`; an empty text is NULL (rule filter-7)."""
     name, arguments = call.name, call.arguments
     if name in _CONSTANTS:
         constant = _CONSTANTS[name]
@@ -112,7 +115,7 @@ def _plain(
     function: Callable[..., Scalar | None],
     arguments: tuple[Node, ...],
 ) -> Reader:
-    """A function of converted arguments, of which none may be NULL (rule 103)."""
+    """A function of converted arguments, of which none may be NULL (rule filter-15)."""
     pairs = [
         (_converter(kind, compiler.allowed), compiler.first(argument))
         for kind, argument in zip(kinds, arguments, strict=False)
@@ -155,7 +158,7 @@ def _array_to_string(compiler: Reading, arguments: tuple[Node, ...]) -> Reader:
     def call(row: Row) -> Value:
         between = separator(row)
         instead = null[0](row) if null else None
-        joined = functions_array.to_string(
+        joined = functions.to_string(
             value(row),
             "" if between is None else text(between),
             None if instead is None else text(instead),
@@ -199,3 +202,92 @@ def _text_within(bytes_max: int) -> Callable[[Scalar], str | None]:
 def _count(value: Scalar) -> int | None:
     found = number(value)
     return int(found) if math.isfinite(found) else None
+
+
+# Which functions there are, how many arguments they take, and why others are refused.
+
+
+MANY = 256
+
+
+class Written(StrEnum):
+    """What an argument that must be a literal is."""
+
+    PATTERN = "pattern"
+    FORMAT = "format"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How often and with what a function is called; `written` says what argument is a literal."""
+
+    least: int
+    most: int
+    literal: int | None = None
+    written: Written | None = None
+
+
+SIGNATURES: dict[str, Signature] = {
+    **dict.fromkeys(
+        ("LENGTH", "TRIM", "LTRIM", "RTRIM", "REVERSE", "UPPER", "LOWER", "MD5", "CRC32"),
+        Signature(1, 1),
+    ),
+    **dict.fromkeys(("INSTR", "INSTR_I", "STREQUAL_I", "LEFT", "RIGHT"), Signature(2, 2)),
+    **dict.fromkeys(
+        ("ABS", "CEILING", "FLOOR", "SIGN", "EXP", "LN", "LOG2", "LOG10", "SQRT"), Signature(1, 1)
+    ),
+    **dict.fromkeys(
+        ("RADIANS", "DEGREES", "SIN", "COS", "TAN", "COT", "ASIN", "ACOS", "ATAN"), Signature(1, 1)
+    ),
+    **dict.fromkeys(("SINH", "COSH", "TANH", "CHAR_VALUE"), Signature(1, 1)),
+    **dict.fromkeys(("ARRAY_COUNT", "ARRAY_MAX", "ARRAY_MIN", "ARRAY_SUM"), Signature(1, 1)),
+    **dict.fromkeys(("GREATEST", "LEAST", "CONCAT", "COALESCE"), Signature(1, MANY)),
+    **dict.fromkeys(("POWER", "ATAN2"), Signature(2, 2)),
+    **dict.fromkeys(("TRUE_VALUE", "FALSE_VALUE", "NAN_VALUE"), Signature(0, 0)),
+    **dict.fromkeys(("TOPIC_NAME", "MESSAGE_SIZE", "SOW_KEY"), Signature(0, 0)),
+    "SUBSTR": Signature(2, 3),
+    "REPLACE": Signature(3, 3),
+    "REGEXP_MATCH": Signature(2, 2, 1, Written.PATTERN),
+    "REGEXP_REPLACE": Signature(3, 3, 1, Written.PATTERN),
+    "ROUND": Signature(1, 2),
+    "WIDTH_BUCKET": Signature(4, 4),
+    "ARRAY_TO_STRING": Signature(2, 3),
+    "IF": Signature(3, 3),
+    "STRFTIME": Signature(2, 2, 0, Written.FORMAT),
+    "STRPTIME": Signature(2, 2, 1, Written.FORMAT),
+    "GEO_DISTANCE": Signature(4, 4),
+}
+
+_NOT_DETERMINISTIC = frozenset(
+    {"UNIX_TIMESTAMP", "UUID7", "LAST_READ", "VALUE_LOOKUP", "TODAY", "NOW", "RANDOM", "RAND"}
+)
+_NOT_AVAILABLE = frozenset(
+    {
+        *("CORRELATION_ID", "BOOKMARK", "LAST_UPDATED", "SOW_KEY_HASH", "LAST_LEASED"),
+        *("LEASE_COUNT", "CLIENT_NAME", "USER", "REMOTE_ADDRESS", "CLIENT_VERSION"),
+        *("CONNECTION_NAME", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME"),
+    }
+)
+_AGGREGATES = frozenset(
+    {
+        *("AVG", "ANY", "COUNT", "COUNT_DISTINCT", "GROUP_CONCAT", "MIN", "MAX", "STDDEV_POP"),
+        *("STDDEV_SAMP", "SUM", "UNIQUE"),
+    }
+)
+
+
+def signature_of(name: str, position: int) -> Signature:
+    """The signature of a function named in capitals.
+
+    Raises:
+        FilterInvalid: there is none, with the reason.
+    """
+    if name in SIGNATURES:
+        return SIGNATURES[name]
+    if name in _NOT_DETERMINISTIC:
+        raise FilterInvalid("this function is not deterministic", position)
+    if name in _NOT_AVAILABLE:
+        raise FilterInvalid("this function is not available in a filter", position)
+    if name in _AGGREGATES:
+        raise FilterInvalid("an aggregate is not available in a filter", position)
+    raise FilterInvalid("there is no function of this name", position)

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 
-from keys.filter.arrays import SEPARATOR, Array, Bag, Opaque, TooManyStringsError, some_pair
-from keys.filter.fields import Value
-from keys.filter.numbers import Scalar, number_in, text
+from tidegate.keys.filter.fields import Value
+from tidegate.keys.filter.values import (
+    SEPARATOR,
+    Array,
+    Bag,
+    Opaque,
+    Scalar,
+    TooManyStringsError,
+    number_in,
+    some_pair,
+    text,
+)
 
 
 def null(value: Value) -> bool:
-    """Whether a value counts as NULL where elements are compared (rules 90, 92)."""
+    """Whether a value counts as NULL where elements are compared (rules filter-9 and filter-7)."""
     if isinstance(value, Array):
         return not value.scalars
     return value is None or isinstance(value, Opaque)
 
 
 def compare(operator: str, left: Value, right: Value) -> bool | None:
-    """`left operator right`, for any elements of arrays (rules 90, 96)."""
+    """`left operator right`, for any elements of arrays (rules filter-9 and filter-11)."""
     if null(left) or null(right):
         return None
     if isinstance(left, Array) or isinstance(right, Array):
@@ -35,7 +44,7 @@ def _compare_arrays(operator: str, left: Value, right: Value) -> bool | None:
 
 
 def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
-    """`left operator right` of two scalars (rule 96)."""
+    """`left operator right` of two scalars (rule filter-11)."""
     if isinstance(left, str) != isinstance(right, str):
         if _is_nan(left) or _is_nan(right):
             return operator == "!="
@@ -64,7 +73,7 @@ def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
 
 
 def between(value: Value, low: Scalar | None, high: Scalar | None) -> bool | None:
-    """Whether one element is from `low` to `high` (rule 98)."""
+    """Whether one element is from `low` to `high` (rule filter-12)."""
     if null(value) or low is None or high is None:
         return None
     if isinstance(low, str) != isinstance(high, str):
@@ -93,7 +102,7 @@ def _numbers_between(numbers: Bag, low: str, high: str) -> bool:
 
 
 def has_affix(end: str, value: Value, items: list[Scalar | None]) -> bool | None:
-    """Whether the text of an element begins, or ends, with the text of an item (rule 99)."""
+    """Whether the text of an element begins, or ends, with the text of an item (rule filter-13)."""
     if null(value):
         return None
     affixes = [text(item) for item in items if item is not None]

@@ -8,15 +8,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from keys.filter.allowance import Allowance
-from keys.filter.arrays import Array, Opaque
-from keys.filter.calls import compile_call
-from keys.filter.comparing import between, compare, has_affix, null
-from keys.filter.fields import Fields, Reader, Row, Value
-from keys.filter.matching import searcher
-from keys.filter.numbers import Scalar, calculated, narrow, number, truth, widened
-from keys.filter.printing import printed
-from keys.filter.tree import (
+from tidegate.keys.filter.calls import compile_call
+from tidegate.keys.filter.comparing import between, compare, has_affix, null
+from tidegate.keys.filter.fields import Fields, Reader, Row, Value
+from tidegate.keys.filter.matching import searcher
+from tidegate.keys.filter.patterns import Allowance
+from tidegate.keys.filter.tree import (
     Affix,
     And,
     Arithmetic,
@@ -31,7 +28,18 @@ from keys.filter.tree import (
     Node,
     Not,
     Or,
+    printed,
     walk,
+)
+from tidegate.keys.filter.values import (
+    Array,
+    Opaque,
+    Scalar,
+    calculated,
+    narrow,
+    number,
+    truth,
+    widened,
 )
 
 Test = Callable[[bytes, str], bool]
@@ -104,7 +112,7 @@ class Compiler:
         return kept
 
     def first(self, node: Node) -> First:
-        """`row -> value`, of an array its first element, of an object None (rules 91, 92)."""
+        """`row -> value`: of an array the first, of an object None (rules filter-7, filter-9)."""
         read = self.value(node)
 
         def scalar(row: Row) -> Scalar | None:
@@ -116,7 +124,7 @@ class Compiler:
         return scalar
 
     def condition(self, node: Node) -> Condition:
-        """`row -> TRUE, FALSE or NULL` (rule 94)."""
+        """`row -> TRUE, FALSE or NULL` (rule filter-10)."""
         if isinstance(node, Compare | In | Like | Between | Affix | Is | Not | And | Or):
             return self.value(node)  # type: ignore[return-value]  # these give nothing else
         read = self.first(node)

@@ -9,11 +9,9 @@ from typing import Any
 
 import msgspec
 
-from keys.filter.allowance import BRACKETS_MAX, READING_COST
-from keys.filter.arrays import Array, Opaque
-from keys.filter.flat import elements_of, opened, scalar_of
-from keys.filter.numbers import Scalar
-from keys.path import FieldPath, Step
+from tidegate.keys.filter.patterns import BRACKETS_MAX, READING_COST
+from tidegate.keys.filter.values import Array, Opaque, Scalar, elements_of, opened, scalar_of
+from tidegate.keys.path import FieldPath, Step
 
 Value = Scalar | Array | Opaque | None
 Row = tuple[Any, bytes, str, dict[int, Any]]
@@ -110,7 +108,7 @@ def _infinite(payload: bytes) -> Callable[[re.Match[bytes]], bytes]:
 
 
 def _step(value: Any, step: Step, elements_max: int) -> Any:
-    """One step into a decoded value (rule 88); None where there is nothing, or too much."""
+    """One step into a decoded value (rule filter-8); None where there is nothing, or too much."""
     if isinstance(value, list):
         if isinstance(step, int):
             return value[step] if step < len(value) else None

@@ -6,15 +6,81 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from keys.errors import FilterInvalid
-from keys.filter.compiling import Test, compile_test, compile_value
-from keys.filter.index import Equality, equality_of
-from keys.filter.limits import CANONICAL_LENGTH_MAX, TEXT_LENGTH_MAX
-from keys.filter.numbers import Scalar
-from keys.filter.parser import parse_whole
-from keys.filter.printing import printed
-from keys.filter.tree import And, Field, Node, joined, walk
-from keys.path import FieldPath
+from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter.compiling import Test, compile_test, compile_value
+from tidegate.keys.filter.fields import Fields, scalars
+from tidegate.keys.filter.limits import CANONICAL_LENGTH_MAX, TEXT_LENGTH_MAX
+from tidegate.keys.filter.parser import parse_whole
+from tidegate.keys.filter.patterns import Allowance
+from tidegate.keys.filter.tree import And, Compare, Field, In, Literal, Node, joined, printed, walk
+from tidegate.keys.filter.values import Scalar, narrow, number_in
+from tidegate.keys.path import FieldPath
+
+# Filters by the constants that they wait for: an index over subscriptions asks these.
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """A filter matches only messages among whose tokens for `path` is one of `tokens`."""
+
+    path: FieldPath
+    tokens: frozenset[str]
+
+
+def equality_of(tree: Node) -> Equality | None:
+    """The narrowest equality that the tree, or an operand of its top AND, demands."""
+    operands = tree.operands if isinstance(tree, And) else (tree,)
+    found = [demand for operand in operands if (demand := _demanded(operand)) is not None]
+    return min(found, key=lambda demand: len(demand.tokens), default=None)
+
+
+def index_tokens(path: FieldPath) -> Callable[[bytes], tuple[str, ...]]:
+    """`strict JSON text -> tokens of the field`: one for each different element, none for NULL."""
+    fields = Fields((path,), Allowance.of(Field(path)).elements)
+    read = fields.reader(path)
+
+    def tokens(payload: bytes) -> tuple[str, ...]:
+        value = read(fields.row(payload, ""))
+        found = (token_of(scalar) for scalar in scalars(value))
+        return tuple(dict.fromkeys(token for token in found if token is not None))
+
+    return tokens
+
+
+def token_of(scalar: object) -> str | None:
+    """What equal scalars have in common: a number's one spelling, or the word; None for NULL.
+
+    5, 5.0, "5", "5.0" are one token, as are TRUE and 1.
+    """
+    number = number_in(scalar) if isinstance(scalar, str) else scalar
+    if isinstance(number, float) and number.is_integer():
+        return str(int(number))
+    if isinstance(number, int):
+        return str(int(number))
+    if isinstance(number, float):
+        return repr(number)
+    return scalar if isinstance(scalar, str) and scalar else None
+
+
+def _demanded(node: Node) -> Equality | None:
+    match node:
+        case Compare("=", Field(path), Literal() as literal):
+            return _equality(path, (literal,))
+        case Compare("=", Literal() as literal, Field(path)):
+            return _equality(path, (literal,))
+        case In(Field(path), items):
+            literals = tuple(item for item in items if isinstance(item, Literal))
+            return _equality(path, literals) if len(literals) == len(items) else None
+    return None
+
+
+def _equality(path: FieldPath, literals: tuple[Literal, ...]) -> Equality:
+    tokens = (token_of(_narrowed(literal.value)) for literal in literals)
+    return Equality(path, frozenset(token for token in tokens if token is not None))
+
+
+def _narrowed(value: object) -> object:
+    return narrow(value) if isinstance(value, str) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +98,7 @@ class Filter:
         """Parse a filter; `position` is where it stands in the text around it.
 
         Raises:
-            FilterInvalid: malformed, or over a limit (rule 84).
+            FilterInvalid: malformed, or over a limit (rule filter-4).
         """
         return cls.of(_parsed(text, position))
 
@@ -69,7 +135,7 @@ class Expression:
         """Parse an expression; `position` is where it stands in the text around it.
 
         Raises:
-            FilterInvalid: malformed, or over a limit (rule 84).
+            FilterInvalid: malformed, or over a limit (rule filter-4).
         """
         return cls.of(_parsed(text, position))
 

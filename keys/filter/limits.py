@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from keys.errors import FilterInvalid
-from keys.filter.patterns import INSTRUCTIONS_MAX, compiled
+from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter.patterns import INSTRUCTIONS_MAX, compiled
 
 TEXT_LENGTH_MAX = 4_096
 CANONICAL_LENGTH_MAX = 8 * TEXT_LENGTH_MAX

@@ -1,16 +1,22 @@
-"""LIKE and REGEXP_...: RE2 on the texts of values, within the filter's allowance (rule 104)."""
+"""LIKE and REGEXP_...: RE2 on texts of values, within the filter's allowance (rule filter-4)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from keys.filter.allowance import Allowance
-from keys.filter.arrays import SEPARATOR, Array
-from keys.filter.comparing import null
-from keys.filter.fields import Value
-from keys.filter.functions_text import template
-from keys.filter.numbers import Scalar, narrow, text, widened
-from keys.filter.patterns import Pattern, Scope, compiled, finder, lines_finder, scope_of
+from tidegate.keys.filter.comparing import null
+from tidegate.keys.filter.fields import Value
+from tidegate.keys.filter.functions import template
+from tidegate.keys.filter.patterns import (
+    Allowance,
+    Pattern,
+    Scope,
+    compiled,
+    finder,
+    lines_finder,
+    scope_of,
+)
+from tidegate.keys.filter.values import SEPARATOR, Array, Scalar, narrow, text, widened
 
 
 def searcher(pattern: str, allowed: Allowance) -> Callable[[Value], bool | None]:
@@ -50,7 +56,7 @@ def _utf8(whole: str) -> bytes:
 
 
 def replacer(pattern: str, allowed: Allowance) -> Callable[[Scalar, Scalar | None], str | None]:
-    """`text, replacement -> text with every match replaced` (rule 107)."""
+    """`text, replacement -> text with every match replaced` (rule filter-15)."""
     expression, bytes_max = compiled(pattern), allowed.text_bytes
 
     def replaced(value: Scalar, new: Scalar | None) -> str | None:

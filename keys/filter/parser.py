@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from keys.errors import FilterInvalid
-from keys.filter.limits import LIST_LENGTH_MAX, Budget
-from keys.filter.signatures import Signature, Written, signature_of
-from keys.filter.times import check_format
-from keys.filter.tokens import Kind, Token, number_of, scan
-from keys.filter.tree import (
+from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter.calls import Signature, Written, signature_of
+from tidegate.keys.filter.limits import LIST_LENGTH_MAX, Budget
+from tidegate.keys.filter.times import check_format
+from tidegate.keys.filter.tokens import Kind, Token, number_of, scan
+from tidegate.keys.filter.tree import (
     Affix,
     And,
     Arithmetic,
@@ -24,7 +24,7 @@ from keys.filter.tree import (
     Or,
     joined,
 )
-from keys.path import FieldPath
+from tidegate.keys.path import FieldPath
 
 _CONSTANTS: dict[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
 _RESERVED = frozenset(

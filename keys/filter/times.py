@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from datetime import date
 from functools import lru_cache
 
-from keys.errors import FilterInvalid
+from tidegate.keys.errors import FilterInvalid
 
 MONTHS = (
     *("January", "February", "March", "April", "May", "June", "July"),
@@ -17,6 +18,7 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 _PARTS = re.compile(r"%(?:03f|.|$)|[ \t\n\v\f\r]+|.", re.DOTALL)
 _COMPOSED = {"%F": "%Y-%m-%d", "%T": "%H:%M:%S", "%R": "%H:%M"}
 _SECOND_US, _DAY_S = 1_000_000, 86_400
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
 _FIRST_S, _END_S = -62_135_596_800, 253_402_300_800
 
 
@@ -36,11 +38,13 @@ def written(form: str, seconds: float) -> str | None:
         return None
     second, micro = divmod(math.floor(seconds * _SECOND_US), _SECOND_US)
     day, second = divmod(second, _DAY_S)
-    year, month, date, of_year = _civil(day)
+    civil = date.fromordinal(day + _EPOCH_DAY)
+    year, month, weekday = civil.year, civil.month, WEEKDAYS[civil.weekday()]
+    of_year = civil.toordinal() - date(year, 1, 1).toordinal() + 1
     hour, minute = second // 3_600, second // 60 % 60
-    name, weekday = MONTHS[month - 1], WEEKDAYS[(day + 3) % 7]
+    name = MONTHS[month - 1]
     said = {
-        "%Y": f"{year:04}", "%y": f"{year % 100:02}", "%m": f"{month:02}", "%d": f"{date:02}",
+        "%Y": f"{year:04}", "%y": f"{year % 100:02}", "%m": f"{month:02}", "%d": f"{civil.day:02}",
         "%H": f"{hour:02}", "%M": f"{minute:02}", "%S": f"{second % 60:02}",
         "%j": f"{of_year:03}", "%b": name[:3], "%B": name, "%a": weekday[:3], "%A": weekday,
         "%I": f"{(hour + 11) % 12 + 1:02}", "%p": "PM" if hour >= 12 else "AM",
@@ -118,19 +122,18 @@ def _day(said: dict[str, str], number: dict[str, int]) -> int | None:
     short = number.get("%y")
     year = 1970 if short is None else short + (1900 if short >= 69 else 2000)
     year = number.get("%Y", year)
-    if year == 0:
+    if year == 0:  # the calendar has none
         return None
     if "%j" in number:
-        last = 366 if _leaps(year) else 365
-        return _days(year, 1, number["%j"]) if 1 <= number["%j"] <= last else None
+        return _day_of_year(year, number["%j"])
     month = number.get("%m", 1)
     name = said.get("%B", said.get("%b"))
     if name is not None:
         month = [full[:3].lower() for full in MONTHS].index(name[:3]) + 1
-    date = number.get("%d", 1)
-    if not (1 <= month <= 12 and 1 <= date <= _month_length(year, month)):
+    try:
+        return date(year, month, number.get("%d", 1)).toordinal() - _EPOCH_DAY
+    except ValueError:
         return None
-    return _days(year, month, date)
 
 
 def _hour(said: dict[str, str], number: dict[str, int]) -> int | None:
@@ -148,32 +151,7 @@ def _offset_s(zone: str) -> int:
     return -offset if zone[0] == "-" else offset
 
 
-def _leaps(year: int) -> bool:
-    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-
-
-def _month_length(year: int, month: int) -> int:
-    return 28 + _leaps(year) if month == 2 else 30 + (month + month // 8) % 2
-
-
-def _days(year: int, month: int, date: int) -> int:
-    """Days from the epoch to a date of the proleptic Gregorian calendar."""
-    before = year - 1
-    days = before * 365 + before // 4 - before // 100 + before // 400
-    days += sum(_month_length(year, earlier) for earlier in range(1, month))
-    return days + date - 719_163
-
-
-def _civil(day: int) -> tuple[int, int, int, int]:
-    """Year, month, date and day of the year of a day since the epoch."""
-    year = 1970 + day * 400 // 146_097
-    while _days(year + 1, 1, 1) <= day:
-        year += 1
-    while _days(year, 1, 1) > day:
-        year -= 1
-    of_year = day - _days(year, 1, 1)
-    month, left = 1, of_year
-    while left >= _month_length(year, month):
-        left -= _month_length(year, month)
-        month += 1
-    return year, month, left + 1, of_year + 1
+def _day_of_year(year: int, number: int) -> int | None:
+    first, last = date(year, 1, 1), date(year, 12, 31)
+    day = first.toordinal() + number - 1
+    return day - _EPOCH_DAY if first.toordinal() <= day <= last.toordinal() else None

@@ -13,19 +13,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from keys.archived import Part, reach
-from pipeline.archive.compaction import compact_day, is_crowded
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.rows import archive_rows
-from pipeline.archive.writing import ARROW_REPORT, REPORT, Edge, edge_of, write_parts
-from pipeline.bookmark import START, join_bookmark
-from pipeline.definitions.source import TopicSource
-from pipeline.errors import ArchiveUnusable, PipelineError, SourceLost, from_spark
-from pipeline.operations.ending import stop_queries
-from pipeline.operations.supervised import Say
-from pipeline.operations.totals import Totals
-from pipeline.sinks.dead_letters import attempt
-from pipeline.sources.topic import journal_rows
+from tidegate.keys.archived import Part, reach
+from tidegate.keys.text.bookmark import START, join_bookmark
+from tidegate.pipeline.archive.folder import TopicFolder, compact_day, is_crowded
+from tidegate.pipeline.archive.writing import (
+    ARROW_REPORT,
+    REPORT,
+    Edge,
+    archive_rows,
+    edge_of,
+    write_parts,
+)
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.errors import ArchiveUnusable, PipelineError, SourceLost, from_spark
+from tidegate.pipeline.operations.shutdown import stop_queries
+from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.operations.supervisor import Say
+from tidegate.pipeline.sinks.dead_letters import attempt
+from tidegate.pipeline.sources.topic import journal_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +41,7 @@ COMPACTS_AGAIN_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class ArchiveJob:
     """Which topic of which gateway is archived, how often, and where Spark notes how far it is.
 
     Without an interval what is there now is archived.
@@ -70,7 +75,7 @@ class Archiving:
     def __init__(
         self,
         folder: TopicFolder,
-        errand: Errand,
+        errand: ArchiveJob,
         epoch: str,
         ask_epoch: Callable[[], str],
         say: Say,

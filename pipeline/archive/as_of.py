@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from keys.archived import Part, reach
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.recorded import RecordedClock
-from pipeline.definitions.moment import moment_ms
-from pipeline.errors import ArchiveUnusable, UsageInvalid
+from tidegate.keys.archived import Part, reach
+from tidegate.keys.errors import TextInvalid
+from tidegate.keys.text.time import parse_time
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.recorded import RecordedClock
+from tidegate.pipeline.errors import ArchiveUnusable, UsageInvalid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,16 +58,14 @@ def sow_as_of(
 
 
 def _milliseconds(time: object) -> int:
-    match time:
-        case int():
-            found: int | None = time
-        case datetime():
-            found = moment_ms(time.isoformat())
-        case _:
-            found = moment_ms(str(time))
-    if found is None:
-        raise UsageInvalid(f"expected 2026-11-21T21:37:10Z or milliseconds, not {time!r:.50}")
-    return found
+    if isinstance(time, int):
+        return time
+    try:
+        return parse_time(time.isoformat() if isinstance(time, datetime) else str(time))
+    except TextInvalid:
+        raise UsageInvalid(
+            f"expected 2026-11-21T21:37:10Z or milliseconds, not {time!r:.50}"
+        ) from None
 
 
 def place_at(path: Path, part: Part, time_ms: int) -> int:

@@ -1,77 +1,106 @@
-"""The arguments of `python -m pipeline journal` and `replay`."""
+"""`pipeline journal` and `replay`: a topic kept as Parquet, and published again."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import Any
 
-from pipeline.gateway import DEFAULT_GATEWAY
-from pipeline.operations.manner import Manner, add_manner
+import click
 
-VERBS = ("journal", "replay")
+from tidegate.pipeline.operations.run_options import RunOptions, with_manner
+
+PATH = click.Path(path_type=Path)
+
+gateway_option = click.option(
+    "--gateway",
+    metavar="URL",
+    envvar="TIDEGATE_GATEWAY",
+    show_envvar=True,
+    default="http://127.0.0.1:8080",
+    show_default=True,
+    help="Address of the gateway.",
+)
 
 
-def add_commands(commands: Any) -> None:
-    """Add both to the verbs of `python -m pipeline` (an argparse subparsers action)."""
-    _add_journal(commands.add_parser("journal", help="archive a topic to Parquet"))
-    _add_replay(commands.add_parser("replay", help="publish an archive or a history again"))
+@click.command()
+@click.argument("topic")
+@click.option("--to", required=True, type=PATH, metavar="DIR", help="Folder of the archive.")
+@gateway_option
+@click.option("--checkpoint", type=PATH, metavar="DIR", help="(in the archive)")
+@click.option("--interval", default="10s", show_default=True, help="Time between two files.")
+@click.option("--compact", is_flag=True, help="Put small files together, and end.")
+@with_manner
+def journal(
+    topic: str,
+    to: Path,
+    gateway: str,
+    checkpoint: Path | None,
+    interval: str,
+    compact: bool,
+    manner: RunOptions,
+) -> int:
+    """Archive a topic to Parquet."""
+    from tidegate.pipeline.archive import journal
 
-
-def done(given: argparse.Namespace) -> int:
-    """Carry one of them out; the exit codes are the command line's."""
-    if given.command == "journal":
-        from pipeline.archive import journal
-
-        return journal.journal(
-            journal.Wish(
-                topic=given.topic,
-                archive=given.to,
-                gateway=given.gateway,
-                checkpoint=given.checkpoint,
-                interval=given.interval,
-                compact=given.compact,
-                manner=Manner.of(given),
-            )
-        )
-    from pipeline.archive import replay
-
-    return replay.replay(
-        replay.Wish(
-            path=given.path,
-            topic=given.topic,
-            source_topic=given.source_topic,
-            gateway=given.gateway,
-            rate=given.rate,
-            max_gap=given.max_gap,
-            from_time=given.from_time,
-            until_time=given.until,
-            time_field=given.time_field,
-            time_unit=given.time_unit,
-            checkpoint=given.checkpoint,
+    return journal.journal(
+        journal.JournalArguments(
+            topic=topic,
+            archive=to,
+            gateway=gateway,
+            checkpoint=checkpoint,
+            interval=interval,
+            compact=compact,
+            manner=manner,
         )
     )
 
 
-def _add_journal(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("topic", metavar="TOPIC")
-    parser.add_argument("--to", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--gateway", default=DEFAULT_GATEWAY, metavar="URL")
-    parser.add_argument("--checkpoint", type=Path, metavar="DIR")
-    parser.add_argument("--interval", default="10s")
-    parser.add_argument("--compact", action="store_true")
-    add_manner(parser)
+@click.command()
+@click.argument("path", type=PATH)
+@click.option("--topic", required=True, metavar="TOPIC", help="Where it is published.")
+@click.option("--source-topic", metavar="TOPIC", help="Which of an archive's topics.")
+@gateway_option
+@click.option(
+    "--rate", metavar="10x", help="10x the recorded speed, 1000 or 500KB a second (at once)."
+)
+@click.option("--max-gap", metavar="2s", help="The longest silence.")
+@click.option("--from", "from_time", metavar="TIME", help="What is not older.")
+@click.option("--until", metavar="TIME", help="What is older.")
+@click.option("--time-field", metavar="/ts", help="Of messages that have no other time.")
+@click.option("--time-unit", default="auto", show_default=True, help="Of numbers: auto, ms or s.")
+@click.option(
+    "--checkpoint",
+    type=PATH,
+    metavar="DIR",
+    help="Where it notes how far it is (checkpoints/replay-…).",
+)
+def replay(
+    path: Path,
+    topic: str,
+    source_topic: str | None,
+    gateway: str,
+    rate: str | None,
+    max_gap: str | None,
+    from_time: str | None,
+    until: str | None,
+    time_field: str | None,
+    time_unit: str,
+    checkpoint: Path | None,
+) -> int:
+    """Publish an archive or a history again: an archive, NDJSON, .gz, Parquet, or a folder."""
+    from tidegate.pipeline.archive import replay
 
-
-def _add_replay(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("path", type=Path, metavar="PATH")
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--source-topic")
-    parser.add_argument("--gateway", default=DEFAULT_GATEWAY, metavar="URL")
-    parser.add_argument("--rate")
-    parser.add_argument("--max-gap")
-    parser.add_argument("--from", dest="from_time")
-    parser.add_argument("--until")
-    parser.add_argument("--time-field")
-    parser.add_argument("--time-unit", default="auto")
-    parser.add_argument("--checkpoint", type=Path, metavar="DIR")
+    return replay.replay(
+        replay.ReplayArguments(
+            path=path,
+            topic=topic,
+            source_topic=source_topic,
+            gateway=gateway,
+            rate=rate,
+            max_gap=max_gap,
+            from_time=from_time,
+            until_time=until,
+            time_field=time_field,
+            time_unit=time_unit,
+            checkpoint=checkpoint,
+        )
+    )

@@ -13,18 +13,25 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from keys.archived import topic_folder
-from keys.errors import JsonInvalid
-from keys.jsontext import check_json
-from keys.path import getter
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.reading import ROWS_AT_ONCE, archived
-from pipeline.archive.recorded import History, Place, Recorded, RecordedClock, Spot, Window
-from pipeline.columns.history import SPACE, require_history
-from pipeline.columns.intervals import MILLISECOND_NS
-from pipeline.columns.objects import SHOWN_MAX
-from pipeline.columns.times import TimeField
-from pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
+from tidegate.keys.archived import topic_folder
+from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.jsontext import check_json
+from tidegate.keys.path import getter
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.recorded import (
+    ROWS_AT_ONCE,
+    History,
+    Recorded,
+    RecordedClock,
+    RecordedPlace,
+    Spot,
+    Window,
+    archived,
+)
+from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, require_history
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 Line = tuple[Spot, bytes, int | None]
 """Where it stands, the message, and its time if that stands beside it."""
@@ -45,7 +52,7 @@ def open_history(path: Path, topic: str, source: str | None, time: TimeField | N
     files = _files(path)
     has_times = time is not None or (is_parquet and _has_times(files[0]))
 
-    def messages(behind: Place, window: Window) -> Iterator[Recorded]:
+    def messages(behind: RecordedPlace, window: Window) -> Iterator[Recorded]:
         found = parquet_lines(files) if is_parquet else text_lines(files)
         return _numbered(found, time, behind, window)
 
@@ -145,7 +152,7 @@ def _is_text(row: pa.RecordBatch) -> bool:
 
 
 def _numbered(
-    lines: Iterator[Line], time: TimeField | None, behind: Place, window: Window
+    lines: Iterator[Line], time: TimeField | None, behind: RecordedPlace, window: Window
 ) -> Iterator[Recorded]:
     clock = RecordedClock()
     for number, (spot, text, time_ms) in enumerate(lines, 1):
@@ -156,7 +163,7 @@ def _numbered(
         if window.is_over(clock_ms):
             return
         if number > behind.position and window.has_begun(clock_ms):
-            yield Recorded(spot, Place("", number), clock_ms, None, text)
+            yield Recorded(spot, RecordedPlace("", number), clock_ms, None, text)
 
 
 def _check(spot: Spot, text: bytes) -> None:

@@ -8,40 +8,38 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.archive.archiving import Archiving, Errand
-from pipeline.archive.compaction import compact
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.progress import ToldWaiting
-from pipeline.bookmark import split_bookmark
-from pipeline.datasource.journal import open_journal
-from pipeline.datasource.options import ReadOptions
-from pipeline.definitions.duration import duration_ms
-from pipeline.definitions.names import TOPIC
-from pipeline.errors import (
-    ArchiveUnusable,
-    GatewayRefused,
-    PipelineError,
-    UsageInvalid,
+from tidegate.clients.retry import Retry
+from tidegate.keys.errors import TextInvalid
+from tidegate.keys.text.bookmark import split_bookmark
+from tidegate.keys.text.duration import parse_interval, whole_ms
+from tidegate.pipeline.archive.archiving import ArchiveJob, Archiving
+from tidegate.pipeline.archive.folder import TopicFolder, compact
+from tidegate.pipeline.archive.progress import told_retry
+from tidegate.pipeline.connection import AT_ONCE, PATIENT
+from tidegate.pipeline.definitions.terms import TOPIC
+from tidegate.pipeline.errors import ArchiveUnusable, GatewayRefused, PipelineError, UsageInvalid
+from tidegate.pipeline.format.journal import open_journal
+from tidegate.pipeline.format.options import ReadOptions
+from tidegate.pipeline.operations.run_options import RunOptions
+from tidegate.pipeline.operations.shutdown import (
+    STOPPING,
+    Stop,
+    complain,
+    ending_in_order,
+    outliving_its_jvm,
+    say,
 )
-from pipeline.operations.ending import ending_in_order, outliving_its_jvm
-from pipeline.operations.lines import progress_line
-from pipeline.operations.manner import Manner
-from pipeline.operations.onlookers import onlookers
-from pipeline.operations.stop import STOPPING, Stop
-from pipeline.operations.supervised import Say, Supervised
-from pipeline.operations.terminal import complain, say
-from pipeline.operations.totals import Totals
-from pipeline.operations.turn import Turn
-from pipeline.operations.watch import watch
-from pipeline.patience import AT_ONCE, IN_SILENCE, Waiting
-from pipeline.session import spark_session
+from tidegate.pipeline.operations.status import Totals, progress_line
+from tidegate.pipeline.operations.supervisor import Say, StartGate, Supervisor
+from tidegate.pipeline.operations.watch import onlookers, watch
+from tidegate.pipeline.spark.session import spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class JournalArguments:
     """The command's arguments as they are given."""
 
     topic: str
@@ -50,7 +48,7 @@ class Wish:
     checkpoint: Path | None
     interval: str
     compact: bool
-    manner: Manner
+    manner: RunOptions
 
     @property
     def source(self) -> ReadOptions:
@@ -58,7 +56,7 @@ class Wish:
         return ReadOptions(self.gateway, self.topic)
 
 
-def journal(wish: Wish) -> int:
+def journal(wish: JournalArguments) -> int:
     """Archive until told to stop, or all is archived; returns the exit code of the command line.
 
     0: stopped by SIGTERM, with `available_now` when all is archived, with `compact` when files
@@ -70,7 +68,7 @@ def journal(wish: Wish) -> int:
     stop = Stop()
     try:
         with stop.listening():
-            keep(wish, stop, say, waiting=ToldWaiting(stop, complain))
+            keep(wish, stop, say, retry=told_retry(stop, complain, wish.source.gateway))
     except PipelineError as error:
         complain(str(error))
         return error.exit_code
@@ -81,11 +79,11 @@ def journal(wish: Wish) -> int:
 
 
 def keep(
-    wish: Wish,
+    wish: JournalArguments,
     stop: Stop,
     report: Say,
     spark: SparkSession | None = None,
-    waiting: Waiting = IN_SILENCE,
+    retry: Retry = PATIENT,
 ) -> Totals:
     """As `journal`, with errors raised and lines given to `report`.
 
@@ -94,7 +92,7 @@ def keep(
         stop: ends it.
         report: is told how far it is.
         spark: for tests; else one is started.
-        waiting: what to do while the gateway does not answer.
+        retry: how a gateway that does not answer is asked again.
 
     Raises:
         CutOff: a signal has come before it ran, or while it waited for its next start.
@@ -108,13 +106,13 @@ def keep(
         if wish.compact:
             report(f"{wish.topic}: {compact(folder)} files fewer")
             return Totals()
-        errand = Errand(
+        errand = ArchiveJob(
             gateway=wish.gateway,
             topic=wish.topic,
             interval_ms=None if wish.manner.available_now else interval_ms,
             checkpoint=wish.checkpoint or folder.path / "_checkpoint",
         )
-        epoch = _epoch(wish, stop, waiting)
+        epoch = _epoch(wish, stop, retry)
         ask_epoch = partial(_epoch, wish, stop, AT_ONCE)
         archiving = Archiving(folder, errand, epoch, ask_epoch, report)
         _run(archiving, wish, stop, report, spark)
@@ -122,7 +120,11 @@ def keep(
 
 
 def _run(
-    archiving: Archiving, wish: Wish, stop: Stop, report: Say, spark: SparkSession | None
+    archiving: Archiving,
+    wish: JournalArguments,
+    stop: Stop,
+    report: Say,
+    spark: SparkSession | None,
 ) -> None:
     """Start Spark and archive until the end."""
     manner = wish.manner
@@ -134,13 +136,13 @@ def _run(
             made = spark_session(manner.master) if spark is None else nullcontext(spark)
             session = held.enter_context(made)
         held.enter_context(outliving_its_jvm(stop))
-        stream = Supervised(
+        stream = Supervisor(
             archiving.name,
             archiving,
             partial(archiving.start, session),
             restarts=manner.goes_on,
             say=report,
-            turn=Turn(),
+            turn=StartGate(),
             mends=archiving.mends,
         )
         held.enter_context(ending_in_order(archiving.stop, [stream], told))
@@ -153,22 +155,23 @@ def _run(
         raise stream.failure
 
 
-def _interval_ms(wish: Wish) -> int:
-    interval_ms = duration_ms(wish.interval)
+def _interval_ms(wish: JournalArguments) -> int:
     if not TOPIC.fullmatch(wish.topic):
         raise UsageInvalid(f"{wish.topic[:100]!r} is no name of a topic")
-    if interval_ms is None:
-        raise UsageInvalid(f"--interval: expected 1ms to 1d, such as 10s, not {wish.interval!r}")
-    return interval_ms
+    try:
+        return whole_ms(parse_interval(wish.interval))
+    except TextInvalid:
+        expected = "--interval: expected 1ms to 1d, such as 10s"
+        raise UsageInvalid(f"{expected}, not {wish.interval!r}") from None
 
 
-def _epoch(wish: Wish, stop: Stop, waiting: Waiting) -> str:
+def _epoch(wish: JournalArguments, stop: Stop, retry: Retry) -> str:
     """The topic's epoch at the gateway, asked for while no query runs.
 
     Raises:
         CutOff: a signal has come; a gateway that hangs does not hold up the end.
     """
-    with stop.cutting_off(), open_journal(wish.source, waiting) as opened:
+    with stop.cutting_off(), open_journal(wish.source, retry) as opened:
         found = opened.ends()
     if found.epoch is not None:
         return found.epoch

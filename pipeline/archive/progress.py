@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipeline.errors import PipelineError
-from pipeline.operations.lines import PROGRESS_EVERY_S
-from pipeline.operations.stop import Stop
-from pipeline.patience import Waiting
+from tidegate.clients.errors import GatewayError
+from tidegate.clients.retry import Retry
+from tidegate.pipeline.connection import PATIENCE_S, pipeline_error
+from tidegate.pipeline.operations.shutdown import Stop
+from tidegate.pipeline.operations.status import PROGRESS_EVERY_S
 
 Report = Callable[[str], None]
 
@@ -39,23 +40,20 @@ class Stopped(Exception):
     """The command was asked to stop while it waited for a gateway that does not answer."""
 
 
-class ToldWaiting(Waiting):
-    """Waits for a gateway no longer than until a signal comes, and says at once that it does."""
+def told_retry(stop: Stop, report: Report, address: str) -> Retry:
+    """Asks a gateway again until a signal comes at most, and says at once that it does.
 
-    def __init__(self, stop: Stop, report: Report) -> None:
-        self._stop = stop
-        self._report = report
+    A pause raises `Stopped` when a signal has come.
+    """
 
-    def begins(self, trouble: PipelineError, patience_s: float) -> None:
-        """Say what is wrong, and for how long it is tried again."""
-        self._report(f"{trouble}; trying again for {patience_s:.0f} s")
+    def told(error: Exception) -> None:
+        if isinstance(error, GatewayError):
+            error = pipeline_error(error, address)
+        report(f"{error}; trying again for {PATIENCE_S:.0f} s")
 
-    def pause(self, seconds: float) -> None:
-        """Return after so long.
-
-        Raises:
-            Stopped: a signal has come.
-        """
-        self._stop.wait(seconds)
-        if self._stop.asked:
+    def pause(seconds: float) -> None:
+        stop.wait(seconds)
+        if stop.asked:
             raise Stopped
+
+    return Retry(PATIENCE_S, told, pause)

@@ -8,34 +8,31 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from keys.errors import PathInvalid
-from keys.path import FieldPath
-from pipeline.archive.histories import open_history
-from pipeline.archive.mark import Mark
-from pipeline.archive.pacing import Clock, Pacing, requests
-from pipeline.archive.progress import Progress, Report, Stopped, ToldWaiting
-from pipeline.archive.recorded import Window
-from pipeline.archive.replaying import Replaying, Totals
-from pipeline.columns.times import TimeField, Unit
-from pipeline.definitions.duration import duration_ms
-from pipeline.definitions.moment import moment_ms
-from pipeline.definitions.names import TOPIC
-from pipeline.definitions.rate import Rate, parse_rate
-from pipeline.errors import (
+from tidegate.clients.retry import Retry
+from tidegate.keys.errors import PathInvalid, TextInvalid
+from tidegate.keys.path import FieldPath
+from tidegate.keys.text.duration import SECOND, parse_interval
+from tidegate.keys.text.rate import Rate, parse_rate
+from tidegate.keys.text.time import parse_time
+from tidegate.pipeline.archive.histories import open_history
+from tidegate.pipeline.archive.progress import Progress, Report, Stopped, told_retry
+from tidegate.pipeline.archive.recorded import Window
+from tidegate.pipeline.archive.replaying import Clock, Mark, Pacing, Replaying, Totals, requests
+from tidegate.pipeline.columns.times import TimeField, Unit
+from tidegate.pipeline.connection import PATIENT, as_pipeline_errors, gateway_at
+from tidegate.pipeline.definitions.terms import TOPIC
+from tidegate.pipeline.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
     ArchiveUnusable,
     PipelineError,
     UsageInvalid,
 )
-from pipeline.gateway import Gateway
-from pipeline.operations.stop import Stop
-from pipeline.operations.terminal import complain, say
-from pipeline.patience import IN_SILENCE, Waiting
+from tidegate.pipeline.operations.shutdown import Stop, complain, say
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ReplayArguments:
     """The command's arguments as they are given."""
 
     path: Path
@@ -51,7 +48,7 @@ class Wish:
     checkpoint: Path | None
 
 
-def replay(wish: Wish) -> int:
+def replay(wish: ReplayArguments) -> int:
     """Publish until the end or told to stop; returns the exit code of the command line.
 
     0: at the end, or stopped by SIGTERM; 130: by SIGINT; else 1, 2, 3 or 78 after one line on
@@ -63,7 +60,7 @@ def replay(wish: Wish) -> int:
     stop = Stop()
     try:
         with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
-            publish(wish, StopClock(stop), say, ToldWaiting(stop, complain))
+            publish(wish, StopClock(stop), say, told_retry(stop, complain, wish.gateway))
     except PipelineError as error:
         complain(str(error))
         return error.exit_code
@@ -93,30 +90,33 @@ class StopClock:
         return self._stop.asked
 
 
-def publish(wish: Wish, clock: Clock, report: Report, waiting: Waiting = IN_SILENCE) -> Totals:
-    """As `replay`, with errors raised and lines given to `report`; `waiting` for the gateway.
+def publish(wish: ReplayArguments, clock: Clock, report: Report, retry: Retry = PATIENT) -> Totals:
+    """As `replay`, with errors raised and lines given to `report`.
+
+    `retry` is how the gateway is asked again.
 
     Raises:
         PipelineError: what ended it, as one sentence, with what was published before.
-        Stopped: `waiting` has ended it before it began.
+        Stopped: a pause of `retry` has ended it before it began.
     """
     if not TOPIC.fullmatch(wish.topic) or wish.topic.startswith("tidegate."):
         raise UsageInvalid(f"--topic: {wish.topic[:100]!r} is no topic to publish to")
     rate, gap_s = _rate(wish.rate), _gap_s(wish.max_gap)
-    window = Window(_moment("--from", wish.from_time), _moment("--until", wish.until_time))
+    window = Window(_time_of("--from", wish.from_time), _time_of("--until", wish.until_time))
     history = open_history(wish.path, wish.topic, wish.source_topic, _time(wish))
     if not history.has_times and ((rate and rate.times) or window != Window()):
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
     mark, progress = mark_of(wish), Progress(report, clock.now_s)
-    with mark.held() as noted, Gateway(wish.gateway, waiting=waiting) as gateway:
+    with mark.held() as noted, gateway_at(wish.gateway, retry) as gateway:
         replaying = Replaying(gateway, wish.topic, mark, noted)
         try:
-            replaying.send_again(history, window)
-            messages = history.messages(replaying.noted.through, window)
-            pacing = Pacing(rate, gap_s, clock.now_s())
-            for request in requests(messages, pacing, clock, replaying.messages_max):
-                replaying.send(request)
-                progress.look(replaying.line)
+            with as_pipeline_errors(wish.gateway):
+                replaying.send_again(history, window)
+                messages = history.messages(replaying.noted.through, window)
+                pacing = Pacing(rate, gap_s, clock.now_s())
+                for request in requests(messages, pacing, clock, replaying.messages_max):
+                    replaying.send(request)
+                    progress.look(replaying.line)
         except PipelineError as error:
             raise type(error)(f"{error} ({replaying.line()})") from error
         except Stopped:
@@ -127,7 +127,7 @@ def publish(wish: Wish, clock: Clock, report: Report, waiting: Waiting = IN_SILE
     return replaying.totals
 
 
-def mark_of(wish: Wish) -> Mark:
+def mark_of(wish: ReplayArguments) -> Mark:
     """Where a replay notes how far it is: of the same source, place and beginning."""
     of = f"{wish.path.resolve()} {wish.source_topic or ''} to {wish.topic} at {wish.gateway}"
     if wish.from_time is not None:
@@ -137,27 +137,39 @@ def mark_of(wish: Wish) -> Mark:
 
 
 def _rate(text: str | None) -> Rate | None:
-    rate = None if text is None else parse_rate(text)
-    if text is not None and rate is None:
-        raise UsageInvalid(f"--rate is such as 10x, 1000 (a second) or 500KB, not {text[:50]!r}")
-    return rate
+    if text is None:
+        return None
+    try:
+        return parse_rate(text)
+    except TextInvalid:
+        raise UsageInvalid(
+            f"--rate is such as 10x, 1000 (a second) or 500KB, not {text[:50]!r}"
+        ) from None
 
 
 def _gap_s(text: str | None) -> float | None:
-    gap_ms = None if text is None else duration_ms(text)
-    if text is not None and gap_ms is None:
-        raise UsageInvalid(f"--max-gap: expected 1ms to 1d, such as 2s, not {text[:50]!r}")
-    return None if gap_ms is None else gap_ms / 1000
+    if text is None:
+        return None
+    try:
+        return parse_interval(text) / SECOND
+    except TextInvalid:
+        raise UsageInvalid(
+            f"--max-gap: expected 1ms to 1d, such as 2s, not {text[:50]!r}"
+        ) from None
 
 
-def _moment(option: str, text: str | None) -> int | None:
-    time_ms = None if text is None else moment_ms(text)
-    if text is not None and time_ms is None:
-        raise UsageInvalid(f"{option}: expected 2026-11-21T21:37:10Z or ms, not {text[:50]!r}")
-    return time_ms
+def _time_of(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except TextInvalid:
+        raise UsageInvalid(
+            f"{option}: expected 2026-11-21T21:37:10Z or ms, not {text[:50]!r}"
+        ) from None
 
 
-def _time(wish: Wish) -> TimeField | None:
+def _time(wish: ReplayArguments) -> TimeField | None:
     if wish.time_field is None:
         return None
     try:

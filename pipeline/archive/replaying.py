@@ -2,15 +2,272 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import fcntl
+import math
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
-from pipeline.archive.bodies import body_of, media_type_of, messages_max_of
-from pipeline.archive.mark import Mark, Noted
-from pipeline.archive.recorded import BEGINNING, History, Place, Recorded, Window
-from pipeline.definitions.moment import moment_text
-from pipeline.errors import ArchiveUnusable, GatewayRefused
-from pipeline.gateway import Gateway
+import msgspec
+
+from tidegate.clients.errors import GatewayProblem
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.publishing import NDJSON
+from tidegate.keys.text.rate import Rate
+from tidegate.keys.text.time import time_text
+from tidegate.pipeline.archive.recorded import BEGINNING, History, Recorded, RecordedPlace, Window
+from tidegate.pipeline.atomic_files import write
+from tidegate.pipeline.connection import pipeline_error
+from tidegate.pipeline.errors import (
+    ArchiveUnusable,
+    CheckpointMismatch,
+    GatewayRefused,
+    HistoryInvalid,
+)
+
+# When messages of a replay are due, and which of them share a request.
+#
+# The clock is given, so that a day's replay can be looked at in a moment.
+
+
+MESSAGES_PER_REQUEST = 1_000
+BYTES_PER_REQUEST = 4 * 1024 * 1024
+TICK_S = 0.02  # messages due within one tick share a request, at its end
+ROUNDING = 1e-6  # of a tick, by which sums of gaps may be off
+BURST_S = 1.0
+"""How far a replay that was held up may run ahead of its speed to make up for it."""
+
+
+class Clock(Protocol):
+    """Seconds that pass, and somebody who may have enough of it."""
+
+    def now_s(self) -> float:
+        """Seconds, never running back."""
+
+    def wait(self, seconds: float) -> None:
+        """Return after so long, or earlier when asked to stop."""
+
+    @property
+    def stopped(self) -> bool:
+        """Whether somebody asked for the end."""
+
+
+class Pacing:
+    """Says when each message is due, one after the other; without a rate at once.
+
+    A silence, recorded or following from the rate, lasts at most `gap_s_max`. The recorded clock
+    never runs back.
+    """
+
+    def __init__(self, rate: Rate | None, gap_s_max: float | None, begun_s: float) -> None:
+        self._gap_s = _gap_of(rate)
+        self._gap_s_max = gap_s_max
+        self._begun_s = self._last_s = begun_s
+        self._before: Recorded | None = None
+
+    def due_s(self, message: Recorded) -> float:
+        """When this message may go, the one after that which went last; the first one at once."""
+        if self._before is None:
+            return self._last_s
+        gap_s = self._gap_s(self._before, message)
+        return self._last_s + (gap_s if self._gap_s_max is None else min(gap_s, self._gap_s_max))
+
+    def tick_s(self, message: Recorded) -> float:
+        """The end of the tick in which this message is due: later by a little, never sooner."""
+        ticks = (self.due_s(message) - self._begun_s) / TICK_S
+        return self._begun_s + math.ceil(ticks - ROUNDING) * TICK_S
+
+    def went(self, message: Recorded, now_s: float) -> None:
+        """A message goes."""
+        self._last_s = max(self.due_s(message), now_s - BURST_S)
+        self._before = message
+
+
+def requests(
+    messages: Iterable[Recorded],
+    pacing: Pacing,
+    clock: Clock,
+    messages_max: int = MESSAGES_PER_REQUEST,
+) -> Iterator[list[Recorded]]:
+    """What each request carries, given out when it is due; ends early when asked to stop."""
+    held: list[Recorded] = []
+    held_bytes = 0
+    for message in messages:
+        due_s = pacing.tick_s(message)
+        full = len(held) >= messages_max or held_bytes >= BYTES_PER_REQUEST
+        if held and (full or due_s > clock.now_s()):
+            yield held
+            held, held_bytes = [], 0
+        while (wait_s := due_s - clock.now_s()) > 0 and not clock.stopped:
+            clock.wait(wait_s)
+        if clock.stopped:
+            break
+        pacing.went(message, clock.now_s())
+        held.append(message)
+        held_bytes += message.size
+    if held:
+        yield held
+
+
+def _gap_of(rate: Rate | None) -> Callable[[Recorded, Recorded], float]:
+    """Seconds from one message to the next."""
+    if rate is None:
+        return lambda before, message: 0.0
+    if rate.messages_per_s is not None:
+        steady_s = 1 / rate.messages_per_s
+        return lambda before, message: steady_s
+    if rate.bytes_per_s is not None:
+        per_byte_s = 1 / rate.bytes_per_s
+        return lambda before, message: before.size * per_byte_s
+    per_ms_s = 1 / 1000 / (rate.times or 1.0)
+    return lambda before, message: (message.clock_ms - before.clock_ms) * per_ms_s
+
+
+# Recorded messages as a topic of each type takes them: the bodies of requests.
+#
+# Topics of JSON take envelopes, many in a request; texts and bytes go as they are, one in a
+# request.
+# An archive has a text as a JSON string, and bytes as the base64 in one.
+
+
+_MEDIA_TYPES = {"text": "text/plain", "binary": "application/octet-stream"}
+
+
+def media_type_of(kind: str) -> str:
+    """What a topic of a type is sent."""
+    return _MEDIA_TYPES.get(kind, NDJSON)
+
+
+def messages_max_of(kind: str) -> int:
+    """How many messages a request to a topic of a type carries at most."""
+    return 1 if kind in _MEDIA_TYPES else MESSAGES_PER_REQUEST
+
+
+def body_of(kind: str, messages: Sequence[Recorded]) -> bytes:
+    """The body that carries messages and removals to a topic of a type; no more than it may.
+
+    Raises:
+        HistoryInvalid: a message is none for a topic of texts or bytes.
+    """
+    match kind:
+        case "text":
+            return _string(kind, messages[0]).encode()
+        case "binary":
+            return _bytes(messages[0])
+        case _:
+            return b"\n".join(map(_envelope, messages)) + b"\n"
+
+
+def _envelope(message: Recorded) -> bytes:
+    """As a gateway takes messages and removals; JSON has line breaks only between its tokens."""
+    if message.value is not None:
+        return b'{"value":%b}' % message.value.replace(b"\n", b" ").replace(b"\r", b" ")
+    key_text, reason = message.key_text or "null", msgspec.json.encode(message.reason)
+    return b'{"key":%b,"reason":%b}' % (key_text.encode(), reason)
+
+
+def _string(kind: str, message: Recorded) -> str:
+    try:
+        return msgspec.json.decode(message.value or b"", type=str)
+    except msgspec.DecodeError:
+        raise HistoryInvalid(
+            f"{message.spot}: a topic of type {kind} takes strings, and this is none"
+        ) from None
+
+
+def _bytes(message: Recorded) -> bytes:
+    try:
+        return base64.b64decode(_string("binary", message), validate=True)
+    except ValueError:
+        raise HistoryInvalid(
+            f"{message.spot}: a topic of type binary takes base64, and this is none"
+        ) from None
+
+
+# How far a replay is, so that a kill neither loses nor doubles.
+#
+# Before a request is sent, its number and the stretch of messages in it are noted. Who comes after
+# a
+# kill sends exactly that stretch again, under that number: the gateway knows whether it has it.
+
+
+PRODUCER_PREFIX = "tidegate.replay."
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """Request `sequence` of `producer` has the messages behind `after` up to `through`.
+
+    `of` is what is replayed to where: another replay has its own file.
+    """
+
+    of: str
+    producer: str
+    sequence: int = 0
+    after: RecordedPlace = BEGINNING
+    through: RecordedPlace = BEGINNING
+
+
+class Mark:
+    """The file in which that is noted; held by one process."""
+
+    def __init__(self, folder: Path, of: str) -> None:
+        self._folder = folder
+        self._path = folder / "replay.json"
+        self._of = of
+
+    @contextmanager
+    def held(self) -> Iterator[Noted]:
+        """What was noted last, or a new beginning.
+
+        Raises:
+            CheckpointMismatch: another process has it, it is another replay's, or unreadable.
+        """
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise CheckpointMismatch(f"{self._folder}: {error.strerror or error}") from None
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise CheckpointMismatch(f"{self._folder}: another process replays this") from None
+            yield self._last()
+        finally:
+            os.close(lock)
+
+    def note(self, noted: Noted) -> None:
+        """Have the disk keep it.
+
+        Raises:
+            CheckpointMismatch: the disk does not take it.
+        """
+        try:
+            write(self._path, msgspec.json.encode(noted))
+        except OSError as error:
+            raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
+
+    def forget(self) -> None:
+        """All is published; the same replay begins anew the next time."""
+        self._path.unlink(missing_ok=True)
+
+    def _last(self) -> Noted:
+        if not self._path.exists():
+            return Noted(self._of, PRODUCER_PREFIX + secrets.token_hex(8))
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=Noted)
+        except msgspec.MsgspecError:
+            raise CheckpointMismatch(f"{self._path} cannot be read: remove it") from None
+        if found.of != self._of:
+            raise CheckpointMismatch(
+                f"{self._path} is of another replay ({found.of[:200]}): choose another --checkpoint"
+            )
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +293,8 @@ class Replaying:
         self._gateway = gateway
         self._topic = topic
         self._mark = mark
-        found = gateway.topic(topic) or {}  # one that is not there is made, of JSON without a key
+        # One that is not there is made, of JSON without a key.
+        found = gateway.find_topic(topic) or {}
         self._kind: str = found.get("type", "json")
         self._removes = bool(found.get("key"))
 
@@ -75,7 +333,7 @@ class Replaying:
         """
         last, before = messages[-1].place, self.noted
         self.noted = Noted(
-            before.of, before.producer, before.sequence + 1, before.through, Place(*last)
+            before.of, before.producer, before.sequence + 1, before.through, RecordedPlace(*last)
         )
         self._mark.note(self.noted)
         self._publish(messages)
@@ -88,7 +346,7 @@ class Replaying:
             line += f", {done.repeated:,} of them by an earlier run"
         if done.passed:
             line += f", {done.passed:,} removals passed over: the topic has no key"
-        return line + (f", up to {moment_text(done.clock_ms)}" if done.clock_ms else "")
+        return line + (f", up to {time_text(done.clock_ms)}" if done.clock_ms else "")
 
     def _publish(self, messages: Sequence[Recorded]) -> None:
         sent = [each for each in messages if each.value is not None or self._removes]
@@ -106,12 +364,15 @@ class Replaying:
         noted, body = self.noted, body_of(self._kind, sent)
         media_type = media_type_of(self._kind)
         try:
-            return self._gateway.publish(
+            done = self._gateway.publish_body(
                 self._topic, body, noted.producer, noted.sequence, media_type
             )
-        except GatewayRefused as error:
+        except GatewayProblem as error:
             line = error.line or (1 if len(sent) == 1 else 0)
-            if not 1 <= line <= len(sent):
+            if 1 <= line <= len(sent):
+                error.line = None  # that of the file is told in its place
+            refusal = pipeline_error(error, self._gateway.base_url)
+            if not 1 <= line <= len(sent) or not isinstance(refusal, GatewayRefused):
                 raise
-            said = str(error).removesuffix(f" (line {line})")
-            raise type(error)(f"{sent[line - 1].spot}: {said}") from error
+            raise type(refusal)(f"{sent[line - 1].spot}: {refusal}") from error
+        return not done.duplicate

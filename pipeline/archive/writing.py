@@ -10,10 +10,33 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from keys.archived import DAY_MS, Part
-from pipeline.archive.rows import ROWS
-from pipeline.errors import ArchiveUnusable
-from pipeline.lasting import sync
+from tidegate.keys.archived import COLUMNS, DAY_MS, Part
+from tidegate.pipeline.atomic_files import sync
+from tidegate.pipeline.errors import ArchiveUnusable
+
+# Rows of a topic as format "tidegate" reads them, as rows of an archive.
+
+
+ROWS = pa.schema(
+    [
+        ("epoch", pa.string()),
+        ("position", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.string()),
+        ("value", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+assert tuple(ROWS.names) == COLUMNS
+_READ = ("offset", "timestamp_ms", "key", "value", "removed")
+
+
+def archive_rows(read: pa.RecordBatch, epoch: str) -> pa.RecordBatch:
+    """The same rows with the names of an archive; texts stay as published."""
+    columns = [pa.repeat(pa.scalar(epoch), read.num_rows), *(read.column(name) for name in _READ)]
+    arrays = [column.cast(kind) for column, kind in zip(columns, ROWS.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
+
 
 ROW_GROUP_ROWS = 20_000
 ROW_GROUP_BYTES = 16 * 1024 * 1024

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from keys.filter import Filter
-from keys.reducers import Reduce
-from keys.spec import KeySpec
-from pipeline.columns.bodies import Bodies, Folded, Newest
-from pipeline.columns.conflator import Conflator
-from pipeline.columns.intervals import Interval
-from pipeline.columns.slots import Merging
-from pipeline.columns.timeline import Timeline
-from pipeline.columns.times import TimeField
+from tidegate.keys.filter import Filter
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.bodies import Bodies, Folded, Merging, Newest
+from tidegate.pipeline.columns.conflator import Conflator
+from tidegate.pipeline.columns.intervals import Interval
+from tidegate.pipeline.columns.timeline import Timeline
+from tidegate.pipeline.columns.times import TimeField
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Conflation of messages as columns: blocks in, deliveries out, what is held carried between.
 
-The engine's rules (docs/semantics.md) for a lane that sees every message: intervals of rules 14
-to 16, counts and first messages of rule 212, reducers and mergers of rule 220. Where removals are
-told (the option `oof`) a key that came and went unseen counts with its next row.
+The engine's rules (docs/semantics) for a lane that sees every message: intervals of rules
+interval-4 to interval-6, counts and first messages of rule delta-6, reducers and mergers of rule
+merge-6. Where removals are told (the option `oof`) a key that came and went unseen counts with its
+next row.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.columns.bodies import Bodies
-from pipeline.columns.intervals import Column, Interval, Runs, one_run_each, runs_of
+from tidegate.pipeline.columns.bodies import Bodies
+from tidegate.pipeline.columns.intervals import Column, Interval, Runs, one_run_each, runs_of
 
 PUT, DELETED, UNMATCHED, EXPIRED = range(4)
 REASONS = (None, "deleted", "match", "expired")
@@ -154,22 +155,22 @@ class Conflator:
             values,
         )
         is_held = parts.due_ns > until_ns
-        told = self._told(found, is_held, begun == opened)
+        told = self._told(found, is_held)
         held = np.flatnonzero(is_held)
         self.held = found.take(held[np.argsort(begun[held], kind="stable")], self.bodies)
         sent = np.flatnonzero(~is_held & told)
         return Deliveries(found.take(sent, self.bodies), parts.due_ns[sent])
 
-    def _told(self, found: Rows, is_held: Column, begins: Column) -> Column:
+    def _told(self, found: Rows, is_held: Column) -> Column:
         """Which rows are news; a key that came and went is not, and counts with its next row.
 
-        `begins` says which rows begin an interval of their key: the others go with that.
+        The next row may be of the same interval, where a merger declined (rule account-5).
         """
         told: Column = (found.gone == PUT) | ~found.absent
         if not self.untold and told[~is_held].all():
             return told
         for place, code in enumerate(found.codes.tolist()):
-            earlier = self.untold.pop(code, None) if begins[place] else None
+            earlier = self.untold.pop(code, None)
             if earlier is not None:
                 found.messages[place] += earlier.messages[0]
                 found.firsts[place] = earlier.firsts[0]

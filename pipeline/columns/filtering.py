@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from keys.filter import Filter
-from keys.filter.allowance import BRACKETS_MAX
-from keys.filter.compiling import COMPARISONS
-from keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
-from keys.path import FieldPath
-from pipeline.columns.intervals import Column
+from tidegate.keys.filter import Filter
+from tidegate.keys.filter.compiling import COMPARISONS
+from tidegate.keys.filter.patterns import BRACKETS_MAX
+from tidegate.keys.filter.tree import And, Compare, Field, In, Is, Literal, Node, Not, Or, walk
+from tidegate.keys.path import FieldPath
+from tidegate.pipeline.columns.intervals import Column
 
 EXACT_MAX = 2**53
 
@@ -122,7 +122,7 @@ def _joined(join: Callable[[Truth, Truth], Truth], operands: Sequence[Node]) -> 
 
 
 def _both(left: Truth, right: Truth) -> Truth:
-    """The left operand decides unless it is TRUE (rule 95)."""
+    """The left operand decides unless it is TRUE (rule filter-10)."""
     return Truth(left.true & right.true, left.false | (left.true & right.false))
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keys.jsontext import one_line
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.conflator import (
+from tidegate.keys.jsontext import one_line
+from tidegate.pipeline.columns.blocks import Messages
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.conflator import (
     DELETED,
     FOREVER_NS,
     NEVER_MS,
@@ -18,12 +19,11 @@ from pipeline.columns.conflator import (
     REASONS,
     UNMATCHED,
 )
-from pipeline.columns.filtering import BatchFilter
-from pipeline.columns.history import lines_by_block, stripped, wrong_line
-from pipeline.columns.intervals import MILLISECOND_NS, Column
-from pipeline.columns.messages import Messages
-from pipeline.columns.reading import LineInvalidError, MessageReader
-from pipeline.columns.timeline import EARLIEST_NS
+from tidegate.pipeline.columns.filtering import BatchFilter
+from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
+from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
+from tidegate.pipeline.columns.timeline import EARLIEST_NS
 
 
 class Intake:

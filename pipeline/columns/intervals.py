@@ -1,8 +1,8 @@
 """Which messages become one delivery, for many messages at once.
 
-The engine's rules for a lane (docs/semantics.md, rules 14 to 16) told over columns: no loop runs
-over messages, one short one over openings. Times are the recorded clock's, in nanoseconds, in
-order of publication, and never run back.
+The engine's rules for a lane (rules interval-4 to interval-6) told over columns:
+no loop runs over messages, one short one over openings. Times are the recorded clock's, in
+nanoseconds, in order of publication, and never run back.
 """
 
 from __future__ import annotations

@@ -15,14 +15,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from keys.canonical import INTEGER_MAX, INTEGER_MIN, join_key
-from keys.errors import JsonInvalid, KeyMissing, KeysError
-from keys.extract import conflation_key, record_key
-from keys.jsontext import DEPTH_MAX, check_json
-from keys.path import getter
-from keys.spec import KeySpec
-from pipeline.columns.intervals import Column
-from pipeline.columns.times import TimeField
+from tidegate.keys.errors import JsonInvalid, KeyMissing, KeysError
+from tidegate.keys.jsontext import DEPTH_MAX, check_json
+from tidegate.keys.path import getter
+from tidegate.keys.spec import (
+    INTEGER_MAX,
+    INTEGER_MIN,
+    KeySpec,
+    conflation_key,
+    join_key,
+    record_key,
+)
+from tidegate.pipeline.columns.intervals import Column
+from tidegate.pipeline.columns.times import TimeField
 
 Read = tuple[Column | None, list[Column]]
 """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes."""

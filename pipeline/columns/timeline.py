@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from pipeline.columns.bodies import Bodies
-from pipeline.columns.conflator import Rows
-from pipeline.columns.intervals import Column
+from tidegate.pipeline.columns.bodies import Bodies
+from tidegate.pipeline.columns.conflator import Rows
+from tidegate.pipeline.columns.intervals import Column
 
 EARLIEST_NS = -(2**63)
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from keys.path import FieldPath
-from pipeline.columns.intervals import MILLISECOND_NS, Column
+from tidegate.keys.path import FieldPath
+from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
 
-SECOND_NS = 1_000_000_000
 SECONDS_FROM, SECONDS_BELOW = 1e8, 1e11
 NS_BELOW = 2**63 - 2**53  # an interval more must not overflow
 
@@ -36,12 +35,12 @@ class TimeField:
     unit: Unit = Unit.AUTO
 
     def ns(self, found: object) -> int:
-        """Nanoseconds of a decoded time, to the microsecond.
+        """Nanoseconds of a decoded time; a number to the microsecond.
 
         Raises:
             ValueError: no time.
         """
-        ns = _text_ns(found) if isinstance(found, str) else self._number_ns(found)
+        ns = parse_iso_ns(found) if isinstance(found, str) else self._number_ns(found)
         if abs(ns) >= NS_BELOW:
             raise ValueError("a time out of range")
         return ns
@@ -72,10 +71,3 @@ class TimeField:
             self.unit is Unit.AUTO and SECONDS_FROM <= size < SECONDS_BELOW
         )
         return SECOND_NS if is_seconds else MILLISECOND_NS
-
-
-def _text_ns(text: str) -> int:
-    moment = datetime.fromisoformat(text)
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    since = moment - datetime.fromtimestamp(0, UTC)
-    return (since.days * 86_400 + since.seconds) * SECOND_NS + since.microseconds * 1_000

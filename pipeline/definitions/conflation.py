@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from keys.errors import PathInvalid
-from keys.filter import Filter
-from keys.reducers import Reduce
-from keys.spec import KeySpec
-from pipeline.columns.intervals import Pace
-from pipeline.columns.times import TimeField, Unit
-from pipeline.definitions.duration import DURATION, duration_ms
-from pipeline.definitions.terms import bracketed, read_filter, read_list, read_path, refused
-from pipeline.definitions.tomltable import TomlTable
-from pipeline.errors import DefinitionInvalid
-from pipeline.merging import registered
+from tidegate.keys.errors import PathInvalid, TextInvalid
+from tidegate.keys.filter import Filter
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.duration import DAY, parse_duration, whole_ms
+from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.columns.times import TimeField, Unit
+from tidegate.pipeline.definitions.terms import (
+    bracketed,
+    read_filter,
+    read_list,
+    read_path,
+    refused,
+)
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.merging import registered
 
 REDUCERS = 'reducers, such as ["/px:last", "/px:max@hi"]'
 MERGE = '"replace", reducers of fields such as {"/qty" = "sum"}, or "package.module:function"'
@@ -138,14 +144,12 @@ def _time(table: TomlTable) -> EventTime | None:
     if unit not in list(Unit):
         raise inner.wrong("unit", "auto, ms or s", unit)
     watermark = inner.text("watermark", default="0s", expected=WATERMARK)
-    lateness_ms = _lateness_ms(watermark)
-    if lateness_ms is None:
+    try:
+        lateness_ns = parse_duration(watermark)
+    except TextInvalid:
+        raise inner.wrong("watermark", WATERMARK, watermark) from None
+    if lateness_ns > DAY:
         raise inner.wrong("watermark", WATERMARK, watermark)
     path = read_path(inner, "field", "a field path, such as /ts")
     inner.finish()
-    return EventTime(TimeField(path, Unit(unit)), lateness_ms)
-
-
-def _lateness_ms(text: str) -> int | None:
-    found = DURATION.fullmatch(text)
-    return 0 if found and int(found[1]) == 0 else duration_ms(text)
+    return EventTime(TimeField(path, Unit(unit)), whole_ms(lateness_ns))

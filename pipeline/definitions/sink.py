@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pipeline.definitions.names import TOPIC
-from pipeline.definitions.tomltable import TomlTable
+from tidegate.pipeline.definitions.terms import TOPIC
+from tidegate.pipeline.definitions.toml import TomlTable
 
 
 @dataclass(frozen=True, slots=True)

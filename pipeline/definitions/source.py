@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.bookmark import START, split_bookmark
-from pipeline.definitions.feeds import KafkaSource, RateSource, RedisSource
-from pipeline.definitions.files import FilesSource
-from pipeline.definitions.names import TOPIC
-from pipeline.definitions.tomltable import TomlTable
+from tidegate.keys.text.bookmark import START, split_bookmark
+from tidegate.pipeline.definitions.external import FilesSource, KafkaSource, RateSource, RedisSource
+from tidegate.pipeline.definitions.terms import TOPIC
+from tidegate.pipeline.definitions.toml import TomlTable
 
 ADDRESS = re.compile(r"(https?|redis|rediss|unix)://\S+")
 REDIS_PREFIX = "tidegate"

@@ -8,21 +8,21 @@ from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 
-from keys.spec import KeySpec
-from pipeline.bookmark import RECORDS
-from pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_conflation
-from pipeline.definitions.duration import duration_ms
-from pipeline.definitions.names import STREAM
-from pipeline.definitions.sink import ParquetSink, Sink, read_sink
-from pipeline.definitions.source import BOUNDS, SOURCE, Source, TopicSource, read_source
-from pipeline.definitions.terms import read_paths
-from pipeline.definitions.tomlfile import read_toml
-from pipeline.definitions.tomltable import TomlTable
-from pipeline.definitions.view import ViewDefinition, read_view, refuse_place_in_key
-from pipeline.errors import DefinitionInvalid
-from pipeline.gateway import DEFAULT_GATEWAY
+from tidegate.clients import DEFAULT_ADDRESS
+from tidegate.keys.errors import TextInvalid
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.duration import parse_interval, whole_ms
+from tidegate.pipeline.connection import default_gateway
+from tidegate.pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_conflation
+from tidegate.pipeline.definitions.sink import ParquetSink, Sink, read_sink
+from tidegate.pipeline.definitions.source import BOUNDS, SOURCE, Source, TopicSource, read_source
+from tidegate.pipeline.definitions.terms import RECORDS, STREAM, read_paths
+from tidegate.pipeline.definitions.toml import TomlTable, read_toml
+from tidegate.pipeline.definitions.view import ViewDefinition, read_view, refuse_place_in_key
+from tidegate.pipeline.errors import DefinitionInvalid
 
 STREAMS = "at least one table [pipeline.NAME]"
+INTERVAL = "a duration from 1ms to 1d, such as 500ms"
 SINK = 'a table such as {topic = "ticks.1s"}'
 NOT_HERE = {
     "edge": "not available yet",
@@ -76,9 +76,9 @@ def read_definitions(path: Path) -> list[StreamDefinition]:
         DefinitionInvalid: one line with the file, the place and what was expected.
     """
     top = TomlTable(read_toml(path), path.name, "")
-    gateway = top.text("gateway", default=DEFAULT_GATEWAY)
+    gateway = top.text("gateway", default=default_gateway())
     if not re.fullmatch(r"https?://[^\s/]+/?", gateway):
-        raise top.wrong("gateway", f"an address such as {DEFAULT_GATEWAY}", gateway)
+        raise top.wrong("gateway", f"an address such as {DEFAULT_ADDRESS}", gateway)
     named = top.table("pipeline", STREAMS)
     top.finish()
     if not named.left:
@@ -92,7 +92,7 @@ def read_definitions(path: Path) -> list[StreamDefinition]:
 def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDefinition:
     if not STREAM.fullmatch(name):
         raise DefinitionInvalid(f"{table.where('')[:-1]}: a name is 1 to 63 of A-Z a-z 0-9 _ -")
-    interval = table.checked("interval", duration_ms, "a duration from 1ms to 1d, such as 500ms")
+    interval_text, interval_ms = _interval(table)
     sink = read_sink(table.table("sink", SINK), folder)
     source = read_source(table.table("source", SOURCE), table, folder)
     view = read_view(table, folder)
@@ -106,8 +106,8 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
         gateway=gateway.rstrip("/"),
         source=source,
         key=key_spec,
-        interval_text=interval.lower(),
-        interval_ms=duration_ms(interval) or 0,
+        interval_text=interval_text,
+        interval_ms=interval_ms,
         sink=sink,
         description=table.text("description", default=f"Filled by the pipeline {name}"),
         checkpoint=checkpoint,
@@ -119,6 +119,15 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
     if sink.topic is not None and sink.topic in map(definition.own_topic, definition.sources):
         raise table.wrong("sink.topic", "a topic other than the source", sink.topic)
     return definition
+
+
+def _interval(table: TomlTable) -> tuple[str, int]:
+    """The interval as it is shown, and in whole milliseconds, as Spark counts."""
+    text = table.text("interval", expected=INTERVAL)
+    try:
+        return text.lower(), whole_ms(parse_interval(text))
+    except TextInvalid:
+        raise table.wrong("interval", INTERVAL, text) from None
 
 
 def _folder(table: TomlTable, field: str, folder: Path, default: str) -> Path:

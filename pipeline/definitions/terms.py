@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
-from keys.errors import KeysError
-from keys.filter import Filter
-from keys.path import FieldPath
-from keys.spec import KeySpec
-from pipeline.definitions.tomltable import TomlTable
-from pipeline.errors import DefinitionInvalid
+from tidegate.keys.errors import KeysError
+from tidegate.keys.filter import Filter
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid
 
 PATHS = 'field paths, such as ["/symbol", "/venue"]'
 
@@ -71,3 +72,13 @@ def bracketed(texts: list[str]) -> tuple[str, int]:
     """A list as options spell it, and where that begins if the last text begins at 0."""
     text = f"[{','.join(texts)}]"
     return text, len(texts[-1]) + 1 - len(text)
+
+
+# Names that a definition file may give.
+
+
+RECORDS = "records"
+"""As `from`: the records that a topic has, which its journal may no longer hold."""
+
+STREAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")

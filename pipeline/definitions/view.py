@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from keys.errors import PathInvalid
-from keys.filter import Filter
-from keys.path import FieldPath
-from keys.projection import Projection
-from keys.spec import KeySpec
-from pipeline.definitions.source import BOUNDS, SOURCE, Source, read_source
-from pipeline.definitions.terms import (
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.filter import Filter
+from tidegate.keys.path import FieldPath
+from tidegate.keys.projection import Projection
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.definitions.source import BOUNDS, SOURCE, Source, read_source
+from tidegate.pipeline.definitions.terms import (
     bracketed,
     read_filter,
     read_list,
@@ -19,8 +19,8 @@ from pipeline.definitions.terms import (
     read_paths,
     refused,
 )
-from pipeline.definitions.tomltable import TomlTable
-from pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid
 
 COLUMNS = 'columns, such as ["SUM(/qty) AS /qty", "/price"]'
 PAIRS = 'pairs of fields, left and right, such as [["/symbol", "/ticker"]]'

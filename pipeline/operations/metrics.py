@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from pipeline.errors import UsageInvalid
-from pipeline.operations.condition import Condition, State
+from tidegate.pipeline.errors import UsageInvalid
+from tidegate.pipeline.operations.status import State, StreamStatus
 
 PREFIX = "tidegate_pipeline_"
 LABEL = "query"
@@ -28,7 +28,7 @@ class Figure:
 
     name: str
     meaning: str
-    of: Callable[[Condition], float | None]
+    of: Callable[[StreamStatus], float | None]
     rises: bool = False
 
 
@@ -80,13 +80,13 @@ FIGURES = (
 )
 
 
-class Board(Collector):
+class StatusBoard(Collector):
     """The newest conditions, as the main thread saw them; scraped by another."""
 
     def __init__(self) -> None:
-        self._conditions: Sequence[Condition] = ()
+        self._conditions: Sequence[StreamStatus] = ()
 
-    def show(self, conditions: Sequence[Condition]) -> None:
+    def show(self, conditions: Sequence[StreamStatus]) -> None:
         """Replace what is told."""
         self._conditions = conditions
 
@@ -104,7 +104,7 @@ class Board(Collector):
 
 
 @contextmanager
-def serving_metrics(board: Board, port: int, host: str) -> Iterator[int]:
+def serving_metrics(board: StatusBoard, port: int, host: str) -> Iterator[int]:
     """Answer scrapes while the block runs; the answer is the port, which 0 leaves open.
 
     Raises:

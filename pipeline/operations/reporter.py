@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import msgspec
 
-from pipeline.errors import GatewayRefused, PipelineError
-from pipeline.gateway import Gateway
-from pipeline.operations.condition import Condition
-from pipeline.operations.supervised import Say
+from tidegate.clients.errors import GatewayError
+from tidegate.clients.transport import JSON
+from tidegate.pipeline.connection import AT_ONCE, gateway_at, pipeline_error
+from tidegate.pipeline.errors import GatewayRefused
+from tidegate.pipeline.operations.status import StreamStatus
+from tidegate.pipeline.operations.supervisor import Say
 
 TOPIC = "tidegate.pipelines"
 PRODUCER_PREFIX = "tidegate.pipeline."
@@ -32,13 +34,15 @@ class Reporter:
     """
 
     def __init__(self, gateway: str, say: Say) -> None:
-        self._gateway = Gateway(gateway, patience_s=0.0)
+        self._address = gateway
+        self._opened = ExitStack()
+        self._gateway = self._opened.enter_context(gateway_at(gateway, AT_ONCE))
         self._say = say
-        self._newest: Sequence[Condition] = ()
+        self._newest: Sequence[StreamStatus] = ()
         self._woken = threading.Event()
         self._ended = False
 
-    def tell(self, conditions: Sequence[Condition]) -> None:
+    def tell(self, conditions: Sequence[StreamStatus]) -> None:
         """Tell of these as soon as may be, and of none before; returns at once."""
         self._newest = conditions
         self._woken.set()
@@ -50,7 +54,7 @@ class Reporter:
 
     def run(self) -> None:
         """Tell whenever there is something new, until ended."""
-        with self._gateway as gateway:
+        with self._opened:
             is_last = False
             while not is_last:
                 self._woken.wait()
@@ -58,12 +62,14 @@ class Reporter:
                 is_last = self._ended
                 try:
                     for condition in self._newest:
-                        gateway.report(TOPIC, *message_of(condition))
-                except GatewayRefused as error:
-                    self._say(f"the gateway is not told how streams stand: {error}")
-                    return
-                except PipelineError:
-                    continue  # out of order: the next time counts
+                        producer, number, message = message_of(condition)
+                        self._gateway.publish_body(TOPIC, message, producer, number, JSON)
+                except GatewayError as error:
+                    refusal = pipeline_error(error, self._address)
+                    if isinstance(refusal, GatewayRefused):
+                        self._say(f"the gateway is not told how streams stand: {refusal}")
+                        return
+                    # It is out of order: the next time counts.
 
 
 @contextmanager
@@ -78,7 +84,7 @@ def reporting(reporter: Reporter) -> Iterator[None]:
         thread.join(GOODBYE_SECONDS_MAX)
 
 
-def message_of(now: Condition) -> tuple[str, int, bytes]:
+def message_of(now: StreamStatus) -> tuple[str, int, bytes]:
     """As whom it is told, under which number, and the message.
 
     The number is the time in ms: a command that is started again goes on above its last one.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from pipeline.errors import PipelineError
-from pipeline.operations.condition import Condition
-from pipeline.operations.supervised import Say, Supervised
+from tidegate.pipeline.errors import PipelineError
+from tidegate.pipeline.operations.run_options import RunOptions
+from tidegate.pipeline.operations.status import PROGRESS_EVERY_S, StreamStatus
+from tidegate.pipeline.operations.supervisor import Say, Supervisor
 
 WATCH_EVERY_S = 0.1
 
@@ -26,17 +28,17 @@ class Asked(Protocol):
 
 
 @dataclass
-class Onlooker:
+class StatusSink:
     """Somebody who is told how all streams stand, so often."""
 
-    look: Callable[[Sequence[Condition]], None]
+    look: Callable[[Sequence[StreamStatus]], None]
     every_s: float
     due_s: float = 0.0
 
 
 def watch(
-    watched: Sequence[Supervised],
-    onlookers: Sequence[Onlooker],
+    watched: Sequence[Supervisor],
+    onlookers: Sequence[StatusSink],
     stop: Asked,
     say: Say,
     monotonic: Callable[[], float] = time.monotonic,
@@ -70,10 +72,55 @@ def watch(
         stop.wait(WATCH_EVERY_S)
 
 
-def tell(watched: Sequence[Supervised], onlookers: Sequence[Onlooker]) -> None:
+def tell(watched: Sequence[Supervisor], onlookers: Sequence[StatusSink]) -> None:
     """Tell these onlookers how streams stand now."""
     if not onlookers:
         return
     conditions = [each.condition() for each in watched]
     for onlooker in onlookers:
         onlooker.look(conditions)
+
+
+# Who is told how streams stand: the terminal, gateways, a scraper where one is wanted.
+
+
+BOARD_EVERY_S = 1.0
+
+
+@contextmanager
+def onlookers(
+    manner: RunOptions, gateways: Iterable[str], line: Callable[[StreamStatus], str], say: Say
+) -> Iterator[list[StatusSink]]:
+    """Those there are, each at hand while the block runs.
+
+    Args:
+        manner: whether metrics are told, and where.
+        gateways: addresses of those that are told.
+        line: what the terminal is told of one.
+        say: tells the terminal.
+
+    Raises:
+        UsageInvalid: an address is none, or where metrics are to be told somebody else listens.
+    """
+
+    def speak(conditions: Sequence[StreamStatus]) -> None:
+        for condition in conditions:
+            say(line(condition))
+
+    found = [StatusSink(speak, PROGRESS_EVERY_S)]
+    with ExitStack() as held:
+        for gateway in sorted(gateways):
+            # Loads an HTTP client, which help and complaints of the command line do without.
+            from tidegate.pipeline.operations.reporter import Reporter, reporting
+
+            reporter = Reporter(gateway, say)
+            held.enter_context(reporting(reporter))
+            found.append(StatusSink(reporter.tell, PROGRESS_EVERY_S))
+        if manner.metrics_port is not None:
+            # Loads a Prometheus client, which the base installation lacks.
+            from tidegate.pipeline.operations.metrics import StatusBoard, serving_metrics
+
+            board = StatusBoard()
+            held.enter_context(serving_metrics(board, manner.metrics_port, manner.metrics_host))
+            found.append(StatusSink(board.show, BOARD_EVERY_S))
+        yield found

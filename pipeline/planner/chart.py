@@ -13,8 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from pipeline.columns.intervals import MILLISECOND_NS
-from pipeline.planner.choices import Choice, Plan
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS
+from tidegate.pipeline.planner.planning import Choice, Plan
 
 WIDTH, HEIGHT = 860, 420
 LEFT, TOP, RIGHT, BOTTOM = 70, 50, 620, 360

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from keys.errors import PathInvalid
-from keys.path import FieldPath
-from keys.spec import KeySpec
-from pipeline.columns.history import read_history, require_history
-from pipeline.columns.intervals import MILLISECOND_NS, Pace
-from pipeline.columns.times import TimeField, Unit
-from pipeline.definitions.duration import duration_ms
-from pipeline.errors import (
+from tidegate.keys.errors import PathInvalid, TextInvalid
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.duration import parse_interval, whole_ms
+from tidegate.pipeline.columns.history import read_history, require_history
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Pace
+from tidegate.pipeline.columns.times import TimeField, Unit
+from tidegate.pipeline.errors import (
     EXIT_DONE,
     HistoryInvalid,
     HistoryUnreadable,
@@ -23,11 +23,10 @@ from pipeline.errors import (
     UsageInvalid,
     from_spark,
 )
-from pipeline.operations.terminal import complain
-from pipeline.planner.chart import write_chart
-from pipeline.planner.choices import Choice, Plan
-from pipeline.planner.planning import Question, answered, planned
-from pipeline.session import spark_session
+from tidegate.pipeline.operations.shutdown import complain
+from tidegate.pipeline.planner.chart import write_chart
+from tidegate.pipeline.planner.planning import Choice, Plan, Question, answered, planned
+from tidegate.pipeline.spark.session import spark_session
 
 CHOICES_MAX = 1_000
 CHARTS = frozenset({".svg", ".png"})
@@ -35,7 +34,7 @@ DAMAGED = ("EOFException", "ZipException", "not a gzip file", "not in GZIP", "in
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class PlanArguments:
     """The command's arguments as they are given."""
 
     path: Path
@@ -49,7 +48,7 @@ class Wish:
     master: str
 
 
-def plan(wish: Wish) -> int:
+def plan(wish: PlanArguments) -> int:
     """Answer on standard output; returns the exit code of the command line.
 
     0: answered; 1: a line is no message; 2: wrong usage, no such history; 78: no Spark; each
@@ -67,7 +66,7 @@ def plan(wish: Wish) -> int:
     return EXIT_DONE
 
 
-def make_plan(wish: Wish) -> Plan:
+def make_plan(wish: PlanArguments) -> Plan:
     """Read the history once, for all choices.
 
     Raises:
@@ -144,12 +143,12 @@ def _key_text(spec: KeySpec) -> str:
 
 
 def _interval_ns(text: str) -> int:
-    interval_ms = duration_ms(text)
-    if interval_ms is None:
+    try:
+        return whole_ms(parse_interval(text)) * MILLISECOND_NS
+    except TextInvalid:
         raise UsageInvalid(
             f"--interval: expected durations from 1ms to 1d, such as 500ms, not {text!r}"
-        )
-    return interval_ms * MILLISECOND_NS
+        ) from None
 
 
 def _pace(text: str) -> Pace:

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 import numpy as np
 
-from pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, runs_of
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, runs_of
 
 AGES_MAX = 10_000
 HOT_KEYS = 10
@@ -67,8 +67,8 @@ class Seen(msgspec.Struct):
 class IntervalTally:
     """Counts what one interval sends; what is still held is carried from block to block.
 
-    An age is that of the oldest news in a row when it goes out, as everywhere (rule 18). For
-    intervals above 10 s it is counted in steps of a ten-thousandth of the interval.
+    An age is that of the oldest news in a row when it goes out, as everywhere (rule interval-8).
+    For intervals above 10 s it is counted in steps of a ten-thousandth of the interval.
     """
 
     def __init__(self, interval: Interval) -> None:

@@ -14,8 +14,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.columns.rows import file_name
-from pipeline.sinks.sink import Batch
+from tidegate.pipeline.columns.rows import file_name
+from tidegate.pipeline.sinks.sink import Batch
 
 _COLUMNS = ["refused", "file", "position", "value"]
 

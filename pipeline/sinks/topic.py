@@ -8,22 +8,73 @@ sends is refused.
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import CheckpointMismatch, GatewayRefused
-from pipeline.gateway import Gateway
-from pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
-from pipeline.sinks.sink import Batch, Receipt, wait_until
-from pipeline.sinks.standing import Standing
+from tidegate.clients.gateway import Gateway
+from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
+from tidegate.pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
+from tidegate.pipeline.sinks.sink import Batch, Receipt, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+# What a topic has as its stream begins: what of the stream's rows is news to it, what is left.
+
+
+DIGEST_BYTES = 16
+
+
+class _Record(msgspec.Struct, gc=False):
+    key: msgspec.Raw
+    value: msgspec.Raw
+
+
+_records = msgspec.json.Decoder(_Record).decode_lines
+
+
+class ExistingRecords:
+    """The records of a topic, by the JSON text of their key; values as digests."""
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        """From NDJSON envelopes of the topic's state of the world, whole lines in each piece."""
+        self._left = {
+            bytes(record.key).decode(): _digest(bytes(record.value))
+            for piece in pieces
+            for record in _records(piece)
+        }
+
+    @classmethod
+    def of(cls, gateway: Gateway, topic: str) -> ExistingRecords:
+        """As it is now.
+
+        Raises:
+            GatewayRefused: there is no such topic, or it keeps no records.
+        """
+        return cls(gateway.records(topic))
+
+    def is_news(self, record: str, value: bytes | None) -> bool:
+        """Whether the topic has a record otherwise; None is its removal. Each is asked once."""
+        known = self._left.pop(record, None)
+        return known != (None if value is None else _digest(value))
+
+    def left(self) -> Iterator[str]:
+        """The keys of records that nobody asked for, in the order of their last change."""
+        yield from self._left
+
+
+def _digest(value: bytes) -> bytes:
+    return hashlib.blake2b(value, digest_size=DIGEST_BYTES).digest()
+
 
 PRODUCER_PREFIX = "tidegate.pipeline."
 STAGE_MESSAGES_MAX = 10_000
@@ -77,15 +128,15 @@ class TopicWriter:
             GatewayRefused: it exists with another key, the gateway does not want it, or it is gone
                 though it was declared.
         """
-        with Gateway(self.gateway) as gateway:
-            found = gateway.topic(self.topic)
+        with gateway_at(self.gateway) as gateway:
+            found = gateway.find_topic(self.topic)
             if found is None and self.declared:
                 raise GatewayRefused(
                     f"{self.stream}: {self.gateway} has no topic {self.topic} any more"
                 )
             if found is None:
-                gateway.create_topic(self.topic, self.definition)
-                found = gateway.topic(self.topic) or {}
+                gateway.put_topic(self.topic, self.definition)
+                found = gateway.find_topic(self.topic) or {}
             elif found.get("key") != self.definition["key"]:
                 raise GatewayRefused(
                     f"topic {self.topic} exists with key {found.get('key')}, "
@@ -104,8 +155,10 @@ class TopicWriter:
         """
 
         def stage_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with Gateway(self.gateway) as gateway:
-                standing = Standing.of(gateway, self.topic) if self._restated(batch) else None
+            with gateway_at(self.gateway) as gateway:
+                standing = (
+                    ExistingRecords.of(gateway, self.topic) if self._restated(batch) else None
+                )
                 staging = Staging(self, gateway, batch, attempt(), standing)
                 for each in batches:
                     staging.take(each)
@@ -132,8 +185,9 @@ class TopicWriter:
         if stages:
             producer = self.producer(batch)
             number = batch.run if self._restated(batch) else batch.number
-            with Gateway(self.gateway) as gateway:
-                is_new = gateway.commit(self.topic, producer, batch.run, number, stages)
+            with gateway_at(self.gateway) as gateway:
+                done = gateway.commit(self.topic, producer, batch.run, number, stages)
+                is_new = not done.duplicate
             sent_at_s = time.monotonic()
         return Receipt(
             messages=sum(report.messages for report in reports),
@@ -145,7 +199,7 @@ class TopicWriter:
 
     def _require_unknown(self, batch: Batch) -> None:
         """A checkpoint that was put back from a copy would count what is new as sent."""
-        with Gateway(self.gateway) as gateway:
+        with gateway_at(self.gateway) as gateway:
             if gateway.knows(self.topic, self.producer(batch), batch.run, batch.number):
                 raise CheckpointMismatch(
                     f"topic {self.topic} has batch {batch.number} already, which the checkpoint "
@@ -177,7 +231,7 @@ class Staging:
     gateway: Gateway
     batch: Batch
     attempt: int
-    standing: Standing | None = None
+    standing: ExistingRecords | None = None
     lines: list[bytes] = field(default_factory=list)
     lines_bytes: int = 0
     removals: set[int] = field(default_factory=set)
@@ -233,7 +287,7 @@ class Staging:
         enveloped = bool(self.removals)  # else texts as they are: nothing to put in and take out
         lines = map(self._in_envelope, range(len(self.lines))) if enveloped else self.lines
         body = b"\n".join(lines) + b"\n"
-        self.gateway.stage(writer.topic, body, producer, name, enveloped=enveloped)
+        self.gateway.stage(writer.topic, [body], name, producer, enveloped=enveloped)
         self.stages.append(name)
         self.staged += len(self.lines)
         self.lines, self.lines_bytes, self.removals = [], 0, set()

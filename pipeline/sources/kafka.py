@@ -13,19 +13,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
-from keys.canonical import canonical_key
-from keys.errors import KeyInvalid, KeysError
-from keys.extract import KeyOf, record_key
-from keys.jsontext import check_json
-from keys.spec import KeySpec
-from pipeline.bookmark import START
-from pipeline.errors import SparkUnavailable
-from pipeline.packages import fetch_jars
+from tidegate.keys.errors import KeyInvalid, KeysError
+from tidegate.keys.jsontext import check_json
+from tidegate.keys.spec import KeyOf, KeySpec, canonical_key, record_key
+from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.errors import SparkUnavailable
+from tidegate.pipeline.spark.packages import fetch_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.definitions.feeds import KafkaSource
+    from tidegate.pipeline.definitions.external import KafkaSource
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 # What the connector needs as well, and every Spark has.

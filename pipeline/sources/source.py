@@ -6,19 +6,51 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.definitions.feeds import KafkaSource, RateSource, RedisSource
-from pipeline.definitions.files import FilesSource
-from pipeline.definitions.source import TopicSource
-from pipeline.errors import DefinitionInvalid
-from pipeline.sources.files import read_files
-from pipeline.sources.kafka import connector_jars, read_kafka
-from pipeline.sources.rate import read_rate
-from pipeline.sources.topic import read_topic
+from tidegate.pipeline.definitions.external import FilesSource, KafkaSource, RateSource, RedisSource
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.sources.files import read_files
+from tidegate.pipeline.sources.kafka import connector_jars, read_kafka
+from tidegate.pipeline.sources.topic import read_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.definitions.stream import StreamDefinition
+    from tidegate.pipeline.definitions.stream import StreamDefinition
+
+
+# Made rows for trying out, as a stream of PUBLISHED rows: what a row says is its number's doing.
+#
+#     {"symbol":"S7","sequence":1234,"price":103.41,"ts":1795000000000}
+#
+# Spark's own `rate` counts them; a checkpoint knows when it began, and what was due in a pause
+# comes
+# after it.
+
+
+def read_rate(spark: SparkSession, source: RateSource) -> DataFrame:
+    """Rows (`columns.rows.PUBLISHED`) as fast as the source says."""
+    reader = spark.readStream.format("rate").option("rowsPerSecond", source.rows_per_second)
+    return made(reader.load(), source)
+
+
+def made(counted: DataFrame, source: RateSource) -> DataFrame:
+    """Rows of a counter, columns `value` and `timestamp`; the same for the same source."""
+    return counted.selectExpr(
+        "'rate' AS file",
+        "CAST(0 AS LONG) AS block",
+        "value + 1 AS position",
+        "unix_millis(timestamp) AS time_ms",
+        "CAST(NULL AS STRING) AS key",
+        f"""CAST(to_json(named_struct(
+            'symbol', concat('S', pmod(xxhash64(value, {source.seed}L), {source.keys}L)),
+            'sequence', value,
+            'price', 100 + pmod(xxhash64({source.seed}L, value), 1000L) / 100,
+            'ts', unix_millis(timestamp)
+        )) AS BINARY) AS body""",
+        "CAST(NULL AS STRING) AS removed",
+        "CAST(NULL AS STRING) AS refused",
+    )
 
 
 def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
@@ -54,7 +86,7 @@ def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
             return read_rate(spark, source)
         case RedisSource() as source:
             # Its module imports Spark, which the command line does without for as long as it can.
-            from pipeline.sources.redis_stream import read_redis
+            from tidegate.pipeline.sources.redis_stream import read_redis
 
             return read_redis(spark, source)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.datasource.source import TidegateSource
+from tidegate.pipeline.format.source import TidegateSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipeline.definitions.source import TopicSource
+    from tidegate.pipeline.definitions.source import TopicSource
 
 
 class TopicJournals(TidegateSource):

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.saved import FAILURES, KEYS
-from pipeline.definitions.source import TopicSource
-from pipeline.definitions.stream import StreamDefinition
-from pipeline.errors import CheckpointMismatch, DefinitionInvalid
-from pipeline.gateway import Gateway
-from pipeline.sinks.sink import END, Batch
-from pipeline.sources.source import are_checked, open_source
-from pipeline.streams.held import Held
-from pipeline.streams.keeping import Keeping, ended, kept
-from pipeline.streams.plans import Way, plan_latest, way_of
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.columns.shard import FAILURES, KEYS
+from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.definitions.stream import StreamDefinition
+from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
+from tidegate.pipeline.sinks.sink import END, Batch
+from tidegate.pipeline.sources.source import are_checked, open_source
+from tidegate.pipeline.streams.plans import PlanKind, plan_latest, way_of
+from tidegate.pipeline.streams.shard_state import Keeping, ShardState, ended, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +36,7 @@ class ConflatedBatches:
 
     def __init__(self, definition: StreamDefinition) -> None:
         self._definition = definition
-        self._held = Held(definition.checkpoint / "held")
+        self._held = ShardState(definition.checkpoint / "held")
         self._asked = asked_of(definition)
         self.way = way_of(self._asked)
 
@@ -52,7 +51,7 @@ class ConflatedBatches:
     @property
     def held_keys(self) -> int | None:
         """How many keys wait for the end of their interval; None where a batch is an interval."""
-        return None if self.way is Way.LATEST else self._held.total(KEYS)
+        return None if self.way is PlanKind.LATEST else self._held.total(KEYS)
 
     @property
     def merger_failures(self) -> int | None:
@@ -74,15 +73,15 @@ class ConflatedBatches:
         if self._asked.tells_removals:
             _require_own_key(self._definition)
         messages = open_source(spark, self._definition)
-        if self.way is Way.HELD and not self.is_paced:
-            from pipeline.streams.clock import due_batches
+        if self.way is PlanKind.HELD and not self.is_paced:
+            from tidegate.pipeline.streams.clock import due_batches
 
             messages = messages.unionByName(due_batches(spark, self._held))
         return messages
 
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
         """DELIVERIES of a batch."""
-        if self.way is Way.LATEST:
+        if self.way is PlanKind.LATEST:
             return plan_latest(messages, self._asked).frame
         return kept(messages, self._keeping(messages.sparkSession, batch))
 
@@ -93,7 +92,7 @@ class ConflatedBatches:
     @property
     def unended(self) -> int | None:
         """The last batch, if what was held after it has not gone out."""
-        last = None if self.way is Way.LATEST else self._held.last_number
+        last = None if self.way is PlanKind.LATEST else self._held.last_number
         return None if last == self._held.ended else last
 
     @property
@@ -112,7 +111,7 @@ class ConflatedBatches:
 
     def _keeping(self, spark: SparkSession, batch: Batch) -> Keeping:
         before = self._held.before(batch)
-        shares = self.way is Way.TIMED and self._asked.interval.pace is Pace.BATCH
+        shares = self.way is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         return Keeping(
             asked=self._asked,
@@ -120,7 +119,7 @@ class ConflatedBatches:
             batch=batch,
             before=before,
             shards=self._held.shards(before, 1 if shares else partitions),
-            now_ms=None if self.way is Way.TIMED else self._now_ms(batch),
+            now_ms=None if self.way is PlanKind.TIMED else self._now_ms(batch),
         )
 
     def _now_ms(self, batch: Batch) -> int:
@@ -151,8 +150,8 @@ def _require_own_key(definition: StreamDefinition) -> None:
     source = definition.source
     if not isinstance(source, TopicSource):
         return
-    with Gateway(source.gateway(definition.gateway)) as gateway:
-        found = gateway.topic(source.topic) or {}
+    with gateway_at(source.gateway(definition.gateway)) as gateway:
+        found = gateway.find_topic(source.topic) or {}
     own = [str(path) for path in definition.key.paths]
     if found.get("key", own) != own:
         raise DefinitionInvalid(

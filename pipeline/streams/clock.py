@@ -18,15 +18,15 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pipeline.columns.rows import PUBLISHED
-from pipeline.columns.saved import DUE
-from pipeline.streams.held import Held
+from tidegate.pipeline.columns.rows import PUBLISHED
+from tidegate.pipeline.columns.shard import DUE
+from tidegate.pipeline.streams.shard_state import ShardState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def due_batches(spark: SparkSession, held: Held) -> DataFrame:
+def due_batches(spark: SparkSession, held: ShardState) -> DataFrame:
     """No messages (`columns.rows.PUBLISHED`), in a batch for whatever is due of what is held."""
     spark.dataSource.register(ClockSource)
     return spark.readStream.format(ClockSource.name()).option("held", str(held.folder)).load()
@@ -48,13 +48,13 @@ class ClockSource(DataSource):
         """A stream of batches."""
         from pathlib import Path
 
-        return ClockReader(Held(Path(self.options["held"])))
+        return ClockReader(ShardState(Path(self.options["held"])))
 
 
 class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Offsets are due times in nanoseconds; each that has passed is a batch."""
 
-    def __init__(self, held: Held) -> None:
+    def __init__(self, held: ShardState) -> None:
         self._held = held
         self._stands = False
 

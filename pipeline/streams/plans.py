@@ -22,12 +22,17 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pipeline.columns.blocks import ORDER, ROWS
-from pipeline.columns.combined import combine, merge
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.deliveries import conflate_blocks, conflate_in_place, cut_messages
-from pipeline.columns.intervals import Pace
-from pipeline.columns.rows import DELIVERIES
+from tidegate.pipeline.columns.blocks import ORDER, ROWS
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.deliveries import (
+    combine,
+    conflate_blocks,
+    conflate_in_place,
+    cut_messages,
+    merge,
+)
+from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.columns.rows import DELIVERIES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -39,7 +44,7 @@ BOUNDS = {
 }
 
 
-class Way(StrEnum):
+class PlanKind(StrEnum):
     """How a plan goes about it."""
 
     LATEST = "latest"
@@ -60,17 +65,17 @@ class Layout(StrEnum):
 class ConflationPlan:
     """A way, and the frame that goes it."""
 
-    way: Way
+    way: PlanKind
     frame: DataFrame
 
 
-def way_of(asked: Conflation) -> Way:
+def way_of(asked: Conflation) -> PlanKind:
     """The way of a running stream."""
     if asked.time is not None:
-        return Way.TIMED
+        return PlanKind.TIMED
     if asked.interval.pace is Pace.KEY or asked.tells_removals or asked.merger:
-        return Way.HELD
-    return Way.LATEST
+        return PlanKind.HELD
+    return PlanKind.LATEST
 
 
 def plan_latest(
@@ -81,7 +86,7 @@ def plan_latest(
     by_key = rows if layout is Layout.BY_KEY else rows.repartition("key")
     in_order = by_key.sortWithinPartitions("file", "block", "position")
     merged = in_order.mapInArrow(partial(merge, conflation=asked), DELIVERIES)
-    return ConflationPlan(Way.IN_PLACE if layout is Layout.BY_KEY else Way.LATEST, merged)
+    return ConflationPlan(PlanKind.IN_PLACE if layout is Layout.BY_KEY else PlanKind.LATEST, merged)
 
 
 def plan_recorded(
@@ -94,8 +99,8 @@ def plan_recorded(
     """
     by_key = asked.interval.pace is Pace.KEY
     if (by_key and layout is Layout.BY_KEY) or messages.rdd.getNumPartitions() == 1:
-        return ConflationPlan(Way.IN_PLACE, in_place(messages, asked))
-    return ConflationPlan(Way.BY_SHARDS, by_shards(messages, asked))
+        return ConflationPlan(PlanKind.IN_PLACE, in_place(messages, asked))
+    return ConflationPlan(PlanKind.BY_SHARDS, by_shards(messages, asked))
 
 
 def in_place(messages: DataFrame, asked: Conflation) -> DataFrame:
@@ -115,7 +120,7 @@ def by_shards(messages: DataFrame, asked: Conflation) -> DataFrame:
 
 
 def recorded_lines(lines: DataFrame) -> DataFrame:
-    """The lines of a history (`pipeline.columns.history.SCHEMA`) as recorded messages."""
+    """The lines of a history (`tidegate.pipeline.columns.history.SCHEMA`) as recorded messages."""
     return lines.selectExpr(
         "file",
         "block",

@@ -7,25 +7,26 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.definitions.declared import streams_of
-from pipeline.definitions.stream import StreamDefinition, read_definitions
-from pipeline.errors import PipelineError
-from pipeline.gateway import DEFAULT_GATEWAY
-from pipeline.operations.condition import Condition
-from pipeline.operations.ending import ending_in_order, outliving_its_jvm
-from pipeline.operations.lines import progress_line
-from pipeline.operations.manner import ONWARD, Manner
-from pipeline.operations.onlookers import onlookers
-from pipeline.operations.roster import Fillable, Roster
-from pipeline.operations.stop import STOPPING, Stop
-from pipeline.operations.supervised import Say
-from pipeline.operations.terminal import complain, say
-from pipeline.operations.topiclist import TopicList
-from pipeline.operations.watch import watch
-from pipeline.patience import PATIENCE_S
-from pipeline.session import spark_session
-from pipeline.sources.source import jars_of
-from pipeline.streams.crew import Crew
+from tidegate.pipeline.connection import AT_ONCE, PATIENT, default_gateway
+from tidegate.pipeline.definitions.spark_topics import streams_of
+from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
+from tidegate.pipeline.errors import PipelineError
+from tidegate.pipeline.operations.run_options import ONWARD, RunOptions
+from tidegate.pipeline.operations.shutdown import (
+    STOPPING,
+    Stop,
+    complain,
+    ending_in_order,
+    outliving_its_jvm,
+    say,
+)
+from tidegate.pipeline.operations.status import StreamStatus, progress_line
+from tidegate.pipeline.operations.supervisor import Say
+from tidegate.pipeline.operations.topic_watcher import Fillable, SparkTopicWatcher, TopicList
+from tidegate.pipeline.operations.watch import onlookers, watch
+from tidegate.pipeline.sources.source import jars_of
+from tidegate.pipeline.spark.session import spark_session
+from tidegate.pipeline.streams.runner import StreamRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,10 @@ class Topics:
     def address(self, definitions: Sequence[StreamDefinition]) -> str:
         """Of the gateway; the streams of a file have one in common."""
         given = [self.gateway] if self.gateway else [each.gateway for each in definitions]
-        return (given or [DEFAULT_GATEWAY])[0].rstrip("/")
+        return (given or [default_gateway()])[0].rstrip("/")
 
 
-def run(path: Path | None, manner: Manner = ONWARD, topics: Topics | None = None) -> int:
+def run(path: Path | None, manner: RunOptions = ONWARD, topics: Topics | None = None) -> int:
     """Run the streams of a file, of topics, or of both; returns the exit code of the command line.
 
     0: stopped by SIGTERM, or with `available_now` when all is read; 130: by SIGINT; 1, 2, 3 and
@@ -65,7 +66,7 @@ def run(path: Path | None, manner: Manner = ONWARD, topics: Topics | None = None
 
 
 def run_streams(
-    path: Path | None, topics: Topics | None, manner: Manner, stop: Stop, report: Say
+    path: Path | None, topics: Topics | None, manner: RunOptions, stop: Stop, report: Say
 ) -> None:
     """As `run`, with errors raised and lines given to `report`.
 
@@ -74,14 +75,14 @@ def run_streams(
         PipelineError: what ended the first stream that failed for good, as one sentence.
     """
     definitions = [] if path is None else read_definitions(path)
-    crew = Crew(manner, report)
+    crew = StreamRunner(manner, report)
     for definition in definitions:
         crew.take(definition)
     gateways = {definition.gateway for definition in definitions}
     if topics is not None:
         gateways.add(topics.address(definitions))
 
-    def line(now: Condition) -> str:
+    def line(now: StreamStatus) -> str:
         return progress_line(now, crew.letters[now.name])
 
     with ExitStack() as held:
@@ -109,15 +110,17 @@ def run_streams(
         raise failures[0]
 
 
-def _roster(topics: Topics, definitions: list[StreamDefinition], crew: Crew, report: Say) -> Roster:
+def _roster(
+    topics: Topics, definitions: list[StreamDefinition], crew: StreamRunner, report: Say
+) -> SparkTopicWatcher:
     """Who follows the gateway's list; the first look has patience, later ones come again."""
     gateway = topics.address(definitions)
     listed = TopicList(gateway)
     taken = {each.sink.topic or "" for each in definitions if each.gateway == gateway}
-    patience = iter([PATIENCE_S])
+    retries = iter([PATIENT])
 
     def fillable() -> Fillable:
-        found = listed.read(next(patience, 0.0))
+        found = listed.read(next(retries, AT_ONCE))
         return streams_of(found, gateway, topics.checkpoints, taken)
 
-    return Roster(fillable, crew, report, restarts=crew.restarts)
+    return SparkTopicWatcher(fillable, crew, report, restarts=crew.restarts)

@@ -4,24 +4,72 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from pipeline.definitions.sink import ParquetSink, TopicSink
-from pipeline.definitions.stream import StreamDefinition
-from pipeline.errors import from_spark
-from pipeline.operations.totals import Totals
-from pipeline.sinks.dead_letters import DeadLetters
-from pipeline.sinks.parquet import ParquetWriter
-from pipeline.sinks.sink import Batch, Receipt, Sink
-from pipeline.sinks.topic import TopicWriter
-from pipeline.streams.batches import ConflatedBatches
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.pacing import Pacing
-from pipeline.streams.views import ViewBatches
+from tidegate.pipeline.definitions.sink import ParquetSink, TopicSink
+from tidegate.pipeline.definitions.stream import StreamDefinition
+from tidegate.pipeline.errors import from_spark
+from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
+from tidegate.pipeline.sinks.parquet import ParquetWriter
+from tidegate.pipeline.sinks.sink import Batch, Receipt, Sink
+from tidegate.pipeline.sinks.topic import TopicWriter
+from tidegate.pipeline.streams.batches import ConflatedBatches
+from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.views import ViewBatches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+# When a stream's batches go out: an interval apart, with what was published until just before.
+#
+# A batch that is written early has to wait for the end of its interval, and what it holds grows old
+# meanwhile. So the slack is taken before it reads: the batch before stays open for as long as the
+# next one is not expected to need.
+
+
+WORK_KEPT = 5
+MARGIN_S = 0.1
+INTERVAL_S_MAX = 10.0
+"""Above it nothing is held open: who is killed meanwhile would do so much again."""
+
+
+class Pacing:
+    """The rhythm of one stream; moments are monotonic seconds.
+
+    Args:
+        interval_s: between two commits; 0 for a stream that is not paced.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._sent_at_s = 0.0
+        self._work_s: deque[float] = deque(maxlen=WORK_KEPT)
+
+    @property
+    def holds(self) -> bool:
+        """Whether batches stay open; then the next may be begun at any time."""
+        return 0 < self._interval_s <= INTERVAL_S_MAX
+
+    @property
+    def not_before_s(self) -> float:
+        """When the interval since the last commit is over; 0 if nothing was sent."""
+        return self._sent_at_s + self._interval_s if self._sent_at_s else 0.0
+
+    def worked(self, work_s: float, sent_at_s: float) -> None:
+        """Note a batch: how long it took without waiting, and when it was sent, 0 if it was not."""
+        self._work_s.append(work_s)
+        self._sent_at_s = sent_at_s or self._sent_at_s
+
+    def slack_s(self, now_s: float) -> float:
+        """How long the batch that was just sent is to stay open."""
+        if not self.holds or not self._sent_at_s:
+            return 0.0
+        return max(0.0, self.not_before_s - max(self._work_s) - MARGIN_S - now_s)
+
 
 QUERY_ID = "sql.streaming.queryId"
 LOOK_EVERY_MS = 100

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from keys.spec import KeySpec
-from pipeline.columns.rows import PUBLISHED, SENT, arrow_schema
-from pipeline.definitions.stream import StreamDefinition
-from pipeline.definitions.view import JoinDefinition, ViewDefinition
-from pipeline.sinks.dead_letters import attempt
-from pipeline.sinks.sink import Batch
-from pipeline.sources.source import open_source
-from pipeline.streams.batches import asked_of
-from pipeline.streams.held import SHARDS, Held
-from pipeline.streams.plans import bound_batches
-from pipeline.views.frames import viewed
-from pipeline.views.links import Join, Side
-from pipeline.views.newest import news
-from pipeline.views.records import View
-from pipeline.views.stages import Viewing
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema
+from tidegate.pipeline.definitions.stream import StreamDefinition
+from tidegate.pipeline.definitions.view import JoinDefinition, ViewDefinition
+from tidegate.pipeline.sinks.dead_letters import attempt
+from tidegate.pipeline.sinks.sink import Batch
+from tidegate.pipeline.sources.source import open_source
+from tidegate.pipeline.streams.batches import asked_of
+from tidegate.pipeline.streams.plans import bound_batches
+from tidegate.pipeline.streams.shard_state import SHARDS, ShardState
+from tidegate.pipeline.views.links import Join, Side
+from tidegate.pipeline.views.records import View, news
+from tidegate.pipeline.views.stages import Viewing, viewed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldTables:
-    """What the stages of a view keep: `folder` has a `Held` for each of them."""
+    """What the stages of a view keep: `folder` has a `ShardState` for each of them."""
 
     folder: Path
     batch: Batch
@@ -43,14 +41,14 @@ class HeldTables:
         Raises:
             CheckpointMismatch: it is not there, or cannot be read.
         """
-        held = Held(self.folder / stage)
+        held = ShardState(self.folder / stage)
         label = held.before(self.batch)
         return None if label is None else held.read(label, shard)
 
     def write(self, stage: str, shard: int, table: pa.Table) -> None:
         """Keep a table for the next batch."""
         noted = table.replace_schema_metadata({SHARDS: str(self.shards)})
-        Held(self.folder / stage).write(self.batch.label, shard, noted, attempt())
+        ShardState(self.folder / stage).write(self.batch.label, shard, noted, attempt())
 
 
 class ViewBatches:
@@ -99,7 +97,7 @@ class ViewBatches:
     def forget(self, batch: Batch) -> None:
         """Remove what no batch from this one on needs."""
         for path in self._folder.iterdir():
-            Held(path).forget(batch.number)
+            ShardState(path).forget(batch.number)
 
     def _news(self, messages: DataFrame, side: int) -> DataFrame:
         """The newest of each record of a side that a task has seen, removals too."""
@@ -114,7 +112,7 @@ class ViewBatches:
     def _shards(self, messages: DataFrame, batch: Batch) -> int:
         """As many as there were; for a stream that begins one for each task of a shuffle."""
         new = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-        held = Held(self._folder / ("groups" if self._view else "pairs"))
+        held = ShardState(self._folder / ("groups" if self._view else "pairs"))
         return held.shards(held.before(batch), new)
 
 

@@ -8,13 +8,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keys.canonical import canonical_scalar
-from keys.errors import KeyInvalid
-from keys.projection import Projection
-from keys.value import items
-from pipeline.views.newest import ARROW_SENT
-from pipeline.views.partials import NEWEST, Parts, parts_of
-from pipeline.views.records import UNMATCHED
+from tidegate.keys.errors import KeyInvalid
+from tidegate.keys.projection import Projection
+from tidegate.keys.spec import canonical_scalar
+from tidegate.keys.value import items
+from tidegate.pipeline.views.partials import NEWEST, Parts, parts_of
+from tidegate.pipeline.views.records import ARROW_SENT, UNMATCHED
 
 HELD = pa.schema(
     [("key", pa.string()), ("shard", pa.int64()), ("records", pa.int64()), ("part", pa.binary())]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from pipeline.columns.intervals import Column
+from tidegate.pipeline.columns.intervals import Column
 
 Place = tuple[int, str, int, int]
 PLACE = ("batch", "file", "block", "position")

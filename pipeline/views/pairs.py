@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.views.links import Join, Side
-from pipeline.views.newest import ARROW_SENT
+from tidegate.pipeline.views.links import Join, Side
+from tidegate.pipeline.views.records import ARROW_SENT
 
 HELD = pa.schema(
     [

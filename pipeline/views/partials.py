@@ -1,8 +1,9 @@
 """Parts of an aggregate: what the records of one task come to, joined to what all of them do.
 
 A record stands in one task, those of a group in several. Each tells of its own what is enough to
-go on with, exactly; in whichever order parts are joined, the result is `keys.aggregates`' over
-all records in order of publication. Parts are lists, numbers and texts, to be written down.
+go on with, exactly; in whichever order parts are joined, the result is that of
+`tidegate.keys.projection` over all records in order of publication. Parts are lists, numbers and
+texts, to be written down.
 """
 
 from __future__ import annotations
@@ -10,21 +11,137 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keys.aggregates import DEVIATIONS, Aggregate, Moments, calculated
-from keys.monoids import Reducer
-from keys.number import Exact
-from keys.projection import Column
-from keys.value import NULL, canonical_value
-from pipeline.views.cells import WORD
-from pipeline.views.extremes import Extreme, published
-from pipeline.views.members import Members
-from pipeline.views.sums import moments
+from tidegate.keys.projection import DEVIATIONS, Aggregate, Column, Moments, calculated
+from tidegate.keys.reducers import MONOIDS, Monoid, Reducer, join
+from tidegate.keys.value import NULL, Exact, canonical_value, comparable, exact, is_number, string
+from tidegate.pipeline.columns import intervals
+from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, are_decimals
+from tidegate.pipeline.views.members import Members
+
+# Exact sums of many decimals, group by group: over columns where these hold them exactly.
+
+
+WHOLE_MAX = 2**63 - 1
+
+
+def moments(texts: pa.Array, starts: intervals.Column, *, squared: bool) -> list[Moments]:
+    """Of the decimals of each group, of which there are some; group i is from `starts[i]` on."""
+    found = _scaled(texts)
+    if found is not None:
+        scaled, places = found
+        highest = int(np.abs(scaled).max(initial=0)) ** (2 if squared else 1)
+        if highest * len(scaled) <= WHOLE_MAX:
+            return _of_integers(scaled, 10**places, starts, squared=squared)
+    numbers: list[Exact] = [_exact_bytes(text) for text in texts.to_pylist()]
+    bounds = [*starts.tolist(), len(numbers)]
+    return [Moments.of(numbers[low:high], squared=squared) for low, high in pairwise(bounds)]
+
+
+def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
+    """Decimals as integers, and how many of their digits stand behind the point.
+
+    None where one has an exponent, or more digits than a double is sure of.
+    """
+    if not are_decimals(texts):
+        return None
+    lengths, words = pc.binary_length(texts), texts.cast(pa.string())
+    points = np.asarray(pc.find_substring(words, "."))
+    behind = np.where(points < 0, 0, np.asarray(lengths) - points - 1)
+    places = int(behind.max(initial=0))
+    scaled = np.rint(np.asarray(words.cast(pa.float64())) * 10.0**places)
+    if np.abs(scaled).max(initial=0) >= 10.0**DIGITS_MAX:
+        return None
+    return scaled.astype(np.int64), places
+
+
+def _of_integers(
+    scaled: intervals.Column, unit: int, starts: intervals.Column, *, squared: bool
+) -> list[Moments]:
+    counts = np.diff(starts, append=len(scaled)).tolist()
+    totals = np.add.reduceat(scaled, starts).tolist()
+    squares = np.add.reduceat(scaled * scaled, starts).tolist() if squared else [0] * len(totals)
+    if unit == 1:
+        return list(map(Moments, counts, totals, squares))
+    return [
+        Moments(count, Fraction(total, unit), Fraction(square, unit * unit))
+        for count, total, square in zip(counts, totals, squares, strict=True)
+    ]
+
+
+def _exact_bytes(text: bytes) -> Exact:
+    found = exact(text)
+    assert found is not None, "a decimal that a double shows"
+    return found
+
+
+# Parts of `MIN` and `MAX`: the best number and the best string of some records.
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The best number and the best string, as the reducers `min` and `max` take them."""
+
+    reducer: Reducer
+
+    def of(self, cells: pa.Array, members: Members) -> list[Any]:
+        """Of each the text, and where it was published; of equal ones the first."""
+        if are_decimals(cells):
+            return self._of_decimals(cells, members)
+        pick = min if self.reducer is Reducer.MIN else max
+        found: list[list[int]] = []
+        starts = members.starts.tolist()
+        for start, texts in zip(starts, members.parts(cells.to_pylist()), strict=True):
+            there = [(at, text) for at, text in enumerate(texts, start) if text is not None]
+            kinds = (
+                [(comparable(text), at) for at, text in there if is_number(text)],
+                [(string(text) or "", at) for at, text in there if text[:1] == b'"'],
+            )
+            found.append([pick(kind, key=_value)[1] for kind in kinds if kind])
+        return _picked(found, cells, members)
+
+    def _of_decimals(self, cells: pa.Array, members: Members) -> list[Any]:
+        """The same at once: doubles are as far apart as short decimals."""
+        sign = 1.0 if self.reducer is Reducer.MIN else -1.0
+        numbers = cells.cast(pa.string()).cast(pa.float64()).fill_null(sign * np.inf)
+        signed = sign * np.asarray(numbers)
+        best = np.minimum.reduceat(signed, members.starts)
+        is_best = (signed == np.repeat(best, members.sizes)) & np.asarray(cells.is_valid())
+        first = np.where(is_best, np.arange(len(cells)), len(cells))
+        rows = np.minimum.reduceat(first, members.starts).tolist()
+        return _picked([[row] if row < len(cells) else [] for row in rows], cells, members)
+
+    def shown(self, parts: Sequence[Any]) -> bytes:
+        """The best of all in order of publication."""
+        monoid: Monoid = MONOIDS[self.reducer]
+        candidates = sorted((each for part in parts for each in part), key=published)
+        states = (monoid.lift(text) for _, text in candidates)
+        best = reduce(lambda one, later: join(monoid, one, later), states, None)
+        return NULL if best is None else monoid.show(best) or NULL
+
+
+def _picked(found: list[list[int]], cells: pa.Array, members: Members) -> list[Any]:
+    """Some rows of each group: their texts, and where they were published."""
+    rows = np.array([at for group in found for at in group], np.int64)
+    places, texts = iter(members.places(rows)), iter(cells.take(pa.array(rows)).to_pylist())
+    return [[[next(places), next(texts)] for _ in group] for group in found]
+
+
+def published(part: Any) -> tuple[Any, ...]:
+    """Where the text of a part was published."""
+    return tuple(part[0])
+
+
+def _value(pair: tuple[Any, int]) -> Any:
+    return pair[0]
+
 
 Part = Any
 

@@ -11,20 +11,22 @@ batch from the batch before. Rows that were refused go along.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.views.groups import Groups
-from pipeline.views.links import Join, Side
-from pipeline.views.newest import newest
-from pipeline.views.pairs import Pairs
-from pipeline.views.records import PARTS, Records, View
-from pipeline.views.routes import ROUTED, Routes
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.views.groups import Groups
+from tidegate.pipeline.views.links import ROUTED, Join, Routes, Side
+from tidegate.pipeline.views.pairs import Pairs
+from tidegate.pipeline.views.records import PARTS, Records, View, newest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
 
 ROUTES = ("lefts", "rights")
 CHANGED = f"{SENT}, side long, home long"
@@ -125,3 +127,39 @@ def _refused(rows: pa.Table, columns: str) -> pa.RecordBatch:
     """Rows that were refused, with other columns; any task may have them."""
     refused = rows.filter(rows.column("refused").is_valid())
     return pa.RecordBatch.from_pylist(refused.to_pylist(), schema=arrow_schema(columns))
+
+
+# A view's stages as Spark runs them: on executors, with a shuffle of changes between two.
+
+
+Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def viewed(left: DataFrame, right: DataFrame | None, viewing: Viewing) -> DataFrame:
+    """SENT rows of a view.
+
+    `left` and, for a join, `right` are SENT rows of the records that changed in a batch, one or
+    more for each; where a record has several, the newest counts.
+    """
+    by_key = f"coalesce(pmod(crc32(CAST(key AS BINARY)), {viewing.shards}), 0) AS home"
+    news = left.selectExpr("*", f"CAST({int(Side.LEFT)} AS LONG) AS side", by_key)
+    if right is None:
+        return _grouped(_sharded(news, viewing.records, PARTS, viewing.shards), viewing)
+    rights = right.selectExpr("*", f"CAST({int(Side.RIGHT)} AS LONG) AS side", by_key)
+    routed = _sharded(news.unionByName(rights), viewing.routes, ROUTED, viewing.shards)
+    if viewing.view is None:
+        return _sharded(routed, viewing.pairs, SENT, viewing.shards)
+    return _grouped(_sharded(routed, viewing.pairs, PARTS, viewing.shards), viewing)
+
+
+def _grouped(parts: DataFrame, viewing: Viewing) -> DataFrame:
+    return _sharded(parts, viewing.groups, SENT, viewing.shards)
+
+
+def _sharded(rows: DataFrame, stage: Stage, columns: str, shards: int) -> DataFrame:
+    """Rows to the tasks of their `home`, of which each has a row: what is held is always read."""
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
+
+    marks = rows.sparkSession.range(shards).withColumnRenamed("id", "home")
+    marked = rows.unionByName(marks, allowMissingColumns=True)
+    return marked.repartitionById(shards, F.expr("CAST(home AS INT)")).mapInArrow(stage, columns)

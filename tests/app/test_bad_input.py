@@ -9,7 +9,6 @@ from unittest import mock
 import pytest
 import pytest_asyncio
 
-from app.gateway import Gateway
 from tests.support.bad_case import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX, Bad
 from tests.support.bad_requests import GROUPS
 from tests.support.gateways import Running, running_gateway
@@ -42,7 +41,7 @@ async def running() -> AsyncIterator[Running]:
         await running.topic("checked", schema={"properties": {"v": {"type": "number"}}})
         for topic in ("keyed", "plain"):
             await running.publish({"k": 1}, {"k": "a"}, topic=topic)
-        with mock.patch.object(Gateway, "new_session_id", return_value="known"):
+        with mock.patch.object(running.gateway.sessions, "_new_id", return_value="known"):
             await opened(running, subscriptions=[{"topic": "keyed", "options": "conflation=1s"}])
         yield running
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from conflation.outputs import CloseReason
-from conflation.sessions.session import QueueLimits
-from tests.app.test_driver import DEADLINE_S, PLENTY, Stage, woken
+from tests.app.delivery.test_driver import PLENTY, Stage, woken
+from tests.support.deadlines import HANGS_S
 from tests.support.world import told
+from tidegate.conflation.outputs import CloseReason
+from tidegate.conflation.sessions.session import QueueLimits
 
 
 async def test_a_threshold_that_is_crossed_is_told() -> None:
@@ -26,7 +27,7 @@ async def test_a_long_queue_is_conflated_in_idle_time() -> None:
     consumer = stage.open("conflation=none")
     for _ in range(60):
         await stage.say("a1")
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(HANGS_S):
         while stage.driver.engine.session_stats("s").queued_messages > 1:
             await asyncio.sleep(0.001)
     [rows] = consumer.take(PLENTY)
@@ -64,7 +65,7 @@ async def test_what_the_socket_holds_leaves_less_room() -> None:
 async def test_a_consumer_that_makes_room_has_its_last_word_and_takes_nothing_more() -> None:
     stage = Stage()
     old = stage.open("conflation=none")
-    old.leave(b"farewell")
+    old.replace(b"farewell")
     assert (old.is_over, old.take(PLENTY), old.notices()) == (True, [], b"farewell")
     new = stage.open("conflation=none")
     old.note_unsent(1 << 30)

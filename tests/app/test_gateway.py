@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from app.gateway import Gateway
-from app.stores.memory import MemoryStore
-from app.stores.sqlite import SqliteStore
 from tests.support.gateways import running_gateway
 from tests.support.servers import edge_settings
+from tidegate.app.gateway import Gateway
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.sqlite import SqliteStore
 
 
 async def test_it_is_ready_while_it_is_open() -> None:
@@ -62,6 +62,6 @@ async def test_the_store_is_what_settings_say(
     store = Gateway.build(edge_settings(data=str(tmp_path), durability=durability)).store
     assert isinstance(store, SqliteStore)
     await store.open()
-    found = await store._do(lambda it: it.execute("PRAGMA synchronous").fetchone())
+    found = await store._run(lambda it: it.execute("PRAGMA synchronous").fetchone())
     assert found == (synchronous,)
     await store.aclose()

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from app import main
-from app.main import VERSION, create_app
-from conflation.errors import BookmarkExpired, OptionsInvalid
-from keys.errors import KeyInvalid
 from tests.support.gateways import running_gateway
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import exchange, request
+from tidegate import __version__
+from tidegate.app import main
+from tidegate.app.main import create_app
+from tidegate.conflation.errors import BookmarkExpired, OptionsInvalid
+from tidegate.keys.errors import KeyInvalid
 
 ROUTES = {
     "/v1/topics": {"get"},
@@ -42,7 +43,7 @@ async def test_the_openapi_document_has_every_route() -> None:
     async with running_gateway() as running:
         document = (await running.http.get("/openapi.json")).json()
     assert {path: set(methods) for path, methods in document["paths"].items()} == ROUTES
-    assert document["info"]["version"] == VERSION
+    assert document["info"]["version"] == __version__
 
 
 REFUSALS: list[tuple[Exception, int, dict[str, Any]]] = [

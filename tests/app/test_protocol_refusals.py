@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from app.server import Server
 from tests.support.edge_app import edge_app
 from tests.support.servers import edge_settings, running
 from tests.support.wire import exchange, get, parse_answer, post, read_all, request
+from tidegate.app.http.server import Server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HOST = b"Host: localhost\r\n"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from app.setting_kinds import (
+from tidegate.app.setting_kinds import (
     CountValue,
     DurationValue,
     EnvironmentText,
@@ -19,7 +19,7 @@ from app.setting_kinds import (
     SizeValue,
     TextValue,
 )
-from app.units import Duration
+from tidegate.keys.text.duration import Duration
 
 KINDS: dict[str, Any] = {
     "duration": DurationValue,

@@ -1,18 +1,43 @@
 """Where a setting's value comes from, and what is said when it cannot be used."""
 
 import logging
+import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
-from app.settings import Settings, SettingsInvalid, is_loopback, load_settings, setting_names
-from app.units import Duration, size_text
+from tidegate.app.settings import (
+    SETTINGS,
+    Settings,
+    SettingsInvalid,
+    is_loopback,
+    variable_of,
+)
+from tidegate.app.settings import load_settings as load
+from tidegate.keys.text.duration import Duration
+from tidegate.keys.text.size import size_text
 
 
 @pytest.fixture(autouse=True)
 def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+
+
+def load_settings(
+    config: Path | None = None,
+    /,
+    environment: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+) -> Settings:
+    """The settings where these are all the variables there are."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in [name for name in os.environ if name.startswith("TIDEGATE_")]:
+            patched.delenv(name)
+        for name, text in (environment or {}).items():
+            patched.setenv(name, text)
+        return load(config, overrides=overrides)
 
 
 def written(text: str, name: str = "some.toml") -> Path:
@@ -32,7 +57,7 @@ def refusal(config: Path | None = None, /, **variables: str) -> str:
 
 
 def test_the_contracts_defaults() -> None:
-    settings = load_settings(environment={})
+    settings = load_settings()
     assert (settings.host, settings.port) == ("127.0.0.1", 8080)
     assert (settings.queue_messages_max, settings.queue_bytes_max) == (10_000, 8 << 20)
     assert settings.write_timeout == Duration.parse("10s")
@@ -62,37 +87,35 @@ def test_each_source_goes_before_the_one_below() -> None:
 def test_a_wrong_value_is_refused_also_where_another_goes_before_it() -> None:
     config = written("port = 99999")
     assert "some.toml: 'port'" in refusal(config, TIDEGATE_PORT="1")
-    for given, origin in (
-        ({"environment": {}}, "some.toml: 'port'"),
-        ({"environment": {"TIDEGATE_PORT": "abc"}, "config": None}, "TIDEGATE_PORT"),
-    ):
-        with pytest.raises(SettingsInvalid, match=origin):
-            load_settings(**{"config": config, "overrides": {"port": 1}, **given})  # type: ignore[arg-type]  # by name
+    with pytest.raises(SettingsInvalid, match=r"some.toml: 'port'"):
+        load_settings(config, overrides={"port": 1})
+    with pytest.raises(SettingsInvalid, match="TIDEGATE_PORT"):
+        load_settings(environment={"TIDEGATE_PORT": "abc"}, overrides={"port": 1})
 
 
 def test_what_is_wrong_only_together_is_seen_together() -> None:
     config = written('host = "0.0.0.0"')
-    assert load_settings(config, environment={}, overrides={"insecure": True}).insecure
+    assert load_settings(config, overrides={"insecure": True}).insecure
     assert load_settings(config, environment={"TIDEGATE_HOST": "localhost"}).host == "localhost"
 
 
 def test_the_file_in_the_working_directory_is_read_and_another_one_instead() -> None:
     written("port = 1", "tidegate.toml")
-    assert load_settings(environment={}).port == 1
-    assert load_settings(written("port = 2"), environment={}).port == 2
+    assert load_settings().port == 1
+    assert load_settings(written("port = 2")).port == 2
 
 
 def test_building_settings_reads_nothing_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     written("port = 1", "tidegate.toml")
     monkeypatch.setenv("TIDEGATE_PORT", "2")
     assert Settings().port == 8080
-    assert load_settings().port == 2
+    assert load().port == 2
 
 
 def test_the_store_is_called_data_outside() -> None:
     assert load_settings(environment={"TIDEGATE_DATA": ":memory:"}).keeps_nothing
-    assert load_settings(written('data = "/a"'), environment={}).store_dir == "/a"
-    assert load_settings(environment={}, overrides={"data": Path("/a")}).store_dir == "/a"
+    assert load_settings(written('data = "/a"')).store_dir == "/a"
+    assert load_settings(overrides={"data": Path("/a")}).store_dir == "/a"
 
 
 def test_settings_cannot_be_changed() -> None:
@@ -109,6 +132,7 @@ def test_a_list_in_the_environment_has_commas() -> None:
     ("text", "line"),
     [
         pytest.param("[server]\nport = 1", "'server': no such setting; settings stand", id="table"),
+        pytest.param("PORT = 2\nport = 1", "'PORT': no such setting; did you mean port", id="case"),
         pytest.param("prot = 1", "'prot': no such setting; did you mean port?", id="B106-unknown"),
         pytest.param('port = "1"', "some.toml: 'port': expected a whole number", id="B106-text"),
         pytest.param("port = true", "some.toml: 'port': expected a whole number", id="B106-bool"),
@@ -161,7 +185,7 @@ def test_a_variable_that_cannot_be_used_is_named(variable: str, text: str, line:
 
 def test_a_flag_that_cannot_be_used_is_named() -> None:
     with pytest.raises(SettingsInvalid, match=r"^--queue-messages-max: expected at least 1$"):
-        load_settings(environment={}, overrides={"queue_messages_max": 0})
+        load_settings(overrides={"queue_messages_max": 0})
 
 
 @pytest.mark.parametrize("name", ["missing.toml", "."])
@@ -176,17 +200,24 @@ def test_a_file_that_is_no_text_is_refused() -> None:
 
 def test_a_strangers_variable_is_mentioned_and_not_used(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        load_settings(environment={"TIDEGATE_SOMETHING_ELSE": "1", "TIDEGATE_REQUIRE_ALL": "1"})
+        load_settings(
+            environment={
+                "TIDEGATE_SOMETHING_ELSE": "1",
+                "TIDEGATE_REQUIRE_ALL": "1",
+                "TIDEGATE_GATEWAY": "http://x",
+            }
+        )
     assert [record.args for record in caplog.records] == [("TIDEGATE_SOMETHING_ELSE",)]
 
 
 def test_every_default_survives_being_given_as_text() -> None:
     """What the page shows as default can be written in the environment."""
     defaults = Settings()
+    values = dict(zip(SETTINGS, (value for _, value in defaults), strict=True))
     variables = {
-        "TIDEGATE_" + name.upper(): _text_of(name, getattr(defaults, attribute))
-        for name, attribute in setting_names().items()
-        if getattr(defaults, attribute) is not None
+        variable_of(name): _text_of(name, value)
+        for name, value in values.items()
+        if value is not None
     }
     assert load_settings(environment=variables) == defaults
 

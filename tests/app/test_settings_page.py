@@ -1,6 +1,6 @@
 """The settings' page, cell by cell; tests/docs compares it with the one that is published."""
 
-from app.settings_page import settings_page
+from tidegate.app.settings_page import settings_page
 
 
 def row(name: str) -> list[str]:

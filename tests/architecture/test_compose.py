@@ -12,16 +12,25 @@ import pytest
 from ruamel.yaml import YAML
 
 from dev import ROOT
-from pipeline.definitions.stream import read_definitions
+from tests.support.rules import rule
+from tidegate import __version__
+from tidegate.pipeline.definitions.stream import read_definitions
 
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "Dockerfile"
 SERVICES = {"gateway", "redis", "spark-master", "spark-worker", "topics", "pipeline"}
+TARGETS = {"gateway": "tidegate", "spark": "tidegate-spark"}  # and the names of their images
 ENDS_BY_ITSELF = {"topics"}  # has no health to check
 
 
 def compose() -> dict[str, Any]:
     return YAML(typ="safe").load(COMPOSE)  # type: ignore[no-any-return]  # untyped by nature
+
+
+def stages() -> dict[str, str]:
+    """Each stage of the image description, by its name: what it builds on, and its lines."""
+    _, *parts = re.split(r"^FROM ", DOCKERFILE.read_text(), flags=re.MULTILINE)
+    return {part.split()[2]: part for part in parts}
 
 
 def fits_schema(path: Path) -> bool:
@@ -76,23 +85,47 @@ def test_the_gateway_is_on_the_bus_and_waits_for_it() -> None:
     assert gateway["depends_on"]["redis"]["condition"] == "service_healthy"
 
 
+@rule("cluster-4")
 def test_redis_keeps_what_it_is_given() -> None:
     command = " ".join(compose()["services"]["redis"]["command"])
     assert "--appendonly yes" in command
-    assert "--appendfsync always" in command  # else its restart ends the pipeline (rule 424)
+    assert "--appendfsync always" in command  # else its restart ends the pipeline (rule cluster-4)
     assert "--maxmemory-policy noeviction" in command
 
 
 def test_images_are_pinned() -> None:
-    built_from = re.findall(r"^FROM (\S+)", DOCKERFILE.read_text(), re.MULTILINE)
+    built_from = {text.split()[0] for text in stages().values()} - set(stages())
     images = [service["image"] for service in compose()["services"].values()]
     assert loose_images([*built_from, *images]) == []
     assert loose_images(["redis", "redis:latest", "redis:alpine"]) != []
 
 
-def test_the_image_runs_as_nobody_in_particular() -> None:
-    users = re.findall(r"^USER (\S+)", DOCKERFILE.read_text(), re.MULTILINE)
+def test_the_images_are_of_this_version() -> None:
+    images = [service["image"] for service in compose()["services"].values() if "build" in service]
+    assert {image.rpartition(":")[2] for image in images} == {__version__}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_image_runs_as_nobody_in_particular(target: str) -> None:
+    users = re.findall(r"^USER (\S+)", stages()[target], re.MULTILINE)
     assert users[-1:] == ["10001:10001"]
+
+
+def test_a_service_has_the_image_of_what_it_runs() -> None:
+    for name, service in compose()["services"].items():
+        if "build" in service:
+            target = "spark" if {"spark-class", "pipeline"} & set(service["command"]) else "gateway"
+            assert (name, service["build"]["target"]) == (name, target)
+            assert service["image"].startswith(f"{TARGETS[target]}:")
+
+
+def test_only_the_image_for_spark_has_java_and_spark() -> None:
+    built = stages()
+    assert [name for name, text in built.items() if "-jre-" in text] == ["spark"]
+    assert [name for name, text in built.items() if "run.lock" in text] == ["spark-source"]
+    assert built["gateway"].split()[0] == built["spark"].split()[0] == "system"
+    assert "--from=source " in built["gateway"]
+    assert list(built)[-1] == "gateway"  # what `docker build .` makes
 
 
 def test_what_the_image_copies_is_there_and_not_ignored() -> None:

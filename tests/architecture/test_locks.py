@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 
 import pytest
 
 from dev import LEVELS, ROOT
+from tests.packaging.dependencies import declared
 
 FOLDER = ROOT / "requirements"
 LOCKS = [*LEVELS, "uv"]
@@ -55,12 +55,12 @@ def test_each_lock_holds_all_of_the_one_before() -> None:
 
 @pytest.mark.parametrize("level", ["run", "all"])
 def test_the_product_is_locked_whole(level: str) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = {re.split(r"[^A-Za-z0-9._-]", line)[0] for line in project["dependencies"]}
+    names = {requirement.name for requirement in declared() | declared("all")}
     assert names - {name for name, _, _ in entries(read(level))} == set()
 
 
-def test_only_spark_is_left_out_of_the_base() -> None:
+def test_the_base_is_the_demo_without_spark() -> None:
     names = {name for name, _, _ in entries(read("base"))}
     assert names.isdisjoint({"pyspark", "py4j", "pyarrow", "pandas", "numpy"})
-    assert {"fastapi", "redis", "hatchling", "editables"} <= names
+    assert {"hatchling", "editables"} <= names
+    assert {requirement.name for requirement in declared() | declared("demo")} <= names

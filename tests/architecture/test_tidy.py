@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 
 import pytest
 
@@ -113,6 +115,21 @@ def test_pure_packages_do_no_input_or_output() -> None:
 )
 def test_input_and_output_are_found(text: str) -> None:
     assert planted(rules.impure_syntax, text)
+
+
+@pytest.mark.parametrize("package", PURE)
+@pytest.mark.parametrize(
+    "text", ["datetime.now(UTC)", "datetime.today()", "datetime.utcnow()", "date.today()"]
+)
+def test_a_pure_package_that_reads_a_clock_is_found(package: str, text: str) -> None:
+    planted_text = f"from datetime import UTC, date, datetime\n\nprint({text})\n"
+    assert "the caller gives the time" in ruff(f"{package}/text/planted.py", planted_text)
+
+
+def ruff(name: str, text: str) -> str:
+    """What the linter says of a text under that name."""
+    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--stdin-filename", name, "-"]
+    return subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
 
 import dev
-from clients.gateway import Gateway
-from pipeline.gateway import Gateway as PipelineGateway
-from pipeline.operations.condition import Condition, State
-from pipeline.operations.reporter import TOPIC, message_of
 from tests.support.commands import serving
 from tests.support.outside import require_chromium
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.transport import JSON
+from tidegate.pipeline.operations.reporter import TOPIC, message_of
+from tidegate.pipeline.operations.status import State, StreamStatus
 
 pytestmark = pytest.mark.browser
 
@@ -109,9 +109,10 @@ def test_pipelines_are_offered_once_one_has_told_of_itself(page: Page, gateway: 
     gateway.put_topic("prices", {"key": ["/symbol"]})
     page.goto(gateway.base_url)
     expect(page.locator("#topic option")).to_have_text(["prices"])
-    stands = message_of(Condition("ticks-1s", State.RUNNING, at_s=1.0))
-    with PipelineGateway(gateway.base_url) as told:
-        told.report(TOPIC, *stands)
+    stands = message_of(StreamStatus("ticks-1s", State.RUNNING, at_s=1.0))
+    with Gateway(gateway.base_url) as told:
+        producer, number, message = stands
+        told.publish_body(TOPIC, message, producer, number, JSON)
     expect(page.locator("#topic option")).to_have_text(["prices", TOPIC])
     page.locator("#topic").select_option(TOPIC)
     expect(page.get_by_role("rowheader")).to_have_text(["ticks-1s"])
@@ -187,6 +188,20 @@ def test_an_empty_gateway_says_how_to_begin_and_then_shows_what_comes(
     gateway.publish("prices", [b'{"symbol":"IBM"}'])
     expect(page.get_by_role("rowheader", name="IBM")).to_be_visible()
     expect(page.locator("#hint")).to_be_hidden()
+
+
+def test_the_http_api_is_documented_and_can_be_tried(page: Page, gateway: Gateway) -> None:
+    """Under the page's own policy: the browser complains of nothing that it was not let do."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{gateway.base_url}/docs")
+    expect(page.locator("#operations-topics-put_topic")).to_contain_text("Create a topic")
+    health = page.locator("#operations-operations-healthz")
+    health.locator(".opblock-summary-control").click()
+    health.locator(".try-out__btn").click()
+    health.locator(".execute").click()
+    expect(health.locator(".live-responses-table").first).to_contain_text('"alive"')
+    assert all(url.startswith((gateway.base_url, "data:")) for url in asked)
 
 
 def test_a_stopped_gateway_is_told(chromium: Browser) -> None:

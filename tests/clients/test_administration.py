@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from clients.administration import Administration
-from clients.errors import AnswerInvalid, GatewayProblem
-from clients.gateway import Gateway
 from tests.clients.support.streams import plain, scripted
 from tests.support.commands import serving
+from tidegate.clients.administration import Administration
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem
+from tidegate.clients.gateway import Gateway
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_sessions_are_seen_tuned_and_closed(gateway: Gateway) -> None:
 
 @pytest.mark.slow
 def test_more_sessions_than_a_page(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clients.administration.SESSIONS_PER_PAGE", 2)
+    monkeypatch.setattr("tidegate.clients.administration.SESSIONS_PER_PAGE", 2)
     opened = [gateway.open_session() for _ in range(5)]
     listed = [each["session"] for each in gateway.administration.sessions()]
     assert listed == sorted(session.id for session in opened)

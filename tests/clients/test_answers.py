@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from clients.answers import fields_of, problem_of, require_media_type, split_lines
-from clients.errors import AnswerInvalid
+from tidegate.clients.answers import fields_of, problem_of, require_media_type, split_lines
+from tidegate.clients.errors import AnswerInvalid
 
 
 def answer(status: int, body: bytes, **headers: str) -> httpx2.Response:

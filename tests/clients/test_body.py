@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from clients.body import CHUNKS_WAITING_MAX, BodyReader, Silence
 from tests.clients.support.streams import Scripted, broken_stream, scripted, stream
+from tidegate.clients.body import CHUNKS_WAITING_MAX, BodyReader, Silence
 
 
 @contextlib.contextmanager

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.main import create_app
-from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
-from clients.gateway import Gateway
 from tests.clients.support.streams import plain, scripted
+from tests.support.deadlines import HANGS_S
 from tests.support.servers import edge_settings, running
-
-STARTS_S_MAX = 60
+from tidegate.app.main import create_app
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+from tidegate.clients.gateway import Gateway
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +34,10 @@ def address() -> Iterator[str]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert started.wait(STARTS_S_MAX)
+    assert started.wait(HANGS_S)
     yield found[0]
     stop.set()
-    thread.join(STARTS_S_MAX)
+    thread.join(HANGS_S)
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def test_a_topic_is_created_shown_listed_and_deleted(gateway: Gateway) -> None:
 
 
 def test_a_list_of_many_pages(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clients.gateway.TOPICS_PER_PAGE", 2)
+    monkeypatch.setattr("tidegate.clients.gateway.TOPICS_PER_PAGE", 2)
     for number in range(5):
         gateway.put_topic(f"n{number}", {})
     names = [topic["topic"] for topic in gateway.topics("n")]

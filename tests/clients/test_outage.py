@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clients.errors import GatewayError, GatewayProblem, GatewayUnreachable, StreamLost
-from clients.outage import MISSING_SECONDS_MAX, Outage
+from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.outage import MISSING_SECONDS_MAX, Outage
 
 MISSING = GatewayProblem(404, "topic-unknown", "There is no such topic")
 BUSY = GatewayProblem(503, "bus-unavailable", "The bus is out")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from clients.patch import patched
+from tidegate.clients.patch import patched
 
 # The table of RFC 7396, appendix A.
 RFC = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from clients.places import Places
-from clients.sse import Event
+from tidegate.clients.places import Places
+from tidegate.clients.sse import Event
 
 
 def event(name: str, document: object, id_text: str = "") -> Event:

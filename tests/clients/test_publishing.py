@@ -9,79 +9,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from clients.answers import Fields
-from clients.errors import GatewayError, GatewayProblem, GatewayUnreachable
-from clients.gateway import Gateway
-from clients.publishing import Patience, Post, Published, may_pass, new_key
 from tests.clients.support.streams import plain, scripted
 from tests.support.fault_proxy import fault_proxy
 from tests.support.gateways import Running, running_gateway
-
-LOST = GatewayUnreachable("lost")
-OUT = GatewayProblem(503, "not-ready", "Not ready")
-
-
-class Attempts:
-    """Fails as it is told, then answers; its clock moves with each wait."""
-
-    def __init__(self, *failures: GatewayError) -> None:
-        self.failures = list(failures)
-        self.waits_s: list[float] = []
-        self.told: list[str] = []
-
-    def ask(self) -> Fields:
-        if self.failures:
-            raise self.failures.pop(0)
-        return {"topic": "t"}
-
-    def patience(self, seconds_max: float) -> Patience:
-        return Patience(seconds_max, lambda: sum(self.waits_s), self.waits_s.append)
-
-    def run(self, seconds_max: float = 60.0, *, reached: bool = True) -> Fields:
-        return self.patience(seconds_max).until_answered(
-            self.ask, lambda: reached, self.told.append
-        )
-
-
-def test_a_lost_answer_is_asked_for_again_and_told_once() -> None:
-    attempts = Attempts(LOST, OUT, LOST)
-    assert attempts.run() == {"topic": "t"}
-    assert len(attempts.waits_s) == 3
-    assert attempts.told == ["lost; trying again"]
-
-
-def test_patience_ends_with_the_last_failure() -> None:
-    attempts = Attempts(*[LOST] * 500)
-    with pytest.raises(GatewayUnreachable):
-        attempts.run(5.0)
-    assert 0 < sum(attempts.waits_s) < 5.0
-
-
-@pytest.mark.parametrize(
-    ("failure", "seconds_max", "reached"),
-    [
-        (LOST, 60.0, False),
-        (LOST, 0.0, True),
-        (GatewayProblem(429, "limit-reached", "A limit is reached"), 60.0, True),
-        (GatewayProblem(409, "idempotency-conflict", "Used"), 60.0, True),
-        (GatewayProblem(500, "internal", "An error"), 60.0, True),
-    ],
-)
-def test_what_does_not_pass_is_raised_at_once(
-    failure: GatewayError, seconds_max: float, reached: bool
-) -> None:
-    attempts = Attempts(failure)
-    with pytest.raises(type(failure)):
-        attempts.run(seconds_max, reached=reached)
-    assert (attempts.waits_s, attempts.told) == ([], [])
-
-
-def test_a_gateway_behind_a_proxy_that_is_out_may_come_back() -> None:
-    assert [status for status in range(400, 600) if may_pass(_problem(status))] == [502, 503, 504]
-
-
-def _problem(status: int) -> GatewayProblem:
-    return GatewayProblem(status, f"http-{status}", "")
+from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.publishing import Post, Published, new_key
 
 
 def test_a_request_names_what_it_is_given() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from clients.errors import AnswerInvalid
-from clients.replica import Change, Replica
-from clients.sse import Event
+from tidegate.clients.errors import AnswerInvalid
+from tidegate.clients.replica import Change, Replica
+from tidegate.clients.sse import Event
 
 
 def row(op: str, value: object, key: object = ("a",), topic: str = "px") -> dict[str, Any]:

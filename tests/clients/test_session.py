@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.errors import GatewayProblem
-from clients.gateway import Gateway
-from clients.session import Heard, Session
 from tests.clients.support.streams import broken_stream, plain, scripted, stream
 from tests.support.commands import serving
+from tests.support.deadlines import HANGS_S
+from tidegate.clients.errors import GatewayProblem
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.session import Heard, Session
 
 JSON = "application/json"
 OPENED = json.dumps({"session": "abc", "events": "/v1/sessions/abc/events"}).encode()
@@ -111,7 +112,7 @@ def test_a_reader_is_stopped_from_another_thread_and_the_session_stays(address: 
         reading = threading.Thread(target=lambda: list(session))
         reading.start()
         session.stop()
-        reading.join(30)
+        reading.join(HANGS_S)
         assert not reading.is_alive()
         assert session.show()["state"] in {"attached", "away"}
         session.close()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clients import sse
-from clients.errors import AnswerInvalid
-from clients.sse import Event, Parser
+from tidegate.clients import sse
+from tidegate.clients.errors import AnswerInvalid
+from tidegate.clients.sse import Event, Parser
 
 STREAM = (
     b": a comment\n\nevent: hello\ndata: {}\n\n"

@@ -8,11 +8,12 @@ import time
 import httpx2
 import pytest
 
-from clients.backoff import Backoff
-from clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
-from clients.gateway import Gateway
-from clients.subscription import Subscription
 from tests.clients.support.streams import Script, broken_stream, plain, scripted, stream
+from tests.support.rules import rule
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.retry import Backoff
+from tidegate.clients.subscription import Subscription
 
 HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
 SILENCE_S = 50  # 2.5 heartbeats, after which it would connect again
@@ -77,8 +78,9 @@ def test_a_session_that_is_gone_is_begun_anew() -> None:
     assert lost
 
 
+@rule("session-11")
 def test_who_has_places_in_a_patterns_topics_goes_on_from_them() -> None:
-    """Rule 601: also where several attempts are needed."""
+    """Also where several attempts are needed."""
     hello = (
         b'event: hello\nid: s-0\ndata: {"session":"s","heartbeat_ms":20000,"subscriptions":'
         b'[{"topic":"t.a","bookmark":"e1-4"},{"topic":"t.b","bookmark":"e2-1"}]}\n\n'
@@ -159,7 +161,7 @@ def test_a_topic_that_is_missing_for_a_while_is_waited_for() -> None:
 
 
 def test_a_topic_that_stays_missing_is_raised_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clients.outage.MISSING_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("tidegate.clients.outage.MISSING_SECONDS_MAX", 0.5)
     with scripted(stream(HELLO, row(1)), missing_topic()) as fake, Gateway(fake.address) as gateway:
         with pytest.raises(GatewayProblem, match="topic-unknown"):
             texts(gateway.subscribe("t"))
@@ -192,7 +194,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """What a subscription's time goes by."""
     made = Clock()
-    monkeypatch.setattr("clients.subscription.time", made)
+    monkeypatch.setattr("tidegate.clients.subscription.time", made)
     return made
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from conflation.errors import OptionsInvalid
-from conflation.frame import Row
+from tests.support.rules import rule
 from tests.support.world import World, batches, counts
+from tidegate.conflation.errors import OptionsInvalid
+from tidegate.conflation.frame import Row
 
 BOTH = "sow_and_subscribe"
 
@@ -175,8 +176,8 @@ def heard(world: World) -> str:
     return " ".join(lines)
 
 
+@rule("interval-8")
 def test_1_4_the_body_is_the_last_ones_timestamp_and_bookmark_the_first_ones() -> None:
-    """Rule 18."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s,timestamp", counted=True)
@@ -190,8 +191,9 @@ def test_1_4_the_body_is_the_last_ones_timestamp_and_bookmark_the_first_ones() -
     assert (row.payload, row.first, row.first_ms) == (b'{"k":"a","v":2}', 1, 0)
 
 
+@rule("delta-1")
 def test_1_5_merged_deltas_have_every_field_that_any_of_them_carried() -> None:
-    """Rule 213: with its final value, even if that is the one before; untouched ones are absent."""
+    """With its final value, even if that is the one before; untouched ones are absent."""
     world = World()
     world.topic()
     rest = {"untouched": "x" * 40}
@@ -208,8 +210,8 @@ def test_1_5_merged_deltas_have_every_field_that_any_of_them_carried() -> None:
     assert msgspec.json.decode(row.patch) == {"k": "a", "bid": 1, "ask": 3}
 
 
+@rule("delta-1")
 def test_1_5_a_record_that_comes_back_into_focus_is_sent_in_full() -> None:
-    """Rule 213."""
     world = World()
     world.topic()
     world.publish({"k": "a", "v": 5, "rest": "x" * 40})
@@ -223,8 +225,9 @@ def test_1_5_a_record_that_comes_back_into_focus_is_sent_in_full() -> None:
     assert msgspec.json.decode(rows[0].payload)["rest"] == "x" * 40
 
 
+@rule("resume-8")
 def test_1_5_a_replay_measures_the_interval_on_the_recorded_timeline() -> None:
-    """Rule 251: one message for each key and recorded second, however fast it is replayed."""
+    """One message for each key and recorded second, however fast it is replayed."""
     world = World()
     world.topic(key="")
     for _ in range(5):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.auto import Decision, Figures, Reason, State, step
-from conflation.duration import MILLISECOND, SECOND
-from conflation.in_flight import Observation
-from conflation.subscription import Auto
+from tests.support.rules import rule
+from tidegate.conflation.auto import Decision, Figures, Observation, Reason, State, step
+from tidegate.conflation.subscription import Auto
+from tidegate.keys.text.duration import MILLISECOND, SECOND
 
 MS = MILLISECOND
 BOUNDS = Auto(50 * MS, 30 * SECOND)
@@ -65,10 +65,11 @@ def quick(from_ms: int, to_ms: int, interval_ms: int) -> list[Observation]:
     ]
 
 
+@rule("auto-2", "auto-3")
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        # rule 312: a round is in time, recovering or late
+        # rule auto-2: a round is in time, recovering or late
         ([flush(0), flush(50), flush(100), flush(150)], []),
         ([flush(0), flush(50, 900), flush(100, 1_800)], [(100, 100, "slow")]),
         ([flush(0), flush(50, 900), flush(100), flush(150, 900), flush(200)], []),
@@ -88,7 +89,7 @@ def quick(from_ms: int, to_ms: int, interval_ms: int) -> list[Observation]:
         ),
         # a small flush that is never acknowledged is as late as a large one
         ([flush(0), look(50, 10), look(100, 10)], [(100, 100, "slow")]),
-        # rule 313: each further late round is another step, at the end of the longer round
+        # rule auto-3: each further late round is another step, at the end of the longer round
         (
             [flush(0), flush(50, 900), flush(100, 1_900), flush(200, 2_900), flush(400, 3_900)],
             [(100, 100, "slow"), (200, 200, "slow"), (400, 500, "slow")],
@@ -119,10 +120,11 @@ def test_when_it_becomes_longer(seen: list[Observation], expected: list[object])
     assert moves(*seen) == expected
 
 
+@rule("auto-4")
 @pytest.mark.parametrize(
     ("interval_ms", "seen", "expected"),
     [
-        # rule 314: after ten seconds of flushes that were acknowledged within 50 ms
+        # rule auto-4: after ten seconds of flushes that were acknowledged within 50 ms
         (200, quick(0, 9_800, 200), []),
         (200, quick(0, 10_000, 200), [(10_000, 100, "quick")]),
         # one of them was not: the ten seconds begin anew
@@ -169,8 +171,9 @@ def test_when_it_becomes_shorter(
     assert moves(*seen, interval_ms=interval_ms) == expected
 
 
+@rule("auto-2")
 def test_a_round_trip_is_not_the_reader_s_fault() -> None:
-    # rule 312: the drain is counted without it
+    # rule auto-2: the drain is counted without it
     far = [
         each
         for at in range(0, 20_001, 500)
@@ -179,8 +182,9 @@ def test_a_round_trip_is_not_the_reader_s_fault() -> None:
     assert moves(*far, interval_ms=500) == [(10_000, 200, "quick")]
 
 
+@rule("auto-1")
 def test_it_stays_within_its_bounds() -> None:
-    # rule 311
+    # rule auto-1
     bounds = Auto(100 * MS, 200 * MS)
     late = [full(at, 9_000) for at in range(100, 2_000, 100)]
     assert moves(flush(0), *late, interval_ms=100, bounds=bounds) == [(200, 200, "full")]
@@ -188,8 +192,9 @@ def test_it_stays_within_its_bounds() -> None:
     assert moves(*calm, interval_ms=200, bounds=bounds) == [(10_000, 100, "quick")]
 
 
+@rule("auto-4")
 def test_a_step_back_that_fails_is_tried_again_ever_later() -> None:
-    # rule 315
+    # rule auto-4
     state, at_ms, waits = State(BOUNDS, 200 * MS), 0, []
     for _ in range(5):
         began = at_ms
@@ -206,8 +211,9 @@ def test_a_step_back_that_fails_is_tried_again_ever_later() -> None:
     assert waits == [10, 60, 120, 240, 300]
 
 
+@rule("auto-4")
 def test_a_step_back_that_lasts_makes_up_for_failures() -> None:
-    # rule 315
+    # rule auto-4
     failed_twice = State(BOUNDS, 500 * MS, calm_needed_ns=120 * SECOND)
     state, [back] = played(failed_twice, *quick(0, 120_000, 500))
     assert (back.to_ns, state.calm_needed_ns) == (200 * MS, 120 * SECOND)
@@ -220,8 +226,9 @@ def test_a_step_back_that_lasts_makes_up_for_failures() -> None:
     assert (decisions, state.calm_needed_ns) == ([], 10 * SECOND)
 
 
+@rule("auto-5")
 def test_a_decision_has_its_figures() -> None:
-    # rule 316
+    # rule auto-5
     _, [up] = played(State(BOUNDS, 50 * MS), flush(0), flush(50, 900), flush(100, 1_800))
     assert up.figures == Figures(FLUSH, 1_800, 1_800, 100 * MS, late_rounds=2, calm_ns=0)
     _, [back] = played(State(BOUNDS, 200 * MS), *quick(0, 10_000, 200))

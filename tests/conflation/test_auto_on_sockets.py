@@ -9,12 +9,13 @@ import pytest
 from hypothesis import Phase, assume, example, given, settings
 from hypothesis import strategies as st
 
-from conflation.auto import Decision
-from conflation.duration import MILLISECOND, SECOND
-from conflation.language.ladder import STEPS_NS
-from conflation.subscription import Auto
 from tests.support.fluid import Load, Pipe, Play
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.conflation.auto import Decision
+from tidegate.conflation.options.conflicts import STEPS_NS
+from tidegate.conflation.subscription import Auto
+from tidegate.keys.text.duration import MILLISECOND, SECOND
 
 ALL = Auto(STEPS_NS[0], STEPS_NS[-1])
 FAST = 100_000_000.0
@@ -66,12 +67,13 @@ def needed(load: Load, bytes_per_s: float, bounds: Auto, within: float = 1.0) ->
     return next((ns for ns in steps if load.drains(ns, bytes_per_s) <= within), steps[-1])
 
 
+@rule("auto-3")
 @given(load=LOADS, rate=RATES, bounds=BOUNDS)
 @example(load=Load(1_000, 200, 100), rate=20_000.0, bounds=ALL)
 @example(load=Load(1_000, 5_000, 2_000), rate=300_000.0, bounds=ALL)
 @examples(150, nightly=5_000)
 def test_a_slowdown_is_followed_within_five_flushes(load: Load, rate: float, bounds: Auto) -> None:
-    # Rule 313: two flushes for the first step and one for each further one, so that five are
+    # Rule auto-3: two flushes for the first step and one for each further one, so that five are
     # enough for four steps; where the rate is nearly enough it takes one more to see it.
     assume(is_clear(load, rate))
     play = played(load, bounds, (FAST, 3))
@@ -89,6 +91,7 @@ def test_a_slowdown_is_followed_within_five_flushes(load: Load, rate: float, bou
     assert target_ns <= play.state.interval_ns <= needed(load, rate, bounds, within=0.7)
 
 
+@rule("auto-4")
 @given(
     load=LOADS, rate=RATES, bounds=BOUNDS, round_trip_ns=ROUND_TRIPS, noise=NOISES, chance=SEEDS,
     room_bytes=st.sampled_from([4 << 10, 64 << 10, 1 << 30]),
@@ -98,7 +101,7 @@ def test_at_steady_load_it_comes_to_rest(
     load: Load, rate: float, bounds: Auto, room_bytes: int, round_trip_ns: int,
     noise: float, chance: random.Random,
 ) -> None:  # fmt: skip
-    # Rule 315: three changes a minute at most, and no swinging between two steps.
+    # Rule auto-4: three changes a minute at most, and no swinging between two steps.
     pipe = {"round_trip_ns": round_trip_ns, "noise": noise, "chance": chance}
     play = played(load, bounds, (rate, 60), room_bytes=room_bytes, **pipe)
     at_first = len(play.decisions)
@@ -113,12 +116,13 @@ def test_at_steady_load_it_comes_to_rest(
     assert later == [] or later[-1].at < play.now - 60 * SECOND
 
 
+@rule("auto-4")
 @given(load=LOADS, rate=RATES, bounds=BOUNDS, round_trip_ns=ROUND_TRIPS)
 @examples(30, nightly=1_000)
 def test_it_comes_back_when_the_rate_rises(
     load: Load, rate: float, bounds: Auto, round_trip_ns: int
 ) -> None:
-    # Rule 314: every ten seconds or two flushes a step, the moment what was held up has drained.
+    # Rule auto-4: every ten seconds or two flushes a step, the moment what was held up has drained.
     play = played(load, bounds, (rate, 20), round_trip_ns=round_trip_ns)
     play.pipe.bytes_per_s = FAST
     play.pipe.drop_backlog(play.now)
@@ -126,6 +130,7 @@ def test_it_comes_back_when_the_rate_rises(
     assert play.state.interval_ns == bounds.min_ns
 
 
+@rule("auto-2")
 @pytest.mark.parametrize(
     ("load", "bytes_per_s", "interval_ms"),
     [
@@ -142,7 +147,7 @@ def test_it_comes_back_when_the_rate_rises(
 def test_what_is_written_says_nothing_what_is_taken_does(
     load: Load, bytes_per_s: float, interval_ms: int
 ) -> None:
-    # rule 312
+    # rule auto-2
     play = played(load, ALL, (bytes_per_s, 90))
     assert play.state.interval_ns == interval_ms * MILLISECOND
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.definition import Definition, QueuePolicy
-from conflation.log import History
+from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.journal import History
 
 
 def test_a_topic_is_plain_and_conflates_unless_told_otherwise() -> None:

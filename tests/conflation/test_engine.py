@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.errors import (
+from tests.support.rules import rule
+from tests.support.world import World, make_frames
+from tidegate.conflation.errors import (
     LimitReached,
     SessionUnknown,
     SubscriptionUnknown,
     TopicUnknown,
 )
-from conflation.outputs import CloseReason, SessionClosed
-from tests.support.world import World, make_frames
+from tidegate.conflation.outputs import CloseReason, SessionClosed
 
 
+@rule("queue-3")
 def test_a_session_over_its_limit_on_an_off_topic_is_closed() -> None:
-    """Rule 53."""
     world = World()
     world.topic(policy="off")
     world.session(messages_max=2)
@@ -51,7 +52,6 @@ def test_a_session_that_has_ended_takes_no_subscription() -> None:
 
 
 def test_a_session_is_announced_once_until_a_take_finds_nothing() -> None:
-    """Rule 26."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s")
@@ -67,8 +67,8 @@ def test_a_session_is_announced_once_until_a_take_finds_nothing() -> None:
     assert world.announced() == ["s"]
 
 
+@rule("session-8")
 def test_the_last_subscriptions_end_is_the_sessions() -> None:
-    """Rule 63."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s")
@@ -109,8 +109,8 @@ def test_what_is_refused_has_no_effect() -> None:
     assert world.events() == []
 
 
+@rule("change-1")
 def test_a_move_to_a_longer_interval_keeps_the_earlier_deadline() -> None:
-    """Rule 25."""
     world = World()
     world.topic()
     name = world.subscribe("conflation=1s")
@@ -123,9 +123,8 @@ def test_a_move_to_a_longer_interval_keeps_the_earlier_deadline() -> None:
     assert world.hears() == ["a1"]
 
 
+@rule("interval-6")
 def test_the_same_calls_give_the_same_outputs() -> None:
-    """Rule 64."""
-
     def day() -> list[str]:
         world = World()
         world.topic()

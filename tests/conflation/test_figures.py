@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from conflation.frame import Row
-from keys.merging import Merger
+from tests.support.rules import rule
 from tests.support.world import World, batches
+from tidegate.conflation.frame import Row
+from tidegate.keys.merging import Merger
 
 WAITING = "a1 b1 c1 a2 c2"
 
@@ -34,6 +35,7 @@ def flushed(options: str, **topic: Any) -> str:
     return told
 
 
+@rule("merge-4", "merge-6")
 @pytest.mark.parametrize(
     ("figure", "options", "topic", "expected"),
     [
@@ -58,13 +60,13 @@ def flushed(options: str, **topic: Any) -> str:
 def test_the_figures_of_diffusion(
     figure: str, options: str, topic: dict[str, Any], expected: str
 ) -> None:
-    """Rules 218 and 220."""
     assert flushed(options, **topic) == expected, figure
 
 
+@rule("interval-2", "interval-4", "interval-5")
 @pytest.mark.parametrize("pace", ["batch", "key"])
 def test_the_example_of_amps(pace: str) -> None:
-    """Rules 12, 14 and 15: of four prices of IBM in two seconds the last one comes."""
+    """Of four prices of IBM in two seconds the last one comes."""
     world = World()
     world.topic(key="[/tickerId]")
     world.subscribe(f"conflation=2s,conflation_key=[/tickerId],pace={pace}")
@@ -78,8 +80,9 @@ def test_the_example_of_amps(pace: str) -> None:
     ]
 
 
+@rule("delta-1")
 def test_the_delta_example_of_diffusion_as_a_merge_patch() -> None:
-    """Rule 213: the client holds a; deltas to ab, ac, acd wait; one delta to acd goes."""
+    """The client holds a; deltas to ab, ac, acd wait; one delta to acd goes."""
     world = World()
     world.topic(key="[/name]")
     constant = {"name": "value", "filler": "x" * 50}

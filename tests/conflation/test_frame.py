@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conflation.frame import Batch, Frame, Row, Tombstone, prefix_within
+from tests.support.rules import rule
 from tests.support.world import make_frames
+from tidegate.conflation.frame import Batch, Frame, Row, Tombstone, prefix_within
 
 
 def test_a_frame_is_immutable() -> None:
@@ -38,8 +39,8 @@ def test_rows_of_one_offset_are_never_cut_apart() -> None:
     assert [prefix_within(frames, room) for room in (0, 4, 8, 12, 16, 20)] == [1, 1, 4, 4, 4, 5]
 
 
+@rule("removal-2")
 def test_a_tombstone_knows_who_holds_what_left() -> None:
-    """Rule 202."""
     left = Tombstone(9, b"v", "k", spans=((1, 3), (5, 9)), put_offset=7)
     assert [position for position in range(11) if left.held_at(position)] == [1, 2, 5, 6, 7, 8]
     assert left.as_put() == Frame(7, b"v", "k")

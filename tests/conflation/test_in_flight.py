@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conflation.duration import MILLISECOND
-from conflation.in_flight import FRAMING_BYTES, InFlight, Observation
+from tests.support.rules import rule
+from tidegate.conflation.auto import FRAMING_BYTES, InFlight, Observation
+from tidegate.keys.text.duration import MILLISECOND
 
 MS = MILLISECOND
 BIG = 1_000 - FRAMING_BYTES
@@ -33,8 +34,9 @@ def test_what_is_acknowledged_is_in_flight_no_more() -> None:
     assert (seen.unsent_bytes, seen.overdue_bytes, seen.unsent_since) == (0, 0, None)
 
 
+@rule("auto-2")
 def test_the_oldest_write_that_is_not_wholly_acknowledged() -> None:
-    # rule 312
+    # rule auto-2
     in_flight = written(1, 10, 20)
     seen = [observed(in_flight, 30, left) for left in (3_000, 2_001, 2_000, 1, 0)]
     since = [None if each.unsent_since is None else each.unsent_since // MS for each in seen]

@@ -1,6 +1,6 @@
 """What was kept of a topic puts it back: resumes, records and journal are as before.
 
-Rules 401 and 402 are told here.
+Rules cluster-1 and removal-6 are told here.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conflation.duration import parse_duration
-from conflation.frame import Frame, Tombstone
-from conflation.kept import Kept
-from conflation.outputs import RecordsExpired
 from tests.support.profiles import examples
+from tests.support.rules import rule
 from tests.support.world import World, tokens
+from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
+from tidegate.conflation.outputs import RecordsExpired
+from tidegate.keys.text.duration import parse_duration
+
+pytestmark = rule("cluster-1", "removal-6")
 
 
 class Shelf:
@@ -41,10 +43,10 @@ class Shelf:
         for record_key in stale:
             del self._records[record_key]
 
-    def kept(self) -> Kept:
+    def kept(self) -> RestoredTopic:
         """What a start finds."""
         journal = self._world.engine.topic("px").journal
-        return Kept(
+        return RestoredTopic(
             self._world.engine.topic("px").head,
             list(self._records.values()),
             self._horizon,
@@ -54,7 +56,9 @@ class Shelf:
         )
 
 
-def restarted(kept: Kept, *, age: str = "1s", key: str = "[/k]", **definition: object) -> World:
+def restarted(
+    kept: RestoredTopic, *, age: str = "1s", key: str = "[/k]", **definition: object
+) -> World:
     """Another engine, some time after messages of time 0 were published."""
     world = World()
     world.now = parse_duration("1h")
@@ -133,8 +137,8 @@ def test_behind_the_horizon_there_is_a_snapshot() -> None:
     assert resumed(world, 3, "conflation=1s,oof")[0].startswith("resumed by snapshot")
 
 
+@rule("removal-6")
 def test_what_was_published_some_time_ago_expires_so_much_earlier() -> None:
-    """Rule 402."""
     world = World()
     world.topic(expiration="10s")
     shelf = Shelf(world)
@@ -168,7 +172,7 @@ def test_a_topic_without_records_is_its_journal() -> None:
     world.topic(key="", history=2)
     world.say("a1 b1 c1")
     found = world.engine.topic("px").journal
-    kept = Kept(3, journal=found.after(1), dropped_through=1)
+    kept = RestoredTopic(3, journal=found.after(1), dropped_through=1)
     after = restarted(kept, key="", history=2)
     assert journal(after) == journal(world)
     assert resumed(after, 2, "conflation=none") == resumed(world, 2, "conflation=none")
@@ -186,8 +190,9 @@ def test_a_topic_without_key_keeps_its_newest_message() -> None:
     assert sow(restarted(shelf.kept(), key="", retains=True)) == ""
 
 
+@rule("cluster-1")
 def test_replaced_messages_that_were_not_to_be_conflated_are_told_from_the_journal() -> None:
-    """Rule 401: newest frames know nothing of them, so no answer is taken from these alone."""
+    """Newest frames know nothing of them, so no answer is taken from these alone."""
     world = World()
     world.topic()
     shelf = Shelf(world)
@@ -212,10 +217,11 @@ STEPS = st.lists(
 )
 
 
+@rule("cluster-1")
 @examples(200, nightly=5_000)
 @given(STEPS)
 def test_whoever_comes_back_holds_what_the_board_holds(steps: list[tuple[str, str]]) -> None:
-    """Rule 401, from every position that the board answers for."""
+    """Rule cluster-1, from every position that the board answers for."""
     world = World()
     world.topic()
     shelf = Shelf(world)

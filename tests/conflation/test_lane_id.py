@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from conflation.lane_id import FeedId, LaneId
-from keys.filter import Filter
-from keys.merging import Merger
-from keys.select import Select
-from keys.spec import KeySpec
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.keys.filter import Filter
+from tidegate.keys.merging import Merger
+from tidegate.keys.select import Select
+from tidegate.keys.spec import KeySpec
 
 FEED = FeedId(KeySpec.parse("[/k]"))
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from conflation.outputs import Rows
 from tests.support.profiles import examples
 from tests.support.world import PLENTY, World, token
+from tidegate.conflation.outputs import Rows
 
 LANES = (
     "conflation=none",
@@ -64,7 +64,7 @@ class MoveMachine(RuleBasedStateMachine):
 
     @rule(pick=PICK, lane=PICK)
     def move(self, pick: int, lane: int) -> None:
-        """Rule 25."""
+        """Rule change-1."""
         mover = self.movers[pick % 2]
         wish = self.world.wish(LANES[lane % len(LANES)])
         mover.every_message = not wish.lane_id.interval_ns
@@ -116,13 +116,13 @@ class MoveMachine(RuleBasedStateMachine):
         return bool(outputs)
 
     def check_nothing_is_owed_below(self, mover: Mover, low_water: int) -> None:
-        """Rule 41: a key whose newest message is not above the id has been sent."""
+        """Rule resume-6: a key whose newest message is not above the id has been sent."""
         newest = {letter: offset for offset, (letter, _, _) in enumerate(self.said, 1)}
         for letter, offset in newest.items():
             assert offset > low_water or mover.sent.get(letter) == offset
 
     def teardown(self) -> None:
-        """Rule 13: everybody ends with the newest of each key."""
+        """Rule interval-3: everybody ends with the newest of each key."""
         self.world.wait("3s")
         self.look()
         while self.hear(self.movers[1], PLENTY):

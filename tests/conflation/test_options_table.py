@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
-from conflation.definition import Definition, Kind
-from conflation.errors import OptionsInvalid
-from conflation.language.grant import decide
-from conflation.language.normal import granted
-from conflation.language.options import Options
-from conflation.language.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
-from conflation.log import History
-from keys.spec import KeySpec
+from tidegate.conflation.definition import Definition, Kind
+from tidegate.conflation.errors import OptionsInvalid
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.print import granted
+from tidegate.conflation.options.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
+from tidegate.keys.spec import KeySpec
 
 KEY = KeySpec.parse("[/k]")
 HISTORY = History(1_000)
@@ -78,7 +78,7 @@ GRANTED = [
     Row("oof,conflation=5s,", f"conflation=5s,{BY_KEY},oof"),
     Row("\tconflation\t=\t5s\t,\t", f"conflation=5s,{BY_KEY}"),
     Row(
-        "conflation=1s,conflation_key=[/b,/a]",  # rule 157
+        "conflation=1s,conflation_key=[/b,/a]",  # rule option-3
         "conflation=1s,conflation_key=[/a,/b],pace=batch",
         "two-keyed",
     ),
@@ -87,7 +87,7 @@ GRANTED = [
         "conflation=1s,conflation_key=[/b],pace=batch",
         "two-keyed",
     ),
-    Row("conflation=1s", "conflation=1s,pace=batch", "text"),  # rule 158
+    Row("conflation=1s", "conflation=1s,pace=batch", "text"),  # rule option-4
     Row("conflation=none", "conflation=none", "series"),
     # AMPS 1.2: time specifiers, units in any case
     Row("conflation=1000000NS", f"conflation=1ms,{BY_KEY}"),
@@ -104,7 +104,7 @@ GRANTED = [
         "conflation=1s,edge=leading,pace=key",
         "conflation=1s,conflation_key=[/k],pace=key,edge=leading",
     ),
-    # auto, min, max, max_age: rule 161
+    # auto, min, max, max_age: rule option-6
     Row("conflation=auto", f"conflation=auto,{BY_KEY},min=50ms,max=30s"),
     Row("conflation=auto,min=60ms,max=4s", f"conflation=auto,{BY_KEY},min=100ms,max=2s"),
     Row("conflation=auto,max_age=6s", f"conflation=auto,{BY_KEY},min=50ms,max=5s,max_age=6s"),
@@ -139,7 +139,7 @@ GRANTED = [
         "conflation=1s,conflation_key=[/a],grouping=[/a],projection=[COUNT(/k) AS /n]",
         "conflation=1s,conflation_key=[/a],pace=batch,projection=[COUNT(/k) AS /n],grouping=[/a]",
     ),
-    # top_n, skip_n: rule 162
+    # top_n, skip_n: rule view-1
     Row(
         "oof,conflation=3000ms,top_n=20,skip_n=0",
         f"conflation=3s,{BY_KEY},oof,top_n=20",
@@ -150,7 +150,7 @@ GRANTED = [
     Row("batch_size=1", "conflation=none,batch_size=1"),
     Row("batch_size=100", "conflation=none"),
     Row("batch_size=10000", "conflation=none,batch_size=10000"),
-    # bookmark, bookmark_not_found: rule 163
+    # bookmark, bookmark_not_found: rule option-7
     Row("bookmark=epoch", "conflation=none,bookmark=epoch"),
     Row("bookmark=now", "conflation=none"),
     Row("bookmark=now,pause", "conflation=none,bookmark=now,pause"),
@@ -178,7 +178,7 @@ GRANTED = [
         "conflation=1s,conflation_key=[/s],pace=batch,bookmark=epoch",
         "plain",
     ),
-    # rate, rate_max_gap, pause: rule 153
+    # rate, rate_max_gap, pause: rule option-7
     Row("bookmark=epoch,rate=1000", "conflation=none,bookmark=epoch,rate=1000"),
     Row("bookmark=epoch,rate=500kb", "conflation=none,bookmark=epoch,rate=500KB"),
     Row("bookmark=epoch,rate=2X", "conflation=none,bookmark=epoch,rate=2X"),
@@ -195,14 +195,16 @@ GRANTED = [
     ),
     Row("conflation=1s,reduce=[/px:last]", f"conflation=1s,{BY_KEY}"),
     Row(
-        "conflation=1s,reduce=[/qty:sum]",  # rule 166
+        "conflation=1s,reduce=[/qty:sum]",  # rule merge-8
         f"conflation=1s,{BY_KEY},reduce=[/qty:sum]",
         command=DELTA,
     ),
     # commands
-    Row("conflation=1s,oof", "conflation=none", command="sow"),  # rule 160
+    Row("conflation=1s,oof", "conflation=none", command="sow"),  # rule option-5
     Row("conflation=1s", f"conflation=1s,{BY_KEY}", command="delta_subscribe"),
-    Row("conflation=1s,no_empties", f"conflation=1s,{BY_KEY}", "values-only", DELTA),  # rule 159
+    Row(
+        "conflation=1s,no_empties", f"conflation=1s,{BY_KEY}", "values-only", DELTA
+    ),  # rule option-4
     Row("no_empties", "conflation=none", "plain", "delta_subscribe"),
     Row("", "conflation=none", "retained", "sow"),
 ]
@@ -332,7 +334,7 @@ REFUSED = [
     No("batch_size=10001", 11, "from 1 to 10000"),
     No("batch_size=ten", 11, "whole number"),
     # bookmark and what needs it
-    No("bookmark=yesterday", 9, "expected epoch, now, a bookmark or an ISO time"),
+    No("bookmark=yesterday", 9, "expected epoch, now, a bookmark or a time"),
     No("bookmark=2025-02-29T00:00:00Z", 9, "no such day"),
     No("bookmark=epoch", 0, "command subscribe", command="sow_and_subscribe"),
     No("bookmark=epoch", 0, "command subscribe", command="sow"),

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from conflation.outputs import CloseReason, Goodbye, Unsubscribed
+from tidegate.conflation.outputs import CloseReason, Goodbye, Unsubscribed
 
 
 @pytest.mark.parametrize(

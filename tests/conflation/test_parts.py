@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.errors import TopicUnknown
 from tests.support.world import World
+from tidegate.conflation.errors import TopicUnknown
 
 
 def test_the_clock_never_runs_back() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.errors import SessionUnknown, TopicUnknown
 from tests.support.world import World
+from tidegate.conflation.errors import SessionUnknown, TopicUnknown
 
 
 def test_ends_that_were_not_taken_are_known() -> None:
@@ -13,21 +13,21 @@ def test_ends_that_were_not_taken_are_known() -> None:
     world.topic()
     one, two = world.subscribe("conflation=1s"), world.subscribe("conflation=1s")
     world.engine.unsubscribe("s", one)
-    assert [told.name for told in world.engine.untold("s")] == [one]
-    assert world.engine.seat("s", (one, "px")) is None
-    seat = world.engine.seat("s", (two, "px"))
+    assert [told.name for told in world.engine.undelivered("s")] == [one]
+    assert world.engine.subscriber("s", (one, "px")) is None
+    seat = world.engine.subscriber("s", (two, "px"))
     assert seat is not None
-    assert not seat.is_turning
+    assert not seat.is_changing
     world.take()
-    assert world.engine.untold("s") == []
+    assert world.engine.undelivered("s") == []
 
 
 def test_who_is_asked_about_must_be_there() -> None:
     world = World()
-    for ask in (world.engine.untold, world.engine.caught_up, world.engine.session_stats):
+    for ask in (world.engine.undelivered, world.engine.caught_up, world.engine.session_stats):
         with pytest.raises(SessionUnknown):
             ask("nobody")
-    for about in (world.engine.crowded, world.engine.topic_stats):
+    for about in (world.engine.over_half_full, world.engine.topic_stats):
         with pytest.raises(TopicUnknown):
             about("nothing")
 
@@ -45,7 +45,7 @@ def test_asking_changes_nothing() -> None:
             engine.stats(),
             engine.topic_stats("px"),
             engine.session_stats("s"),
-            engine.crowded("px"),
+            engine.over_half_full("px"),
             engine.limits_at("px", ["s"]),
             engine.caught_up("s"),
             engine.has_long_queues,
@@ -53,7 +53,7 @@ def test_asking_changes_nothing() -> None:
         )
 
     assert told() == told()
-    assert world.engine.crowded("px") == {"s"}
+    assert world.engine.over_half_full("px") == {"s"}
     assert [limits.messages_max for limits in world.engine.limits_at("px", ["s"])] == [4]
     assert world.engine.stats([]).topics == ()
     world.flush()

@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from conflation.lanes.batch_lane import BatchLane
-from conflation.lanes.list_lane import ListLane
-from conflation.lanes.slot_lane import SlotLane
-from conflation.outputs import CloseReason, SessionClosed
-from conflation.queue_lane import match_of, merge_of, queue_rules, seated_lane
-from conflation.sessions.session import QueueLimits
-from keys.merging import Matcher
-from keys.reducers import Reduce
-from keys.spec import KeySpec
+from tests.support.rules import rule
 from tests.support.world import World, counts, tokens
+from tidegate.conflation.lanes.every_message import EveryMessageLane
+from tidegate.conflation.lanes.interval import IntervalLane
+from tidegate.conflation.lanes.stateful import StatefulLane
+from tidegate.conflation.outputs import CloseReason, SessionClosed
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.subscription import match_of, merge_of, queue_rules, seated_lane
+from tidegate.keys.merging import Matcher
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
 
 SUM = Reduce.of({"/v": "sum"})
 
@@ -39,11 +40,11 @@ def queued(world: World, session: str = "s") -> int:
     return world.engine.session_stats(session).queued_messages
 
 
+@rule("queue-5")
 def test_always_goes_at_once_and_keeps_the_newest_of_each_key() -> None:
-    """Rule 271."""
     world = always()
     world.subscribe()
-    assert isinstance(lane_of(world), BatchLane)
+    assert isinstance(lane_of(world), IntervalLane)
     world.say("a1 b1 a2")
     assert world.engine.next_deadline() == world.now
     world.flush()
@@ -53,8 +54,8 @@ def test_always_goes_at_once_and_keeps_the_newest_of_each_key() -> None:
     assert world.hears() == ["a3"]
 
 
+@rule("queue-5")
 def test_at_most_the_newest_of_each_key_is_queued_whatever_the_limits() -> None:
-    """Rule 271."""
     world = always()
     world.session(messages_max=2)
     world.subscribe()
@@ -91,20 +92,20 @@ def test_what_is_taken_in_pieces_moves_on_with_what_comes() -> None:
     assert world.hears() == ["c1", "b2"]
 
 
+@rule("queue-5", "queue-9")
 @pytest.mark.parametrize(
     ("more", "command", "kind", "story"),
     [
-        ({"merge": SUM}, "subscribe", SlotLane, [["b1 a3"]]),
-        ({"replaces": True}, "subscribe", SlotLane, [["a2 b1"]]),
-        ({"match": KeySpec.of(["/v"])}, "subscribe", SlotLane, [["a1 b1 a2"]]),
-        ({"merge": SUM}, "delta_subscribe", SlotLane, [["b1 a2"]]),
-        ({"match": KeySpec.of(["/k"])}, "subscribe", BatchLane, [["b1 a2"]]),
+        ({"merge": SUM}, "subscribe", StatefulLane, [["b1 a3"]]),
+        ({"replaces": True}, "subscribe", StatefulLane, [["a2 b1"]]),
+        ({"match": KeySpec.of(["/v"])}, "subscribe", StatefulLane, [["a1 b1 a2"]]),
+        ({"merge": SUM}, "delta_subscribe", StatefulLane, [["b1 a2"]]),
+        ({"match": KeySpec.of(["/k"])}, "subscribe", IntervalLane, [["b1 a2"]]),
     ],
 )
 def test_slots_answer_where_a_board_cannot(
     more: dict[str, Any], command: str, kind: type, story: list[list[str]]
 ) -> None:
-    """Rules 271 and 276."""
     world = always(**more)
     world.subscribe(command=command)
     assert isinstance(lane_of(world), kind)
@@ -121,37 +122,37 @@ def test_receipts_count_what_was_replaced() -> None:
     assert counts(world.take()) == [("b1", 1, 2), ("a2", 2, 1)]
 
 
+@rule("queue-8")
 def test_a_session_that_is_not_conflated_gets_every_message() -> None:
-    """Rule 274."""
     world = always()
     world.session(conflated=False)
     world.subscribe()
-    assert isinstance(lane_of(world), ListLane)
+    assert isinstance(lane_of(world), EveryMessageLane)
     world.say("a1 b1 a2")
     world.flush()
     assert world.hears() == ["a1 b1 a2"]
 
 
+@rule("queue-8")
 def test_a_session_may_be_switched_and_keeps_what_is_queued() -> None:
-    """Rule 274."""
     world = always()
     world.session()
     world.subscribe()
     limits = QueueLimits(1_000, 1 << 30)
     world.say("a1 a2")
     world.flush()
-    world.engine.tune_session("s", limits, conflated=False)
+    world.engine.set_session_limits("s", limits, conflated=False)
     world.say("a3 a4")
     world.flush()
     assert world.hears() == ["a2", "a3 a4"]
     world.say("a5 a6 b1")
-    world.engine.tune_session("s", limits, conflated=True)
+    world.engine.set_session_limits("s", limits, conflated=True)
     world.flush()
     assert world.hears() == ["a6 b1"]
 
 
+@rule("queue-8")
 def test_a_topic_may_get_another_policy_and_keeps_what_is_queued() -> None:
-    """Rule 274."""
     world = World()
     world.topic(policy="off")
     world.subscribe()

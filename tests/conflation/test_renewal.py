@@ -1,6 +1,6 @@
 """A topic begins again in another epoch: nobody is sent away, everybody gets what there is.
 
-Rule 421 is told here.
+Rule cluster-2 is told here.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from dataclasses import replace
 
 import pytest
 
-from conflation.errors import TopicUnknown
-from conflation.kept import Kept
-from conflation.outputs import RecordsExpired
+from tests.support.rules import rule
 from tests.support.world import World, make_frames
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import RestoredTopic
+from tidegate.conflation.outputs import RecordsExpired
+
+pytestmark = rule("cluster-2")
 
 
 def renew(world: World, records: str = "", *, epoch: str = "e2", first: int = 1) -> None:
     """The topic goes on with these records, the newest of each key."""
     frames = make_frames(records, first)
     head = frames[-1].offset if frames else 0
-    kept = Kept(head, frames, journal=frames, dropped_through=first - 1)
-    world.engine.renew_topic("px", epoch, kept, world.now, 0)
+    kept = RestoredTopic(head, frames, journal=frames, dropped_through=first - 1)
+    world.engine.restart_topic("px", epoch, kept, world.now, 0)
 
 
 @pytest.mark.parametrize("options", ["conflation=none", "conflation=1s", "conflation=1s,oof"])

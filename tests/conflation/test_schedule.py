@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conflation.schedule import Schedule
+from tidegate.conflation.schedule import Schedule
 
 
 @dataclass
@@ -61,16 +61,16 @@ def test_alarms_ring_in_order_of_what_they_were_set_to_last(
     settings: list[tuple[int, int | None]],
 ) -> None:
     schedule: Schedule[int] = Schedule()
-    alarms = [Alarm(None) for _ in range(4)]
+    watermarks = [Alarm(None) for _ in range(4)]
     for number, at in settings:
-        if at is None or at != alarms[number].deadline:
-            alarms[number].deadline = at
-            schedule.arm(alarms[number], number)
+        if at is None or at != watermarks[number].deadline:
+            watermarks[number].deadline = at
+            schedule.arm(watermarks[number], number)
     rung = []
     while (number_due := schedule.pop_due(20)) is not None:
-        at = alarms[number_due].deadline
+        at = watermarks[number_due].deadline
         assert at is not None
         rung.append(at)
-        alarms[number_due].deadline = None
+        watermarks[number_due].deadline = None
     assert rung == sorted(rung)
-    assert all(alarm.deadline is None for alarm in alarms)
+    assert all(alarm.deadline is None for alarm in watermarks)

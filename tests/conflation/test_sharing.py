@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from conflation.boards.board import Board
-from conflation.frame import Batch
-from conflation.lanes.lane import Lane
-from conflation.lanes.slots import Slots
-from conflation.outputs import Rows
 from tests.support.world import PLENTY, World
+from tidegate.conflation.boards.board import Board
+from tidegate.conflation.frame import Batch
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.pending import PendingKeys
+from tidegate.conflation.outputs import Rows
 
 MANY = (1, 10, 100, 1_000, 10_000)
 LANES = ("conflation=100ms", "conflation=100ms,pace=key", "conflation=none")
@@ -36,7 +36,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for name in ("put", "remove", "rows", "live"):
         count(Board, name)
     for name in ("merge", "open", "take"):
-        count(Slots, name)
+        count(PendingKeys, name)
     for kind in (*Lane.__subclasses__(),):
         for name in ("accept", "flush"):
             count(kind, name)
@@ -203,4 +203,4 @@ def test_the_plain_interval_looks_at_one_message_only(calls: Counter[str]) -> No
     calls.clear()
     for number in range(1, 6):
         world.say(f"a{number}")
-    assert calls == {"Board.put": 5, "BatchLane.accept": 1}
+    assert calls == {"Board.put": 5, "IntervalLane.accept": 1}

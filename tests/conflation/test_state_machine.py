@@ -10,10 +10,10 @@ import json
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from conflation.outputs import CloseReason
 from tests.support.mirror import PLENTY, Mirror
 from tests.support.model import MILLISECOND, LaneWish, Replica
 from tests.support.profiles import examples
+from tidegate.conflation.outputs import CloseReason
 
 SECOND = 1_000 * MILLISECOND
 TOPICS = {"px": ("k", "g"), "log": ()}

@@ -49,7 +49,7 @@ class ChangeMachine(Removing):
     @precondition(lambda self: self.stage.consumers)
     @rule(pick=PICK, to=PICK)
     def change(self, pick: int, to: int) -> None:
-        """Rules 241 and 242; with removals or without, as it was."""
+        """Rules change-1 and change-2; with removals or without, as it was."""
         members = list(self.stage.consumers.values())
         member = members[pick % len(members)]
         table = TOLD if member.wish.oof else SILENT
@@ -58,7 +58,7 @@ class ChangeMachine(Removing):
     @precondition(lambda self: self.stage.consumers)
     @rule(pick=PICK, others=st.booleans())
     def pause(self, pick: int, others: bool) -> None:
-        """Rule 243."""
+        """Rule change-3."""
         members = list(self.stage.consumers.values())
         self.stage.pause(members[pick % len(members)])
 

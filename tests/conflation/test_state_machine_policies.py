@@ -1,7 +1,8 @@
 """Queue policies against the naive model: small limits, frozen, slow and draining sessions.
 
 After every call: I5, no queue is over its limits; I6, `off` is an unbroken prefix and then the
-reason; I17, what was matched is delivered, conflated, dropped or waiting. (Rules 271 to 284.)
+reason; I17, what was matched is delivered, conflated, dropped or waiting. (Rules queue-5 to
+queue-9, merge-4, queue-4 and queue-10 to queue-12.)
 """
 
 from __future__ import annotations
@@ -9,21 +10,42 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from conflation.count import count_of
-from conflation.definition import Definition, Priority, QueuePolicy
-from conflation.engine import Engine
-from conflation.frame import Frame, Row
-from conflation.language.grant import decide
-from conflation.language.options import Options
-from conflation.log import History
-from conflation.outputs import Goodbye, GroupEnd, QueueCrossed, Rows, SessionClosed, Unsubscribed
-from conflation.sessions.session import QueueLimits
-from keys.spec import KeySpec
 from tests.support.profiles import examples
 from tests.support.queues import Farewell, Fields, Queues, Reader, Told, TopicQueues, written
+from tidegate.conflation.definition import Definition, Priority, QueuePolicy
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.frame import Frame, Row, receipt_of
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.outputs import (
+    Goodbye,
+    GroupEnd,
+    QueueCrossed,
+    Rows,
+    SessionClosed,
+    Unsubscribed,
+)
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.keys.spec import KeySpec
+
+pytestmark = pytest.mark.rule(
+    "queue-5",
+    "queue-6",
+    "queue-7",
+    "queue-8",
+    "queue-9",
+    "merge-4",
+    "queue-4",
+    "queue-10",
+    "queue-11",
+    "queue-12",
+)
+
 
 PLENTY = 1 << 30
 POLICIES = ("off", "conflate", "always", "unsubscribe")
@@ -165,7 +187,7 @@ class PolicyMachine(RuleBasedStateMachine):
 
     @rule(session=PICK, limits=PICK, conflated=st.booleans())
     def tune(self, session: int, limits: int, conflated: bool) -> None:
-        """Rules 274 and 284."""
+        """Rule queue-8."""
         found = self.pick(session)
         if found is None or found.ended:
             return
@@ -175,12 +197,12 @@ class PolicyMachine(RuleBasedStateMachine):
             reader.switch(conflated and reader.topic.policy == "always")
         found.look()
         wanted = QueueLimits(found.messages_max, found.bytes_max)
-        self.engine.tune_session(found.name, wanted, conflated=conflated)
+        self.engine.set_session_limits(found.name, wanted, conflated=conflated)
         self.check()
 
     @rule(session=PICK, unsent=st.sampled_from((0, 0, 30, 90, 120)))
     def note_unsent(self, session: int, unsent: int) -> None:
-        """Rule 272: it is judged with the next message."""
+        """Rule queue-6: it is judged with the next message."""
         found = self.pick(session)
         if found is None or found.ended:
             return
@@ -190,10 +212,10 @@ class PolicyMachine(RuleBasedStateMachine):
         self.check(within=False)
 
     @rule()
-    def relieve(self) -> None:
-        """Rule 282: whichever queue it was, it was the fullest, and it was worth it."""
+    def conflate_idle(self) -> None:
+        """Rule queue-11: whichever queue it was, it was the fullest, and it was worth it."""
         before = self.conflated_to()
-        done = self.engine.relieve(0)
+        done = self.engine.conflate_idle(0)
         touched = [place for place, offset in self.conflated_to().items() if before[place] < offset]
         assert len(touched) == done
         long = [session for session in self.long_sessions() if self.has_raw(session)]
@@ -265,7 +287,7 @@ class PolicyMachine(RuleBasedStateMachine):
         patch = frame.patch if isinstance(frame, Row) else None
         assert patch == row.patch
         if reader.topic.policy != "always":  # there receipts need slots
-            assert count_of(frame).messages == row.stands
+            assert receipt_of(frame).messages == row.stands
         if row.patch is not None and row.changes is not None:
             assert {**reader.holds[row.key], **row.changes} == row.value, "a delta without its base"
         reader.holds[row.key] = row.value
@@ -358,7 +380,7 @@ class PolicyMachine(RuleBasedStateMachine):
         return {
             (session.name, seat.member.name): seat.member.conflated_to
             for session in self.sessions.values()
-            for seat in self.engine._roster.find(session.name).seats.values()
+            for seat in self.engine._registry.find(session.name).seats.values()
         }
 
     def long_sessions(self) -> list[Queues]:

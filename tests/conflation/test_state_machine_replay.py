@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from conflation.bookmark import Bookmark
-from conflation.frame import Gone
-from conflation.subscription import Rate, Replay
 from tests.support.listener import RatedReplay, ScriptLine
 from tests.support.naive import MILLISECOND, Chronicle, Event, Focus, Value
 from tests.support.players import PICK, Removing
 from tests.support.profiles import examples
 from tests.support.stage import SECOND, Stage, journal_script, script_line, snapshot_script
 from tests.support.wishes import Wish
+from tidegate.conflation.frame import RemovalReason
+from tidegate.conflation.subscription import Replay
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.rate import Rate
 
 ALL = Focus()
 HIGH = Focus("/n > 0", lambda value: value["n"] > 0)
@@ -44,7 +45,7 @@ RATES: tuple[tuple[Rate | None, GapNs], ...] = (
 
 
 class ReplayMachine(Removing):
-    """Bookmark subscriptions that read the journal at a speed and then go on live (rule 251)."""
+    """Bookmark subscriptions that read the journal at a speed, then go on live (rule resume-8)."""
 
     wishes = (Wish(ALL, 0), Wish(HIGH, 0), Wish(ALL, 100), Wish(HIGH, 1_000))
 
@@ -82,7 +83,7 @@ class Mark:
 
 
 class ResumeMachine(Removing):
-    """Clients that come back with an id that they saw (rules 32 to 35)."""
+    """Clients that come back with an id that they saw (rules resume-2 to resume-5)."""
 
     wishes = (
         *(Wish(ALL, 100), Wish(ALL, 100, oof=True), Wish(HIGH, 100), Wish(ALL, 0), Wish(HIGH, 0)),
@@ -136,7 +137,7 @@ def resume_script(topic: Chronicle, mark: Mark) -> list[ScriptLine]:
 
 
 class ExpiryMachine(Removing):
-    """Records that are not published again for a second are removed (rule 261)."""
+    """Records that are not published again for a second are removed (rule removal-6)."""
 
     wishes = (Wish(ALL, 100, oof=True), Wish(HIGH, 0, oof=True), Wish(ALL, 100))
 
@@ -155,7 +156,7 @@ class ExpiringStage(Stage):
             for topic in self.topics.values():
                 due = [m for m in topic.records[-1].values() if m.offset <= through]
                 assert all(m.at + SECOND <= self.now for m in due), "a record expires too early"
-                self.remove(topic, *(m.key for m in due), reason=Gone.EXPIRED)
+                self.remove(topic, *(m.key for m in due), reason=RemovalReason.EXPIRED)
             super().serve()
         for topic in self.topics.values():
             for record in topic.records[-1].values():

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from keys.merging import Merger, Verdict
-from keys.reducers import Reduce
 from tests.support.naive import Chronicle, Focus, Value, compact
 from tests.support.players import Players, Removing
 from tests.support.profiles import examples
 from tests.support.wishes import Wish
+from tidegate.keys.merging import Merger, Verdict
+from tidegate.keys.reducers import Reduce
 
 ALL = Focus()
 BY_K = Focus(fields=("k",))
@@ -46,6 +46,11 @@ def merge_all(values: list[Value]) -> Value:
     return result
 
 
+def is_kept_out(value: Value) -> bool:
+    """Whether the merger keeps what was there instead."""
+    return bool(value["n"] == 1)
+
+
 def reduce_all(values: list[Value]) -> Value:
     """`/n:sum`, `/n:max@top`, `/g:first`, `/p:count@ps`, the rest the last message's."""
     numbers = [value["n"] for value in values]
@@ -70,8 +75,8 @@ class SlotMachine(Removing):
         Wish(HIGH, 333, "key", leading=True, delta=True),
         Wish(ALL, 100, merge=REDUCE, combine=reduce_all),
         Wish(ALL, 1_000, "key", merge=REDUCE, combine=reduce_all, counted=True),
-        Wish(ALL, 100, merge=MERGER, combine=merge_all),
-        Wish(ALL, 1_000, "key", merge=MERGER, combine=merge_all),
+        Wish(ALL, 100, merge=MERGER, combine=merge_all, stays=is_kept_out),
+        Wish(ALL, 1_000, "key", merge=MERGER, combine=merge_all, stays=is_kept_out),
         Wish(ALL, 100, match_fields=("g",)),
         Wish(ALL, 1_000, "key", match_fields=("g",), counted=True),
         Wish(ALL, 1_000, match_fields=("g",), merge=REDUCE, combine=reduce_all, replaces=True),

@@ -1,4 +1,4 @@
-"""Traced subscriptions: the calls that were recorded give the same rows again (rule 321).
+"""Traced subscriptions: the calls that were recorded give the same rows again (rule trace-1).
 
 Every machine of the language, with a trace that begins at any moment on any of its members.
 """
@@ -8,18 +8,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+import pytest
 from hypothesis.stateful import precondition, rule
 
-from conflation.decision import Decision, What
-from conflation.outputs import Output, Rows
-from conflation.sessions.recorder import Call, Recorder, Taken
-from conflation.trace import Trace, replay, same
 from tests.conflation.test_state_machine_changes import ChangeMachine
 from tests.conflation.test_state_machine_replay import ReplayMachine
 from tests.conflation.test_state_machine_slots import PlainSlotMachine, SlotMachine
 from tests.conflation.test_state_machine_windows import GroupMachine, WindowMachine
 from tests.support.players import PICK, Players
 from tests.support.profiles import examples
+from tidegate.conflation.outputs import Output, Rows
+from tidegate.conflation.sessions.recorder import Call, Taken, TraceRecorder
+from tidegate.conflation.tracing.decisions import Decision, DecisionKind
+from tidegate.conflation.tracing.replay import Trace, replay, same
+
+pytestmark = pytest.mark.rule("trace-1")
 
 
 class Traced(Players):
@@ -27,7 +30,7 @@ class Traced(Players):
 
     def __init__(self) -> None:
         super().__init__()
-        self.recorders: dict[str, Recorder] = {}
+        self.recorders: dict[str, TraceRecorder] = {}
         self.calls: dict[str, list[Call]] = {}
 
     @precondition(lambda self: self.stage.consumers)
@@ -37,7 +40,7 @@ class Traced(Players):
         members = list(self.stage.consumers.values())
         member = members[pick % len(members)]
         engine = self.stage.engine
-        seat = engine.seat(member.session, (member.name, self.topic.name))
+        seat = engine.subscriber(member.session, (member.name, self.topic.name))
         if seat is None or member.session in self.recorders or len(self.recorders) >= 10:
             return
         recorder = engine.recorders.begin(seat, self.stage.now, lambda: None)
@@ -72,7 +75,7 @@ def judge(calls: Sequence[Call]) -> None:
 def check(decisions: Sequence[Decision], given: Sequence[Output]) -> None:
     """Every row is told as delivered; what is replaced or suppressed was there before."""
     rows = [row for out in given if isinstance(out, Rows) for row in out.batch.frames]
-    told = [decision for decision in decisions if decision.what is What.DELIVERED]
+    told = [decision for decision in decisions if decision.what is DecisionKind.DELIVERED]
     assert [(d.board_key, d.offset) for d in told] == [(row.key, row.offset) for row in rows]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.lane_id import FeedId, LaneId
-from conflation.subscription import Command, Subscription
-from keys.spec import KeySpec
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.subscription import Command, Subscription
+from tidegate.keys.spec import KeySpec
 
 
 @pytest.mark.parametrize(

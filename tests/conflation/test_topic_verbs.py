@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from conflation.errors import TopicUnknown
-from conflation.kept import Kept
 from tests.support.world import World
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import RestoredTopic
 
 
 def test_a_topic_that_is_defined_again_keeps_its_messages_and_takes_the_new_policy() -> None:
@@ -42,7 +42,7 @@ def test_a_topic_that_begins_again_is_told_as_a_snapshot() -> None:
     world.subscribe("conflation=none")
     world.say("a1")
     world.hears()
-    world.engine.renew_topic("px", "e2", Kept(), world.now, 0)
+    world.engine.restart_topic("px", "e2", RestoredTopic(), world.now, 0)
     assert world.hears()[0].startswith("resumed by snapshot")
     assert world.engine.topic("px").epoch == "e2"
 
@@ -51,9 +51,9 @@ def test_of_a_topic_that_is_not_there_nothing_becomes() -> None:
     engine = World().engine
     verbs: list[Callable[[], None]] = [
         lambda: engine.drop_topic("px"),
-        lambda: engine.restore_topic("px", Kept(), 0, 0),
-        lambda: engine.renew_topic("px", "e2", Kept(), 0, 0),
-        lambda: engine.checkpointed("px", 1),
+        lambda: engine.restore_topic("px", RestoredTopic(), 0, 0),
+        lambda: engine.restart_topic("px", "e2", RestoredTopic(), 0, 0),
+        lambda: engine.set_checkpoint("px", 1),
     ]
     for verb in verbs:
         with pytest.raises(TopicUnknown):

@@ -7,12 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conflation.sessions.session import QueueLimits
-from conflation.trace import Trace
-from keys.merging import Merger
-from tests.conflation.test_witness import verdict
+from tests.conflation.tracing.test_witness import verdict
 from tests.support.profiles import examples
+from tests.support.rules import rule
 from tests.support.tracing import TracedWorld
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.tracing.replay import Trace
+from tidegate.keys.merging import Merger
 
 OPTIONS = ("", "oof", "conflation=100ms,oof", "conflation=100ms,pace=key", "conflation=1s,receipt")
 COMMANDS = ("subscribe", "sow_and_subscribe", "delta_subscribe", "sow_and_delta_subscribe")
@@ -35,6 +36,7 @@ STEP = st.tuples(st.sampled_from(STEPS), st.integers(0, 59))
 ENDINGS = (None, "BACK_PRESSURE", "MESSAGE_QUEUE_LIMIT_REACHED")
 
 
+@rule("trace-1")
 @given(
     options=st.sampled_from(OPTIONS),
     command=st.sampled_from(COMMANDS),
@@ -54,7 +56,6 @@ def test_a_trace_of_a_session_with_a_small_queue_replays(
     before: list[tuple[str, int]],
     steps: list[tuple[str, int]],
 ) -> None:
-    """Rules 321 and 329."""
     world = TracedWorld()
     world.topic(policy=policy, **form)
     world.session(messages_max=messages_max)
@@ -80,7 +81,7 @@ def test_a_trace_of_a_session_with_a_small_queue_replays(
 
 def is_there(world: TracedWorld, name: str) -> bool:
     try:
-        return world.engine.seat("s", (name, "px")) is not None
+        return world.engine.subscriber("s", (name, "px")) is not None
     except ValueError:
         return False
 
@@ -98,7 +99,7 @@ def play(world: TracedWorld, name: str, step: str, number: int) -> None:
         case "flush":
             world.flush()
         case "idle":
-            world.engine.relieve(world.now)
+            world.engine.conflate_idle(world.now)
         case "other":
             world.subscribe(OPTIONS[number % len(OPTIONS)], session="other")
         case "take" if is_there(world, name):
@@ -109,4 +110,4 @@ def play(world: TracedWorld, name: str, step: str, number: int) -> None:
             world.change(name, OPTIONS[number % len(OPTIONS)])
         case "tune" if is_there(world, name):
             limits = QueueLimits(1 + number % 5, 1 << 20)
-            world.engine.tune_session("s", limits, conflated=number % 2 == 0)
+            world.engine.set_session_limits("s", limits, conflated=number % 2 == 0)

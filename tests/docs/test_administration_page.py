@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.command import build_parser
-from app.topic_files import read_topic_files
-from app.topic_plan import Step, plan
 from dev import ROOT
+from tests.support.commands import parsed
 from tests.support.place import MERGERS
+from tests.support.servers import edge_settings
+from tidegate.app.definitions.files import read_topic_files
+from tidegate.app.topics.plan import Step, plan
 
 PAGE = (ROOT / "docs" / "administration.md").read_text("utf-8")
 BLOCKS = dict(re.findall(r"```(toml|text)\n(.*?)```", PAGE, re.DOTALL))
@@ -25,14 +26,14 @@ async def planned(folder: Path) -> list[Step]:
     async def has_messages(name: str) -> bool:
         raise AssertionError(f"{name} is new")
 
-    return await plan(read_topic_files(folder, MERGERS), {}, has_messages, topics_max=100)
+    return await plan(read_topic_files(folder, MERGERS), {}, has_messages, edge_settings(), MERGERS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_are_taken(command: str) -> None:
     name, *arguments = shlex.split(command)
     assert name == "tidegate"
-    assert build_parser().parse_args(arguments).run
+    assert parsed(*arguments).command.callback
 
 
 def test_every_verb_of_topics_and_sessions_is_shown() -> None:

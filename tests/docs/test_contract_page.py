@@ -4,19 +4,18 @@ import re
 
 import pytest
 
-from app.envelope import Op
-from app.late import Cause
-from app.problems import PROBLEMS
-from app.sse import Format
-from app.topic_document import FIELDS
-from app.wish import PARAMETERS
-from conflation.decision import What
-from conflation.outputs import CloseReason, ResumeMode
-from conflation.subscription import Command
 from dev import ROOT
+from tidegate.app.definitions.topic import FIELDS
+from tidegate.app.delivery.encoding import Format, Op
+from tidegate.app.delivery.notices import Cause
+from tidegate.app.http.problems import PROBLEMS
+from tidegate.app.sessions.subscribe_request import PARAMETERS
+from tidegate.conflation.outputs import CloseReason, ResumeMode
+from tidegate.conflation.subscription import Command
+from tidegate.conflation.tracing.decisions import DecisionKind
 
 PAGE = (ROOT / "docs" / "contract.md").read_text("utf-8")
-WRITERS = ("sse", "late", "progress", "stream", "trace_text")
+WRITERS = ("delivery/encoding", "delivery/notices", "http/event", "sessions/stream", "routes/trace")
 SSE = "".join((ROOT / "app" / f"{name}.py").read_text("utf-8") for name in WRITERS)
 
 
@@ -45,7 +44,17 @@ def test_there_are_events_to_look_for() -> None:
 @pytest.mark.parametrize(
     "word",
     sorted(
-        {*PARAMETERS, *Format, *Command, *CloseReason, *ResumeMode, *FIELDS, *Cause, *Op, *What}
+        {
+            *PARAMETERS,
+            *Format,
+            *Command,
+            *CloseReason,
+            *ResumeMode,
+            *FIELDS,
+            *Cause,
+            *Op,
+            *DecisionKind,
+        }
     ),
 )
 def test_words_of_requests_and_answers_stand_on_the_page(word: str) -> None:

@@ -6,10 +6,9 @@ import re
 from contextlib import closing
 from pathlib import Path
 
-from app.checkpoints import LOOK_S, LOOKS_PER_ROUND, MESSAGES_MAX
-from app.stores.folder import DATABASE, LOCK
-from app.stores.schema import open_database
 from dev import ROOT
+from tidegate.app.stores.schema import DATABASE, LOCK, open_database
+from tidegate.app.topics.checkpoints import LOOK_S, LOOKS_PER_ROUND, MESSAGES_MAX
 
 PAGE = (ROOT / "docs" / "durability.md").read_text("utf-8")
 NAMED = set(re.findall(r"`([^`]+)`", " ".join(re.findall(r"^\| (.*?) \|", PAGE, re.MULTILINE))))

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from dev import ROOT
-from keys.extract import read_fields
-from keys.filter import Filter
-from keys.path import FieldPath
-from pipeline.definitions.source import TopicSource
-from pipeline.definitions.stream import StreamDefinition, read_definitions
 from tests.support.outside import require_ticks
+from tidegate.keys.filter import Filter
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import read_fields
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
 
 ROWS = 2_000
 PAGE = (ROOT / "docs" / "pipeline.md").read_text("utf-8")

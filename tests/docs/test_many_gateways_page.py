@@ -7,22 +7,24 @@ import shlex
 
 import pytest
 
-from app import workers
-from app.bus import neighbours, post, roll
-from app.bus.connection import BusConnection
-from app.bus.places import HELD_MS
-from app.cli.command import build_parser
 from dev import ROOT
+from tests.support.commands import parsed
+from tidegate.app.cluster import membership as roll
+from tidegate.app.cluster import peer_messages as post
+from tidegate.app.cluster import peers as neighbours
+from tidegate.app.cluster import workers
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.session_locations import LOCATION_MS
 
 PAGE = " ".join((ROOT / "docs" / "many-gateways.md").read_text("utf-8").split())
 COMMANDS = re.findall(r"tidegate serve --redis [^`]*?--port \d+(?: --workers \d+)?", PAGE)
 FIGURES = [
-    (f"was not heard of for {roll.SILENT_S} s", "who has died"),
-    (f"is gone after {roll.GONE_S:.0f} s without a word", "who is gone"),
-    (f"does not answer within {post.PATIENCE_S:.0f} s", "who is silent"),
-    (f"not answer within {neighbours.LIST_PATIENCE_S:.0f} s", "who is missing in a list"),
-    (f"(at least {neighbours.ON_ITS_WAY_MS_MIN // 1_000} s)", "how long a session is left"),
-    (f"ever longer, up to {workers.AGAIN_S_MAX:.0f} s", "when a worker is started again"),
+    (f"was not heard of for {roll.SUSPECT_S} s", "who has died"),
+    (f"is gone after {roll.DEAD_S:.0f} s without a word", "who is gone"),
+    (f"does not answer within {post.REPLY_S_MAX:.0f} s", "who is silent"),
+    (f"not answer within {neighbours.BROADCAST_S_MAX:.0f} s", "who is missing in a list"),
+    (f"(at least {neighbours.TRANSFER_MS_MIN // 1_000} s)", "how long a session is left"),
+    (f"ever longer, up to {workers.RESTART_S_MAX:.0f} s", "when a worker is started again"),
     (f"`shutdown_grace` and {workers.STOP_S_MAX:.0f} s", "when a worker is killed"),
     (f"at most {post.INBOX_MAX:,}", "an inbox"),
 ]
@@ -32,7 +34,7 @@ FIGURES = [
 def test_commands_are_taken(command: str) -> None:
     name, *arguments = shlex.split(command)
     assert name == "tidegate"
-    assert build_parser().parse_args(arguments).run
+    assert parsed(*arguments).command.callback
 
 
 def test_there_are_commands() -> None:
@@ -49,4 +51,4 @@ def test_names_in_redis_are_those_of_the_code() -> None:
     names = [("gateways",), ("inbox", "<gateway>"), ("session", "<id>")]
     for parts in names:
         assert f"`{bus.shared_key(*parts)}`" in PAGE
-    assert HELD_MS == 3_600_000, "an hour"
+    assert LOCATION_MS == 3_600_000, "an hour"

@@ -7,16 +7,16 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.metrics.exposition import exposition
-from app.metrics.page import metrics_page
 from tests.support.gateways import running_gateway
+from tidegate.app.metrics.exposition import exposition
+from tidegate.app.metrics.page import metrics_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 async def test_the_page_is_the_one_the_metrics_write() -> None:
     assert PAGE.read_text("utf-8") == await metrics_page(), (
-        "write it anew: python -m app.metrics.page > docs/metrics.md"
+        "write it anew: python -m tidegate.app.metrics.page > docs/metrics.md"
     )
 
 

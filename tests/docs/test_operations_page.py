@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from app.logs import UNNAMED
-from app.settings import setting_names
 from dev import ROOT
 from tests.architecture.rules import modules
+from tidegate.app.http.logs import UNNAMED
+from tidegate.app.settings import SETTINGS
 
 PAGE = (ROOT / "docs" / "operations.md").read_text("utf-8")
 EVENT_TABLE = PAGE.split("| event | level |")[1].split("\n\n")[0]
@@ -27,4 +27,4 @@ def test_every_event_of_the_log_has_its_row() -> None:
 def test_settings_that_it_names_exist() -> None:
     words = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", PAGE))
     foreign = {"proxy_buffering", "duration_ms", "rows_per_batch", "dead_letters"}
-    assert words - foreign - set(setting_names()) == set()
+    assert words - foreign - set(SETTINGS) == set()

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from clients.gateway import Gateway
-from conflation.definition import Definition
-from conflation.errors import OptionsInvalid
-from conflation.language.grant import decide
-from conflation.language.normal import granted
-from conflation.language.options import Options
-from conflation.language.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
-from conflation.log import History
 from dev import ROOT
-from keys.spec import KeySpec
 from tests.support.commands import run, serving
 from tests.support.gateways import running_gateway
+from tidegate.clients.gateway import Gateway
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.errors import OptionsInvalid
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.print import granted
+from tidegate.conflation.options.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
+from tidegate.keys.spec import KeySpec
 
 PAGE = (ROOT / "docs" / "options.md").read_text("utf-8")
 TOPICS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dev import ROOT
-from pipeline.operations.metrics import FIGURES, PREFIX
+from tidegate.pipeline.operations.metrics import FIGURES, PREFIX
 
 PAGE = (ROOT / "docs" / "pipeline.md").read_text("utf-8")
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from dev import ROOT
-from pipeline.definitions.sink import read_sink
-from pipeline.definitions.source import read_source
-from pipeline.definitions.stream import read_definitions
-from pipeline.definitions.tomltable import TomlTable, alike
+from tidegate.pipeline.definitions.sink import read_sink
+from tidegate.pipeline.definitions.source import read_source
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.definitions.toml import TomlTable, alike
 
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
 GIVEN = [

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
-from tests.support.commands import ENDS_S_MAX
+from tests.support.deadlines import HANGS_S
 
 README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
@@ -62,7 +62,7 @@ def test_four_prices_come_as_one(tmp_path: Path) -> None:
         assert prices.strip() in README
     finally:
         serve.terminate()
-        serve.wait(ENDS_S_MAX)
+        serve.wait(HANGS_S)
         if serve.stdout is not None:
             serve.stdout.close()
 
@@ -74,5 +74,5 @@ def here(command: str, address: str) -> str:
 def run(command: str, address: str) -> None:
     subprocess.run(
         here(command, address).replace("curl ", "curl -sSf ", 1), shell=True, check=True,
-        stdout=subprocess.DEVNULL, timeout=ENDS_S_MAX,
+        stdout=subprocess.DEVNULL, timeout=HANGS_S,
     )  # fmt: skip

@@ -3,21 +3,21 @@
 import re
 from pathlib import Path
 
-from app.settings import setting_names
-from app.settings_page import settings_page
+from tidegate.app.settings import SETTINGS
+from tidegate.app.settings_page import settings_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
 def test_the_page_is_the_one_the_settings_write() -> None:
     assert PAGE.read_text("utf-8") == settings_page(), (
-        "write it anew: python -m app.settings_page > docs/settings.md"
+        "write it anew: python -m tidegate.app.settings_page > docs/settings.md"
     )
 
 
 def test_every_setting_has_a_row_with_its_variable_and_a_meaning() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.read_text("utf-8"), re.MULTILINE))
-    assert list(rows) == list(setting_names())
+    assert list(rows) == list(SETTINGS)
     for name, row in rows.items():
         cells = row.split(" | ")
         assert cells[0] == f"`TIDEGATE_{name.upper()}`"

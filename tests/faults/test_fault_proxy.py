@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from tests.support.deadlines import HANGS_S
 from tests.support.fault_proxy import BLACK_HOLE, STALLED, FaultProxy, Line, fault_proxy
 from tests.support.gateways import eventually
 
 pytestmark = pytest.mark.usefixtures("steady")
 
-DEADLINE_S = 60
 SOON_S = 0.1
 LONG = bytes(range(256)) * 16
 
@@ -52,7 +52,7 @@ class Caller:
     async def ask(self, request: bytes) -> bytes:
         """What comes back for it, as many bytes as were sent."""
         self.writer.write(request)
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             return await self.reader.readexactly(len(request))
 
     async def is_silent(self) -> bool:
@@ -101,7 +101,7 @@ async def test_latency_and_jitter_delay_and_never_reorder() -> None:
         for number in range(50):
             caller.writer.write(b"%03d" % number)
             await asyncio.sleep(0)
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             answer = await caller.reader.readexactly(150)
         assert time.monotonic() - began_at >= 0.1
         assert answer == echo.heard == b"".join(b"%03d" % number for number in range(50))
@@ -167,7 +167,7 @@ async def test_a_stalled_line_shuts_the_window_and_loses_nothing() -> None:
                 await caller.writer.drain()
         assert echo.heard == b""
         proxy.clear()
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             assert await caller.reader.readexactly(len(much)) == much
         assert echo.cut == 0
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bench.faults import held_faults, pipeline_stage
+from tests.faults.kinds import held_faults
+from tests.faults.stages import pipeline_stage
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.faults.power import Disk, command, noted
+from tests.faults.kinds.power import Disk, command, noted
 from tests.support.outside import require
 
 

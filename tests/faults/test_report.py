@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.faults.catalogue import FAULTS, Outcome
-from bench.faults.ledger import Ident
-from bench.faults.oracle import Finding, Kind
-from bench.faults.report import Section, catalogue_rows, crash_rows, write
-from bench.faults.voyage import Tally
+from tests.faults.catalogue import FAULTS, Outcome
+from tests.faults.judges.ledger import Ident
+from tests.faults.judges.oracle import Finding, Kind
+from tests.faults.report import Section, catalogue_rows, crash_rows, write
+from tests.faults.voyage import Tally
 
 PAGE = "# Evidence\n\nWords.\n\n## One\n\nold\n\n## Two\n\nstays\n"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from app.stores.folder import DATABASE
-from bench.faults.stage import embedded
-from bench.faults.voyage import Voyage, crash_of
-from bench.faults.waiting import happens
+from tests.faults.stages.stage import embedded
+from tests.faults.stages.waiting import happens
+from tests.faults.voyage import Voyage, crash_of
+from tidegate.app.stores.schema import DATABASE
 
 LOAD_S = (0.05, 0.3)
 

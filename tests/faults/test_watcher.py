@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench.faults.ledger import Ident
-from bench.faults.oracle import Entry
-from bench.faults.watcher import Seen, Visit, Watcher, judge_rate, judge_visits
+from tests.faults.judges.ledger import Ident
+from tests.faults.judges.oracle import Entry
+from tests.faults.judges.watcher import Seen, Visit, Watcher, judge_rate, judge_visits
 
 
 def entry(offset: int, index: int = 0) -> Entry:

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from app.entry import Entry
-from app.ingest import Form, Ingest
-from app.stores.store import Item, TopicRecord
 from tests.support.gateways import Running, running_gateway
 from tests.support.linearizable import Operation, State, linearizable
+from tests.support.rules import rule
+from tidegate.app.stores.store import Item, TopicRecord
+from tidegate.app.topics.ingest import Form, Ingest
+from tidegate.app.topics.registry import CatalogTopic
 
 Step = Callable[[Any], State | None]
 
@@ -120,13 +121,13 @@ def takes_turns(running: Running) -> None:
     running.gateway.store.put_topic = put_topic  # type: ignore[method-assign]  # a slower one
 
 
+@rule("topic-11")
 @pytest.mark.slow
 @pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 async def test_a_history_of_definitions_and_messages_is_linearizable(
     seed: int, keeps: bool, tmp_path: Path
 ) -> None:
-    """Rule 451."""
     chance = random.Random(seed)
     numbers = itertools.count(1)
     async with running_gateway(data=str(tmp_path) if keeps else ":memory:") as running:
@@ -163,7 +164,7 @@ class SlowCheck:
         self._change = change
         self.checks = 0
 
-    async def check(self, entry: Entry, body: bytes, form: Form) -> list[Item]:
+    async def check(self, entry: CatalogTopic, body: bytes, form: Form) -> list[Item]:
         self.checks += 1
         messages = await self._check(entry, body, form)
         if self.checks == 1:
@@ -171,11 +172,11 @@ class SlowCheck:
         return messages
 
 
+@rule("topic-11")
 @pytest.mark.parametrize(("changed", "status"), [("schema", 422), ("description", 200)])
 async def test_messages_fit_the_schema_that_holds_when_they_are_published(
     changed: str, status: int
 ) -> None:
-    """Rule 451."""
     async with running_gateway() as running:
         await running.topic("px", **definition(0))
         slow = SlowCheck(

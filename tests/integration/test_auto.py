@@ -17,16 +17,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.gateway import Gateway
-from app.sessions.session import Session
-from clients.sse import Event, Parser
-from conflation.duration import SECOND, parse_duration
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, running_gateway
+from tests.support.rules import rule
+from tidegate.app.gateway import Gateway
+from tidegate.app.sessions.session import Session
+from tidegate.clients.sse import Event, Parser
+from tidegate.keys.text.duration import SECOND, parse_duration
 
 SLOW_BYTES_PER_S = 20_000
 KEYS = 60
 PAD = "x" * 180
-DEADLINE_S = 30
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +127,7 @@ class Story:
 
     async def until(self, reason: set[str], count: int) -> None:
         """Read until so many decisions for these reasons have been told."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             while sum(told["reason"] in reason for told in self.told) < count:
                 await self.read()
 
@@ -146,8 +147,9 @@ class Story:
             self.lateness_s_max = max(self.lateness_s_max, lateness_s)
 
 
+@rule("auto-2", "auto-3", "auto-4", "auto-5")
 async def test_a_slow_reader_gets_a_longer_interval_and_a_fast_one_a_shorter_one_again() -> None:
-    # rules 312, 313, 314 and 316
+    # rules auto-2 to auto-5
     async with played() as (running, stream):
         story = Story(stream)
         await story.until({"slow", "full"}, 4)
@@ -170,12 +172,13 @@ async def test_a_slow_reader_gets_a_longer_interval_and_a_fast_one_a_shorter_one
     assert all(later["from"] == one["to"] for one, later in pairwise(story.told))
 
 
+@rule("auto-2")
 async def test_a_fast_reader_of_large_flushes_stays_at_the_shortest_interval() -> None:
-    # rule 312
+    # rule auto-2
     async with played() as (_, stream):
         stream.bytes_per_s = None
         story = Story(stream)
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             while len(story.flushes) < 60:
                 await story.read()
     assert story.told == []

@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from tests.support.commands import ENDS_S_MAX, address_of, start
+from tests.support.commands import address_of, start
+from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
 from tests.support.stopwatch import Stopwatch
 
@@ -20,11 +21,10 @@ def last_line(out: str) -> str:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_with_spark_all_three_feeds_deliver() -> None:
     require_java()
     process = start("demo", "--for", "5s", "--port", "0")
-    out, err = process.communicate(timeout=200)
+    out, err = process.communicate(timeout=HANGS_S)
     assert process.returncode == 0, out + err
     counts = [feed.split()[-1] for feed in last_line(out).split("; ")]
     assert len(counts) == 3
@@ -38,7 +38,7 @@ def test_an_interrupt_ends_spark_too() -> None:
     address_of(process)
     with Stopwatch(process.pid) as watch:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=ENDS_S_MAX)
+        out, err = process.communicate(timeout=HANGS_S)
     assert watch.taken_s < CLEAN_END_S_MAX
     assert (process.returncode, "Traceback" in err) == (130, False)
     assert "market.1s (Spark)" in last_line(out)

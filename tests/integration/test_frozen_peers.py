@@ -7,14 +7,15 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
-from app.connection import TransportConnection
-from app.protocol import GatewayProtocol
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.wire import Wire, connected, request
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.protocol import GatewayProtocol
 
 pytestmark = pytest.mark.usefixtures("steady")
 
@@ -58,12 +59,12 @@ async def frozen_reader(running: Running, target: str) -> AsyncIterator[Wire]:
 
 async def test_accepted_connections_have_the_options_that_make_slowness_visible() -> None:
     """Of a peer that vanished without a word the kernel says so in seconds, not a quarter hour."""
-    async with running_gateway(tcp_user_timeout="12s") as running, connected(running.address):
+    async with running_gateway(tcp_keepalive="12s") as running, connected(running.address):
         await eventually(lambda: bool(running.server.server_state.connections), "it is accepted")
         [protocol] = running.server.server_state.connections
         accepted = protocol.transport.get_extra_info("socket")
         for option, value in {
-            socket.TCP_USER_TIMEOUT: 12_000,
+            socket.TCP_USER_TIMEOUT: 0,
             socket.TCP_KEEPIDLE: 3,
             socket.TCP_KEEPINTVL: 3,
             socket.TCP_KEEPCNT: 3,
@@ -85,7 +86,7 @@ async def test_a_frozen_stream_swallows_little_before_it_is_known_as_slow(size_b
             assert connection.taken_mark + connection.unsent_bytes < SWALLOWED_BYTES_MAX
 
 
-async def is_stuck(connection: TransportConnection) -> bool:
+async def is_stuck(connection: Connection) -> bool:
     """Whether its peer's window is shut: acknowledgements may take some hundredths of a second."""
     mark, loop = connection.taken_mark, asyncio.get_running_loop()
     until_s = loop.time() + STUCK_S
@@ -103,7 +104,7 @@ def stream_protocol(running: Running) -> GatewayProtocol:
     return found
 
 
-def stream_connection(running: Running) -> TransportConnection:
+def stream_connection(running: Running) -> Connection:
     connection = stream_protocol(running).connection
     assert connection is not None
     return connection
@@ -199,3 +200,26 @@ async def test_who_is_sent_away_and_takes_no_goodbye_is_cut_at_once() -> None:
             await freed(wire)
         shown = (await running.http.get(path)).json()
         assert (shown["state"], shown["reason"]) == ("ended", "CLOSED_BY_ADMIN")
+
+
+TINY_WINDOW_BYTES = 4_096
+SIP_BYTES, SIP_EVERY_S = 500, 0.1
+SIPS_FOR_S = 6.0
+
+
+async def test_who_reads_slowly_through_a_tiny_window_is_not_cut() -> None:
+    """Linux counts the time of zero windows together, although the peer reads in between."""
+    async with running_gateway(write_timeout="3s", tcp_keepalive="1s") as running:
+        await running.topic()
+        await running.publish(*[{"k": k, "pad": LARGE} for k in range(10)])
+        loop = asyncio.get_running_loop()
+        with socket.socket() as reader:
+            reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, TINY_WINDOW_BYTES)
+            reader.setblocking(False)
+            url = urlsplit(running.address)
+            await loop.sock_connect(reader, (url.hostname, url.port))
+            await loop.sock_sendall(reader, request("/v1/topics/px/subscribe"))
+            for _ in range(round(SIPS_FOR_S / SIP_EVERY_S)):
+                assert await loop.sock_recv(reader, SIP_BYTES), "the stream goes on"
+                await asyncio.sleep(SIP_EVERY_S)
+        assert not given_up(running)

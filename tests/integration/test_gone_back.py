@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gateways import Running, names, running_gateway
+from tests.support.rules import rule
 
 
 async def epoch_of(running: Running, topic: str = "px") -> str:
@@ -34,10 +35,11 @@ async def seen(tmp_path: Path) -> tuple[Path, str]:
     return folder, last
 
 
+@rule("cluster-5")
 async def test_a_place_that_nobody_can_have_given_has_the_topic_begin_again(
     seen: tuple[Path, str],
 ) -> None:
-    """Rule 602: who comes later with such a place does not take another history for it."""
+    """Who comes later with such a place does not take another history for it."""
     folder, last = seen
     async with running_gateway(data=str(folder)) as running:
         before = await epoch_of(running)
@@ -61,9 +63,9 @@ async def test_a_place_that_nobody_can_have_given_has_the_topic_begin_again(
         assert await running.sow() == [{"k": key} for key in "axyz"]
 
 
+@rule("cluster-5")
 @pytest.mark.parametrize("path", ["subscribe?options=bookmark={}", "messages?from={}"])
 async def test_a_bookmark_shows_it_as_an_id_does(seen: tuple[Path, str], path: str) -> None:
-    """Rule 602."""
     folder, last = seen
     async with running_gateway(data=str(folder)) as running:
         before = await epoch_of(running)
@@ -72,10 +74,11 @@ async def test_a_bookmark_shows_it_as_an_id_does(seen: tuple[Path, str], path: s
         assert await epoch_of(running) != before
 
 
+@rule("cluster-5")
 async def test_places_of_an_epoch_made_since_the_start_are_believed_by_nobody(
     seen: tuple[Path, str],
 ) -> None:
-    """Rule 602: whoever invents ids has a topic begin again once a start, and no oftener."""
+    """Whoever invents ids has a topic begin again once a start, and no oftener."""
     folder, last = seen
     async with running_gateway(data=str(folder)) as running:
         await running.topic("new")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import JSON, Running, Stream, eventually, names, running_gateway
+from tests.support.rules import rule
 
 
 async def batches(stream: Stream, *topics: str) -> dict[str, Any]:
@@ -110,9 +111,9 @@ async def test_a_topic_that_does_not_fit_is_refused_at_first_and_passed_over_lat
         await running.http.delete("/v1/topics/px.plain")
         async with running.subscribe("conflation=20ms", topic="px.*") as stream:
             await running.topic("px.plain", key=())
-            passed_over = await stream.next()
-            assert passed_over.name == "error"
-            told = json.loads(passed_over.text)
+            filtered_out = await stream.next()
+            assert filtered_out.name == "error"
+            told = json.loads(filtered_out.text)
             assert (told["sub"], told["topic"], told["code"]) == (
                 "s1", "px.plain", "options-invalid"
             )  # fmt: skip
@@ -178,8 +179,9 @@ async def test_a_reader_of_a_pattern_comes_back_to_its_session() -> None:
         assert [each["rows"][0]["value"]["k"] for each in told[1::2]] == [2, 4]
 
 
+@rule("session-11")
 async def test_a_reader_whose_session_is_gone_goes_on_from_its_places() -> None:
-    """Rule 601: each topic from its own place, one made meanwhile from its beginning."""
+    """Each topic from its own place, one made meanwhile from its beginning."""
     async with running_gateway() as running:
         for name in ("px.quiet", "px.busy", "px.gone"):
             await running.topic(name, key=())
@@ -206,8 +208,9 @@ async def test_a_reader_whose_session_is_gone_goes_on_from_its_places() -> None:
     assert values == {"px.busy": [2], "px.quiet": [3], "px.new": [4]}
 
 
+@rule("session-11")
 async def test_who_leaves_before_the_first_row_comes_back_to_the_same_places() -> None:
-    """Rule 601: the session that goes on has the places that were brought as its own."""
+    """The session that goes on has the places that were brought as its own."""
     async with running_gateway() as running:
         await running.topic("px.a", key=())
         await running.publish({"v": 1}, {"v": 2}, topic="px.a")
@@ -221,6 +224,7 @@ async def test_who_leaves_before_the_first_row_comes_back_to_the_same_places() -
     assert row["value"] == {"v": 2}
 
 
+@rule("session-11")
 @pytest.mark.parametrize(
     ("path", "code"),
     [
@@ -230,7 +234,6 @@ async def test_who_leaves_before_the_first_row_comes_back_to_the_same_places() -
     ],
 )
 async def test_places_that_say_nothing_are_refused(path: str, code: str) -> None:
-    """Rule 601."""
     async with running_gateway() as running:
         await running.topic("px")
         answer = await running.http.get(f"/v1/topics/{path}")

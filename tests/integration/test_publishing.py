@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from clients.gateway import Gateway
-from clients.publishing import Published
-from tests.support.commands import ENDS_S_MAX, address_of, command, environment, start
+from tests.support.commands import address_of, command, environment, start
+from tests.support.deadlines import HANGS_S
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.publishing import Published
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +34,7 @@ def serving(folder: Path, address: str = "") -> Iterator[str]:
         yield address_of(process)
     finally:
         process.kill()
-        process.communicate(timeout=ENDS_S_MAX)
+        process.communicate(timeout=HANGS_S)
 
 
 def journal(gateway: Gateway, topic: str) -> list[object]:
@@ -53,12 +54,12 @@ def test_a_file_on_its_way_outlives_its_gateway(tmp_path: Path) -> None:
                 command("publish", "log", str(file), *arguments),
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
             )  # fmt: skip
-            give_up_at = time.monotonic() + ENDS_S_MAX
+            give_up_at = time.monotonic() + HANGS_S
             while gateway.topic("log")["messages_in"] < LINES // 3:
                 assert time.monotonic() < give_up_at
                 time.sleep(0.02)
         with serving(tmp_path / "kept", address):
-            out, err = publishing.communicate(timeout=ENDS_S_MAX)
+            out, err = publishing.communicate(timeout=HANGS_S)
             assert (publishing.returncode, err.count("trying again")) == (0, 1), err
             assert out.startswith(f"Published {LINES:,} messages to log in ")
             assert journal(gateway, "log") == list(range(LINES))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import Running, Stream, running_gateway
+from tests.support.rules import rule
 
 KEYED = "conflation=50ms"
 BY_EXCHANGE = "conflation=50ms,conflation_key=[/g]"
@@ -124,9 +125,10 @@ async def test_a_trimmed_journal_continues_by_snapshot() -> None:
         assert replica.values() == await sow_values(running)
 
 
+@rule("resume-2", "resume-4")
 @pytest.mark.parametrize("topic_key", [[], ["/k"]])
 async def test_an_interval_on_another_key_continues_from_the_journal(topic_key: list[str]) -> None:
-    """Rules 32 and 34: on a plain topic, or by fields that are not of the topic's key."""
+    """On a plain topic, or by fields that are not of the topic's key."""
     async with running_gateway() as running:
         await running.topic(key=topic_key)
         replica = Replica("g")
@@ -136,8 +138,9 @@ async def test_an_interval_on_another_key_continues_from_the_journal(topic_key: 
         assert replica.values() == [33, 34, 35]
 
 
+@rule("resume-5")
 async def test_an_interval_on_a_trimmed_plain_topic_says_that_it_starts_anew() -> None:
-    """Rule 35: there are no records to show, so the client is told to drop what it holds."""
+    """There are no records to show, so the client is told to drop what it holds."""
     async with running_gateway() as running:
         await running.topic(key=[], history={"messages": 5})
         replica = Replica("g")

@@ -7,14 +7,8 @@ import json
 
 import pytest
 
-from tests.support.gateways import (
-    DEADLINE_S,
-    Running,
-    Stream,
-    eventually,
-    names,
-    running_gateway,
-)
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, Stream, eventually, names, running_gateway
 
 
 @pytest.mark.slow
@@ -63,7 +57,7 @@ async def test_one_large_request_costs_a_healthy_subscriber_nothing(
 ) -> None:
     """The queue holds a fiftieth of the request, and the topic does not conflate."""
     for patience in ("PATIENCE_S", "PATIENCE_S_PER_REQUEST"):  # a machine that is slow is no reason
-        monkeypatch.setattr(f"app.drain.{patience}", DEADLINE_S)
+        monkeypatch.setattr(f"tidegate.app.delivery.backpressure.{patience}", HANGS_S)
     async with running_gateway(queue_messages_max=1_000) as running:
         await running.topic(conflation="off")
         async with running.subscribe("conflation=none", command="subscribe") as stream:

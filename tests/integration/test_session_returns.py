@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import Remote, Running, Stream, eventually, names, running_gateway
+from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
 
 pytestmark = pytest.mark.usefixtures("steady")
@@ -79,8 +80,9 @@ async def test_a_number_that_is_too_old_continues_by_snapshot() -> None:
             assert [each["mode"] for each in back.resumed] == ["snapshot"]
 
 
+@rule("session-3")
 async def test_who_names_no_id_has_nothing() -> None:
-    """Rule 293: a snapshot is begun again; without one it goes on behind what was acknowledged."""
+    """A snapshot is begun again; without one it goes on behind what was acknowledged."""
     async with running_gateway() as running:
         await running.topic("px")
         session = await opened(running)
@@ -132,8 +134,9 @@ async def test_a_frozen_reader_is_told_why_it_was_cut_when_it_is_back() -> None:
         assert (await view(running, session))["reason"] is None
 
 
+@rule("session-4")
 async def test_every_message_that_was_missed_is_more_than_may_wait() -> None:
-    """Rule 294: a policy applies to what was missed; whoever was told so gets it all the same."""
+    """A policy applies to what was missed; whoever was told so gets it all the same."""
     async with running_gateway() as running:
         await running.topic("log", key=(), conflation="off")
         session = await opened(running, limits={"messages": 10})
@@ -196,8 +199,8 @@ async def test_a_topic_that_went_meanwhile_has_left_the_session() -> None:
         assert [(each["sub"], each["topic"]) for each in shown] == [("s2", "a.*")]
 
 
+@rule("session-5")
 async def test_an_end_that_was_not_read_is_told_again_and_one_that_was_is_not() -> None:
-    """Rule 295."""
     async with running_gateway() as running:
         await running.topic("px")
         await running.topic("fx")
@@ -253,8 +256,9 @@ async def last(stream: Stream) -> dict[str, Any]:
     return told
 
 
+@rule("session-7")
 async def test_what_becomes_of_sessions_is_a_topic() -> None:
-    """Rule 297: read-only, keyed by session, without a record once nothing is known of it."""
+    """Read-only, keyed by session, without a record once nothing is known of it."""
     async with running_gateway(session_retention="300ms") as running:
         await running.topic("px")
         async with running.subscribe(

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
-from clients.patch import patched
-from clients.replica import Replica
-from clients.sse import Event, Parser
-from conflation.frame import Frame
-from tests.support.gateways import DEADLINE_S, Running, Stream, eventually, names, running_gateway
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, Stream, eventually, names, running_gateway
+from tests.support.rules import rule
+from tidegate.clients.patch import patched
+from tidegate.clients.replica import Replica
+from tidegate.clients.sse import Event, Parser
+from tidegate.conflation.frame import Frame
 
 FAST = "conflation=20ms"
 HOUR_MS = 3_600_000
@@ -257,8 +259,8 @@ async def test_a_bookmark_that_must_be_found() -> None:
             assert names(await stream.until("message"))[0] == "resumed"
 
 
+@rule("resume-10")
 async def test_a_bookmark_of_another_epoch_is_a_snapshot() -> None:
-    """Rule 600."""
     async with running_gateway() as running:
         await running.topic()
         await running.publish({"k": 1})
@@ -295,7 +297,7 @@ async def test_a_peer_that_reads_late_is_told_so() -> None:
         async with running.frozen(options, query="&command=subscribe") as wire:
             wire.thaw()
             parser, causes = Parser(), list[str]()
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(HANGS_S):
                 while "client" not in causes:  # it takes less than there is, so some is not taken
                     await running.publish(*[{"k": k, "pad": "x" * 50_000} for k in range(10)])
                     told = parser.feed(await wire.reader.read(1 << 16))

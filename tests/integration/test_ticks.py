@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from tests.support.children import serving
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Remote, Stream, client_of
 from tests.support.outside import require_ticks
 
 KEY = ("tickerId", "exchange", "type")
 LINES_PER_REQUEST = 1_000
-CONVERGE_S_MAX = 200.0
 
 Key = tuple[Any, ...]
 Rows = dict[Key, Any]
@@ -50,7 +50,7 @@ class Follower:
 
     async def follow(self, stream: Stream) -> None:
         """Until the replica is what it must become."""
-        async with asyncio.timeout(CONVERGE_S_MAX):
+        async with asyncio.timeout(HANGS_S):
             while self.replica != self.expected:
                 event = await stream.next()
                 if event.name == "message":
@@ -61,7 +61,6 @@ class Follower:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 async def test_every_subscriber_ends_with_the_newest_tick_of_each_key(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

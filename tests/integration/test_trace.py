@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import Running, Stream, eventually, running_gateway
+from tests.support.rules import rule
 
 LANES = ("", "conflation=50ms,oof", "conflation=50ms,pace=key")
 MESSAGES = 300
@@ -30,9 +31,10 @@ def offset(row: dict[str, Any]) -> int:
     return int(str(row["last"]).rsplit("-", 1)[1])
 
 
+@rule("trace-1", "trace-4")
 @pytest.mark.parametrize("options", LANES)
 async def test_what_is_told_as_delivered_is_what_was_sent(options: str) -> None:
-    """Rules 321, 325 and 329, over lanes of all three kinds."""
+    """Rules trace-1 and trace-4, over lanes of all three kinds."""
     wanted = ",".join(filter(None, (options, "receipt")))
     async with running_gateway() as running:
         await running.topic()
@@ -58,8 +60,9 @@ async def test_what_is_told_as_delivered_is_what_was_sent(options: str) -> None:
     assert sum(each["messages"] for each in delivered) == MESSAGES
 
 
+@rule("trace-5")
 async def test_a_trace_that_nobody_reads_stops_nobody() -> None:
-    """Rule 327: everybody else goes on, and what it kept is let go."""
+    """Everybody else goes on, and what it kept is let go."""
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe("conflation=50ms", command="subscribe") as stream:

@@ -7,7 +7,9 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.gateways import DEADLINE_S, Running, running_gateway
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, running_gateway
+from tests.support.rules import rule
 
 SLOW = {"topic": "px", "interval": "100ms"}
 
@@ -15,7 +17,7 @@ SLOW = {"topic": "px", "interval": "100ms"}
 async def until_sow(running: Running, topic: str, wanted: object) -> None:
     """Wait until a topic's records are these; every change of them is an event."""
     async with (
-        asyncio.timeout(DEADLINE_S),
+        asyncio.timeout(HANGS_S),
         running.subscribe("oof", topic=topic, format="envelope") as stream,
     ):
         while await running.sow(topic) != wanted:
@@ -99,8 +101,8 @@ async def test_it_is_changed_as_it_runs_without_loss() -> None:
         assert [row["op"] for row in await journal(running, "slow")] == ["publish"] * 2 + ["oof"]
 
 
+@rule("interval-9")
 async def test_the_row_of_a_group_is_found_however_its_key_is_spelled() -> None:
-    """Rule 592."""
     shape = {"grouping": ["/sym"], "projection": ["COUNT(/k) AS /orders"]}
     symbols = ("A", [1.0, {"b": 1, "a": "x"}], {"n": 0.1}, 1e30, None)
     async with running_gateway() as running:
@@ -123,8 +125,9 @@ async def test_the_row_of_a_group_is_found_however_its_key_is_spelled() -> None:
             assert answer.json()["code"] == "key-invalid"
 
 
+@rule("topic-3")
 async def test_a_topic_with_messages_of_its_own_is_filled_from_no_other() -> None:
-    """Rule 604: they would be removed."""
+    """They would be removed."""
     patch = {"Content-Type": "application/merge-patch+json"}
     async with running_gateway() as running:
         for name in ("px", "own", "empty"):

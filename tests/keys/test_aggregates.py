@@ -1,4 +1,4 @@
-"""What a group's values come to (rules 137 and 138)."""
+"""What a group's values come to (rule view-5)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.aggregates import Aggregate, Cell, aggregated
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.projection import Aggregate, Cell, aggregated
+
+pytestmark = rule("view-5")
 
 
 def cells(*texts: str) -> list[Cell]:
     return [Cell(msgspec.json.decode(text), text.encode()) for text in texts]
 
 
+@rule("view-5")
 @pytest.mark.parametrize(
     ("aggregate", "texts", "result"),
     [
@@ -57,13 +61,12 @@ def cells(*texts: str) -> list[Cell]:
     ],
 )
 def test_an_aggregate(aggregate: str, texts: list[str], result: bytes) -> None:
-    """Rules 137 and 138."""
     assert aggregated(Aggregate(aggregate), cells(*texts)) == result
 
 
+@rule("view-5")
 @pytest.mark.parametrize("aggregate", ["SUM", "AVG", "STDDEV_POP", "STDDEV_SAMP"])
 def test_infinity_and_nan_are_no_numbers(aggregate: str) -> None:
-    """Rule 138."""
     for value in (math.inf, -math.inf, math.nan):
         assert aggregated(Aggregate(aggregate), [*cells("1", "2"), Cell(value, b"null")]) == b"null"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keys.archived import Part, after, reach, topic_folder
+from tidegate.keys.archived import Part, after, reach, topic_folder
 
 MORNING_MS = 1_795_000_000_000
 

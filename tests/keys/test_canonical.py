@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.canonical import (
+from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import KeyInvalid
+from tidegate.keys.spec import (
     canonical_key,
     canonical_or_null,
     canonical_scalar,
     group_key,
     join_key,
 )
-from keys.errors import KeyInvalid
-from tests.support.profiles import examples
 
 Meaning = tuple[str, object]
 
@@ -31,7 +32,7 @@ def meaning(text: str) -> Meaning | None:
 
 
 def number(value: Decimal) -> Meaning | None:
-    """What 64 bits hold exactly: integers, and what a double is spelled as (rule 72)."""
+    """What 64 bits hold exactly: integers, and what a double is spelled as (rule key-2)."""
     if not value:
         return ("number", Decimal(0))
     if not -400 <= value.adjusted() <= 400:
@@ -48,6 +49,7 @@ def canonical(text: str) -> str | None:
         return None
 
 
+@rule("key-1", "key-2")
 @pytest.mark.parametrize(
     "spellings",
     [
@@ -74,18 +76,18 @@ def canonical(text: str) -> str | None:
     ],
 )
 def test_one_spelling_for_each_value(spellings: list[str]) -> None:
-    """Rules 71 and 72."""
     assert len({canonical(text) for text in spellings}) == 1
     assert canonical(spellings[0]) is not None
 
 
+@rule("key-1")
 def test_unlike_values_stay_apart() -> None:
-    """Rule 71."""
     texts = ["1", '"1"', "true", "false", "0", '""', '"true"', "1.5", '"1.5"', '"null"', "-1"]
     texts += ["9007199254740992", "9007199254740993", '"\u00e9"', '"e\u0301"']
     assert len({canonical(text) for text in texts}) == len(texts)
 
 
+@rule("key-2", "key-3")
 @pytest.mark.parametrize(
     "text",
     [
@@ -110,7 +112,6 @@ def test_unlike_values_stay_apart() -> None:
     ],
 )
 def test_what_is_no_key_is_refused(text: str) -> None:
-    """Rules 72 and 73."""
     with pytest.raises(KeyInvalid) as refused:
         canonical_scalar(text.encode())
     assert refused.value.code == "key-invalid"
@@ -132,10 +133,10 @@ SCALARS = st.one_of(
 )
 
 
+@rule("key-1", "key-2")
 @examples(1_000, nightly=100_000)
 @given(SCALARS, SCALARS)
 def test_two_spellings_are_one_key_exactly_if_they_mean_the_same(one: str, two: str) -> None:
-    """Rules 71 and 72."""
     first, second = canonical(one), canonical(two)
     assert (first is None) == (meaning(one) is None)
     assert (second is None) == (meaning(two) is None)
@@ -201,6 +202,7 @@ def test_null_stands_only_where_it_is_let() -> None:
     assert join_key(["1", "null"]) == "[1,null]"
 
 
+@rule("interval-9")
 @pytest.mark.parametrize(
     "spellings",
     [
@@ -211,13 +213,12 @@ def test_null_stands_only_where_it_is_let() -> None:
     ],
 )
 def test_any_value_is_a_field_of_a_group_s_key(spellings: list[str]) -> None:
-    """Rule 592."""
     [spelling] = {group_key(text.encode()) for text in spellings}
     assert group_key(spelling.encode()) == spelling
 
 
+@rule("interval-9")
 def test_unlike_values_are_unlike_groups() -> None:
-    """Rule 592."""
     texts = ["[[1]]", '[["1"]]', "[[]]", "[{}]", "[null]", '[""]', "[[[1]]]", "[1]"]
     texts += ["[0.1]", "[0.1000000000000000000001]", "[1e30]", "[1e31]"]
     assert len({group_key(text.encode()) for text in texts}) == len(texts)

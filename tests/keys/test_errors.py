@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from keys.errors import JsonInvalid, KeyInvalid, KeyMissing, KeysError, PathInvalid
+from tidegate.keys.errors import JsonInvalid, KeyInvalid, KeyMissing, KeysError, PathInvalid
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import KeyInvalid, KeyMissing
-from keys.extract import conflation_key, read_fields, record_key
-from keys.path import FieldPath
-from keys.spec import KeySpec
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import KeyInvalid, KeyMissing
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec, conflation_key, read_fields, record_key
 
 
 def key(spec: str, payload: str) -> str:
@@ -23,13 +23,14 @@ def coarse(spec: str, payload: str) -> str:
     return conflation_key(KeySpec.parse(spec))(payload.encode())
 
 
+@rule("key-1")
 def test_a_key_is_the_array_of_its_fields_in_the_order_of_the_spec() -> None:
-    """Rule 71."""
     payload = '{"venue":"X","px":1.5,"symbol":"IBM","n":7.0}'
     assert key("[/symbol,/n]", payload) == '["IBM",7]'
     assert key("[/n,/symbol]", payload) == '[7,"IBM"]'
 
 
+@rule("key-3")
 @pytest.mark.parametrize(
     ("spec", "payload", "expected"),
     [
@@ -56,7 +57,6 @@ def test_a_key_is_the_array_of_its_fields_in_the_order_of_the_spec() -> None:
 def test_fields_are_found_wherever_they_stand(
     spec: str, payload: str, expected: str | None
 ) -> None:
-    """Rule 73."""
     if expected is None:
         with pytest.raises(KeyMissing) as missing:
             key(spec, payload)
@@ -65,15 +65,15 @@ def test_fields_are_found_wherever_they_stand(
         assert key(spec, payload) == expected
 
 
+@rule("key-3")
 @pytest.mark.parametrize("value", ["null", "{}", "[1]", "1e30", '{"a":1}'])
 def test_a_field_that_is_no_scalar_is_no_key(value: str) -> None:
-    """Rule 73."""
     with pytest.raises(KeyInvalid, match="/a: "):
         key("[/a]", f'{{"a":{value}}}')
 
 
+@rule("interval-9")
 def test_in_a_conflation_key_a_missing_field_is_null_and_anything_else_its_own_text() -> None:
-    """Rule 19."""
     assert coarse("[/a,/b]", '{"a":1.0}') == "[1,null]"
     assert coarse("[/a]", '{"a":null}') == coarse("[/a]", "[]") == coarse("[/a/b]", '{"a":7}')
     assert coarse("[/a]", '{"a":{"b":1}}') == '[{"b":1}]'

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from keys.errors import PathInvalid
-from keys.jsonpath import TEXT_LENGTH_MAX, jsonpath_steps
+from tests.support.rules import rule
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.path import TEXT_LENGTH_MAX, jsonpath_steps
 
 
 @pytest.mark.parametrize(
@@ -22,11 +23,11 @@ def test_names_and_indexes(text: str, steps: tuple[str | int, ...]) -> None:
     assert jsonpath_steps(text) == steps
 
 
+@rule("key-4")
 @pytest.mark.parametrize(
     "text", ["$", "$.*", "$..a", "$[*]", "$[0:2]", "$.a[?(@.b>1)]", "$.a[-1]", "$.a|$.b"]
 )
 def test_more_than_one_place_is_refused(text: str) -> None:
-    """Rule 75."""
     with pytest.raises(PathInvalid) as refused:
         jsonpath_steps(text, 5)
     assert refused.value.position == 5

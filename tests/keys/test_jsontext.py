@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import JsonInvalid
-from keys.jsontext import DEPTH_MAX, check_json, one_line
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.jsontext import DEPTH_MAX, check_json, one_line
 
 
 def refuse(_: str) -> object:
@@ -19,7 +20,7 @@ def refuse(_: str) -> object:
 
 
 def strict(text: bytes) -> bool:
-    """What RFC 8259 and rule 74 take, by the standard library and a look at what came out."""
+    """What RFC 8259 and rule key-3 take, by the standard library and a look at what came out."""
     try:
         value = json.loads(text.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError):
@@ -77,6 +78,7 @@ def test_json_is_taken(text: bytes) -> None:
     check_json(text)
 
 
+@rule("key-3")
 @pytest.mark.parametrize(
     "text",
     [
@@ -138,7 +140,6 @@ def test_json_is_taken(text: bytes) -> None:
     ],
 )
 def test_anything_else_is_refused(text: bytes) -> None:
-    """Rule 74."""
     assert not strict(text)
     with pytest.raises(JsonInvalid) as refused:
         check_json(text)
@@ -147,9 +148,9 @@ def test_anything_else_is_refused(text: bytes) -> None:
     assert 0 <= refused.value.position <= len(text)
 
 
+@rule("key-3")
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 def test_64_levels_and_no_more(opening: bytes, closing: bytes) -> None:
-    """Rule 74."""
     check_json(opening * DEPTH_MAX + b"1" + closing * DEPTH_MAX)
     check_json(opening * DEPTH_MAX + b'"[[[{{{"' + closing * DEPTH_MAX)
     with pytest.raises(JsonInvalid, match="64") as refused:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from keys.merging import Matcher, Merger, Verdict
+from tests.support.rules import rule
+from tidegate.keys.merging import Matcher, Merger, Verdict
 
 OLD, NEW, HUGE = b'{"v": 1}', b'{"v": 2}', b'{"v":1e400}'
 
@@ -45,6 +46,7 @@ def test_there_are_three_answers_beside_a_merged_value() -> None:
     assert [verdict.value for verdict in Verdict] == ["keep current", "keep new", "no conflation"]
 
 
+@rule("merge-6")
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
@@ -56,13 +58,12 @@ def test_there_are_three_answers_beside_a_merged_value() -> None:
     ],
 )
 def test_kept_messages_are_as_they_were_published(answer: Any, text: bytes | None) -> None:
-    """Rule 220."""
     assert Merger("m:f", lambda current, new: answer).merged(OLD, NEW) == text
 
 
+@rule("merge-9")
 @pytest.mark.parametrize("function", [surrogate, deep, an_object, endless, broken])
 def test_one_that_fails_is_told_and_counts_as_no_conflation(function: Any) -> None:
-    """Rule 189."""
     failures: list[tuple[str, Exception]] = []
     merger = Merger("m:f", function, lambda *told: failures.append(told))
     assert merger.merged(OLD, NEW) is None
@@ -70,8 +71,8 @@ def test_one_that_fails_is_told_and_counts_as_no_conflation(function: Any) -> No
     assert Merger("m:f", function).merged(OLD, NEW) is None
 
 
+@rule("merge-9")
 def test_a_matcher_that_fails_matches_nothing() -> None:
-    """Rule 189."""
     failures: list[tuple[str, Exception]] = []
     matcher = Matcher("m:f", lambda a, b: a["v"] == b["v"], lambda *told: failures.append(told))
     assert matcher.matches(OLD, OLD) is True

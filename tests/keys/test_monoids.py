@@ -1,4 +1,4 @@
-"""States of reducers: each joins in order, however it is grouped (rule 130)."""
+"""States of reducers: each joins in order, however it is grouped (rule merge-7)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.monoids import MONOIDS, Reducer, join
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.reducers import MONOIDS, Reducer, join
+
+pytestmark = rule("merge-7")
+
 
 TEXTS = (
     *(b"null", b"true", b"0", b"1", b"1.0", b"0.1", b"1e16", b"-1e16", b"1e400", b"1e999999999999"),

@@ -1,4 +1,4 @@
-"""Numbers as their publishers wrote them: one spelling, exact order, exact sums (rule 121)."""
+"""Numbers as their publishers wrote them: one spelling, exact order, exact sums (rule delta-5)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.number import canonical_number, comparable, exact, is_number, spelled
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.value import canonical_number, comparable, exact, is_number, spelled
+
+pytestmark = rule("delta-5")
+
 
 HUGE = b"1e" + b"9" * 5_000
 TINY = b"1e-" + b"9" * 5_000

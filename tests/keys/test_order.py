@@ -1,4 +1,4 @@
-"""Order of rows: one order over all values, both ways (rule 129)."""
+"""Order of rows: one order over all values, both ways (rule view-7)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import PathInvalid
-from keys.order import PATHS_MAX, Order
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.order import PATHS_MAX, Order
+
+pytestmark = rule("view-7")
+
 
 RISING = [
     b"null",

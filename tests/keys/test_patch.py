@@ -1,4 +1,4 @@
-"""Merge patches: what a delta says, and how deltas become one (rules 122 to 126)."""
+"""Merge patches: what a delta says, and how deltas become one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.patch import apply, compose, diff, is_empty, with_fields
-from keys.path import FieldPath
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.patch import apply, compose, diff, is_empty, with_fields
+from tidegate.keys.path import FieldPath
+
+pytestmark = rule("delta-5", "delta-2", "delta-1")
+
 
 names = st.sampled_from(["a", "b", "c", "é"])
 scalars = st.sampled_from([None, True, False, 0, 1, 1.5, "", "1", "x"])
@@ -41,7 +45,7 @@ def typed(value: bytes) -> Any:
     return tagged(json.loads(value))
 
 
-# rule 122: what a patch says
+# rule delta-5: what a patch says
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,7 @@ def test_a_patch_says_what_changed(old: bytes, new: bytes, patch: bytes) -> None
     assert typed(apply(old, patch)) == typed(new)
 
 
+@rule("delta-2")
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -92,7 +97,6 @@ def test_a_patch_says_what_changed(old: bytes, new: bytes, patch: bytes) -> None
     ],
 )
 def test_what_a_patch_cannot_say_needs_the_value(old: bytes, new: bytes) -> None:
-    """Rule 123."""
     assert diff(old, new) is None
 
 
@@ -150,7 +154,7 @@ def test_a_patch_applied_twice_is_applied_once(value: Any, patch: Any) -> None:
     assert apply(once, text(patch)) == once
 
 
-# rules 124 and 125: composition
+# rules delta-5 and delta-2: composition
 
 
 @pytest.mark.parametrize(
@@ -179,15 +183,16 @@ def test_two_patches_become_one(first: bytes, second: bytes, both: bytes | None)
     assert compose(first, second) == both
 
 
+@rule("delta-2")
 def test_the_trap_of_null_and_then_an_object() -> None:
-    """Rule 125: what was removed must not come back through a composition."""
+    """What was removed must not come back through a composition."""
     first, second = b'{"a":null}', b'{"a":{"b":1}}'
     assert apply(apply(b'{"a":{"c":2}}', first), second) == b'{"a":{"b":1}}'
     assert compose(first, second) is None
 
 
+@rule("delta-5")
 def test_a_field_that_changed_and_changed_back_is_in_the_delta() -> None:
-    """Rule 124."""
     states = [b'{"k":1,"a":1,"b":1}', b'{"k":1,"a":2,"b":1}', b'{"k":1,"a":1,"b":1}']
     there, back = diff(states[0], states[1]), diff(states[1], states[2])
     assert there is not None
@@ -217,7 +222,7 @@ def test_deltas_of_an_interval_lead_to_its_end(states: list[Any]) -> None:
         assert typed(apply(texts[0], together)) == typed(texts[-1])
 
 
-# rule 126: key fields
+# rule delta-1: key fields
 
 
 @pytest.mark.parametrize(

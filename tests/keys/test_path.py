@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import PathInvalid
-from keys.path import STEPS_MAX, FieldPath, fields_decoder, getter
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.path import STEPS_MAX, FieldPath, fields_decoder, getter
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ def test_two_spellings_of_one_place(text: str, steps: tuple[str | int, ...], spe
     assert FieldPath.parse(spelling) == path
 
 
+@rule("key-4")
 @pytest.mark.parametrize(
     ("text", "position"),
     [
@@ -72,7 +74,6 @@ def test_two_spellings_of_one_place(text: str, steps: tuple[str | int, ...], spe
     ],
 )
 def test_what_is_no_path_to_one_place_is_refused_with_its_place(text: str, position: int) -> None:
-    """Rule 75."""
     with pytest.raises(PathInvalid) as refused:
         FieldPath.parse(text, 7)
     assert (refused.value.code, refused.value.position) == ("key-invalid", position)
@@ -133,19 +134,19 @@ def test_a_getter_finds_what_plain_python_finds(value: object, steps: list[str |
     assert ([] if text is None else [json.loads(text)]) == found
 
 
+@rule("key-4")
 @pytest.mark.parametrize(
     "name", ['a"b', "a\\b", "a\nb", "\x00", "\x1f", "", "\x7f", "a b", "\u2028"]
 )
 def test_whatever_name_a_path_can_spell_can_be_read(name: str) -> None:
-    """Rule 75."""
     text = json.dumps({"other": 1, name: [7]}).encode()
     assert getter((name, 0))(text) == b"7"
     assert getter((name, 0))(b'{"other":1}') is None
     assert getter((name, 0))(b"[1]") is None
 
 
+@rule("key-3")
 def test_of_duplicate_names_the_last_counts_however_it_is_spelt() -> None:
-    """Rule 73."""
     assert getter(("a",))(b'{"a":1,"\\u0061":2}') == b"2"
     assert getter(("a", "b"))(b'{"a":{"b":1},"a":{"c":2}}') is None
     assert getter(('"',))(b'{"\\"":1,"\\u0022":2}') == b"2"

@@ -1,4 +1,4 @@
-"""Aggregated subscriptions: one row for each group (rules 135 to 141)."""
+"""Aggregated subscriptions: one row for each group (rules view-3 to view-6)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import FilterInvalid, PathInvalid
-from keys.projection import COLUMNS_MAX, Projection
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import FilterInvalid, PathInvalid
+from tidegate.keys.projection import COLUMNS_MAX, Projection
+
+pytestmark = rule("view-3", "view-4", "view-5", "view-6")
+
 
 ORDERS = [
     b'{"customer":{"id":7.0},"id":1,"qty":2,"px":0.1,"note":"a","tags":[1.0,2]}',
@@ -24,6 +28,7 @@ def projected(columns: str, *records: bytes, grouping: str = "[/g]") -> bytes:
     return Projection.parse(columns, 0, grouping, 0).row(records)
 
 
+@rule("view-4", "view-5", "view-3")
 @pytest.mark.parametrize(
     ("columns", "row"),
     [
@@ -50,15 +55,14 @@ def projected(columns: str, *records: bytes, grouping: str = "[/g]") -> bytes:
     ],
 )
 def test_a_column_of_a_row(columns: str, row: bytes) -> None:
-    """Rules 136, 137 and 139."""
     name = b'"notional":' if b"notional" in columns.encode() else b'"n":'
     group, comma, result = row.partition(b",")
     shown = b'{"customer":{"id":' + group + comma + (name + result if comma else b"") + b"}"
     assert projected(columns, *ORDERS, grouping="[/customer/id]") == shown
 
 
+@rule("view-3")
 def test_grouping_fields_stand_first_and_columns_in_their_order() -> None:
-    """Rule 139."""
     record = b'{"b":2.0,"g":1.0,"a":{"y":1,"x":2},"z":9}'
     columns = "[/b,COUNT(/g) AS /n/all,/g,/a/x,COUNT(/q) AS /n/q]"
     assert projected(columns, record) == (b'{"g":1.0,"b":2.0,"n":{"all":1,"q":0},"a":{"x":2}}')
@@ -72,15 +76,15 @@ def test_a_record_that_is_no_object_has_no_fields(record: bytes) -> None:
     assert Projection.parse("[/b]", 0, "[/g]", 0).group_key(record) == "[null]"
 
 
+@rule("view-3")
 def test_records_of_one_group_have_one_key() -> None:
-    """Rule 135."""
     projection = Projection.parse("[/id]", 0, "[/customer/id,/x]", 0)
     assert {projection.group_key(order) for order in ORDERS} == {"[7,null]"}
     assert projection.group_key(b'{"customer":{"id":"7"}}') == '["7",null]'
 
 
+@rule("view-4")
 def test_a_projection_is_a_value() -> None:
-    """Rule 140."""
     loose = Projection.parse(
         "[ /b , $.a as /x,stddev( /q*/p ) AS /s, Sum((/q)) AS /t ]", 0, "[ /g ]", 0
     )
@@ -94,6 +98,7 @@ def test_a_projection_is_a_value() -> None:
     assert Projection.parse("[/b AS /b]", 0, "[/g]", 0) == Projection.parse("[/b]", 0, "[/g]", 0)
 
 
+@rule("view-6")
 @pytest.mark.parametrize(
     ("columns", "position"),
     [
@@ -108,7 +113,7 @@ def test_a_projection_is_a_value() -> None:
         ("[SUM(AVG(/a)) AS /b]", 101),
         ("[SUM() AS /b]", 101),
         ("[SUM(/a,/b) AS /b]", 101),
-        # rule 141
+        # rule view-6
         ("[/a,/b,/a]", 107),
         ("[/a,SUM(/b) AS /a]", 104),
         ("[/a, /a/b]", 105),

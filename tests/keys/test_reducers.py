@@ -1,4 +1,4 @@
-"""Structural conflation: several messages become one (rules 130 to 134)."""
+"""Structural conflation: several messages become one (rule merge-7)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import PathInvalid
-from keys.reducers import COLUMNS_MAX, Merged, Reduce
-from keys.spec import KeySpec
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.reducers import COLUMNS_MAX, Merged, Reduce
+from tidegate.keys.spec import KeySpec
+
+pytestmark = rule("merge-7")
 
 
 def merged(spec: str, *payloads: bytes) -> bytes:
@@ -28,6 +31,7 @@ def of_values(reducer: str, *values: str) -> bytes:
     return merged(f"[/a:{reducer}]", *payloads)
 
 
+@rule("merge-7")
 @pytest.mark.parametrize(
     ("reducer", "values", "payload"),
     [
@@ -67,10 +71,10 @@ def of_values(reducer: str, *values: str) -> bytes:
 def test_a_field_is_reduced_in_publication_order(
     reducer: str, values: list[str], payload: bytes
 ) -> None:
-    """Rules 130, 131 and 132."""
     assert of_values(reducer, *values) == payload
 
 
+@rule("merge-7")
 @pytest.mark.parametrize(
     ("spec", "payloads", "payload"),
     [
@@ -91,7 +95,7 @@ def test_a_field_is_reduced_in_publication_order(
         ("[/a/q:sum]", [b'{"a":{"q":1}}', b"{}"], b'{"a":{"q":1}}'),
         ("[/a/q:sum]", [b"{}", b'{"a":7}'], b'{"a":7}'),
         ("[$.a[0]:sum@total]", [b'{"a":[1]}', b'{"a":[2,9]}'], b'{"a":[2,9],"total":3}'),
-        # rule 134: messages that are no objects
+        # rule merge-7: messages that are no objects
         ("[/q:sum]", [b'{"q":1}', b"5"], b"5"),
         ("[/q:sum]", [b'{"q":1}', b"5", b'{"q":2}'], b'{"q":3}'),
         ("[/q:sum]", [b"[1]", b"[2]"], b"[2]"),
@@ -100,7 +104,7 @@ def test_a_field_is_reduced_in_publication_order(
     ],
 )
 def test_messages_become_one(spec: str, payloads: list[bytes], payload: bytes) -> None:
-    """Rule 133, and those that the lines name."""
+    """Rule merge-7, and those that the lines name."""
     assert merged(spec, *payloads) == payload
 
 
@@ -154,12 +158,12 @@ def test_reducers_are_a_value() -> None:
     assert Reduce.of({}) == Reduce()
 
 
+@rule("merge-7")
 @pytest.mark.parametrize(
     ("spec", "is_plain"),
     [("[/a:last,/b/c:last]", True), ("[/a:last@b]", False), ("[/a:last,/b:sum]", False)],
 )
 def test_last_alone_is_replacement(spec: str, is_plain: bool) -> None:
-    """Rule 130."""
     assert Reduce.parse(spec).is_plain is is_plain
     assert Reduce().is_plain
 
@@ -199,6 +203,7 @@ def test_there_are_at_most_64_reducers() -> None:
         Reduce.of(dict.fromkeys(fields, "sum"))
 
 
+@rule("merge-6")
 @pytest.mark.parametrize(
     ("reduce", "writes"),
     [
@@ -213,6 +218,5 @@ def test_there_are_at_most_64_reducers() -> None:
     ],
 )
 def test_whether_a_field_of_the_key_is_written_to(reduce: str, writes: bool) -> None:
-    """Rule 220."""
     fields = KeySpec.parse("[/id,/a/b]").paths
     assert Reduce.parse(reduce).writes_to(fields) is writes

@@ -1,4 +1,4 @@
-"""Select lists: which fields stay (rules 127 and 128)."""
+"""Select lists: which fields stay (rule view-8)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import PathInvalid
-from keys.select import Select
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.select import Select
+
+pytestmark = rule("view-8")
+
 
 ORDER = b'{"id":1.0,"px":{"bid":1.50,"ask":2.00},"tags":[1,2],"fills":[{"q":1,"p":2},{"q":3}]}'
 
 
+@rule("view-8")
 @pytest.mark.parametrize(
     ("select", "kept"),
     [
@@ -37,10 +42,10 @@ ORDER = b'{"id":1.0,"px":{"bid":1.50,"ask":2.00},"tags":[1,2],"fills":[{"q":1,"p
 def test_the_most_specific_directive_wins_and_the_first_among_equals(
     select: str, kept: bytes
 ) -> None:
-    """Rule 127."""
     assert Select.parse(select).apply(ORDER) == kept
 
 
+@rule("view-8")
 @pytest.mark.parametrize(
     ("select", "payload", "kept"),
     [
@@ -65,7 +70,6 @@ def test_the_most_specific_directive_wins_and_the_first_among_equals(
     ],
 )
 def test_objects_are_looked_into_also_in_arrays(select: str, payload: bytes, kept: bytes) -> None:
-    """Rule 128."""
     assert Select.parse(select).apply(payload) == kept
 
 

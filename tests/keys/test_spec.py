@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import PathInvalid
-from keys.spec import FIELDS_MAX, KeySpec, split_list
+from tidegate.keys.errors import PathInvalid
+from tidegate.keys.spec import FIELDS_MAX, KeySpec, split_list
 
 
 def test_a_spec_is_an_ordered_value() -> None:

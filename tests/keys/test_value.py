@@ -1,4 +1,4 @@
-"""JSON text as a value: taken apart, put together, compared (rule 121)."""
+"""JSON text as a value: taken apart, put together, compared (rule delta-5)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.value import canonical_value, items, meet, members, placed, same, string, written
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.value import canonical_value, items, meet, members, placed, same, string, written
+
+pytestmark = rule("delta-5")
+
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(-1e6, 1e6)
 values = st.recursive(

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from pipeline import session
+from tidegate.pipeline.spark import session
 
 # What plans on the driver has the package; for what runs tasks import finds none.
 WRAPPER = """\
@@ -21,7 +21,7 @@ case "$*" in
 esac
 exec {python} -P -c "
 import runpy, sys
-sys.modules['pipeline'] = None
+sys.modules['tidegate'] = None
 sys.argv = sys.argv[2:]
 runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)" "$@"
 """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def spark() -> Iterator[SparkSession]:
     """A session on two local cores, as the command line starts it."""
     require_java()
-    from pipeline.session import open_session
+    from tidegate.pipeline.spark.session import open_session
 
     session = open_session("local[2]")
     yield session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.columns.rows import PUBLISHED, arrow_schema, file_name
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema, file_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row

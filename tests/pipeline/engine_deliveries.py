@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from conflation.count import count_of
-from conflation.frame import Frame, Gone, Tombstone
-from keys.merging import Merger
 from tests.support.world import World, batches
+from tidegate.conflation.frame import Frame, RemovalReason, Tombstone, receipt_of
+from tidegate.keys.merging import Merger
 
 
 class Recorded(NamedTuple):
@@ -96,7 +95,9 @@ def _world(options: str, wanted: str, key: str, merger: Merger | None) -> World:
 def _publish(world: World, message: Recorded, now_ns: int) -> None:
     world.now = max(world.now, now_ns)
     place = (message.position, message.body or b"", message.key, message.time_ms)
-    frame = Frame(*place) if message.body else Tombstone(*place, reason=Gone(message.removed))
+    frame = (
+        Frame(*place) if message.body else Tombstone(*place, reason=RemovalReason(message.removed))
+    )
     world.engine.publish("px", [frame], world.now)
 
 
@@ -116,7 +117,7 @@ def _taken(world: World, due_ns: int) -> list[Delivered]:
 
 
 def _delivered(row: Frame, due_ns: int) -> Delivered:
-    count = count_of(row)
+    count = receipt_of(row)
     reason = str(row.reason) if isinstance(row, Tombstone) else None
     value = None if row.removed else row.payload
     return Delivered(row.key, count.first, row.offset, count.messages, value, reason, due_ns)

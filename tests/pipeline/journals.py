@@ -37,7 +37,7 @@ class Topic:
     """A topic's definition and everything published to it."""
 
     definition: dict[str, Any]
-    epoch: str = "e-1"
+    epoch: str = "e1"
     values: list[bytes] = field(default_factory=list)
     trimmed: int = 0
     runs: dict[str, int] = field(default_factory=dict)
@@ -166,7 +166,8 @@ class Journals:
         if sequence <= topic.highest.get(producer, -1):
             topic.repeats += 1
             self._forget(topic, asked["stages"])
-            return JSONResponse({"duplicate": True})
+            told = {"topic": request.path_params["topic"], "messages": 0, "duplicate": True}
+            return JSONResponse(told)
         if not all(name in topic.stages for name in asked["stages"]):
             return problem(412, "precondition-failed")
         values = [value for name in asked["stages"] for value in topic.stages[name]]
@@ -177,7 +178,7 @@ class Journals:
         if self.hold_after is not None and len(topic.publications) == self.hold_after:
             self.held.set()
             await asyncio.sleep(3600)
-        return JSONResponse({"duplicate": False})
+        return JSONResponse({"topic": request.path_params["topic"], "messages": len(values)})
 
     def _forget(self, topic: Topic, stages: list[str]) -> None:
         for name in stages:

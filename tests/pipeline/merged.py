@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keys.merging import Verdict
+from tidegate.keys.merging import Verdict
 
 MERGER = "tests.pipeline.merged:by_value"
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from keys.extract import record_key
-from keys.spec import KeySpec
 from tests.pipeline.reordered import Timed
+from tidegate.keys.spec import KeySpec, record_key
 
 KEY = "[/tickerId,/exchange,/type]"
 WANTED = "/size >= 300 OR /bidSize >= 500 OR /askSize >= 500"

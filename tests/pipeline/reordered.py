@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from keys.merging import Merger
 from tests.pipeline.engine_deliveries import Delivered, Recorded, engine_deliveries
+from tidegate.keys.merging import Merger
 
 
 class Timed(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from pipeline.definitions.stream import read_definitions
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pathlib import Path

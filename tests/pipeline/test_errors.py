@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import (
+from tidegate.pipeline.errors import (
     CheckpointMismatch,
     DefinitionInvalid,
     GatewayUnreachable,
@@ -17,7 +17,7 @@ WRAPPED = """\
 Traceback (most recent call last):
   File "x.py", line 1, in read
     raise SourceLost(said)
-pipeline.errors.SourceLost: messages are gone
+tidegate.pipeline.errors.SourceLost: messages are gone
 === Streaming Query ===
 """
 
@@ -25,7 +25,7 @@ pipeline.errors.SourceLost: messages are gone
 def test_our_sentence_is_found_inside_what_spark_wraps_around_it() -> None:
     found = from_spark("newest", WRAPPED)
     assert (type(found), str(found)) == (SourceLost, "newest: messages are gone")
-    twice = from_spark("newest", f"pipeline.errors.{type(found).__name__}: {found}")
+    twice = from_spark("newest", f"tidegate.pipeline.errors.{type(found).__name__}: {found}")
     assert str(twice) == str(found)
     unreachable = from_spark("s", WRAPPED.replace("SourceLost: mess", "GatewayUnreachable: mess"))
     assert (type(unreachable), unreachable.exit_code) == (GatewayUnreachable, 3)
@@ -37,7 +37,7 @@ def test_a_definition_that_only_a_worker_finds_wrong_is_still_wrong() -> None:
 
 
 def test_what_is_not_ours_is_told_by_the_last_line_of_the_traceback() -> None:
-    found = from_spark("newest", WRAPPED.replace("pipeline.errors.SourceLost", "KeyError"))
+    found = from_spark("newest", WRAPPED.replace("tidegate.pipeline.errors.SourceLost", "KeyError"))
     assert isinstance(found, StreamFailed)
     assert str(found) == "newest: Spark ended the stream: KeyError: messages are gone"
     assert str(from_spark("newest", "boom\n=== Logical Plan ===\nscan")).endswith("boom")

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import DefinitionInvalid
-from pipeline.merging import registered
 from tests.pipeline.merged import MERGER, by_value
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.merging import registered
 
 
 def test_a_merger_is_found_by_its_name() -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.pipeline.children import Child
 from tests.pipeline.newest import identity
 from tests.support.commands import command, serving
+from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java, require_ticks
 
 KEY = ["/tickerId", "/exchange", "/type"]
@@ -33,7 +34,6 @@ sink = {{topic = "ticks.1s"}}
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_recorded_ticks_end_at_the_newest_of_each_key_with_nothing_doubled(tmp_path: Path) -> None:
     require_java()
     ticks = gzip.decompress(require_ticks().read_bytes()).splitlines()
@@ -44,11 +44,11 @@ def test_recorded_ticks_end_at_the_newest_of_each_key_with_nothing_doubled(tmp_p
         definition.write_text(TOML.format(address=address))
         running = command("pipeline", "run", str(definition), "--available-now")
         with Child(running, tmp_path) as first:
-            first.await_until(lambda: committed(commits) >= KILLED_AFTER, 120)
+            first.await_until(lambda: committed(commits) >= KILLED_AFTER, HANGS_S)
             first.kill()
         assert KILLED_AFTER <= committed(commits) < BATCHES
         with Child(running, tmp_path) as second:
-            assert second.wait(120) == 0, second.output()
+            assert second.wait(HANGS_S) == 0, second.output()
         assert committed(commits) == BATCHES
         journal = answer(address, "ticks.1s/messages?from=epoch&limit=100000")
         state = answer(address, "ticks.1s/sow?format=envelope")
@@ -79,13 +79,13 @@ def publish(address: str, lines: list[bytes]) -> None:
         f"{base}/messages",
         content=b"\n".join(lines),
         headers={"Content-Type": "application/x-ndjson"},
-        timeout=60,
+        timeout=HANGS_S,
     ).json()
     assert answered["messages"] == len(lines)
 
 
 def answer(address: str, path: str) -> list[Row]:
-    found = httpx2.get(f"{address}/v1/topics/{path}", timeout=60)
+    found = httpx2.get(f"{address}/v1/topics/{path}", timeout=HANGS_S)
     assert found.status_code == 200, found.text
     return msgspec.json.Decoder(Row).decode_lines(found.content)
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dev import ROOT
-from pipeline.gateway import Gateway
 from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals
 from tests.support.commands import serving
+from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
+from tests.support.rules import rule
+from tidegate.clients.gateway import Gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,8 +46,8 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
         example("write_stream")["main"](
             address, "ticks", str(tmp_path / "landing"), str(tmp_path / "written")
         )
-        gateway.stage("ticks", b'{"key":["B"],"reason":"deleted"}', "p", "s", enveloped=True)
-        assert gateway.commit("ticks", "p", 1, 1, ["s"])
+        gateway.stage("ticks", [b'{"key":["B"],"reason":"deleted"}'], "s", "p", enveloped=True)
+        assert not gateway.commit("ticks", "p", 1, 1, ["s"]).duplicate
         example("read_stream")["main"](address, "ticks", str(tmp_path))
         frame = example("analyse_journal")["moves"](spark, address, "ticks")
         told = [tuple(row) for row in frame.collect()]
@@ -55,13 +57,13 @@ def test_the_examples_do_what_they_say(spark: SparkSession, tmp_path: Path) -> N
     assert sorted((row.tickerId, row.price) for row in rows) == [("A", 1.5), ("A", 2.5), ("B", 7.0)]
 
 
+@rule("publish-10")
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_a_driver_that_is_killed_between_two_commits_loses_and_doubles_nothing(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule 523: the gateway has published the second batch, and nobody has heard of it."""
+    """The gateway has published the second batch, and nobody has heard of it."""
     require_java()
     # Spark takes PATH's python3 otherwise, which need not have the package.
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -71,13 +73,13 @@ def test_a_driver_that_is_killed_between_two_commits_loses_and_doubles_nothing(
     command = [sys.executable, str(EXAMPLES / "write_stream.py"), *words]
     journals.hold_after = 2
     with Child(command, tmp_path) as first:
-        first.await_until(journals.held.is_set, 120)
+        first.await_until(journals.held.is_set, HANGS_S)
         first.kill()
     topic = journals.topics["t"]
     assert len(topic.publications) == 2
     journals.hold_after = None
     with Child(command, tmp_path) as second:
-        assert second.wait(120) == 0, second.output()
+        assert second.wait(HANGS_S) == 0, second.output()
     assert sorted(json.loads(value)["price"] for value in topic.values) == [1.5, 2.5, 7.0]
     assert topic.repeats == 1
     assert [it.sequence for it in topic.publications] == [0, 1, 2]

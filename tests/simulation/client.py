@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
-from app.problems import TRANSPORT_EXTENSION
 from tests.simulation.heard import Ear, Heard
 from tests.simulation.line import Line, Socket
 from tests.simulation.plan import ClientPlan
 from tests.support.virtual_loop import VirtualLoop
+from tidegate.app.http.problems import TRANSPORT_EXTENSION
 
 Application = Callable[..., Any]
 

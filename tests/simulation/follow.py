@@ -233,7 +233,7 @@ class Follow:
         self._check_order(seen, own, entry, live=live)
 
     def _check_envelope(self, seen: Seen, row: RowHeard, entry: Entry) -> None:
-        """The bookmark is that of the first message that the row stands for (rule 18)."""
+        """The bookmark is that of the first message that the row stands for (rule interval-8)."""
         if row.bookmark:
             epoch, _, first = row.bookmark.rpartition("-")
             require(epoch == seen.life.epoch, "I25", "a row of another epoch")
@@ -275,7 +275,7 @@ class Follow:
         if told is None:
             raise Broken("I8", f"{row.own} has not left")
         returned = bool(seen.mode) and seen.cut is not None and told.offset <= seen.cut
-        may_be = returned or not self.knows_all or len(left) > SPANS_MAX  # rule 2
+        may_be = returned or not self.knows_all or len(left) > SPANS_MAX  # rule board-2
         require(row.own in self.holds or may_be, "I8", f"{row.own} was not held")
         self.holds.pop(row.own, None)
         return told

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from conflation.stats import TopicStats
 from tests.simulation.client import Client
 from tests.simulation.follow import Follow, alike
 from tests.simulation.ledger import OWN, Entry
 from tests.simulation.pace import Pace
 from tests.simulation.told import Broken, Seen, require
 from tests.simulation.world import Story
+from tidegate.conflation.sessions.accounting import TopicStats
 
 
 def judge(story: Story) -> None:

@@ -16,7 +16,7 @@ from starlette.types import Message
 
 from tests.support.virtual_loop import SECOND, VirtualLoop
 
-NOTICED_LATE_NS = 25 * SECOND  # TCP_USER_TIMEOUT: nobody said that the peer is gone
+NOTICED_LATE_NS = 25 * SECOND  # keep-alive probes: nobody said that the peer is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Peer(Protocol):
 
 
 class Socket:
-    """`app.connection.Connection` and the ASGI callables of one request."""
+    """`tidegate.app.http.connection.Connection` and the ASGI callables of one request."""
 
     def __init__(self, loop: VirtualLoop, line: Line, high_bytes: int, peer: Peer) -> None:
         self.sents: list[Sent] = []
@@ -130,6 +130,12 @@ class Socket:
     @property
     def write_buffer_bytes(self) -> int:
         return len(self._buffer)
+
+    @property
+    def taken_mark(self) -> int:
+        """The bytes that the peer has acknowledged."""
+        in_flight = sum(len(piece) for _, piece in self._air)
+        return self._written_bytes - self.unsent_bytes - in_flight
 
     @property
     def unsent_bytes(self) -> int:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dev import ROOT
-from tests.simulation.planted import PLANTED
+from tests.simulation.planted import FOUND_BY, PLANTED
 from tests.simulation.search import FOUND
+from tests.support.copies import copy_product
+from tests.support.deadlines import computed
 
 SEEDS_MAX = 300
 
@@ -22,22 +22,14 @@ pytestmark = pytest.mark.search
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """A copy of the shipped packages."""
-    for package in ("app", "conflation", "keys"):
-        shutil.copytree(ROOT / package, tmp_path / package)
+    copy_product(tmp_path)
     return tmp_path
 
 
-def search(copy: Path, seeds: int) -> subprocess.CompletedProcess[str]:
+def search(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The simulation in a process of its own, over the copy."""
     environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}"}
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "tests.simulation", "0", str(seeds)],
-        cwd=copy,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    return computed(["-P", "-m", "tests.simulation", *arguments], cwd=copy, environment=environment)
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -46,10 +38,11 @@ def test_a_planted_bug_is_found(copy: Path, name: str) -> None:
     text = (copy / file).read_text()
     assert text.count(f"\n{line}\n") == 1, f"{file} has changed: plant this bug anew"
     (copy / file).write_text(text.replace(f"\n{line}\n", f"\n{wrong}\n"))
-    run = search(copy, SEEDS_MAX)
+    found_by = ["--first", str(FOUND_BY[name])] if name in FOUND_BY else []
+    run = search(copy, "0", str(SEEDS_MAX), *found_by)
     assert run.returncode == FOUND, run.stderr or run.stdout
 
 
 def test_nothing_is_found_where_nothing_was_planted(copy: Path) -> None:
-    run = search(copy, 10)
+    run = search(copy, "0", "10")
     assert run.returncode == 0, run.stdout + run.stderr

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from dev import ROOT
 from tests.simulation.plan import make_plan
 from tests.simulation.world import Story, run
+from tests.support.deadlines import computed
 
 SEEDS = range(9_000_000, 9_000_006)
 TIMES = re.compile(rb'"(gap_ms|timestamp|age_ms)":(-?\d+|null)')
@@ -32,9 +31,8 @@ def test_a_seed_tells_the_same_story_twice(seed: int) -> None:
 
 def test_another_process_tells_the_same_stories() -> None:
     """Also where texts have other hashes, and sets another order."""
-    command = [sys.executable, "-c", DIGEST, *map(str, SEEDS)]
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(ROOT)}
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    told = computed(["-c", DIGEST, *map(str, SEEDS)], environment=environment)
     assert told.stdout.split() == [run(make_plan(seed)).digest for seed in SEEDS], told.stderr
 
 

@@ -14,22 +14,22 @@ from unittest import mock
 
 from fastapi import FastAPI
 
-from app.gateway import Gateway
-from app.ingest import Form
-from app.main import create_app
-from app.mergers import Mergers
-from app.problems import Problem
-from app.topic_document import TopicDocument
-from conflation.duration import Instant
-from conflation.errors import EngineError
-from conflation.frame import Frame, Gone
-from conflation.outputs import CloseReason
-from conflation.stats import EngineStats, SessionStats
 from tests.simulation.client import Application, Client
 from tests.simulation.ledger import OWN, LedgerStore, Life
 from tests.simulation.plan import CALM_NS, Act, Plan, PublisherPlan, TopicPlan
 from tests.support.servers import edge_settings
 from tests.support.virtual_loop import SECOND, VirtualLoop, virtual_loop
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.problems import Problem
+from tidegate.app.main import create_app
+from tidegate.app.topics.ingest import Form
+from tidegate.conflation.errors import EngineError
+from tidegate.conflation.frame import Frame, RemovalReason
+from tidegate.conflation.outputs import CloseReason
+from tidegate.conflation.sessions.accounting import EngineStats, SessionStats
+from tidegate.keys.text.duration import Instant
 
 LINES = Form(lined=True)
 LOOK_EVERY = 4
@@ -177,7 +177,7 @@ class World:
             assert sow is not None
             found = [sow.board.get(json.dumps([own])) for own in act.deletes]
             there = [frame for frame in found if frame is not None]
-            await gateway.writer.remove(entry, there, Gone.DELETED)
+            await gateway.writer.remove(entry, there, RemovalReason.DELETED)
             return
         texts = [json.dumps(value, separators=(",", ":")).encode() for value in act.values]
         checked = await gateway.ingest.check(entry, b"\n".join(texts), LINES)

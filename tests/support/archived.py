@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.rows import archive_rows
-from pipeline.archive.writing import Edge, edge_of, write_parts
-from pipeline.datasource.envelope import envelope_batch
 from tests.support.gateways import Remote
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.writing import Edge, archive_rows, edge_of, write_parts
+from tidegate.pipeline.format.envelope import envelope_batch
 
 
 async def keep(running: Remote, archive: Path, topic: str = "px") -> TopicFolder:

@@ -12,11 +12,11 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, eventually, running_gateway
 from tests.support.outside import await_redis, bundled_valkey, require
 
 FLAGS = ("--save", "", "--appendonly", "yes", "--maxmemory-policy", "noeviction")
-END_S_MAX = 60
 
 
 def binary_of(kind: str) -> str:
@@ -51,7 +51,7 @@ class BusServer:
         """As `kill -9` does it."""
         if self._server is not None:
             self._server.kill()
-            self._server.wait(timeout=END_S_MAX)
+            self._server.wait(timeout=HANGS_S)
             self._server = None
 
 

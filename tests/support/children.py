@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-START_S_MAX = 60
-END_S_MAX = 60
+from tests.support.deadlines import HANGS_S
+
 COMMAND = Path(sys.executable).with_name("tidegate")
 
 
@@ -36,7 +36,7 @@ async def serving(*before: str, **variables: str) -> AsyncIterator[tuple[Process
         *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
     )
     try:
-        async with asyncio.timeout(START_S_MAX):
+        async with asyncio.timeout(HANGS_S):
             address = await _address(process)
         yield process, address
     finally:
@@ -56,7 +56,7 @@ async def _address(process: Process) -> str:
 
 async def ended(process: Process) -> tuple[int, str]:
     """Exit status and what was logged, once the process has ended."""
-    async with asyncio.timeout(END_S_MAX):
+    async with asyncio.timeout(HANGS_S):
         _, logged = await process.communicate()
     assert process.returncode is not None
     return process.returncode, logged.decode()

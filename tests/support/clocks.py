@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.driver import Driver
+from tidegate.app.delivery.driver import Driver
 
 
 class Clock:

@@ -11,10 +11,24 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import dev
+import click
 
-ENDS_S_MAX = 60
+import dev
+from tests.support.deadlines import HANGS_S
+
 LISTENS = re.compile(r"Tidegate listens on (http://\S+)")
+
+
+def parsed(*words: str) -> click.Context:
+    """The verb that the words name, with what they say in `params`; nothing is run."""
+    from tidegate.app.cli.command import PROGRAM, tidegate
+
+    context = tidegate.make_context(PROGRAM, list(words))
+    while isinstance(group := context.command, click.Group):
+        name, verb, rest = group.resolve_command(context, [*context._protected_args, *context.args])
+        assert verb is not None
+        context = verb.make_context(name, rest, parent=context)
+    return context
 
 
 @dataclass(frozen=True)
@@ -33,7 +47,7 @@ def environment() -> dict[str, str]:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-W", "error", "-m", "app.cli.main", *arguments]
+    return [sys.executable, "-P", "-W", "error", "-m", "tidegate.app.cli.main", *arguments]
 
 
 def run(*arguments: str, stdin: bytes = b"", cwd: str | None = None, **variables: str) -> Ended:
@@ -44,7 +58,7 @@ def run(*arguments: str, stdin: bytes = b"", cwd: str | None = None, **variables
         capture_output=True,
         cwd=cwd,
         env={**environment(), **variables},
-        timeout=ENDS_S_MAX,
+        timeout=HANGS_S,
     )
     return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
@@ -64,7 +78,7 @@ def start(*arguments: str, **variables: str) -> subprocess.Popen[str]:
 def address_of(process: subprocess.Popen[str]) -> str:
     """The address that a gateway prints when it listens."""
     assert process.stdout is not None
-    overdue = threading.Timer(ENDS_S_MAX, process.kill)
+    overdue = threading.Timer(HANGS_S, process.kill)
     overdue.start()
     try:
         for line in process.stdout:
@@ -85,4 +99,4 @@ def serving(*arguments: str) -> Iterator[str]:
         yield address_of(process)
     finally:
         process.terminate()
-        process.communicate(timeout=ENDS_S_MAX)
+        process.communicate(timeout=HANGS_S)

@@ -10,20 +10,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from conflation.count import count_of
-from conflation.frame import Frame, Row, Tombstone
-from conflation.language.normal import lane_text
-from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
-from keys.merging import Merger
 from tests.support.listener import Moved, ScriptLine
-from tests.support.naive import (
-    MILLISECOND,
-    Event,
-    Value,
-    patched,
-)
+from tests.support.naive import MILLISECOND, Event, Value, patched
 from tests.support.row_judge import RowJudge
 from tests.support.wishes import Wish
+from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
+from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
+from tidegate.keys.merging import Merger
 
 
 class Consumer(RowJudge):
@@ -78,7 +72,7 @@ class Consumer(RowJudge):
     def next_line(self, frame: Frame) -> ScriptLine:
         """Groups that one message touched have no order among themselves.
 
-        And a board knows of what left a group only since it was made (rule 232): a snapshot's
+        And a board knows of what left a group only since it was made (rule view-2): a snapshot's
         groups may stand where an older change put them, but they do stand in that order.
         """
         first = self.script[0]
@@ -95,16 +89,16 @@ class Consumer(RowJudge):
         return self.script.popleft()
 
     def hear_removal(self, frame: Tombstone, now: int) -> None:
-        """Rules 201 and 202."""
+        """Rules removal-1 and removal-2."""
         assert self.wish.oof, "a removal that nobody asked for"
         event = self.event_at(frame)
         assert event.gone == frame.reason.value
         as_it_is = not self.wish.interval_ms and event.gone == "match" and event.record
         shown = self.wish.shown(json.loads(event.record) if as_it_is else event.value)
-        made_late = self.wish.focus.grouping and self.wish.interval_ms  # rule 232
+        made_late = self.wish.focus.grouping and self.wish.interval_ms  # rule view-2
         assert made_late or json.loads(frame.payload) == shown, "the record as it last stood"
         assert frame.key in self.holds, "a removal of what was never held"
-        for other in self.untold():
+        for other in self.undelivered():
             if other.key == frame.key and other.offset < frame.offset:
                 assert not self.wish.sealed(other), "an exempt message was swallowed"
                 self.swallowed += 1
@@ -119,7 +113,7 @@ class Consumer(RowJudge):
         event = self.event_at(frame)
         stood = self.stands_for(event)
         value = json.loads(frame.payload)
-        count = count_of(frame)
+        count = receipt_of(frame)
         stood = self.behind_a_removal(event, stood, count.messages)
         uncounted = self.muddled() or stood[0].offset <= self.uncounted
         if self.wish.counts and not uncounted:
@@ -138,7 +132,7 @@ class Consumer(RowJudge):
         self.row_at[frame.key] = now
         self.stood += len(stood)
         if self.wish.no_empties and not self.wish.interval_ms:
-            empty = [put for put in self.untold() if put.offset < event.offset]
+            empty = [put for put in self.undelivered() if put.offset < event.offset]
             alike = [put for put in empty if self.place(put) == self.place(event)]
             self.swallowed += sum(put not in stood for put in alike)
         if self.wish.sealed(event):
@@ -148,12 +142,9 @@ class Consumer(RowJudge):
             self.told[self.place(event)] = event.offset
         if not self.wish.sealed(event):
             self.check_rate(event.key, now)
-        first = self.wish.replaces and self.wish.interval_ms
         settled = stood[0].at > self.joined_at + self.wish.interval_ns + self.wish.tick_ns
-        if not first:
-            self.check_order(event.offset)
-        elif settled:  # a slot may have its place from before the join
-            self.check_order(stood[0].offset)
+        if settled or not self.keeps_places():  # a slot may have its place from before the join
+            self.check_order(self.place_among_rows(event, stood))
         self.fresh.discard(frame.key)
 
     def hold(self, frame: Frame, value: Value) -> None:
@@ -170,11 +161,13 @@ class Consumer(RowJudge):
             self.holds[frame.key] = value
 
     def hear_id(self, low_water: int | None) -> None:
-        """Rules 41 and 42: an id promises that nothing at or below it is still to come."""
+        """Rules resume-6 and resume-7: nothing at or below an id is still to come."""
         if self.moved is not None:
             return
         if low_water is None and self.wish.merge is not None:
-            self.order = 0  # where messages are combined an answer may end without an id (rule 43)
+            self.order = (
+                0  # where messages are combined an answer may end without an id (rule resume-7)
+            )
         if low_water is None or self.script:
             assert low_water is None or self.replay is not None or self.script[0][0] == "end", (
                 "an id before the last row"
@@ -192,14 +185,14 @@ class Consumer(RowJudge):
         for event in due.values():
             newest = last[event.key]
             assert newest.offset > position, f"{event.key} of {newest.offset} at {position}"
-        for event in self.untold():
+        for event in self.undelivered():
             if self.wish.sealed(event) or not self.wish.interval_ms:
                 wanted = due.get(event.key)
                 empty = self.wish.no_empties and (wanted is None or wanted.offset > event.offset)
                 assert event.offset > position or empty, "an id promised too much"
 
     def ask_lane(self, wish: Wish, now: int) -> None:
-        """Rule 241: what is held goes at the earlier of the old and the new deadline."""
+        """Rule change-1: what is held goes at the earlier of the old and the new deadline."""
         if wish == self.wish:
             self.wanted = None
             self.limits.clear()
@@ -232,7 +225,7 @@ class Consumer(RowJudge):
         self.order = 0
 
     def change_focus(self, wish: Wish, now: int) -> None:
-        """Rule 242: what is held is let go, then what the new board shows is made up for."""
+        """Rule change-2: what is held is let go, then what the new board shows is made up for."""
         head = self.chronicle.head
         holds = self.will_hold() if self.moved is None else dict(self.moved.holds)
         for own, event in self.last_events().items():
@@ -297,7 +290,7 @@ class Consumer(RowJudge):
         self.told_at.clear()
 
     def check_patience(self, now: int) -> None:
-        """Rules 13, 215 to 217: nothing is held longer than it may be."""
+        """Rules interval-3 and merge-1 to merge-3: nothing is held longer than it may be."""
         wish = self.wish
         flush = max((e.offset for e in self.puts() if wish.flushes(e.value)), default=0)
         for event in self.due_since().values():
@@ -324,8 +317,8 @@ class Consumer(RowJudge):
         return owed or (self.has_changed and not self.at_once)
 
     def check_figures(self, row: Any) -> None:
-        """Rule 61."""
-        puts, untold = self.puts(), self.untold()
+        """Rule account-1."""
+        puts, undelivered = self.puts(), self.undelivered()
         if not self.wish.focus.grouping and self.replay is None:
             assert row.matched == self.matched_before + len(puts), "matched"
         assert self.moved is not None or row.delivered == self.rows, "delivered"
@@ -335,16 +328,16 @@ class Consumer(RowJudge):
         if simple and not (
             isinstance(self.wish.merge, Merger) or self.wish.flush_text or self.is_midway()
         ):
-            assert row.waiting == self.rows_waiting(untold), "waiting"
+            assert row.waiting == self.rows_waiting(undelivered), "waiting"
 
-    def rows_waiting(self, untold: list[Event]) -> int:
+    def rows_waiting(self, undelivered: list[Event]) -> int:
         """How many rows are to come of the messages that were not told."""
         if not self.wish.interval_ms:
-            return len(untold)
-        own = [event for event in untold if self.wish.sealed(event)]
-        newest = {self.place(event): event for event in untold}
-        held = {self.place(event) for event in untold if not self.wish.sealed(event)}
-        if not self.wish.counts:  # one that is exempt is the newest like any other (rule 215)
+            return len(undelivered)
+        own = [event for event in undelivered if self.wish.sealed(event)]
+        newest = {self.place(event): event for event in undelivered}
+        held = {self.place(event) for event in undelivered if not self.wish.sealed(event)}
+        if not self.wish.counts:  # one that is exempt is the newest like any other (rule merge-1)
             held = {place for place in held if not self.wish.sealed(newest[place])}
         return len(own) + len(held)
 
@@ -360,13 +353,13 @@ class Consumer(RowJudge):
                     assert held == self.wish.shown(event.value), own
             if event.gone and self.wish.oof:
                 assert own not in self.holds
-        if self.snapshot and self.wish.oof and not self.wish.crowded:
+        if self.snapshot and self.wish.oof and not self.wish.over_half_full:
             live = self.chronicle.live(self.wish.focus, self.chronicle.head)
             assert set(self.holds) == set(live), "the very keys of the board"
         if self.muddled() or self.has_changed:
             return
         if not self.wish.focus.grouping and (self.wish.counts or not self.wish.interval_ms):
-            unsaid = len(self.untold())
+            unsaid = len(self.undelivered())
             assert self.stood + self.swallowed + unsaid == len(self.puts()), "receipts"
             assert self.wish.oof or self.wish.no_empties or unsaid == 0
 

@@ -11,12 +11,12 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.connection import connection_of
-from app.edge import fit
-from app.problems import Problem
-from app.query import read_body
-from app.server import serve
-from app.settings import Settings, load_settings
+from tidegate.app.http.connection import connection_of
+from tidegate.app.http.middleware import install_middleware
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import read_body
+from tidegate.app.http.server import serve
+from tidegate.app.settings import Settings, load_settings
 
 PIECE = b"x" * 1000
 BODY_BYTES_MAX = 1 << 20
@@ -129,7 +129,7 @@ def edge_app(settings: Settings, streams: Streams | None = None) -> FastAPI:
     app.mount("/flood", streams.flood)
     app.mount("/frozen", streams.frozen)
     app.mount("/half", _half)
-    fit(app, settings)
+    install_middleware(app, settings)
     return app
 
 

@@ -6,11 +6,10 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from conflation.auto import Decision, State, step
-from conflation.duration import MILLISECOND, SECOND, Instant
-from conflation.in_flight import FRAMING_BYTES, InFlight
-from conflation.language.ladder import STEPS_NS
-from conflation.subscription import Auto
+from tidegate.conflation.auto import FRAMING_BYTES, Decision, InFlight, State, step
+from tidegate.conflation.options.conflicts import STEPS_NS
+from tidegate.conflation.subscription import Auto
+from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 
 
 @dataclass(frozen=True)

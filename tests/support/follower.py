@@ -6,9 +6,6 @@ import json
 from collections import deque
 from dataclasses import dataclass, field
 
-from conflation.count import count_of
-from conflation.frame import Frame
-from conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 from tests.support.model import (
     Key,
     LaneModel,
@@ -21,6 +18,8 @@ from tests.support.model import (
     TopicModel,
     newest,
 )
+from tidegate.conflation.frame import Frame, receipt_of
+from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 
 
 @dataclass(eq=False)
@@ -130,7 +129,7 @@ class Follower:
         return complete and heard == self.lane.last_flush
 
     def next_answer(self) -> deque[Said]:
-        """The flushes that a member missed, put together (rule 211), or a round (rule 22)."""
+        """The flushes that a member missed (rule delta-6), or a round (rule interval-11)."""
         if self.lane is None or not self.lane.interval_ns:
             return deque()
         is_round = not self.wish.by_slots
@@ -147,12 +146,12 @@ class Follower:
         return self.sent[own_key].offset if own_key in self.sent else 0
 
     def check_count(self, said: Said, frame: Frame) -> None:
-        """Rule 212: a row stands for the messages since its key's last one, or since the cut."""
+        """Rule delta-6: a row counts the messages since its key's last one, or the cut."""
         own_key = said.key(self.fields)
         since = max(self.cut, self.sent_offset(own_key))
         stood = [m for m in self.topic.after(since) if m.key(self.fields) == own_key]
         stood = [m for m in stood if m.offset <= said.offset]
-        count = count_of(frame)
+        count = receipt_of(frame)
         assert (count.messages, count.first) == (len(stood), stood[0].offset)
 
     def remember(self, offset: int) -> None:
@@ -162,7 +161,7 @@ class Follower:
         self.marks.append(Mark(name, epoch, offset, self.wish, self.replica.copy()))
 
     def hear_row(self, said: Said, shared: bool, now: int) -> None:
-        """A live row: order, truth, rate (rules 1, 12, 16, 21)."""
+        """A live row: order, truth, rate (rules board-1, interval-2, interval-6, interval-10)."""
         assert self.lane is not None
         assert said.offset > self.cut, "rows at or below the cut never come from the lane"
         own_key = said.key(self.fields)
@@ -187,7 +186,7 @@ class Follower:
         self.replica.learn(own_key, said.offset)
 
     def hear_low_water(self, low_water: int | None) -> None:
-        """Rule 41: nothing at or below it is still held or queued, and it never steps back."""
+        """Rule resume-6: nothing at or below it is still held or queued; it never steps back."""
         assert self.lane is not None
         if self.fast:
             assert low_water == max(self.lane.low_water(), self.cut), "as high as it can be"
@@ -210,7 +209,7 @@ class Follower:
                 assert held == last.offset or unknown, f"{own_key}: {held}, not {last.offset}"
 
     def check_complete(self) -> None:
-        """Everything flushed has been taken: rules 13, 17, 22."""
+        """Everything flushed has been taken: rules interval-3, interval-7 and interval-11."""
         if self.lane is None:
             return
         for own_key, said in self.lane.flushed.items():

@@ -11,15 +11,15 @@ from typing import Any
 
 import httpx2
 
-from app.gateway import Gateway
-from app.main import create_app
-from app.server import Server
-from app.settings import Settings
-from clients.sse import Event, Parser
+from tests.support.deadlines import HANGS_S
 from tests.support.servers import edge_settings, running
 from tests.support.wire import Wire, connected
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.server import Server
+from tidegate.app.main import create_app
+from tidegate.app.settings import Settings
+from tidegate.clients.sse import Event, Parser
 
-DEADLINE_S = 60  # generous: only what hangs meets it
 MANY = httpx2.Limits(max_connections=None)  # each open stream is a connection
 NDJSON = {"Content-Type": "application/x-ndjson"}
 JSON = {"Content-Type": "application/json"}
@@ -43,7 +43,7 @@ class Stream:
 
     async def next(self) -> Event:
         """The next event."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             while not self._ahead:
                 self._take(await anext(self._chunks))
         return self._ahead.popleft()
@@ -66,14 +66,14 @@ class Stream:
 
     async def raw_until(self, mark: bytes) -> bytearray:
         """Everything received so far, once `mark` is in it."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             while mark not in self.raw:
                 self._take(await anext(self._chunks))
         return self.raw
 
     async def rest(self) -> list[Event]:
         """Events up to the stream's orderly end."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             async for chunk in self._chunks:
                 self._take(chunk)
         rest = list(self._ahead)
@@ -165,7 +165,7 @@ class Running(Remote):
 async def client_of(address: str, limits: httpx2.Limits = MANY) -> AsyncIterator[Remote]:
     """The same verbs for a gateway that is a process of its own."""
     async with httpx2.AsyncClient(
-        base_url=address, trust_env=False, timeout=DEADLINE_S, limits=limits
+        base_url=address, trust_env=False, timeout=HANGS_S, limits=limits
     ) as http:
         yield Remote(address, http)
 
@@ -179,7 +179,7 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
     async with (
         running(app, settings, on_shutdown=gateway.say_goodbye) as server,
         httpx2.AsyncClient(
-            base_url=server.address, trust_env=False, timeout=DEADLINE_S, limits=MANY
+            base_url=server.address, trust_env=False, timeout=HANGS_S, limits=MANY
         ) as http,
     ):
         yield Running(server, http, gateway)
@@ -188,7 +188,7 @@ async def running_gateway(**given: Any) -> AsyncIterator[Running]:
 async def eventually(condition: Callable[[], bool], what: str) -> None:
     """Wait until something holds; fails with `what` when it never does."""
     try:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             while not condition():
                 await asyncio.sleep(0.005)
     except TimeoutError:

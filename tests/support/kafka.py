@@ -15,9 +15,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pipeline.errors import SparkUnavailable
-from pipeline.jvm import java_command
-from pipeline.packages import fetch_jars
+from tests.support.deadlines import HANGS_S
+from tidegate.pipeline.errors import SparkUnavailable
+from tidegate.pipeline.spark.jvm import java_command
+from tidegate.pipeline.spark.packages import fetch_jars
 
 VERSION = "4.2.0"
 BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"
@@ -31,8 +32,6 @@ CONNECTOR = (
 )
 PARTITIONS = 3
 CLUSTER = "tidegate-tests-0000000"  # 22 characters: an id as Kafka has them
-START_S_MAX = 60.0
-COMMAND_S_MAX = 60.0
 
 Message = tuple[str, str | None]
 
@@ -79,9 +78,7 @@ class Broker:
     def _run(self, tool: str, *words: str, said: str = "") -> None:
         command = java("-cp", self._jars, f"org.apache.kafka.tools.{tool}")
         command += ["--bootstrap-server", self.address, *words]
-        done = subprocess.run(
-            command, input=said, capture_output=True, text=True, timeout=COMMAND_S_MAX
-        )
+        done = subprocess.run(command, input=said, capture_output=True, text=True, timeout=HANGS_S)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -93,7 +90,7 @@ def kafka_broker(jars: list[Path], folder: Path) -> Iterator[Broker]:
     settings.write_text(_settings(folder / "log", broker_port, controller_port))
     classpath = os.pathsep.join(map(str, jars))
     form = java("-cp", classpath, "kafka.tools.StorageTool", "format", "-t", CLUSTER)
-    subprocess.run([*form, "-c", settings], check=True, capture_output=True, timeout=COMMAND_S_MAX)
+    subprocess.run([*form, "-c", settings], check=True, capture_output=True, timeout=HANGS_S)
     with (folder / "broker.log").open("wb") as log:
         server = subprocess.Popen(
             java("-cp", classpath, "kafka.Kafka", str(settings)),
@@ -126,7 +123,7 @@ def free_ports(count: int) -> list[int]:
 
 def await_port(server: subprocess.Popen[bytes], port: int) -> None:
     """Returns when the server takes connections; fails when it ended or takes too long."""
-    deadline = time.monotonic() + START_S_MAX
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline:
         assert server.poll() is None, f"the broker ended with {server.returncode}"
         try:
@@ -134,7 +131,7 @@ def await_port(server: subprocess.Popen[bytes], port: int) -> None:
             return
         except OSError:
             time.sleep(0.05)
-    raise AssertionError(f"the broker did not answer within {START_S_MAX} s")
+    raise AssertionError(f"the broker did not answer within {HANGS_S} s")
 
 
 def _settings(log: Path, broker_port: int, controller_port: int) -> str:

@@ -7,15 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from conflation.frame import Frame
-from tests.support.naive import (
-    MILLISECOND,
-    Chronicle,
-    Event,
-    Value,
-    key_text,
-)
+from tests.support.naive import MILLISECOND, Chronicle, Event, Value, key_text
 from tests.support.wishes import Wish
+from tidegate.conflation.frame import Frame
 
 Place = tuple[str, str]
 """A key, and the value of the `match` fields: messages of one place may conflate."""
@@ -25,7 +19,7 @@ ScriptLine = tuple[Any, ...]
 
 @dataclass(eq=False)
 class RatedReplay:
-    """Rule 253: `gap_ns` says how long a row waits after the one before; `last` when that was."""
+    """Rule resume-9: `gap_ns` is how long a row waits after the one before, sent at `last`."""
 
     gap_ns: Callable[[Event, Event], int]
     last: int
@@ -111,7 +105,7 @@ class Listener:
         fields = self.wish.match_fields
         return event.key, key_text(event.value, fields) if fields else ""
 
-    def untold(self) -> list[Event]:
+    def undelivered(self) -> list[Event]:
         """Messages that no row, or removal, stands for yet."""
         return [event for event in self.puts() if not self.is_told(event)]
 
@@ -133,7 +127,7 @@ class Listener:
     def due_since(self) -> dict[str, Event]:
         """For each key that the client should hear of: what it has been waiting for longest."""
         wanted: dict[str, Event] = {}
-        untold = {id(event) for event in self.untold()}
+        undelivered = {id(event) for event in self.undelivered()}
         last = {event.key: event for event in self.puts()}
         for event in self.events():
             if self.wish.oof:
@@ -141,7 +135,7 @@ class Listener:
                     wanted.pop(event.key, None)
                 else:
                     wanted.setdefault(event.key, event)
-            elif id(event) in untold:
+            elif id(event) in undelivered:
                 if self.wish.no_empties and not (
                     self.differs(event) and self.differs(last[event.key])
                 ):
@@ -149,7 +143,7 @@ class Listener:
                 else:
                     wanted.setdefault(event.key, event)
             elif event.gone and self.wish.focus.grouping:
-                wanted.pop(event.key, None)  # its row is made when it is flushed (rule 232)
+                wanted.pop(event.key, None)  # its row is made when it is flushed (rule view-2)
         return wanted
 
     def differs(self, event: Event) -> bool:
@@ -180,7 +174,7 @@ class Listener:
         return key_text(self.chronicle.messages[frame.offset - 1].value, focus.fields)
 
     def told_key(self, event: Event) -> str:
-        """The key that a row of this event is told by (rule 19)."""
+        """The key that a row of this event is told by (rule interval-9)."""
         by_record = self.chronicle.key and not self.wish.focus.grouping
         return event.cause.key if by_record and not self.wish.focus.top else event.key
 

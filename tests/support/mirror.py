@@ -10,15 +10,16 @@ from collections import defaultdict
 
 import pytest
 
-from conflation.bookmark import Bookmark
-from conflation.definition import Definition, QueuePolicy
-from conflation.engine import Engine
-from conflation.errors import EngineError, LimitReached, SessionUnknown
-from conflation.frame import Frame
-from conflation.language.grant import decide
-from conflation.language.options import Options
-from conflation.log import History
-from conflation.outputs import (
+from tests.support.follower import Follower, SessionModel, key_text
+from tests.support.model import LaneModel, LaneWish, Mark, Replica, Said, Sums, TopicModel, opening
+from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.errors import EngineError, LimitReached, SessionUnknown
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.outputs import (
     CloseReason,
     Goodbye,
     Output,
@@ -27,10 +28,9 @@ from conflation.outputs import (
     SessionReady,
     Unsubscribed,
 )
-from conflation.sessions.session import QueueLimits
-from keys.spec import KeySpec
-from tests.support.follower import Follower, SessionModel, key_text
-from tests.support.model import LaneModel, LaneWish, Mark, Replica, Said, Sums, TopicModel, opening
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.bookmark import Bookmark
 
 PLENTY = 1 << 30
 SUBSCRIPTIONS_MAX = 4
@@ -38,7 +38,7 @@ SESSIONS_MAX = 4
 
 
 class Mirror:
-    """Both worlds; every assertion that fails here is a rule of docs/semantics.md broken."""
+    """Both worlds; every assertion that fails here is a rule of docs/semantics broken."""
 
     def __init__(self) -> None:
         self.engine = Engine(sessions_max=SESSIONS_MAX, subscriptions_max=SUBSCRIPTIONS_MAX)

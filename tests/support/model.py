@@ -1,6 +1,6 @@
 """The naive model: every message ever published is kept, and every question looks through all.
 
-It is written from the rules in docs/semantics.md, not from the engine, and shares no code with
+It is written from the rules in docs/semantics, not from the engine, and shares no code with
 it. Keys are tuples of field values; a topic without key has the one key `()`.
 """
 
@@ -85,7 +85,7 @@ class LaneWish:
 
 @dataclass(eq=False)
 class LaneModel:
-    """Timers and what was flushed last, of each key: rules 11 to 15."""
+    """Timers and what was flushed last, of each key: rules interval-1 to interval-5."""
 
     topic: TopicModel
     fields: tuple[str, ...]
@@ -171,7 +171,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class OpeningModel:
-    """What a subscription starts with (rules 31 to 35)."""
+    """What a subscription starts with (rules resume-1 to resume-5)."""
 
     rows: list[Said]
     group: bool

@@ -1,6 +1,6 @@
 """The naive model of boards: every message is kept, and every question looks through all.
 
-It is written from the rules in docs/semantics.md, not from the engine, and shares no code with
+It is written from the rules in docs/semantics, not from the engine, and shares no code with
 it. What a topic's records are, what stands on a board, and what happened there, message by
 message.
 """

@@ -1,17 +1,10 @@
-"""Marks as a session keeps them, with ids that tell what was noted."""
+"""Ids of a session of several subscriptions, plain to read."""
 
 from __future__ import annotations
 
-from conflation.bookmark import Bookmark
-from conflation.outputs import Unsubscribed
-from conflation.sessions.session import SeatId
+from tidegate.app.delivery.encoding import EventIds
 
-
-class Noted:
-    """Ids of a session of several subscriptions, plain to read."""
-
-    def moved(self, seat: SeatId, bookmark: Bookmark) -> str:
-        return f"{seat[0]}-{bookmark.offset}"
-
-    def ended(self, seat: SeatId, told: Unsubscribed) -> str:
-        return f"{seat[0]}-end"
+PLAIN_IDS = EventIds(
+    move=lambda seat, bookmark: f"{seat[0]}-{bookmark.offset}",
+    end=lambda seat, end: f"{seat[0]}-end",
+)

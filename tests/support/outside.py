@@ -19,10 +19,9 @@ from pathlib import Path
 import pytest
 
 import dev
+from tests.support.deadlines import HANGS_S
 
 CHROMIUM = Path("/usr/bin/chromium")
-REDIS_START_S_MAX = 60.0
-REDIS_END_S_MAX = 60
 
 
 def require(found: bool, reason: str) -> None:
@@ -78,12 +77,12 @@ def redis_server() -> Iterator[str]:
             yield f"unix://{address}"
         finally:
             server.terminate()
-            server.wait(timeout=REDIS_END_S_MAX)
+            server.wait(timeout=HANGS_S)
 
 
 def await_redis(server: subprocess.Popen[bytes], address: str) -> None:
     """Returns when the server answers; fails when it died or takes too long."""
-    deadline = time.monotonic() + REDIS_START_S_MAX
+    deadline = time.monotonic() + HANGS_S
     while time.monotonic() < deadline:
         assert server.poll() is None, f"the Redis server ended with {server.returncode}"
         with socket.socket(socket.AF_UNIX) as connection:
@@ -96,7 +95,7 @@ def await_redis(server: subprocess.Popen[bytes], address: str) -> None:
             except OSError:
                 pass
         time.sleep(0.01)
-    raise AssertionError(f"the Redis server did not answer within {REDIS_START_S_MAX} s")
+    raise AssertionError(f"the Redis server did not answer within {HANGS_S} s")
 
 
 @functools.cache

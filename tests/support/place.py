@@ -7,22 +7,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from app.catalog import Catalog
-from app.driver import Driver
-from app.duty import Duty
-from app.entry import Entry
-from app.filler import Fillers
-from app.ingest import Form, Ingest
-from app.mergers import Mergers
-from app.precondition import Precondition
-from app.stores.memory import MemoryStore
-from app.stores.store import Appended, Producer, Store
-from app.topic_document import TopicDocument
-from app.writer import Writer
-from conflation.engine import Engine
-from conflation.frame import Frame
-from conflation.sessions.session import QueueLimits
 from tests.support.servers import edge_settings
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.store import Appended, Producer, Store
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.derived import DerivedTopics
+from tidegate.app.topics.ingest import Form, Ingest
+from tidegate.app.topics.leadership import Leadership
+from tidegate.app.topics.registry import CatalogTopic, Precondition
+from tidegate.app.topics.writer import Writer
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.sessions.session import QueueLimits
 
 LINES = Form(lined=True)
 MERGERS = Mergers()
@@ -43,14 +42,14 @@ class Place:
         limits = QueueLimits(self.settings.queue_messages_max, self.settings.queue_bytes_max)
         self.driver = Driver(engine, limits, clock)
         self.writer = Writer(self.store, self.driver)
-        self.duty = Duty(held=True)
-        self.fillers = Fillers(self.driver, self.writer, self.duty)
-        self.catalog = Catalog(self.store, self.driver, self.fillers, self.settings)
+        self.leadership = Leadership(held=True)
+        self.derived_topics = DerivedTopics(self.driver, self.writer, self.leadership)
+        self.catalog = Catalog(self.store, self.driver, self.derived_topics, self.settings)
         self.ingest = Ingest(self.writer, self.driver, self.settings)
 
     async def put(
         self, name: str, expected: Precondition | None = None, **document: object
-    ) -> tuple[Entry, bool]:
+    ) -> tuple[CatalogTopic, bool]:
         return await self.catalog.put(name, parsed(**document), expected)
 
     async def say(

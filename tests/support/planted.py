@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.planted_in_lanes import ENGINE, FOCUS, LANES, SLOTS, SLOTTED, Planted
 from tests.support.planted_in_queues import POLICIES, QUEUES
+from tests.support.planted_in_sums import CONSERVED, RECEIPTS, SUMS
 
 WINDOWS = "test_state_machine_windows:WindowMachine"
 GROUPS = "test_state_machine_windows:GroupMachine"
@@ -33,19 +34,19 @@ BOARDS: dict[str, Planted] = {
     ),
     "a record that stops to match stays": (
         FOCUS,
-        "conflation/boards/screen.py",
+        "conflation/operators/filter.py",
         "            return [(frame.key or THE_RECORD, no_longer_matching(frame))]",
         "            return ()",
     ),
     "a record that left is found by its new value only": (
         FOCUS,
-        "conflation/topics/index.py",
+        "conflation/topics/topic.py",
         "                tokens = (*tokens, *tokens_of(before.payload))",
         "                tokens = (*tokens,)",
     ),
     "a window is one row too long": (
         WINDOWS,
-        "conflation/boards/window.py",
+        "conflation/operators/top_n.py",
         (
             "        now = {board_key for _, board_key in "
             "self._order[start : start + self._window.top_n]}"
@@ -57,25 +58,25 @@ BOARDS: dict[str, Planted] = {
     ),
     "a window does not look where a record was": (
         WINDOWS,
-        "conflation/boards/window.py",
+        "conflation/operators/top_n.py",
         "            lowest = min(lowest, bisect_left(self._order, place))",
         "            lowest = bisect_left(self._order, place)",
     ),
     "a change inside a window is not seen": (
         WINDOWS,
-        "conflation/boards/window.py",
+        "conflation/operators/top_n.py",
         "        if changed in now and changed in self._shown:",
         "        if changed in now and changed not in self._shown:",
     ),
     "a record stays in the group that it left": (
         GROUPS,
-        "conflation/boards/groups.py",
+        "conflation/operators/group_by.py",
         "            del self._groups[before][record_key]",
         "            self._groups[before].get(record_key)",
     ),
     "the group that a record left is not made anew": (
         GROUPS,
-        "conflation/boards/groups.py",
+        "conflation/operators/group_by.py",
         "            self._stir(before, frame)",
         "            pass",
     ),
@@ -114,43 +115,47 @@ MEMBERS: dict[str, Planted] = {
     ),
     "a large answer loses a row between its pieces": (
         SLOTS,
-        "conflation/sessions/owed.py",
+        "conflation/sessions/rows.py",
         "        self.sent += len(rows)",
         "        self.sent += len(rows) + (self.sent + len(rows) < len(self.rows))",
     ),
     "what is held stays behind": (
         CHANGES,
-        "conflation/sessions/moving.py",
+        "conflation/sessions/lane_change.py",
         "        _owe(seat, old, pending)",
         "        _owe(seat, old, [])",
     ),
     "a position is not taken along": (
         CHANGES,
-        "conflation/sessions/moving.py",
+        "conflation/sessions/lane_change.py",
         "        member.position, member.cut, member.released = since, cut, seat.lane.board.head",
         "        member.cut, member.released = cut, seat.lane.board.head",
     ),
     "a change waits for the later deadline": (
         CHANGES,
-        "conflation/sessions/moving.py",
+        "conflation/sessions/lane_change.py",
         "    due = min(held_until, now + interval_ns) if waits and held_until is not None else now",
         "    due = max(held_until, now + interval_ns) if waits and held_until is not None else now",
     ),
     "a second change forgets the deadline of the first": (
         CHANGES,
-        "conflation/sessions/moving.py",
+        "conflation/sessions/lane_change.py",
         "        held_until, before.deadline = before.deadline, None",
         "        before.deadline = None",
     ),
     "a removal is owed without the value that it takes away": (
         CHANGES,
-        "conflation/sessions/owed.py",
-        '            kept[board_key, "removed"] = board_key, row',
-        '            kept[board_key, "value"] = board_key, row',
+        "conflation/sessions/rows.py",
+        "        self._append(board_key, row)",
+        (
+            "        for place in list(self._places.get(board_key, ())):\n"
+            "            self._pop(board_key, place)\n"
+            "        self._append(board_key, row)"
+        ),
     ),
     "what another filter hides is not taken back": (
         CHANGES,
-        "conflation/sessions/moving.py",
+        "conflation/sessions/lane_change.py",
         "        told += [_out(row) for row_key, row in before.items() if row_key not in after]",
         "        told += []",
     ),
@@ -186,7 +191,7 @@ MEMBERS: dict[str, Planted] = {
     ),
     "a conflation key is its first field": (
         ENGINE,
-        "keys/extract.py",
+        "keys/spec.py",
         "        return join_key([_or_null(text) for text in fields_of(payload)])",
         "        return join_key([_or_null(text) for text in fields_of(payload)][:1])",
     ),
@@ -195,13 +200,13 @@ MEMBERS: dict[str, Planted] = {
 BEGINNINGS: dict[str, Planted] = {
     "a resume of changes forgets the filter": (
         RESUME,
-        "conflation/sessions/resume.py",
+        "conflation/sessions/backfill.py",
         "        if not row.removed and (matches is None or matches(row.payload, row.key))",
         "        if not row.removed",
     ),
     "a resume of removals under a filter goes by changes": (
         RESUME,
-        "conflation/sessions/resume.py",
+        "conflation/sessions/backfill.py",
         (
             "    return lane_id.feed.shape is not None or "
             "(lane_id.oof and lane_id.feed.filter is not None)"
@@ -210,47 +215,60 @@ BEGINNINGS: dict[str, Planted] = {
     ),
     "a resume skips a message": (
         RESUME,
-        "conflation/sessions/resume.py",
+        "conflation/sessions/backfill.py",
         "        return replayed(topic, lane_id, topic.journal.after(offset))",
         "        return replayed(topic, lane_id, topic.journal.after(offset + 1))",
     ),
     "a replay ends where it began": (
         REPLAY,
-        "conflation/sessions/beginning.py",
+        "conflation/sessions/backfill.py",
         "    if opening.cut == topic.head:",
         "    if True:",
     ),
     "a replay that goes on has no speed": (
         REPLAY,
-        "conflation/sessions/beginning.py",
+        "conflation/sessions/backfill.py",
         "    following.pacing = opening.pacing",
         "    following.pacing = None",
     ),
     "a replay makes up for all it missed": (
         REPLAY,
-        "conflation/sessions/pacing.py",
+        "conflation/sessions/rows.py",
         "        self._last = max(self.due(row), now - BURST_NS)",
         "        self._last = self.due(row)",
     ),
     "a replay waits for its own row's bytes": (
         REPLAY,
-        "conflation/sessions/pacing.py",
+        "conflation/sessions/rows.py",
         "            gap_ns = len(before.payload) * SECOND // rate.bytes_per_s",
         "            gap_ns = len(row.payload) * SECOND // rate.bytes_per_s",
     ),
     "records expire up to the newest": (
         EXPIRY,
-        "conflation/topics/expiry.py",
+        "conflation/topics/topic.py",
         "            through = self._due.popleft()[1]",
         "            through = self._due.popleft()[1] + 1",
     ),
     "expiry is announced once": (
         EXPIRY,
-        "conflation/topics/expiry.py",
+        "conflation/topics/topic.py",
         "        self.deadline = self._due[0][0] if self._due else None",
         "        self.deadline = None",
     ),
 }
 
-PLANTED = LANES | SLOTTED | BOARDS | MEMBERS | BEGINNINGS | QUEUES
-MACHINES = (ENGINE, FOCUS, SLOTS, WINDOWS, GROUPS, CHANGES, REPLAY, RESUME, EXPIRY, POLICIES)
+PLANTED = LANES | SLOTTED | BOARDS | MEMBERS | BEGINNINGS | QUEUES | SUMS
+MACHINES = (
+    ENGINE,
+    FOCUS,
+    SLOTS,
+    WINDOWS,
+    GROUPS,
+    CHANGES,
+    REPLAY,
+    RESUME,
+    EXPIRY,
+    POLICIES,
+    CONSERVED,
+    RECEIPTS,
+)

@@ -9,31 +9,31 @@ POLICIES = "test_state_machine_policies:PolicyMachine"
 QUEUES: dict[str, Planted] = {
     "an unsubscribe topic ends only the queue that is long": (
         POLICIES,
-        "conflation/sessions/relief.py",
+        "conflation/sessions/queue_limits.py",
         "        for seat in [seat for seat in session.seats.values() if seat.topic in crowding]:",
         "        for seat in [seat for seat in queued if seat.topic in crowding]:",
     ),
     "an off topic is conflated too": (
         POLICIES,
-        "conflation/sessions/relief.py",
+        "conflation/sessions/queue_limits.py",
         "            if seat.topic.definition.policy is QueuePolicy.CONFLATE:",
         "            if seat.topic.definition.policy is not QueuePolicy.UNSUBSCRIBE:",
     ),
     "a session that is not conflated is conflated": (
         POLICIES,
-        "conflation/sessions/relief.py",
+        "conflation/sessions/queue_limits.py",
         "        if session.is_above(FULL_PERCENT) and session.conflated:",
         "        if session.is_above(FULL_PERCENT):",
     ),
     "every seat has the whole of its session's room": (
         POLICIES,
-        "conflation/sessions/relief.py",
+        "conflation/sessions/queue_limits.py",
         "                feed.grown_messages + messages // len(seats),",
         "                feed.grown_messages + messages,",
     ),
     "what the socket holds is forgotten when alarms are set": (
         POLICIES,
-        "conflation/sessions/relief.py",
+        "conflation/sessions/queue_limits.py",
         (
             "        messages, size = session.limits.room("
             "queued, queued_bytes + session.unsent_bytes)"
@@ -42,13 +42,13 @@ QUEUES: dict[str, Planted] = {
     ),
     "the lower threshold is told without the upper": (
         POLICIES,
-        "conflation/sessions/relief.py",
+        "conflation/sessions/queue_limits.py",
         "        session.is_crossed = upper",
         "        session.is_crossed = True",
     ),
     "an alarm rings one message late": (
         POLICIES,
-        "conflation/topics/alarms.py",
+        "conflation/topics/watermarks.py",
         "        while heap and heap[0][0] < grown:",
         "        while heap and heap[0][0] < grown - 1:",
     ),
@@ -60,31 +60,31 @@ QUEUES: dict[str, Planted] = {
     ),
     "a session that is switched stays in its lane": (
         POLICIES,
-        "conflation/sessions/usher.py",
+        "conflation/sessions/subscribers.py",
         "                self.change(session, seat, subscription, now)",
         "                pass",
     ),
     "what was taken from a backlog comes again": (
         POLICIES,
         "conflation/lanes/backlog.py",
-        "            self._slots.take(slot)",
-        "            pass",
+        "        for slot, _ in ordered[:count]:",
+        "        for slot, _ in ordered[:0]:",
     ),
     "a piece of a backlog is a position": (
         POLICIES,
-        "conflation/lanes/list_lane.py",
+        "conflation/lanes/every_message.py",
         "            return member.position",
         "            return position",
     ),
     "a survivor has the last place where it has the first": (
         POLICIES,
-        "conflation/queue_lane.py",
+        "conflation/subscription.py",
         "        replaces=definition.replaces,",
         "        replaces=False,",
     ),
     "what is queued goes with the subscription that ends": (
         POLICIES,
-        "conflation/sessions/roster.py",
+        "conflation/sessions/registry.py",
         "            session.outbox.append(self._ledger.parting(seat))",
         "            self._ledger.parting(seat)",
     ),

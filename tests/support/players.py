@@ -8,11 +8,11 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from conflation.frame import Gone
 from tests.support.consumer import Consumer
 from tests.support.naive import MILLISECOND, Chronicle, compact, key_text
 from tests.support.stage import PLENTY, Stage
 from tests.support.wishes import Wish
+from tidegate.conflation.frame import RemovalReason
 
 STEPS_NS = tuple(round(ms * MILLISECOND) for ms in (0, 1, 3.5, 49, 100, 333, 1_000))
 PICK = st.integers(0, 63)
@@ -121,7 +121,7 @@ class Removing(Players):
     @rule(letters=LETTERS, expired=st.booleans())
     def remove(self, letters: list[int], expired: bool) -> None:
         keys = dict.fromkeys(key_text({"k": "abc"[letter % 3]}, ("k",)) for letter in letters)
-        reason = Gone.EXPIRED if expired else Gone.DELETED
+        reason = RemovalReason.EXPIRED if expired else RemovalReason.DELETED
         self.stage.remove(self.topic, *keys, reason=reason)
 
 

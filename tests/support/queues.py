@@ -1,7 +1,8 @@
 """The naive model of queues: rows in lists, and what a policy makes of them, looked at one by one.
 
-It is written from CONTRACT 6 and rules 51 to 56 and 271 to 284, not from the engine, and shares no
-code with it. All messages have the fields k, v and w, so that a patch never takes one away.
+It is written from CONTRACT 6 and rules queue-1 to queue-9, merge-4 and queue-10 to queue-12, not
+from the engine, and shares no code with it. All messages have the fields k, v and w, so that a
+patch never takes one away.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Told:
         return len(self.patch or written(self.value))
 
     def then(self, later: Told, *, replaces: bool) -> Told:
-        """Both as one row (rules 277 and 278)."""
+        """Both as one row (rules queue-9 and merge-4)."""
         changes = None
         if self.patch is not None and later.patch is not None:
             assert self.changes is not None
@@ -116,7 +117,7 @@ class Reader:
 
     @property
     def by_row(self) -> bool:
-        """Whether its queue is put together row by row, not by a board (rule 275)."""
+        """Whether its queue is put together row by row, not by a board (rule queue-9)."""
         return self.delta or self.topic.replaces
 
     def enqueue(self, new: list[Told]) -> None:
@@ -128,7 +129,7 @@ class Reader:
         for row in rows:
             same = [old for old in self.queue if old.key == row.key and old.kept]
             if same and (self.always or not self.by_row):
-                (old,) = same  # rules 54 and 271
+                (old,) = same  # rules queue-4 and queue-5
                 self.queue.remove(old)
                 row = replace(row, stands=old.stands + row.stands)
             self.queue.append(replace(row, kept=self.always))
@@ -139,7 +140,7 @@ class Reader:
         self.owed = together(self.owed, replaces=self.topic.replaces)
 
     def switch(self, always: bool) -> None:
-        """Into the other lane, with all that is queued (rule 274)."""
+        """Into the other lane, with all that is queued (rule queue-8)."""
         if always == self.always or self.interval:
             return
         self.always = always
@@ -201,7 +202,7 @@ class Queues:
         return [line for line in self.outbox if isinstance(line, Farewell)]
 
     def fills(self) -> tuple[int, int]:
-        """Messages, and bytes with what the socket holds (rule 272)."""
+        """Messages, and bytes with what the socket holds (rule queue-6)."""
         rows = list(self.rows())
         return len(rows), sum(row.size for row in rows) + self.unsent if rows else 0
 
@@ -211,7 +212,7 @@ class Queues:
         return 100 * messages > percent * self.messages_max or 100 * size > percent * self.bytes_max
 
     def note_level(self) -> None:
-        """Rule 281."""
+        """Rule queue-11."""
         if self.ended:
             return
         if not self.crossed and self.above(self.upper):
@@ -246,7 +247,7 @@ class Queues:
                 self.leave(reader, "BACK_PRESSURE")
 
     def leave(self, reader: Reader, reason: str, *, wanted: bool = False) -> None:
-        """A reader ends; rule 280."""
+        """A reader ends; rule queue-10."""
         del self.readers[reader.name]
         if wanted and reader.begun and not reader.topic.tidies and not reader.interval:
             whole = [replace(row, changes=None) for row in reader.rows()]

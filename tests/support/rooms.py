@@ -8,16 +8,16 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from app.gateway import Gateway
-from app.ingest import Form
-from app.sessions.joining import joined
-from app.sessions.reader import Reader
-from app.sessions.session import Session
-from app.topic_document import TopicDocument
-from app.topic_pattern import TopicPattern
-from app.wish import Wish
-from clients.sse import Event, Parser
 from tests.support.servers import edge_settings
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.sessions.attach import attach_existing
+from tidegate.app.sessions.reader import Reader
+from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.subscribe_request import SubscribeRequest
+from tidegate.app.topics.ingest import Form
+from tidegate.clients.sse import Event, Parser
 
 PLENTY = 1 << 20
 RETRY_MS = 1_000
@@ -42,8 +42,8 @@ class Room:
     def kept(self, **given: Any) -> Session:
         return self.gateway.sessions.open(kept=True, lasts=True, **given)
 
-    def wish(self, options: str = "", **values: str) -> Wish:
-        return Wish.parse({"options": options, **values}, 4_096, many=True)
+    def wish(self, options: str = "", **values: str) -> SubscribeRequest:
+        return SubscribeRequest.parse({"options": options, **values}, 4_096, many=True)
 
     def ask(
         self, session: Session, target: str | TopicPattern = "px", options: str = "", **values: str
@@ -54,7 +54,7 @@ class Room:
 
     def read(self, session: Session, number: int | None = None) -> tuple[Reader, dict[str, Any]]:
         """A reader, and what its hello says, with its id."""
-        reader, hello = joined(session, number, RETRY_MS)
+        reader, hello = attach_existing(session, number, RETRY_MS)
         [event] = Parser().feed(hello)
         return reader, {**json.loads(event.text), "id": event.id}
 

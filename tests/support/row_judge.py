@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import json
 
-from conflation.frame import Frame, Row
-from keys.merging import Merger
 from tests.support.listener import Listener
-from tests.support.naive import (
-    Event,
-    Value,
-    changed_fields,
-    compact,
-)
+from tests.support.naive import Event, Value, changed_fields, compact
 from tests.support.wishes import Wish
+from tidegate.conflation.frame import Frame, Row
+from tidegate.keys.merging import Merger
 
 
 class RowJudge(Listener):
@@ -69,7 +64,7 @@ class RowJudge(Listener):
         return self.wish.combine([event.value for event in stood])
 
     def check_newest(self, event: Event) -> None:
-        """Rule 12, for those who take at once."""
+        """Rule interval-2, for those who take at once."""
         if not self.at_once or not self.wish.interval_ms or self.wish.sealed(event):
             return
         if self.wish.flush_text or isinstance(self.wish.merge, Merger) or self.wish.focus.grouping:
@@ -86,7 +81,7 @@ class RowJudge(Listener):
         assert not later, "a row is the newest of its key when it is flushed"
 
     def check_delta(self, frame: Frame, event: Event, stood: list[Event]) -> None:
-        """Rule 213: what is in a delta, and when there must be one."""
+        """Rule delta-1: what is in a delta, and when there must be one."""
         patch = frame.patch if isinstance(frame, Row) else None
         shown = self.wish.shown
         changed: set[str] = set()
@@ -112,7 +107,7 @@ class RowJudge(Listener):
             return False  # what a change lets go is told in full
         if not (wish.delta and self.at_once and frame.key in self.holds) or frame.key in self.fresh:
             return False
-        if wish.crowded or wish.combine or self.wish.sealed(event):
+        if wish.over_half_full or wish.combine or self.wish.sealed(event):
             return False
         if stood[0].at <= self.joined_at + wish.interval_ns + wish.tick_ns:
             return False
@@ -125,8 +120,11 @@ class RowJudge(Listener):
         return not any(e.gone or e.before is None or wish.sealed(e) for e in others)
 
     def check_empty(self, event: Event, stood: list[Event], value: Value) -> None:
-        """Rule 214."""
-        if not (self.wish.no_empties and self.wish.delta and self.at_once) or self.wish.crowded:
+        """Rule delta-4."""
+        if (
+            not (self.wish.no_empties and self.wish.delta and self.at_once)
+            or self.wish.over_half_full
+        ):
             return
         settled = stood[0].at > self.joined_at + self.wish.interval_ns + self.wish.tick_ns
         since = self.told_of(self.place(event))
@@ -135,16 +133,32 @@ class RowJudge(Listener):
             assert self.holds[event.key] != value, "an empty delta"
 
     def check_rate(self, own_key: str, now: int) -> None:
-        """Rule 11."""
+        """Rule interval-1."""
         last = self.told_at.get(own_key)
         self.told_at[own_key] = now
         if last is None or not self.at_once or self.wish.flush_text:
             return
-        together = last == now and (self.wish.crowded or self.exempt)
+        together = last == now and (self.wish.over_half_full or self.exempt)
         assert together or now - last >= self.wish.interval_ns, "one update per key per interval"
 
+    def keeps_places(self) -> bool:
+        """Whether a row may stand where an earlier message of its key stood."""
+        replaces = self.wish.replaces and bool(self.wish.interval_ms)
+        return replaces or isinstance(self.wish.merge, Merger)
+
+    def place_among_rows(self, event: Event, stood: list[Event]) -> int:
+        """The offset of the message that gave a row its place (rules merge-4 and merge-6)."""
+        if self.wish.replaces and self.wish.interval_ms:
+            return stood[0].offset
+        if self.merges_apart(stood):
+            return self.order
+        moved = [put for put in stood[1:] if not self.wish.stays(put.value)]
+        if isinstance(self.wish.merge, Merger):
+            return moved[-1].offset if moved else stood[0].offset
+        return event.offset
+
     def check_order(self, place: int) -> None:
-        """Rule 218, within one answer; a round is in the order of its begin (rule 22)."""
+        """Rule merge-4, within an answer; a round has the order of its begin (rule interval-11)."""
         in_rounds = self.wish.interval_ms and not (self.wish.counts or self.at_once)
         if not self.wish.flush_text and not in_rounds:
             assert place >= self.order, "out of order"

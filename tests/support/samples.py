@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.metrics.exposition import exposition
 from tests.support.gateways import Running
+from tidegate.app.metrics.exposition import exposition
 
 
 async def samples(running: Running) -> dict[str, float]:

@@ -11,16 +11,14 @@ import sys
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-import conflation
-import keys
+import tidegate
 
 FOUND = 3
 
 
 def main(copy: str, machine: str, examples: int) -> int:
     """The same examples every time; the first that fails is enough. `machine`: `module:class`."""
-    for package in (conflation, keys):
-        assert str(package.__file__).startswith(copy), "not the copy"
+    assert str(tidegate.__file__).startswith(copy), "not the copy"
     module, _, name = machine.partition(":")
     chosen = settings(
         max_examples=examples,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.pipeline.children import Child
+from tests.support.deadlines import HANGS_S
 
-START_S_MAX = 60.0
 LOOPBACK = "127.0.0.1"
 ENVIRONMENT = (
     "env",
@@ -47,14 +47,12 @@ def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
     with ExitStack() as running:
         words = ["--host", LOOPBACK, "--port", str(port), "--webui-port", "0"]
         master = running.enter_context(Child(_spark_class("master.Master", words), folder))
-        master.await_until(lambda: "I have been elected leader" in master.output(), START_S_MAX)
+        master.await_until(lambda: "I have been elected leader" in master.output(), HANGS_S)
         for number in range(workers):
             words = ["--host", LOOPBACK, "--webui-port", "0", "--cores", "1", "--memory", "1g"]
             words += ["--work-dir", str(cluster.work / str(number)), cluster.master]
             running.enter_context(Child(_spark_class("worker.Worker", words), folder))
-        master.await_until(
-            lambda: master.output().count("Registering worker") == workers, START_S_MAX
-        )
+        master.await_until(lambda: master.output().count("Registering worker") == workers, HANGS_S)
         yield cluster
 
 

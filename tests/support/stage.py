@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from conflation.bookmark import Bookmark
-from conflation.definition import Definition
-from conflation.engine import Engine
-from conflation.frame import Frame, Gone, Tombstone
-from conflation.log import History
-from conflation.outputs import Output, RecordsExpired, Rows, SessionReady
-from conflation.sessions.session import QueueLimits
-from conflation.subscription import Command, Replay, Subscription
 from tests.support.consumer import Consumer
 from tests.support.listener import ScriptLine
 from tests.support.naive import MILLISECOND, Chronicle, Event, Focus
 from tests.support.wishes import Wish, spec
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
+from tidegate.conflation.journal import History
+from tidegate.conflation.outputs import Output, RecordsExpired, Rows, SessionReady
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.subscription import Command, Replay, Subscription
+from tidegate.keys.text.bookmark import Bookmark
 
 PLENTY = 1 << 30
 SECOND = 1_000 * MILLISECOND
 
 
 class Stage:
-    """Both worlds; every assertion that fails here is a rule of docs/semantics.md broken."""
+    """Both worlds; every assertion that fails here is a rule of docs/semantics broken."""
 
     def __init__(self) -> None:
         self.engine = Engine(sessions_max=100, subscriptions_max=4)
@@ -54,7 +54,9 @@ class Stage:
         self.engine.publish(topic.name, frames, self.now)
         self.look()
 
-    def remove(self, topic: Chronicle, *keys: str, reason: Gone = Gone.DELETED) -> None:
+    def remove(
+        self, topic: Chronicle, *keys: str, reason: RemovalReason = RemovalReason.DELETED
+    ) -> None:
         """Records go; one that is not there takes an offset as well."""
         new = [topic.remove(own, self.now, reason.value) for own in keys]
         stamp = self.now // MILLISECOND
@@ -245,7 +247,7 @@ class Stage:
 
 
 def snapshot_script(topic: Chronicle, wish: Wish) -> list[ScriptLine]:
-    """The state at the cut, oldest row first, a window in its order (rule 31)."""
+    """The state at the cut, oldest row first, a window in its order (rule resume-1)."""
     focus = wish.focus
     whole = focus
     if not focus.derived and focus.fields is not None:
@@ -271,7 +273,7 @@ def journal_script(wish: Wish, events: list[Event]) -> list[ScriptLine]:
 
 
 def recorded(puts: list[Event], wish: Wish) -> list[Event]:
-    """An interval on the messages' own timeline (rule 14)."""
+    """An interval on the messages' own timeline (rule interval-4)."""
     rows: list[Event] = []
     held: dict[str, Event] = {}
     end = -1

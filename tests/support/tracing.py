@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from conflation.decision import Decision
-from conflation.duration import MILLISECOND
-from conflation.sessions.recorder import Call, Recorder, Taken
-from conflation.trace import Trace, fresh, replay, same
 from tests.support.world import World
+from tidegate.conflation.sessions.recorder import Call, Taken, TraceRecorder
+from tidegate.conflation.tracing.decisions import Decision
+from tidegate.conflation.tracing.replay import Trace, fresh, replay, same
+from tidegate.keys.text.duration import MILLISECOND
 
 
 class TracedWorld(World):
@@ -24,11 +24,11 @@ class TracedWorld(World):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[Call] = []
-        self.running: Recorder | None = None
+        self.running: TraceRecorder | None = None
         self._trace = Trace()
 
-    def trace(self, name: str, *, session: str = "s", topic: str = "px") -> Recorder:
-        seat = self.engine.seat(session, (name, topic))
+    def trace(self, name: str, *, session: str = "s", topic: str = "px") -> TraceRecorder:
+        seat = self.engine.subscriber(session, (name, topic))
         assert seat is not None
         self.running = self.engine.recorders.begin(seat, self.now, lambda: None)
         return self.running
@@ -51,7 +51,7 @@ class TracedWorld(World):
         return [line(decision) for call in calls for decision in self._trace.tell(fresh(call))]
 
     def check_replay(self) -> None:
-        """Rule 321."""
+        """Rule trace-1."""
         given = [out for call in self.calls if isinstance(call, Taken) for out in call.outputs]
         assert given, "nothing was taken"
         assert same(replay(self.calls), given)

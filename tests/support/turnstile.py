@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-ANSWER_S_MAX = 60.0
+from tests.support.deadlines import HANGS_S
+
 METHODS = ["GET", "POST", "PUT", "DELETE"]
 PASSED_ON = ("content-type", "tidegate-bookmark", "retry-after")
 
@@ -64,7 +65,7 @@ class Turnstile:
     def __init__(self, target: str) -> None:
         self.address = ""
         self._holds: list[Hold] = []
-        self._http = httpx2.AsyncClient(base_url=target, timeout=ANSWER_S_MAX, trust_env=False)
+        self._http = httpx2.AsyncClient(base_url=target, timeout=HANGS_S, trust_env=False)
 
     def hold(self, hold: Hold) -> Hold:
         """Hold that request; what is held already stands on."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-DEADLINE_S = 60  # generous: only a hanging server meets it
+from tests.support.deadlines import HANGS_S
 
 
 @dataclass(frozen=True)
@@ -64,26 +64,26 @@ class Wire:
         """Everything up to the server's close; a reset counts as one."""
         pieces = []
         with contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(DEADLINE_S):
+            async with asyncio.timeout(HANGS_S):
                 while piece := await self.reader.read(65536):
                     pieces.append(piece)
         return b"".join(pieces)
 
     async def read_head(self) -> tuple[int, dict[str, str]]:
         """The status and header of one answer."""
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             head = await self.reader.readuntil(b"\r\n\r\n")
         return parse_head(head)
 
     async def read_answer(self) -> Answer:
         """One answer with a Content-Length, the connection staying open."""
         status, headers = await self.read_head()
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             body = await self.reader.readexactly(int(headers.get("content-length", "0")))
         return Answer(status, headers, body)
 
     async def read_until(self, mark: bytes) -> bytes:
-        async with asyncio.timeout(DEADLINE_S):
+        async with asyncio.timeout(HANGS_S):
             return await self.reader.readuntil(mark)
 
 

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from conflation.lane_id import FeedId, LaneId, Window
-from keys.filter import Filter
-from keys.merging import Merger
-from keys.order import Order
-from keys.projection import Projection
-from keys.reducers import Reduce
-from keys.select import Select
-from keys.spec import KeySpec
 from tests.support.naive import MILLISECOND, Event, Focus, Predicate, Value
+from tidegate.conflation.lane_id import FeedId, LaneId, Window
+from tidegate.keys.filter import Filter
+from tidegate.keys.merging import Merger
+from tidegate.keys.order import Order
+from tidegate.keys.projection import Projection
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.select import Select
+from tidegate.keys.spec import KeySpec
 
 Combine = Callable[[list[Value]], Value]
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A lane: each option beside what it means. `dropped` are fields that are not selected."""
+    """A lane: each option beside what it means.
+
+    `dropped` are fields that are not selected; `stays` are messages that a merger passes over.
+    """
 
     focus: Focus
     interval_ms: int = 0
@@ -33,6 +36,7 @@ class Wish:
     dropped: tuple[str, ...] = ()
     merge: Reduce | Merger | None = None
     combine: Combine | None = field(default=None, compare=False, repr=False)
+    stays: Predicate = field(default=lambda _: False, compare=False, repr=False)
     match_fields: tuple[str, ...] = ()
     replaces: bool = False
     never_text: str = ""
@@ -47,7 +51,7 @@ class Wish:
 
     @property
     def tick_ns(self) -> int:
-        """What deadlines are rounded up to (rule 15)."""
+        """What deadlines are rounded up to (rule interval-5)."""
         return min(self.interval_ns // 20, 50 * MILLISECOND) if self.pace == "key" else 0
 
     @property
@@ -58,12 +62,12 @@ class Wish:
         return bool(self.interval_ms) and any((*special, *rules))
 
     @property
-    def crowded(self) -> bool:
+    def over_half_full(self) -> bool:
         """Whether a key may have several rows in one flush."""
         return bool(self.match_fields or self.never_text or isinstance(self.merge, Merger))
 
     def sealed(self, event: Event) -> bool:
-        """Whether a message is never to be conflated (rule 215)."""
+        """Whether a message is never to be conflated (rule merge-1)."""
         return event.exempt or (bool(self.interval_ms) and self.never(event.value))
 
     def shown(self, value: Value) -> Value:

@@ -12,16 +12,13 @@ from typing import Any
 
 import msgspec
 
-from conflation.bookmark import Bookmark
-from conflation.count import count_of
-from conflation.definition import Definition, QueuePolicy
-from conflation.duration import MILLISECOND, parse_duration
-from conflation.engine import Engine
-from conflation.frame import Batch, Frame, Gone, Row, Tombstone
-from conflation.language.grant import decide
-from conflation.language.options import Options
-from conflation.log import History
-from conflation.outputs import (
+from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone, receipt_of
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.outputs import (
     Event,
     Goodbye,
     GroupBegin,
@@ -33,10 +30,11 @@ from conflation.outputs import (
     Subscribed,
     Unsubscribed,
 )
-from conflation.sessions.session import QueueLimits
-from conflation.subscription import Subscription
-from keys.extract import record_key
-from keys.spec import KeySpec
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.subscription import Subscription
+from tidegate.keys.spec import KeySpec, record_key
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import MILLISECOND, parse_duration
 
 PLENTY = 1 << 30
 _TOKEN = re.compile(r"([a-z])([A-Z]?)(\d+)")
@@ -99,7 +97,7 @@ def _told(output: Output) -> str:
 def counts(outputs: Iterable[Output]) -> list[tuple[str, int, int]]:
     """Each row with the messages that it stands for and the offset of the first."""
     rows = [frame for batch in batches(outputs) for frame in batch.frames]
-    return [(token(row), count_of(row).messages, count_of(row).first) for row in rows]
+    return [(token(row), receipt_of(row).messages, receipt_of(row).first) for row in rows]
 
 
 def batches(outputs: Iterable[Output]) -> list[Batch]:
@@ -209,7 +207,12 @@ class World:
         self.engine.change(session, name, self.wish(options, **more), self.now)
 
     def remove(
-        self, text: str, *, topic: str = "px", reason: Gone = Gone.DELETED, key: str = "[/k]"
+        self,
+        text: str,
+        *,
+        topic: str = "px",
+        reason: RemovalReason = RemovalReason.DELETED,
+        key: str = "[/k]",
     ) -> None:
         """Delete the records that the tokens of a text name."""
         found = self.engine.topic(topic)

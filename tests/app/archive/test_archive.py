@@ -11,15 +11,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.archive import parquet
-from app.archive.archive import Archive, ArchiveLost
-from app.gateway import Gateway
-from app.settings import Settings, SettingsInvalid
-from conflation.definition import Kind
-from pipeline.archive.compaction import compact
-from pipeline.archive.folder import TopicFolder
 from tests.support.archived import keep, kept_in_steps
+from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, running_gateway
+from tests.support.rules import rule
+from tidegate.app.archive import parquet
+from tidegate.app.archive.archive import Archive, ArchiveLost
+from tidegate.app.gateway import Gateway
+from tidegate.app.settings import Settings, SettingsInvalid
+from tidegate.conflation.definition import Kind
+from tidegate.pipeline.archive.folder import TopicFolder, compact
 
 SHORT: dict[str, Any] = {"history": {"messages": 2}}
 EIGHT = [{"k": "abc"[n % 3], "n": n} for n in range(1, 9)]
@@ -53,8 +54,9 @@ async def heard(stream: Stream, count: int) -> list[int]:
     return found
 
 
+@rule("archive-5")
 async def test_the_journal_reaches_back_into_the_archive(tmp_path: Path) -> None:
-    """Rules 567 and 568: in pages of any size, contiguous over the seam."""
+    """In pages of any size, contiguous over the seam."""
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(**SHORT)
         await kept_in_steps(running, tmp_path, *EIGHT)
@@ -72,8 +74,9 @@ async def test_the_journal_reaches_back_into_the_archive(tmp_path: Path) -> None
         assert (await read(running, "zz-1"))[::2] == (410, "bookmark-expired")
 
 
+@rule("archive-5")
 async def test_an_archive_that_does_not_reach_the_journal_is_none(tmp_path: Path) -> None:
-    """Rule 567: as without it."""
+    """As without it."""
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(**SHORT)
         await kept_in_steps(running, tmp_path, *EIGHT[:4])
@@ -83,8 +86,9 @@ async def test_an_archive_that_does_not_reach_the_journal_is_none(tmp_path: Path
         assert numbers((await read(running, "epoch"))[1]) == [7, 8]
 
 
+@rule("archive-3")
 async def test_removals_and_texts_come_out_of_the_archive_as_they_went_in(tmp_path: Path) -> None:
-    """Rule 564: but for what a removal took away."""
+    """But for what a removal took away."""
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(**SHORT)
         await running.publish(*EIGHT[:1])
@@ -105,8 +109,8 @@ async def test_removals_and_texts_come_out_of_the_archive_as_they_went_in(tmp_pa
         assert found == ["a", "b\n", "c", "d"]
 
 
+@rule("archive-5")
 async def test_a_subscription_begins_in_the_archive_and_goes_on_live(tmp_path: Path) -> None:
-    """Rule 568."""
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(**SHORT)
         await kept_in_steps(running, tmp_path, *EIGHT)
@@ -120,8 +124,9 @@ async def test_a_subscription_begins_in_the_archive_and_goes_on_live(tmp_path: P
             assert stream.last_id == f"{epoch_of(running)}-9"
 
 
+@rule("archive-5")
 async def test_who_comes_back_with_an_id_of_the_archive_goes_on_there(tmp_path: Path) -> None:
-    """Rule 567: where it would be answered by a replay; as without it elsewhere."""
+    """Where it would be answered by a replay; as without it elsewhere."""
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(key=(), **SHORT)
         await kept_in_steps(running, tmp_path, *EIGHT)
@@ -148,10 +153,10 @@ async def test_a_subscription_of_a_session_begins_there_too(tmp_path: Path) -> N
         assert found == [6, 7, 8]
 
 
+@rule("archive-1")
 async def test_files_that_are_put_together_while_they_are_read_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule 562."""
     monkeypatch.setattr(parquet, "PIECE_ROWS_MAX", 1)
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(**SHORT)
@@ -172,7 +177,7 @@ async def test_what_is_gone_while_it_is_sent_ends_the_answer_unfinished(tmp_path
         topic = running.gateway.driver.engine.topic("px")
         archive = running.gateway.archive
         assert archive is not None
-        await archive.look("px")
+        await archive.refresh("px")
         damage(folder)
         with pytest.raises(ArchiveLost, match="position 3 of px is gone"):
             async for _ in archive.messages(topic, Kind.JSON, 0, 8):
@@ -191,8 +196,9 @@ async def test_what_is_gone_before_anything_is_sent_is_refused(tmp_path: Path) -
         assert "the archive cannot be read" in answer.json()["detail"]
 
 
+@rule("archive-5")
 async def test_a_replay_whose_archive_is_damaged_is_told_with_a_snapshot(tmp_path: Path) -> None:
-    """Rule 568: never a silent gap."""
+    """Never a silent gap."""
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(**SHORT)
         damage(await kept_in_steps(running, tmp_path, *EIGHT))
@@ -210,12 +216,12 @@ def damage(folder: TopicFolder) -> None:
 async def test_the_archive_is_looked_at_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.archive.archive.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("tidegate.app.archive.archive.REFRESH_S", 0.01)
     async with running_gateway(archive=str(tmp_path)) as running:
         await running.topic(**SHORT)
         await kept_in_steps(running, tmp_path, *EIGHT)
         topic = running.gateway.driver.engine.topic("px")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANGS_S):
             while topic.archived is None or topic.archived.last < 8:
                 await asyncio.sleep(0)
         assert topic.archived.first == 1
@@ -244,11 +250,11 @@ def test_an_archive_that_cannot_be_read_keeps_the_gateway_from_starting(
     with pytest.raises(SettingsInvalid, match=r"archive: there is no folder .*none"):
         Gateway.build(Settings(data=":memory:", archive=str(tmp_path / "none")))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(SettingsInvalid, match=r"archive: needs pyarrow: run python3 dev\.py"):
+    with pytest.raises(SettingsInvalid, match=r"archive: needs pyarrow.*tidegate\[archive\]"):
         Gateway.build(Settings(data=":memory:", archive=str(tmp_path)))
     assert Gateway.build(Settings(data=":memory:")).archive is None
 
 
 def test_nothing_of_parquet_is_loaded_before_it_is_needed() -> None:
-    assert "parquet" not in vars(__import__("app.archive.archive", fromlist=["Archive"]))
-    assert Archive.__module__ == "app.archive.archive"
+    assert "parquet" not in vars(__import__("tidegate.app.archive.archive", fromlist=["Archive"]))
+    assert Archive.__module__ == "tidegate.app.archive.archive"

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from app.archive.as_of import time_of
-from app.problems import Problem
-from keys.archived import Part
-from pipeline.archive.compaction import compact
-from pipeline.archive.folder import TopicFolder
 from tests.support.archived import keep
 from tests.support.gateways import Running, running_gateway
+from tests.support.rules import rule
+from tidegate.app.archive.as_of import time_of
+from tidegate.app.http.problems import Problem
+from tidegate.keys.archived import Part
+from tidegate.pipeline.archive.folder import TopicFolder, compact
 
 NOON_MS = 1_795_262_400_000
 STEPS = 60
@@ -86,18 +86,19 @@ async def told(
 TIMES = [NOON_MS + 500 * at for at in range(1, 2 * STEPS + 4, 5)]
 
 
+@rule("archive-6")
 async def test_a_journal_that_has_everything_tells_of_every_time() -> None:
-    """Rule 569."""
     async with told(None, 1_000) as (running, chronicle):
         for time_ms in TIMES:
             assert await as_of(running, time_ms) == chronicle.at(time_ms)
 
 
+@rule("archive-6")
 @pytest.mark.parametrize("compacted", [False, True])
 async def test_journal_and_archive_together_tell_of_every_time(
     tmp_path: Path, compacted: bool
 ) -> None:
-    """Rules 569 and 570: from the archive alone, from both, from the journal."""
+    """From the archive alone, from both, from the journal."""
     async with told(tmp_path, 12) as (running, chronicle):
         if compacted:
             assert compact(TopicFolder(tmp_path, "px")) > 0
@@ -105,8 +106,9 @@ async def test_journal_and_archive_together_tell_of_every_time(
             assert await as_of(running, time_ms) == chronicle.at(time_ms)
 
 
+@rule("archive-6")
 async def test_without_an_archive_what_cannot_be_told_is_refused() -> None:
-    """Rule 570: either exactly or not at all."""
+    """Either exactly or not at all."""
     async with told(None, 12) as (running, chronicle):
         found = [(time_ms, await as_of(running, time_ms)) for time_ms in TIMES]
         answered = {time_ms for time_ms, state in found if state != "bookmark-expired"}
@@ -116,8 +118,8 @@ async def test_without_an_archive_what_cannot_be_told_is_refused() -> None:
             assert state in (chronicle.at(time_ms), "bookmark-expired")
 
 
+@rule("archive-6")
 async def test_an_archive_that_does_not_reach_back_is_refused_too(tmp_path: Path) -> None:
-    """Rule 570."""
     async with told(tmp_path, 12) as (running, chronicle):
         folder = TopicFolder(tmp_path, "px")
         folder.file(folder.parts()[0]).unlink()
@@ -129,8 +131,8 @@ async def test_an_archive_that_does_not_reach_back_is_refused_too(tmp_path: Path
         assert await as_of(running, NOON_MS + 20_000) == "bookmark-expired"
 
 
+@rule("archive-6")
 async def test_an_archive_that_ends_before_the_journal_begins_leaves_a_hole(tmp_path: Path) -> None:
-    """Rule 570."""
     async with told(tmp_path, 12) as (running, chronicle):
         for n in range(20):
             chronicle.now_ms += 1_000
@@ -141,8 +143,9 @@ async def test_an_archive_that_ends_before_the_journal_begins_leaves_a_hole(tmp_
         assert await as_of(running, chronicle.now_ms) == chronicle.at(chronicle.now_ms)
 
 
+@rule("archive-6")
 async def test_a_hole_is_told_whatever_another_epoch_has_there(tmp_path: Path) -> None:
-    """Rule 570: the epoch before has a file that begins where the hole of this one does."""
+    """The epoch before has a file that begins where the hole of this one does."""
     async with running_gateway(archive=str(tmp_path)) as running:
         chronicle = Chronicle(running)
         for kept in (4, 3):
@@ -160,10 +163,11 @@ async def test_a_hole_is_told_whatever_another_epoch_has_there(tmp_path: Path) -
         assert await as_of(running, NOON_MS + 4_500) == {"a": 0, "b": 1, "c": 2, "d": 3}
 
 
+@rule("archive-1")
 async def test_a_file_that_becomes_a_part_of_another_meanwhile_is_found_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule 562, for the place and for the state."""
+    """Rule archive-1, for the place and for the state."""
     async with told(tmp_path, 12) as (running, chronicle):
         archive, folder = running.gateway.archive, TopicFolder(tmp_path, "px")
         assert archive is not None
@@ -189,8 +193,8 @@ async def test_a_damaged_file_that_has_the_time_is_told(
         assert f"the archive of px cannot be read: {damaged.name}" in caplog.text
 
 
+@rule("archive-6")
 async def test_what_was_before_the_topic_began_again_is_its_epochs(tmp_path: Path) -> None:
-    """Rule 569."""
     async with told(tmp_path, 12) as (running, chronicle):
         then_ms, before = NOON_MS + 40_000, chronicle.at(NOON_MS + 40_000)
         epoch = running.gateway.catalog.get("px").record.epoch
@@ -206,10 +210,11 @@ async def test_what_was_before_the_topic_began_again_is_its_epochs(tmp_path: Pat
         assert await as_of(running, chronicle.now_ms) == {"new": 3}
 
 
+@rule("archive-6")
 async def test_a_topic_that_began_again_and_forgot_nothing_yet_tells_of_before(
     tmp_path: Path,
 ) -> None:
-    """Rule 569: also while it has no message at all."""
+    """Also while it has no message at all."""
     async with told(tmp_path, 12) as (running, chronicle):
         then_ms = NOON_MS + 40_000
         await running.http.delete("/v1/topics/px")

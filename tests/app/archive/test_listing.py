@@ -6,19 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from app.archive.listing import Listing, archived_of
-from conflation.topics.archived import Archived
-from pipeline.archive.compaction import compact
-from pipeline.archive.folder import TopicFolder
 from tests.pipeline.archive.archives import DAY_MS, NOON_MS, archive, row
+from tests.support.rules import rule
+from tidegate.app.archive.listing import Listing, archived_of
+from tidegate.conflation.topics.topic import Archived
+from tidegate.pipeline.archive.folder import TopicFolder, compact
 
 
 def spans(listing: Listing) -> list[tuple[int, int]]:
     return [(part.first, part.last) for part in listing.parts()]
 
 
+@rule("archive-1")
 def test_a_listing_knows_what_is_there_now(tmp_path: Path) -> None:
-    """Rule 562: also once small files have become one."""
+    """Also once small files have become one."""
     listing, folder = Listing(tmp_path, "px"), TopicFolder(tmp_path, "px")
     assert spans(listing) == []
     archive(folder, [row(1)], [row(2)], [row(3, NOON_MS + DAY_MS)])
@@ -40,8 +41,8 @@ def test_a_folder_that_has_not_changed_is_not_read_again(
     assert spans(listing) == found
 
 
+@rule("archive-5")
 def test_what_has_no_hole_counts(tmp_path: Path) -> None:
-    """Rule 567."""
     folder = TopicFolder(tmp_path, "px")
     archive(folder, [row(1)], [row(2)], [row(3, NOON_MS + 5)], [row(4, NOON_MS + 9)])
     folder.file(folder.parts()[1]).unlink()

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from app.archive import parquet
-from app.archive.listing import Listing
-from app.archive.parquet import ArchiveDamaged, frame_of, piece
-from conflation.definition import Kind
-from conflation.frame import Frame, Gone, Tombstone
-from keys.archived import Part
-from pipeline.archive import writing
-from pipeline.archive.folder import TopicFolder
 from tests.pipeline.archive.archives import NOON_MS, archive, files, removal, row
+from tests.support.rules import rule
+from tidegate.app.archive import parquet
+from tidegate.app.archive.listing import Listing
+from tidegate.app.archive.parquet import ArchiveDamaged, frame_of, piece
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
+from tidegate.keys.archived import Part
+from tidegate.pipeline.archive import writing
+from tidegate.pipeline.archive.folder import TopicFolder
 
 
 def kept(tmp_path: Path) -> dict[Part, Path]:
@@ -27,11 +28,12 @@ def offsets(frames: list[Frame]) -> list[int]:
     return [frame.offset for frame in frames]
 
 
+@rule("archive-3")
 def test_messages_are_as_the_journal_had_them(tmp_path: Path) -> None:
-    """Rule 564 for the removal."""
+    """Rule archive-3 for the removal."""
     first, second = piece(kept(tmp_path), "e1", 0, 2, Kind.JSON)
     assert first == Frame(1, b'{"k":"a","n":1}', '["a"]', NOON_MS)
-    assert second == Tombstone(2, b"", '["a"]', NOON_MS, reason=Gone.DELETED)
+    assert second == Tombstone(2, b"", '["a"]', NOON_MS, reason=RemovalReason.DELETED)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +91,9 @@ def test_a_row_that_is_no_message_of_the_topic_is_damage(
         frame_of((1, 2, None, value, reason), kind)
 
 
+@rule("archive-3")
 def test_why_a_record_left_is_kept() -> None:
-    """Rule 564."""
-    for reason in Gone:
+    for reason in RemovalReason:
         frame = frame_of((1, 2, '["a"]', None, reason.value), Kind.JSON)
         assert isinstance(frame, Tombstone)
         assert frame.reason is reason

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from app.archive.listing import Listing
-from app.archive.parquet import ArchiveDamaged
-from app.archive.state import StateReader, place_at
-from conflation.definition import Kind
-from keys.archived import Part
-from pipeline.archive.folder import TopicFolder
 from tests.pipeline.archive.archives import NOON_MS, archive, removal, row
+from tests.support.rules import rule
+from tidegate.app.archive.listing import Listing
+from tidegate.app.archive.parquet import ArchiveDamaged
+from tidegate.app.archive.state import StateReader, last_position_at
+from tidegate.conflation.definition import Kind
+from tidegate.keys.archived import Part
+from tidegate.pipeline.archive.folder import TopicFolder
 
 
 @pytest.fixture
@@ -65,8 +66,9 @@ def test_a_hole_or_a_late_beginning_is_not_whole(parts: dict[Part, Path]) -> Non
     assert not state(parts, 6).is_whole
 
 
+@rule("archive-1")
 @pytest.mark.parametrize(("time", "place"), [(8, 4), (9, 6), (99, 6)])
 def test_a_time_leads_to_a_place(parts: dict[Part, Path], time: int, place: int) -> None:
-    """Rule 560: the clock never runs back."""
+    """The clock never runs back."""
     part = list(parts)[-1]
-    assert place_at(parts[part], part, NOON_MS + time) == (4 if time < 9 else place)
+    assert last_position_at(parts[part], part, NOON_MS + time) == (4 if time < 9 else place)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.gateway import Gateway
 from tests.support.commands import serving
+from tidegate.clients.gateway import Gateway
 
 
 @pytest.fixture(scope="session")

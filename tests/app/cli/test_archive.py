@@ -2,39 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from app.cli import command as cli
-from pipeline.archive import command
+from tests.support.commands import parsed
+from tidegate.pipeline import command
+from tidegate.pipeline.archive import journal, replay
 
 
-def handed_on(monkeypatch: pytest.MonkeyPatch, *words: str) -> argparse.Namespace:
-    """The pipeline's own arguments, once the process would have become its."""
+def handed_on(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
+    """What the pipeline's own process is asked to do, once the command would have become it."""
     became: list[list[str]] = []
-    monkeypatch.setattr("app.cli.pipeline._become", lambda words: became.append(words))
-    arguments = cli.build_parser().parse_args(["pipeline", *words])
-    arguments.run(arguments)
-    [[_, *options, verb], rest] = [became[0][:5], became[0][5:]]
-    assert options == ["-P", "-m", "pipeline"]
-    parser = argparse.ArgumentParser()
-    command.add_commands(parser.add_subparsers(dest="command", required=True))
-    return parser.parse_args([verb, *rest])
+    wishes: list[Any] = []
+
+    def take(wish: Any) -> int:
+        wishes.append(wish)
+        return 0
+
+    monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
+    verb = parsed("pipeline", *words)
+    verb.command.invoke(verb)
+    assert became[0][1:4] == ["-P", "-m", "tidegate.pipeline"]
+    for module in (journal, replay):
+        monkeypatch.setattr(module, words[0], take, raising=False)
+    assert command.command(became[0][4:]) == 0
+    return wishes[0]
 
 
 def test_archiving_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["journal", "ticks", "--to", "a", "--available-now", "--interval", "1m"]
-    given = handed_on(monkeypatch, *words, "--checkpoint=-c", "--master=local[1]")
-    assert (given.command, given.topic, str(given.to)) == ("journal", "ticks", "a")
-    assert (given.available_now, given.compact, given.interval) == (True, False, "1m")
-    assert (str(given.checkpoint), given.master) == ("-c", "local[1]")
+    wish = handed_on(monkeypatch, *words, "--checkpoint=-c", "--master=local[1]")
+    assert (wish.topic, wish.archive, wish.checkpoint) == ("ticks", Path("a"), Path("-c"))
+    assert (wish.manner.available_now, wish.compact, wish.interval) == (True, False, "1m")
+    assert wish.manner.master == "local[1]"
     assert handed_on(monkeypatch, "journal", "t", "--to=a", "--compact").compact
 
 
 def test_a_replay_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["replay", "a", "--topic", "t", "--from=2026-11-21", "--until", "2026-11-22"]
-    given = handed_on(monkeypatch, *words, "--rate", "500KB", "--max-gap", "2s")
-    assert (given.command, str(given.path), given.topic) == ("replay", "a", "t")
-    assert (given.from_time, given.until) == ("2026-11-21", "2026-11-22")
-    assert (given.rate, given.max_gap, given.source_topic) == ("500KB", "2s", None)
+    wish = handed_on(monkeypatch, *words, "--rate", "500KB", "--max-gap", "2s")
+    assert (wish.path, wish.topic) == (Path("a"), "t")
+    assert (wish.from_time, wish.until_time) == ("2026-11-21", "2026-11-22")
+    assert (wish.rate, wish.max_gap, wish.source_topic) == ("500KB", "2s", None)

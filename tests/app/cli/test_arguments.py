@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+import re
 
+import click
 import pytest
 
-from app.cli.arguments import count, port, seconds
-from app.cli.command import build_parser
-from app.cli.errors import UsageInvalid
+from tests.support.commands import parsed, run
+from tidegate.app.cli.arguments import COUNT, PORT, SECONDS, connect
 
 
 def test_what_is_taken() -> None:
-    assert (seconds("10s"), seconds("500ms"), seconds("2M")) == (10.0, 0.5, 120.0)
-    assert (count("1"), port("0"), port("65535")) == (1, 0, 65535)
+    read = [SECONDS(text) for text in ("10s", "500ms", "2M")]
+    assert read == [10.0, 0.5, 120.0]
+    assert COUNT("1") == 1
+    assert [PORT(text) for text in ("0", "65535")] == [0, 65535]
 
 
 @pytest.mark.parametrize(
     ("read", "text"),
     [
-        (seconds, "10"),
-        (seconds, "-1s"),
-        (seconds, "1.5s"),
-        (count, "0"),
-        (count, "-1"),
-        (count, "1e3"),
-        (count, "²"),
-        (port, "65536"),
-        (port, "http"),
+        (SECONDS, "10"),
+        (SECONDS, "-1s"),
+        (SECONDS, "1.5s"),
+        (COUNT, "0"),
+        (COUNT, "-1"),
+        (COUNT, "1e3"),
+        (COUNT, "²"),
+        (PORT, "65536"),
+        (PORT, "http"),
     ],
 )
-def test_what_is_not(read: Callable[[str], float], text: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError):
+def test_what_is_not(read: click.ParamType[float], text: str) -> None:
+    with pytest.raises(click.BadParameter):
         read(text)
 
 
@@ -45,21 +46,60 @@ def test_what_is_not(read: Callable[[str], float], text: str) -> None:
     ],
 )
 def test_options_stand_before_between_or_behind(words: str) -> None:
-    found = build_parser().parse_args(words.split())
-    assert (found.verb, found.topic, found.file, found.rate) == (
-        "publish", "px", "ticks.ndjson", "100"
-    )  # fmt: skip
+    found = parsed(*words.split())
+    assert found.info_name == "publish"
+    given = found.params
+    assert (given["topic"], given["file"], given["rate"]) == ("px", "ticks.ndjson", "100")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("publish px a b", "unrecognized arguments: b"),
-        ("publish px --rat 100 a", "unrecognized arguments: --rat"),
-        ("publish --rate 100", "required: TOPIC"),
-        ("publish px a --rate", "expected one argument"),
+        ("publish px a b", "extra argument .?b"),
+        ("publish px --rat 100 a", "No such option .?--rat.*Did you mean .?--rate"),
+        ("publish --rate 100", "Missing argument .?TOPIC"),
+        ("publish px a --rate", "requires an argument"),
     ],
 )
 def test_what_is_no_argument_is_still_none(words: str, said: str) -> None:
-    with pytest.raises(UsageInvalid, match=said):
-        build_parser().parse_args(words.split())
+    with pytest.raises(click.UsageError) as refused:
+        parsed(*words.split())
+    assert re.search(said, refused.value.format_message())
+
+
+def test_an_address_becomes_a_client_that_has_sent_nothing() -> None:
+    with connect("http://127.0.0.1:1/") as gateway:
+        assert gateway.base_url == "http://127.0.0.1:1"
+
+
+def test_what_is_no_address_is_wrong_usage() -> None:
+    with pytest.raises(click.BadParameter, match="an address is such as"):
+        connect("127.0.0.1")
+
+
+GATEWAY_VERBS = [
+    "publish t", "subscribe t", "sow t", "explain t", "top", "topics list", "topics show t",
+    "topics create t", "topics update t", "topics delete t", "sessions list", "sessions show s",
+    "sessions close s", "sessions conflate s on", "pipeline journal t --to a",
+    "pipeline replay a --topic t",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", GATEWAY_VERBS)
+def test_the_environment_names_the_gateway_and_the_option_goes_before_it(
+    monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    monkeypatch.delenv("TIDEGATE_GATEWAY", raising=False)
+    assert parsed(*words.split()).params["gateway"] == "http://127.0.0.1:8080"
+    monkeypatch.setenv("TIDEGATE_GATEWAY", "http://desk:1")
+    assert parsed(*words.split()).params["gateway"] == "http://desk:1"
+    given = parsed(*words.split(), "--gateway", "http://other:2")
+    assert given.params["gateway"] == "http://other:2"
+
+
+@pytest.mark.slow
+def test_a_wrong_address_is_told_of_the_variable_that_has_it() -> None:
+    ended = run("topics", "list", TIDEGATE_GATEWAY="nowhere")
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "TIDEGATE_GATEWAY" in ended.err
+    assert "--gateway" not in ended.err

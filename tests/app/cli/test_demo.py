@@ -6,9 +6,10 @@ import socket
 
 import pytest
 
-from app.cli.demo import USUAL_PORT
-from app.cli.main import main
-from tests.support.commands import ENDS_S_MAX, address_of, run, start
+from tests.support.commands import address_of, run, start
+from tests.support.deadlines import HANGS_S
+from tidegate.app.cli.demo import USUAL_PORT
+from tidegate.app.cli.main import main
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,6 @@ def test_the_usual_port_is_given_up_for_another() -> None:
             pass  # someone else has it, which is just as good
         process = start("demo", "--no-spark", "--for", "1s")
         assert not address_of(process).endswith(f":{USUAL_PORT}")
-        _, err = process.communicate(timeout=ENDS_S_MAX)
+        _, err = process.communicate(timeout=HANGS_S)
     assert process.returncode == 0
     assert "Taking another port." in err

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from clients.gateway import Gateway
 from tests.support.commands import Ended, run, serving
+from tests.support.rules import rule
+from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.slow
 
@@ -30,8 +31,8 @@ def declare(topics: Path, description: str = "") -> None:
     (topics / "px.toml").write_text(FILE % description, "utf-8")
 
 
+@rule("topic-12")
 def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_path: Path) -> None:
-    """Rule 454."""
     topics, store = tmp_path / "topics", tmp_path / "store"
     serve = ("--topics", str(topics), "--data", str(store))
     declare(topics)
@@ -60,8 +61,8 @@ def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_pat
         assert "px.toml: topic px.us, field key: " in refused.err
 
 
+@rule("topic-12")
 def test_one_wrong_field_and_nothing_is_applied(tmp_path: Path) -> None:
-    """Rule 454."""
     topics, store = tmp_path / "topics", tmp_path / "store"
     declare(topics)
     (topics / "zz.toml").write_text("[topics.zz]\npriority = 'highest'", "utf-8")

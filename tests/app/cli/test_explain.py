@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from clients.gateway import Gateway
 from tests.support.commands import run
+from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,14 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from app.cli.main import main
-from clients.gateway import Gateway
-from tests.support.commands import ENDS_S_MAX, environment, start
+from tests.support.commands import environment, start
+from tests.support.deadlines import HANGS_S
+from tidegate.app.cli.main import main
+from tidegate.clients.gateway import Gateway
 
 LOADED = (
-    "import sys, app.cli.main; print(*sorted(name for name in sys.modules if name[:3] == 'app'))"
+    "import sys, tidegate.app.cli.main;"
+    "print(*sorted(name for name in sys.modules if name.startswith('tidegate')))"
 )
 
 
@@ -23,7 +25,7 @@ class Interrupted:
     """A finder of modules in which Ctrl-C is pressed."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: object) -> ModuleSpec | None:
-        if name == "app.cli.command":
+        if name == "tidegate.app.cli.command":
             raise KeyboardInterrupt
         return None
 
@@ -31,7 +33,7 @@ class Interrupted:
 def test_an_interrupt_while_the_command_is_loaded(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "app.cli.command", raising=False)
+    monkeypatch.delitem(sys.modules, "tidegate.app.cli.command", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
     assert main(["version"]) == 130
     assert capsys.readouterr() == ("", "")
@@ -41,7 +43,13 @@ def test_all_of_the_command_is_loaded_where_an_interrupt_is_heeded() -> None:
     ended = subprocess.run(
         [sys.executable, "-P", "-c", LOADED], capture_output=True, text=True, env=environment()
     )
-    assert ended.stdout.split() == ["app", "app.cli", "app.cli.errors", "app.cli.main"]
+    assert ended.stdout.split() == [
+        "tidegate",
+        "tidegate.app",
+        "tidegate.app.cli",
+        "tidegate.app.cli.errors",
+        "tidegate.app.cli.main",
+    ]
 
 
 @pytest.mark.slow
@@ -52,5 +60,5 @@ def test_an_interrupt_is_130_without_a_word(gateway: Gateway) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=ENDS_S_MAX)
+    _, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, err) == (130, "")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.cli.errors import UsageInvalid
-from app.cli.lines import Line
-from app.cli.pace import LINES_PER_REQUEST, batches, parse_rate
+from tidegate.app.cli.errors import UsageInvalid
+from tidegate.app.cli.lines import Line
+from tidegate.app.cli.publish import LINES_PER_REQUEST, batches, parse_rate
 
 
 def lines(count: int, text: bytes = b"{}") -> Iterator[Line]:
@@ -28,7 +28,7 @@ def test_requests_have_a_thousand_lines() -> None:
 
 
 def test_large_lines_share_a_request_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.cli.pace.BYTES_PER_REQUEST", 100)
+    monkeypatch.setattr("tidegate.app.cli.publish.BYTES_PER_REQUEST", 100)
     assert [len(batch) for batch in batches(lines(5, b"x" * 60))] == [2, 2, 1]
 
 

@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from clients.gateway import Gateway
-from tests.support.commands import ENDS_S_MAX, command, environment, run
+from tests.support.commands import command, environment, run
+from tests.support.deadlines import HANGS_S
 from tests.support.fault_proxy import fault_proxy
 from tests.support.gateways import running_gateway
 from tests.support.outside import require_ticks
+from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.slow
 SUMMARY = re.compile(
@@ -66,11 +67,11 @@ def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -
     assert process.stdin is not None
     process.stdin.write(b"1\n")
     process.stdin.flush()
-    give_up_at = time.monotonic() + ENDS_S_MAX
+    give_up_at = time.monotonic() + HANGS_S
     while gateway.topic("t")["messages_in"] < 1:
         assert time.monotonic() < give_up_at
         time.sleep(0.02)
-    process.communicate(timeout=ENDS_S_MAX)
+    process.communicate(timeout=HANGS_S)
     assert process.returncode == 0
 
 
@@ -134,7 +135,7 @@ async def test_a_line_that_breaks_doubles_nothing_and_loses_nothing(tmp_path: Pa
             ended = await asyncio.to_thread(run, "publish", "log", str(file), "--gateway", address)
             assert proxy.lost_replies == 1
         assert ended.code == 0
-        assert ended.err.startswith("tidegate: Cannot reach a gateway at ")
+        assert ended.err.startswith("tidegate: Cannot reach the gateway at ")
         assert ended.err.endswith("; trying again\n")
         journal = await running.http.get("/v1/topics/log/messages?limit=10000")
         envelopes = [json.loads(line) for line in journal.text.splitlines()]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app.stores.schema import APPLICATION_ID
 from tests.support.buses import BusServer
 from tests.support.commands import run, serving
+from tests.support.rules import rule
+from tidegate.app.stores.schema import APPLICATION_ID
 
 pytestmark = pytest.mark.slow
 
@@ -50,9 +51,9 @@ def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
         assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err
 
 
+@rule("cluster-5")
 @pytest.mark.redis
 def test_a_redis_that_was_put_back_is_said_so(redis_bus: BusServer) -> None:
-    """Rule 603."""
     ended = run("restore", "--redis", redis_bus.url)
     assert (ended.code, ended.err) == (0, "")
     assert "another epoch" in ended.out

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from app.cli.rows import fields_of, shown, table_of, tell_list, tell_one
+from tidegate.app.cli.rows import fields_of, shown, table_of, tell_list, tell_one
 
 TOPIC = {"topic": "prices.us", "keys": 12_345, "key": ["/symbol", "/venue"], "source": None}
 

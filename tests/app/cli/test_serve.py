@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.serve import NOTHING_KEPT
-from clients.gateway import Gateway
-from tests.support.commands import ENDS_S_MAX, address_of, run, serving, start
+from tests.support.commands import address_of, run, serving, start
+from tests.support.deadlines import HANGS_S
+from tidegate.app.cli.serve import NOTHING_KEPT
+from tidegate.clients.gateway import Gateway
 
 
 @pytest.mark.slow
@@ -28,7 +29,7 @@ def test_it_listens_serves_and_ends(number: signal.Signals, code: int) -> None:
         process.send_signal(number)
         assert next(events).name == "goodbye"
         events.close()
-    _, err = process.communicate(timeout=ENDS_S_MAX)
+    _, err = process.communicate(timeout=HANGS_S)
     assert process.returncode == code
     assert NOTHING_KEPT in err
 
@@ -47,7 +48,7 @@ def test_an_address_that_is_taken_is_78() -> None:
     ("arguments", "said"),
     [
         (("--data", "tidegate.txt"), "The store's folder tidegate.txt cannot be written"),
-        (("--redis", "unix:///none/redis.sock"), "the bus does not answer"),
+        (("--redis", "unix:///none/redis.sock"), "the bus does not reply"),
         (("--redis", "http://127.0.0.1"), "redis: Redis URL must specify one of the following"),
         (("--topics", "dir"), "dir: cannot be read: No such file or directory"),
         (("--archive", "none"), "archive: there is no folder none"),
@@ -77,7 +78,7 @@ def test_what_was_published_is_there_after_another_start(
                 gateway.publish("t", [b'{"k":1,"v":1}', b'{"k":1,"v":2}'])
             assert [json.loads(row) for row in gateway.sow("t")] == [{"k": 1, "v": 2}]
         process.send_signal(number)
-        _, err = process.communicate(timeout=ENDS_S_MAX)
+        _, err = process.communicate(timeout=HANGS_S)
         assert NOTHING_KEPT not in err
 
 

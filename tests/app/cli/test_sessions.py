@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from app.cli.sessions import COLUMNS
-from clients.gateway import Gateway
 from tests.support.commands import Ended, run
+from tidegate.app.cli.administration import SESSION_COLUMNS as COLUMNS
+from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.slow
 

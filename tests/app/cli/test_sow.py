@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from clients.gateway import Gateway
 from tests.clients.support.streams import plain, scripted
 from tests.support.commands import run
+from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.slow
 

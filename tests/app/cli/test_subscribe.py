@@ -8,10 +8,11 @@ import time
 
 import pytest
 
-from app.cli.main import main
-from clients.gateway import Gateway
 from tests.clients.support.streams import plain, scripted, stream
-from tests.support.commands import ENDS_S_MAX, address_of, run, start
+from tests.support.commands import address_of, run, start
+from tests.support.deadlines import HANGS_S
+from tidegate.app.cli.main import main
+from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.slow
 HELLO = b'event: hello\ndata: {"heartbeat_ms":20000,"subscriptions":[{"options":""}]}\n\n'
@@ -96,7 +97,7 @@ def test_each_message_is_there_at_once(prices: Gateway) -> None:
         prices.publish("prices", [b'{"symbol":"D","n":%d}' % number])
         assert json.loads(process.stdout.readline())["n"] == number
     process.terminate()
-    process.communicate(timeout=ENDS_S_MAX)
+    process.communicate(timeout=HANGS_S)
 
 
 def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> None:
@@ -107,8 +108,8 @@ def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> No
         follower = start("subscribe", "t", "--for", "6s", "--gateway", address)
         await_subscription(gateway, "t")
     served.kill()
-    served.communicate(timeout=ENDS_S_MAX)
-    out, err = follower.communicate(timeout=ENDS_S_MAX)
+    served.communicate(timeout=HANGS_S)
+    out, err = follower.communicate(timeout=HANGS_S)
     assert (follower.returncode, out) == (3, "")
     lost, away, ended = err.splitlines()
     assert lost.startswith("the stream ")
@@ -120,7 +121,7 @@ def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> No
 def test_a_topic_that_stays_missing_is_1_in_one_line(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("clients.outage.MISSING_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("tidegate.clients.outage.MISSING_SECONDS_MAX", 0.5)
     missing = plain(404, TOPIC_UNKNOWN, "application/problem+json")
     with scripted(stream(HELLO), missing) as fake:
         assert main(["subscribe", "t", *arguments, "--gateway", fake.address]) == 1
@@ -136,7 +137,7 @@ def test_it_comes_back_when_the_gateway_does() -> None:
     assert follower.stdout is not None
     assert follower.stdout.readline() == "1\n"
     first.terminate()
-    first.communicate(timeout=ENDS_S_MAX)
+    first.communicate(timeout=HANGS_S)
     assert follower.stderr is not None
     assert follower.stderr.readline().startswith("the stream ")
     second = start("serve", "--port", port)
@@ -147,8 +148,8 @@ def test_it_comes_back_when_the_gateway_does() -> None:
     assert follower.stdout.readline() == '{"n":2}\n'
     for process in (follower, second):
         process.terminate()
-    assert follower.communicate(timeout=ENDS_S_MAX)[1].splitlines()[-1] == "Connected again"
-    second.communicate(timeout=ENDS_S_MAX)
+    assert follower.communicate(timeout=HANGS_S)[1].splitlines()[-1] == "Connected again"
+    second.communicate(timeout=HANGS_S)
 
 
 def publish_and_follow(address: str, text: bytes) -> subprocess.Popen[str]:
@@ -161,7 +162,7 @@ def publish_and_follow(address: str, text: bytes) -> subprocess.Popen[str]:
 
 
 def await_subscription(gateway: Gateway, topic: str = "prices") -> None:
-    give_up_at = time.monotonic() + ENDS_S_MAX
+    give_up_at = time.monotonic() + HANGS_S
     while gateway.topic(topic)["subscriptions"] < 1:
         assert time.monotonic() < give_up_at
         time.sleep(0.02)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 from rich.console import Console
 
-from app.cli.table import FIELDS_MAX, LiveTable
-from clients.sse import Event
+from tidegate.app.cli.table import FIELDS_MAX, LiveTable
+from tidegate.clients.sse import Event
 
 
 @pytest.fixture

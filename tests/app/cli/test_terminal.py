@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.cli.terminal import complain, point_at, progress, say, tell
+from tidegate.app.cli.terminal import complain, point_at, progress, say, tell
 
 
 def test_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:

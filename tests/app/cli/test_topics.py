@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.topics import COLUMNS
-from clients.gateway import Gateway
 from tests.support.commands import Ended, run
+from tidegate.app.cli.administration import TOPIC_COLUMNS as COLUMNS
+from tidegate.clients.gateway import Gateway
 
 pytestmark = pytest.mark.slow
 
@@ -87,5 +87,8 @@ def test_a_row_of_the_table(gateway: Gateway) -> None:
     gateway.publish("px", [b'{"id":1}'])
     rows = [[column(topic) for column in COLUMNS.values()] for topic in gateway.topics()]
     assert rows[0][:4] == ["px", ["/id"], 1, 1]
-    assert rows[1][-1] == "px every 1s"
+    assert rows[1][-2:] == ["px every 1s", ""]
+    unusable = {"topic": "x", "state": "unusable", "reason": "No such merger.", "epoch": "e1"}
+    row = [column(unusable) for column in COLUMNS.values()]
+    assert (row[0], row[-1]) == ("x", "unusable: No such merger.")
     gateway.delete_topic("slow")  # first, as it is filled from the other

@@ -6,8 +6,8 @@ import platform
 
 import pytest
 
-from app.cli import version
-from app.cli.main import main
+from tidegate.app.cli import installation
+from tidegate.app.cli.main import main
 
 
 def test_each_part_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,4 +29,4 @@ def test_what_is_not_there_is_said(
         "Java          not installed",
         "Redis server  not installed",
     ]
-    assert version.package_version("no-such-distribution") is None
+    assert installation.package_version("no-such-distribution") is None

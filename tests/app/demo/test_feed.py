@@ -8,15 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from app.demo.feed import Feed, beats, machine_feed, market_feed
-from clients.gateway import Gateway
 from tests.support.commands import serving
-
-SOON_S = 30
+from tests.support.deadlines import HANGS_S
+from tidegate.app.demo.feed import Feed, beats, machine_feed, market_feed
+from tidegate.clients.gateway import Gateway
 
 
 def awaited(condition: Callable[[], object]) -> None:
-    give_up_at = time.monotonic() + SOON_S
+    give_up_at = time.monotonic() + HANGS_S
     while not condition():
         assert time.monotonic() < give_up_at
         time.sleep(0.01)
@@ -31,7 +30,7 @@ def test_what_it_counts_is_what_the_gateway_has() -> None:
         awaited(lambda: all(feed.delivered for feed in feeds))
         for feed in feeds:
             feed.stop()
-            feed.join(SOON_S)
+            feed.join(HANGS_S)
             assert gateway.topic(feed.topic)["messages_in"] == feed.delivered
             assert feed.trouble == ""
 
@@ -47,7 +46,7 @@ def test_an_outage_is_told_and_tried_again() -> None:
     feed.start("http://127.0.0.1:1")
     awaited(lambda: len(asked) >= 3 and feed.trouble)
     feed.stop()
-    feed.join(SOON_S)
+    feed.join(HANGS_S)
     assert "Cannot reach" in feed.trouble
     assert feed.delivered == 0
 
@@ -67,7 +66,7 @@ class Waits(threading.Event):
 
 def test_missed_beats_are_made_up_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     stopping = Waits()
-    monkeypatch.setattr("app.demo.feed.time", stopping)
+    monkeypatch.setattr("tidegate.app.demo.feed.time", stopping)
     beat = beats(0.25, stopping)
     next(beat)
     stopping.now_s += 1.5

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.demo import java
 from tests.support.outside import require_java
+from tidegate.app.demo import java
 
 
 def installed(folder: Path, version: str, *, release: bool) -> Path:

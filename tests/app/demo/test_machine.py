@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import psutil
 
-from app.demo.machine import PROGRAMS_MAX, Machine
+from tidegate.app.demo.machine import PROGRAMS_MAX, Machine
 
 
 def test_each_figure_has_a_key_of_its_own() -> None:

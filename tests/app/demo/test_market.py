@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
-from app.demo.market import OPENING_MS, PER_SECOND, TICKERS, Market
+from tidegate.app.demo.market import OPENING_MS, PER_SECOND, TICKERS, Market
 
 
 def test_the_same_seed_gives_the_same_messages() -> None:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from clients.gateway import Gateway
-from clients.sse import Event
-from tests.support.commands import ENDS_S_MAX, address_of, start
+from tests.support.commands import address_of, start
+from tests.support.deadlines import HANGS_S
 from tests.support.stopwatch import Stopwatch
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.sse import Event
 
 LAST = re.compile(
     r"Delivered: market ([\d,]+); machine ([\d,]+)(?:; market\.1s \(Spark\) ([\d,]+))?"
@@ -35,7 +36,7 @@ def test_without_spark_both_feeds_deliver_and_it_ends_by_itself() -> None:
     started_at = time.monotonic()  # that it listens is heard at some time later
     process = start("demo", "--no-spark", "--for", "4s", "--port", "0")
     address_of(process)
-    out, err = process.communicate(timeout=ENDS_S_MAX)
+    out, err = process.communicate(timeout=HANGS_S)
     assert time.monotonic() - started_at >= 4
     assert process.returncode == 0, err
     market, machine = counts(out.splitlines()[-1])
@@ -55,7 +56,7 @@ def test_a_signal_ends_it_cleanly_with_streams_open(number: signal.Signals, code
             process.send_signal(number)
             await_event(rows, "goodbye")
             rows.close()
-            out, err = process.communicate(timeout=ENDS_S_MAX)
+            out, err = process.communicate(timeout=HANGS_S)
     assert watch.taken_s < CLEAN_END_S_MAX
     assert (process.returncode, "Traceback" in err) == (code, False)
     assert counts(out.splitlines()[-1])
@@ -64,7 +65,7 @@ def test_a_signal_ends_it_cleanly_with_streams_open(number: signal.Signals, code
 @pytest.mark.slow
 def test_without_java_it_says_what_to_do() -> None:
     process = start("demo", JAVA_HOME="/none")
-    out, err = process.communicate(timeout=ENDS_S_MAX)
+    out, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, out) == (78, "")
     assert "--no-spark" in err
     assert err.count("\n") == 1

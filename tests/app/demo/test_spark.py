@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.demo.spark import SparkChild, definition
-from pipeline.definitions.source import TopicSource
-from pipeline.definitions.stream import read_definitions
 from tests.support.children import runs
+from tests.support.deadlines import HANGS_S
+from tidegate.app.demo.spark import SparkChild, definition
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.definitions.stream import read_definitions
 
-SOON_S = 30
 STUBBORN = """
 import signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -47,7 +47,7 @@ def test_all_of_a_stubborn_child_is_gone(tmp_path: Path) -> None:
     running = child(STUBBORN)
     with running:
         file = Path(running.folder, "demo.toml.pid")
-        give_up_at = time.monotonic() + SOON_S
+        give_up_at = time.monotonic() + HANGS_S
         while not (file.exists() and file.read_text()):
             assert time.monotonic() < give_up_at
             time.sleep(0.01)
@@ -55,7 +55,7 @@ def test_all_of_a_stubborn_child_is_gone(tmp_path: Path) -> None:
         assert running.failure() == ""
         running.stop(seconds_max=0.1)
     while runs(grandchild):  # a signal takes a moment
-        assert time.monotonic() < give_up_at + SOON_S
+        assert time.monotonic() < give_up_at + HANGS_S
         time.sleep(0.01)
     assert not Path(running.folder).exists()
 
@@ -64,7 +64,7 @@ def test_all_of_a_stubborn_child_is_gone(tmp_path: Path) -> None:
 def test_one_that_ends_by_itself_is_told_with_its_last_line() -> None:
     code = "import sys; print('starting'); sys.exit('tidegate: no java found')"
     with child(code) as running:
-        give_up_at = time.monotonic() + SOON_S
+        give_up_at = time.monotonic() + HANGS_S
         while not running.failure():
             assert time.monotonic() < give_up_at
             time.sleep(0.01)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from app.metrics.exposition import families
 from tests.support.gateways import Running, eventually, running_gateway
+from tests.support.rules import rule
 from tests.support.samples import samples
+from tidegate.app.metrics.exposition import families
 
 
 async def identity(running: Running, topic: str = "px") -> tuple[float, float, float]:
@@ -124,8 +125,9 @@ async def test_no_label_grows_with_sessions_or_keys() -> None:
         assert labels <= {"topic", "reason", "of", "state", "mode", "direction", "function", "le"}
 
 
+@rule("account-4")
 async def test_a_scrape_is_no_publish_and_changes_no_answer() -> None:
-    """Rule 461: with and without scrapes the same rows go out."""
+    """With and without scrapes the same rows go out."""
     told = []
     for is_watched in (False, True):
         async with running_gateway() as running:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from app.figures import Histogram
-from app.metrics.exposition import exposition
-from app.metrics.families import counter, counters, gauge, gauges, histogram
 from tests.support.gateways import running_gateway
+from tidegate.app.http.counters import Histogram
+from tidegate.app.metrics.exposition import exposition
+from tidegate.app.metrics.families import counter, counters, gauge, gauges, histogram
 
 
 def test_a_family_has_the_prefix_its_kind_and_its_samples() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.metrics.page import metrics_page
+from tidegate.app.metrics.page import metrics_page
 
 
 async def test_a_family_has_a_row_with_its_samples_name_its_labels_and_its_meaning() -> None:

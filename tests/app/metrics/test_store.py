@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from app.figures import Figures
-from app.metrics.store import store_families
-from app.problems import Problem
-from app.stores.figures import StoreFigures
-from app.stores.memory import MemoryStore
-from app.stores.store import Appended, Publication
 from tests.support.gateways import running_gateway
 from tests.support.samples import samples
+from tidegate.app.http.counters import Counters
+from tidegate.app.http.problems import Problem
+from tidegate.app.metrics.store import store_families
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.store import Appended, Publication, StoreFigures
 
 
 class Measured(MemoryStore):
@@ -22,7 +21,7 @@ class Measured(MemoryStore):
 def test_what_a_store_tells_is_a_family_each() -> None:
     told = {
         family.name: family.samples[0].value
-        for family in store_families(Measured(), Figures(checkpointed_ms=5_000))
+        for family in store_families(Measured(), Counters(checkpointed_ms=5_000))
         if family.type != "histogram"
     }
     assert told == {
@@ -35,7 +34,7 @@ def test_what_a_store_tells_is_a_family_each() -> None:
 
 
 def test_what_does_not_apply_is_left_out() -> None:
-    names = {family.name for family in store_families(MemoryStore(), Figures())}
+    names = {family.name for family in store_families(MemoryStore(), Counters())}
     assert "tidegate_store_size_bytes" not in names
     assert "tidegate_store_commits" in names
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
-from app.metrics.exposition import exposition
-from app.metrics.topics import OTHERS, TopicTable, topic_families, topic_table
-from app.topic_document import TopicDocument
 from tests.support.gateways import running_gateway
 from tests.support.samples import samples
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.metrics.exposition import exposition
+from tidegate.app.metrics.topics import OTHERS, TopicTable, topic_families, topic_table
 
 
 async def test_the_first_by_name_have_labels_and_the_others_are_one() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from app.sessions.reader import Reader
-from conflation.duration import SECOND
 from tests.support.gateways import Running, eventually, running_gateway
+from tests.support.rules import rule
 from tests.support.sessions import attached, opened, subscribed
+from tidegate.app.sessions.reader import Reader
+from tidegate.keys.text.duration import SECOND
 
 
 async def shown(running: Running, session: str, sub: str = "s1") -> dict[str, Any]:
@@ -57,8 +58,9 @@ async def test_a_pattern_of_topics_with_their_own_intervals_has_none() -> None:
     assert (view["interval"], view["min"], view["max"]) == (None, None, None)
 
 
+@rule("auto-5")
 async def test_decisions_are_shown_as_they_were_told() -> None:
-    # rule 316
+    # rule auto-5
     async with running_gateway(write_timeout="1h", shutdown_grace="10m") as running:
         await running.topic()
         async with running.frozen("conflation=auto", query="&command=subscribe"):

@@ -9,8 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.stores.memory import STAGE_MS
 from tests.support.gateways import NDJSON, Running, running_gateway
+from tests.support.rules import rule
+from tidegate.app.stores.memory import STAGE_MS
 
 
 async def stage(
@@ -41,8 +42,8 @@ async def journal(running: Running, topic: str = "px") -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
+@rule("publish-3", "publish-4")
 async def test_stages_are_published_in_one_step_in_the_order_of_the_commit() -> None:
-    """Rules 444 and 446."""
     async with running_gateway() as running:
         await running.topic()
         kept = await stage(running, "b", {"k": 3})
@@ -65,8 +66,9 @@ async def test_stages_are_published_in_one_step_in_the_order_of_the_commit() -> 
         assert len({row["timestamp"] for row in rows[1:]}) == 1
 
 
+@rule("publish-5")
 async def test_a_known_number_publishes_nothing_and_forgets_the_stages() -> None:
-    """Rule 447: also where the stages have gone with the first commit."""
+    """Also where the stages have gone with the first commit."""
     async with running_gateway() as running:
         await running.topic()
         await stage(running, "a", {"k": 1})
@@ -80,8 +82,8 @@ async def test_a_known_number_publishes_nothing_and_forgets_the_stages() -> None
         assert await running.sow() == [{"k": 1}]
 
 
+@rule("publish-5")
 async def test_an_older_run_is_fenced_and_its_stages_stay() -> None:
-    """Rule 447."""
     async with running_gateway() as running:
         await running.topic()
         await stage(running, "old", {"k": "old"})
@@ -98,8 +100,9 @@ async def test_an_older_run_is_fenced_and_its_stages_stay() -> None:
         assert (await commit(running, "old", run=3, sequence=2)).json()["messages"] == 1
 
 
+@rule("publish-5")
 async def test_a_newer_run_that_repeats_a_known_batch_is_the_one_that_counts() -> None:
-    """Rules 447 and 605: the driver that was taken for dead does not commit between its batches."""
+    """The driver that was taken for dead does not commit between its batches."""
     async with running_gateway() as running:
         await running.topic()
         for name in ("a", "a2", "b"):
@@ -112,8 +115,8 @@ async def test_a_newer_run_that_repeats_a_known_batch_is_the_one_that_counts() -
         assert (await commit(running, "b", sequence=2, run=2)).json()["messages"] == 1
 
 
+@rule("publish-4")
 async def test_a_commit_is_whole_or_nothing() -> None:
-    """Rule 446."""
     async with running_gateway(topic_keys_max=3, request_messages_max=5) as running:
         await running.topic()
         await stage(running, "a", {"k": 1}, {"k": 2})
@@ -141,8 +144,8 @@ async def test_a_stage_is_gone_after_an_hour() -> None:
         assert (await commit(running, "a")).json()["code"] == "precondition-failed"
 
 
+@rule("publish-3")
 async def test_a_stage_is_its_topics_and_goes_with_its_epoch() -> None:
-    """Rule 444."""
     async with running_gateway() as running:
         await running.topic()
         await running.topic("other")
@@ -153,8 +156,9 @@ async def test_a_stage_is_its_topics_and_goes_with_its_epoch() -> None:
         assert (await commit(running, "a")).status_code == 412
 
 
+@rule("publish-3", "publish-4")
 async def test_a_commit_is_checked_by_the_schema_that_holds_by_then() -> None:
-    """Rules 444 and 446: nothing is published, and the stages stay."""
+    """Nothing is published, and the stages stay."""
     async with running_gateway() as running:
         await running.topic()
         await stage(running, "a", {"k": 1, "v": "text"})
@@ -215,9 +219,9 @@ async def test_the_pipeline_stages_and_commits_where_only_it_may_write() -> None
         assert (await commit(running, "a", producer=name)).json()["messages"] == 1
 
 
+@rule("topic-8")
 @pytest.mark.parametrize("form", ["values", "envelopes"])
 async def test_what_fills_a_topic_is_checked_neither_by_its_schema_nor_for_size(form: str) -> None:
-    """Rule 190."""
     async with running_gateway(message_bytes_max=1_024) as running:
         await running.topic("raw")
         source = {"topic": "raw", "interval": "1s", "engine": "spark"}
@@ -240,8 +244,8 @@ async def test_what_fills_a_topic_is_checked_neither_by_its_schema_nor_for_size(
         assert (await stage(running, "b", large)).json()["code"] == "message-too-large"
 
 
+@rule("pipeline-14")
 async def test_the_pipeline_does_not_make_a_topic_that_is_gone() -> None:
-    """Rule 645."""
     async with running_gateway() as running:
         own = {"Tidegate-Producer": "tidegate.pipeline.s.0a"}
         assert (await stage(running, "a", {"k": 1}, **own)).json()["code"] == "topic-unknown"
@@ -276,8 +280,9 @@ async def test_a_batch_of_many_stages_goes_in_slices_past_a_healthy_subscriber()
             assert (await committing).json()["messages"] == stages * each
 
 
+@rule("publish-8")
 async def test_stages_take_removals_as_envelopes() -> None:
-    """Rule 521: what is there at the commit goes, though it was not there when it was staged."""
+    """What is there at the commit goes, though it was not there when it was staged."""
     async with running_gateway() as running:
         await running.topic()
         kept = await running.http.post(

@@ -1,70 +1,134 @@
-"""`POST /v1/explain`: the same answers and the same refusals as subscribing."""
+"""What explaining says, beside what subscribing then does."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.support.gateways import JSON, running_gateway
+from tests.support.gateways import Running, running_gateway
+from tidegate.app.routes import explain
+from tidegate.app.routes.explain import explained
+
+BY_KEY = {"conflation_key": "[/k]", "pace": "batch"}
 
 
-async def test_an_explanation_changes_nothing() -> None:
+async def explanation(running: Running, topic: str = "px", **values: str) -> dict[str, Any]:
+    return await explained(running.gateway, topic, values)
+
+
+async def test_a_subscription_is_told_in_full() -> None:
     async with running_gateway() as running:
         await running.topic()
-        wish = {"topic": "px", "options": "conflation=1s,oof", "filter": "/a = 1"}
-        answer = await running.http.post("/v1/explain", json=wish)
-        assert answer.status_code == 200
-        told = answer.json()
-        assert told["options"] == "conflation=1s,conflation_key=[/k],pace=batch,oof"
-        assert told["resume"] == "snapshot"
-        lanes = await running.http.get("/v1/lanes")
-        assert lanes.json() == {"lanes": []}
+        told = await explanation(
+            running, options="conflation=1000ms,progress", filter="/a>1", order_by="/a  desc"
+        )
+        assert told == {
+            "topic": "px",
+            "command": "sow_and_subscribe",
+            "options": "conflation=1s,conflation_key=[/k],pace=batch,progress",
+            "filter": "/a > 1",
+            "order_by": "/a DESC",
+            "defaults": {"command": "sow_and_subscribe", **BY_KEY},
+            "warnings": (),
+            "lane": "conflation=1s,conflation_key=[/k],pace=batch&filter=/a > 1",
+            "subscribers": 0,
+            "resume": "changes",
+            "estimates": None,
+            "reason": "the journal holds no messages",
+        }
+
+
+async def test_who_shares_the_lane_is_counted() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with (
+            running.subscribe("conflation=1s"),
+            running.subscribe("conflation=1s,batch_size=7", command="subscribe"),
+            running.subscribe("conflation=1s", filter="/a = 1"),
+        ):
+            told = await explanation(running, options="conflation=1000ms")
+            subscriptions = [hello["subscriptions"][0] for hello in running.hellos]
+        assert told["subscribers"] == 2
+        assert told["lane"] == subscriptions[0]["lane"] == subscriptions[1]["lane"]
+        assert told["options"] == subscriptions[0]["options"]
 
 
 @pytest.mark.parametrize(
-    "wish",
+    ("topic", "options", "mode"),
     [
-        {"options": "conflation=2h3"},
-        {"options": "speed=9"},
-        {"options": "no_empties"},
-        {"filter": "/a = "},
-        {"order_by": "/a UP"},
-        {"command": "publish"},
+        ("px", "conflation=1s", "changes"),
+        ("px", "conflation=auto", "changes"),
+        ("px", "", "replay"),
+        ("px", "conflation=1s,reduce=[/q:sum]", "replay"),
+        ("px", "conflation=1s,conflation_key=[/x]", "replay"),
+        ("px", "top_n=3", "snapshot"),
+        ("plain", "", "replay"),
     ],
 )
-async def test_it_refuses_what_subscribing_refuses(wish: dict[str, str]) -> None:
+async def test_how_it_would_be_resumed(topic: str, options: str, mode: str) -> None:
     async with running_gateway() as running:
         await running.topic()
-        explained = await running.http.post("/v1/explain", json={"topic": "px", **wish})
-        subscribed = await running.http.post("/v1/topics/px/subscribe", json=wish)
-        assert explained.status_code == 400
-        assert explained.json() == subscribed.json()
+        await running.topic("plain", key=())
+        assert (await explanation(running, topic, options=options))["resume"] == mode
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        ('{"topic": "nowhere"}', 404, "topic-unknown"),
-        ('{"topic": "p x"}', 400, "topic-invalid"),
-        ("{}", 400, "topic-invalid"),
-        ('{"topic": 1}', 400, "topic-invalid"),
-        ('{"topic": "px", "format": "table"}', 400, "options-invalid"),
-        ('{"topic": "px", "shape": "value"}', 400, "options-invalid"),
-        ("[", 400, "options-invalid"),
-    ],
-)
-async def test_what_is_no_request(body: str, status: int, code: str) -> None:
+async def test_a_sow_is_no_lane() -> None:
     async with running_gateway() as running:
         await running.topic()
-        answer = await running.http.post("/v1/explain", content=body, headers=JSON)
-        assert (answer.status_code, answer.json()["code"]) == (status, code)
+        told = await explanation(running, options="conflation=1s", command="sow")
+        assert (told["lane"], told["subscribers"], told["resume"]) == (None, 0, None)
+        assert told["warnings"] == ("a sow is one snapshot, so nothing of it is conflated",)
+        assert (told["estimates"], told["reason"]) == (None, "a sow is sent once")
 
 
-async def test_it_names_the_lane_that_the_format_gets() -> None:
-    """Rows that tell their first message run on a lane that looks at every one."""
+async def test_estimates_are_of_what_was_published() -> None:
+    """A burst is one row for each key and interval, however many messages it had."""
     async with running_gateway() as running:
         await running.topic()
-        wish = {"topic": "px", "options": "conflation=1s", "format": "envelope"}
-        answer = await running.http.post("/v1/explain", json=wish)
-        async with running.subscribe("conflation=1s", format="envelope"):
-            (lane,) = (await running.http.get("/v1/lanes")).json()["lanes"]
-        assert answer.json()["lane"] == lane["lane"]
+        await running.publish(*[{"k": at % 2, "v": at} for at in range(50)])
+        told = await explanation(running, options="conflation=1h")
+        assert told["reason"] is None
+        estimates = told["estimates"]
+        assert estimates["messages_per_s"] == pytest.approx(2 / 3_600, abs=0.001)
+        assert (estimates["interval"], estimates["journalled"]) == ("1h", 50)
+
+
+async def test_only_the_newest_messages_are_reckoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "JOURNALLED_MAX", 10)
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": at} for at in range(50)])
+        told = await explanation(running, options="conflation=1h")
+        assert told["estimates"]["journalled"] == 10
+
+
+async def test_a_projection_is_reckoned_from_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message may cost as much as its whole group."""
+    monkeypatch.setattr(explain, "GROUPED_MAX", 7)
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish(*[{"k": at, "g": 1} for at in range(50)])
+        groups = "conflation=1h,projection=[COUNT(/k) AS /n],grouping=[/g]"
+        told = await explanation(running, options=groups)
+        assert told["estimates"]["journalled"] == 7
+
+
+async def test_messages_of_one_moment_have_no_rate() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1})
+        told = await explanation(running)
+        assert (told["estimates"], told["reason"]) == (None, explain.NO_TIME_PASSED)
+
+
+async def test_a_window_over_too_many_records_is_not_reckoned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(explain, "RECORDS_MAX", 1)
+    async with running_gateway() as running:
+        await running.topic()
+        await running.publish({"k": 1}, {"k": 2})
+        told = await explanation(running, options="top_n=1,conflation=1s")
+        assert (told["estimates"], told["reason"]) == (None, explain.TOO_MANY_RECORDS)
+        assert (await explanation(running, options="conflation=1s"))["estimates"]

@@ -8,8 +8,9 @@ from functools import partial
 
 import pytest
 
-from app.stores.memory import RETRY_MS
 from tests.support.gateways import JSON, NDJSON, running_gateway
+from tests.support.rules import rule
+from tidegate.app.stores.memory import RETRY_MS
 
 
 async def test_publishing_answers_with_the_place_of_the_messages() -> None:
@@ -186,8 +187,8 @@ async def test_a_retry_is_answered_as_the_first_time_and_publishes_nothing() -> 
         assert await running.sow() == [{"k": 1}, {"k": 2}, {"k": 3}]
 
 
+@rule("publish-1")
 async def test_a_used_key_is_for_no_other_request() -> None:
-    """Rule 441."""
     async with running_gateway() as running:
         await running.topic()
         await running.topic("other")
@@ -201,8 +202,8 @@ async def test_a_used_key_is_for_no_other_request() -> None:
         assert elsewhere["duplicate"] is False
 
 
+@rule("publish-1")
 async def test_a_key_is_known_for_a_day() -> None:
-    """Rule 441."""
     async with running_gateway() as running:
         await running.topic("log", key=())
         driver = running.gateway.driver
@@ -225,8 +226,9 @@ async def test_of_requests_at_once_with_one_key_one_publishes(body: bytes) -> No
         assert running.gateway.driver.engine.topic("log").head == answers[0]["messages"]
 
 
+@rule("publish-1")
 async def test_a_delta_that_comes_again_is_not_merged_again() -> None:
-    """Rule 441: the record has changed since, and stays as it is."""
+    """The record has changed since, and stays as it is."""
     async with running_gateway() as running:
         await running.topic()
         patch = {"Content-Type": "application/merge-patch+json", "Idempotency-Key": "d"}
@@ -243,8 +245,9 @@ async def test_a_delta_that_comes_again_is_not_merged_again() -> None:
         assert await running.sow() == [{"k": 1, "a": 2, "b": 3}]
 
 
+@rule("publish-1")
 async def test_a_retry_is_answered_where_the_topic_would_refuse_it_by_now() -> None:
-    """Rule 442; another request under the key is still told that it is another."""
+    """Another request under the key is still told that it is another."""
     async with running_gateway(topic_keys_max=2) as running:
         await running.topic()
         first = await running.publish({"k": 1, "v": "x"}, headers=RETRIED)
@@ -261,8 +264,8 @@ async def test_a_retry_is_answered_where_the_topic_would_refuse_it_by_now() -> N
         assert other.json()["code"] == "idempotency-conflict"
 
 
+@rule("publish-1")
 async def test_a_refused_request_leaves_its_key_free() -> None:
-    """Rule 442."""
     async with running_gateway() as running:
         await running.topic()
         bad = await running.http.post("/v1/topics/px/messages", content=b"{}", headers=RETRIED)
@@ -282,16 +285,16 @@ async def test_texts_and_bytes_are_retried_too() -> None:
                 assert answer.json()["duplicate"] is duplicate
 
 
+@rule("publish-2")
 async def test_what_is_answered_is_seen_whatever_was_asked_for() -> None:
-    """Rule 443."""
     async with running_gateway() as running:
         await running.topic()
         await running.publish({"k": 1})
         assert await running.sow() == [{"k": 1}]
 
 
+@rule("publish-7")
 async def test_removals_and_commits_are_not_retried_by_a_key() -> None:
-    """Rule 448."""
     async with running_gateway() as running:
         await running.topic()
         await running.publish({"k": 1})
@@ -305,8 +308,9 @@ async def test_removals_and_commits_are_not_retried_by_a_key() -> None:
         assert await running.sow() == [{"k": 1}]
 
 
+@rule("publish-8")
 async def test_a_journal_can_be_sent_to_another_topic_as_it_stands() -> None:
-    """Rules 520 and 521: removals with it, be the record there or not."""
+    """Removals with it, be the record there or not."""
     async with running_gateway() as running:
         await running.topic()
         await running.topic("copy")
@@ -330,8 +334,9 @@ async def test_a_journal_can_be_sent_to_another_topic_as_it_stands() -> None:
         assert rows[-1]["reason"] == "deleted"
 
 
+@rule("publish-8")
 async def test_a_subscriber_is_told_of_a_removal_that_was_sent() -> None:
-    """Rule 521: of a record that he has, and of no other."""
+    """Of a record that he has, and of no other."""
     async with running_gateway() as running:
         await running.topic()
         await running.publish({"k": 1})

@@ -6,6 +6,7 @@ import json
 from urllib.parse import quote
 
 from tests.support.gateways import Running, running_gateway
+from tests.support.rules import rule
 
 
 async def filled(running: Running) -> str:
@@ -119,8 +120,8 @@ async def test_records_are_asked_for_by_filter_order_and_fields() -> None:
         assert (envelope["key"], envelope["value"]) == ([1], {"v": 9})
 
 
+@rule("topic-7")
 async def test_records_are_deleted_by_filter_or_by_key() -> None:
-    """Rule 187."""
     async with running_gateway() as running:
         await running.topic()
         await running.publish(*[{"k": n} for n in range(1_100)])
@@ -137,8 +138,9 @@ async def test_records_are_deleted_by_filter_or_by_key() -> None:
         assert (await running.http.get("/v1/topics/px/sow/%5B1098%5D")).status_code == 404
 
 
+@rule("key-5")
 async def test_a_key_that_no_record_can_have_is_none() -> None:
-    """Rule 627: nothing to delete would be a wrong answer to a wrong question."""
+    """Nothing to delete would be a wrong answer to a wrong question."""
     async with running_gateway() as running:
         await running.topic()
         await running.topic("two", key=["/a", "/b"])
@@ -182,8 +184,8 @@ async def test_the_one_record_of_a_topic_without_a_key() -> None:
         assert await running.sow() == []
 
 
+@rule("topic-1")
 async def test_a_topic_that_retains_nothing_has_no_state() -> None:
-    """Rule 181."""
     async with running_gateway() as running:
         await running.topic(retain=False)
         await running.publish({"k": 1})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.support.gateways import JSON, Stream, eventually, names, running_gateway
+from tests.support.rules import rule
 
 
 async def test_a_keyed_topic_begins_with_its_snapshot() -> None:
@@ -125,8 +126,8 @@ async def test_an_id_that_no_sow_had_gets_the_sow() -> None:
                 assert names(await stream.rest())[-3:] == ["message", "group_end", "goodbye"]
 
 
+@rule("session-10")
 async def test_the_session_of_a_pattern_waits_for_its_reader() -> None:
-    """Rule 302."""
     async with running_gateway() as running:
         await running.topic("px.a")
         async with running.subscribe(topic="px.*") as stream:

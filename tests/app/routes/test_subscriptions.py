@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.gateways import Running, names, running_gateway
+from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
 
 
@@ -91,8 +92,8 @@ async def test_another_interval_is_told_and_holds_from_then_on() -> None:
         assert (await shown(running, session))["interval_ms"] == 50
 
 
+@rule("change-4")
 async def test_options_are_laid_over_the_earlier_ones_or_put_in_their_place() -> None:
-    """Rule 298."""
     async with running_gateway() as running:
         await running.topic("px")
         session = await opened(running)
@@ -108,8 +109,8 @@ async def test_options_are_laid_over_the_earlier_ones_or_put_in_their_place() ->
         assert changed["options"] == "conflation=4s,conflation_key=[/k],pace=batch"
 
 
+@rule("change-4")
 async def test_a_change_is_a_merge_patch_as_a_topic_s_is() -> None:
-    """Rule 623."""
     async with running_gateway() as running:
         await running.topic()
         session = (await running.http.post("/v1/sessions")).json()["session"]
@@ -149,9 +150,10 @@ async def test_another_filter_brings_in_what_the_old_one_hid() -> None:
                 assert resumed["mode"] == mode
 
 
+@rule("session-6")
 @pytest.mark.parametrize("is_read", [True, False])
 async def test_where_another_filter_holds_an_earlier_place_is_none(is_read: bool) -> None:
-    """Rule 296: rows that the new filter shows and the old one hid were never sent."""
+    """Rows that the new filter shows and the old one hid were never sent."""
     async with running_gateway() as running:
         await running.topic("px")
         await running.publish({"k": 1, "v": 1}, {"k": 2, "v": 2})
@@ -243,8 +245,8 @@ async def test_a_pattern_is_one_subscription_among_several() -> None:
             for _ in range(2):
                 await stream.until("group_end")
             await running.topic("px.c", key=())
-            passed_over = (await stream.until("error"))[-1]
-            assert json.loads(passed_over.text)["topic"] == "px.c"
+            filtered_out = (await stream.until("error"))[-1]
+            assert json.loads(filtered_out.text)["topic"] == "px.c"
             await running.topic("px.d")
             assert (await stream.until("subscribed"))[-1].name == "subscribed"
             await running.publish({"k": 1}, topic="px.a")
@@ -288,8 +290,8 @@ async def test_the_session_of_a_plain_get_can_be_looked_at_and_changed_but_not_a
         assert (answer.json()["state"], answer.json()["reason"]) == ("ended", "UNSUBSCRIBED")
 
 
+@rule("session-8")
 async def test_a_session_has_so_many_subscriptions_and_no_more() -> None:
-    """Rule 625."""
     async with running_gateway(session_subscriptions_max=7) as running:
         await running.topic("px")
         wanted = {"subscriptions": [{"topic": "px"}] * 8}

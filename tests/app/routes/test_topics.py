@@ -8,6 +8,7 @@ import json
 import pytest
 
 from tests.support.gateways import running_gateway
+from tests.support.rules import rule
 
 
 async def test_a_topic_is_made_then_replaced() -> None:
@@ -43,8 +44,8 @@ async def test_the_figures_of_a_topic() -> None:
         assert expected.items() <= shown.items()
 
 
+@rule("option-1")
 async def test_a_topic_s_options_are_no_longer_than_a_request_s() -> None:
-    """Rule 624."""
     async with running_gateway(options_characters_max=20) as running:
         path, fits, too_long = "/v1/topics/px", "conflation=1s" + " " * 7, "conflation=1s" + " " * 8
         assert (await running.http.put(path, json={"options": fits})).status_code == 201
@@ -126,8 +127,8 @@ async def test_a_registered_merger_may_be_named() -> None:
         assert (answer.status_code, answer.json()["pointer"]) == (400, "/merge")
 
 
+@rule("topic-11")
 async def test_every_answer_about_a_topic_has_the_tag_of_its_definition() -> None:
-    """Rule 453."""
     async with running_gateway() as running:
         made = await running.http.put("/v1/topics/px", json={"key": ["/k"]})
         patched = await running.http.patch("/v1/topics/px", json={"priority": "high"})
@@ -142,6 +143,7 @@ async def test_every_answer_about_a_topic_has_the_tag_of_its_definition() -> Non
         assert (headed.status_code, headed.content) == (200, b"")
 
 
+@rule("topic-11")
 @pytest.mark.parametrize(
     ("verb", "headers", "there", "status"),
     [
@@ -168,7 +170,6 @@ async def test_every_answer_about_a_topic_has_the_tag_of_its_definition() -> Non
 async def test_a_change_has_its_preconditions(
     verb: str, headers: dict[str, str], there: bool, status: int
 ) -> None:
-    """Rule 453."""
     async with running_gateway() as running:
         before = ""
         if there:
@@ -253,8 +254,8 @@ async def test_a_list_that_cannot_be_had(query: str) -> None:
         assert (answer.status_code, answer.json()["code"]) == (400, "options-invalid")
 
 
+@rule("pipeline-14")
 async def test_a_list_is_told_again_when_definitions_have_changed() -> None:
-    """Rule 647."""
     async with running_gateway() as running:
         await running.topic()
         first = await running.http.get("/v1/topics")
@@ -284,8 +285,9 @@ async def test_a_list_goes_on_where_it_stopped_whatever_became_of_the_names() ->
         assert (await running.http.get("/v1/topics?after=d")).json() == {"topics": [], "next": None}
 
 
+@rule("topic-2", "queue-8")
 async def test_what_was_granted_stays_and_what_is_the_topics_own_holds_at_once() -> None:
-    """Rule 452; rule 274 has the policies."""
+    """Rule queue-8 has the policies."""
     change = {"options": "conflation=1s", "values_only": True, "history": {"messages": 1}}
     async with running_gateway() as running:
         await running.topic()

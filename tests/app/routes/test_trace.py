@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from conflation.sessions.recorders import RECORDERS_MAX
 from tests.support.gateways import Running, Stream, eventually, names, running_gateway
+from tests.support.rules import rule
+from tidegate.conflation.sessions.recorder import RECORDERS_MAX
 
 
 def path(running: Running, sub: str = "s1") -> str:
@@ -58,8 +59,8 @@ async def test_it_is_a_stream_and_nothing_else() -> None:
             assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
 
 
+@rule("trace-5")
 async def test_ten_at_once() -> None:
-    """Rule 328."""
     async with running_gateway() as running, contextlib.AsyncExitStack() as stack:
         await running.topic()
         await stack.enter_async_context(running.subscribe("conflation=1s"))
@@ -70,8 +71,8 @@ async def test_ten_at_once() -> None:
         assert int(refused.headers["retry-after"]) > 0
 
 
+@rule("trace-5")
 async def test_who_stops_reading_makes_room() -> None:
-    """Rule 328."""
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe("conflation=1s"):
@@ -82,8 +83,8 @@ async def test_who_stops_reading_makes_room() -> None:
             await eventually(lambda: recorders.running == [], "the recorder ends")
 
 
+@rule("trace-5")
 async def test_of_a_patterns_topics_one_is_traced() -> None:
-    """Rule 328."""
     async with running_gateway() as running:
         await running.topic("a.x")
         await running.topic("a.y")
@@ -94,8 +95,8 @@ async def test_of_a_patterns_topics_one_is_traced() -> None:
                 assert '"topic":"a.y"' in (await trace.next()).text
 
 
+@rule("trace-5")
 async def test_nothing_is_decided_for_a_session_without_reader() -> None:
-    """Rule 328."""
     async with running_gateway() as running:
         await running.topic()
         opened = await running.http.post(
@@ -107,8 +108,8 @@ async def test_nothing_is_decided_for_a_session_without_reader() -> None:
             assert (end.name, end.text) == ("end", '{"at_ms":0,"reason":"AWAY"}')
 
 
+@rule("trace-5")
 async def test_it_ends_when_the_reader_leaves() -> None:
-    """Rule 328."""
     async with running_gateway() as running, contextlib.AsyncExitStack() as stack:
         await running.topic()
         async with running.subscribe("conflation=1s"):

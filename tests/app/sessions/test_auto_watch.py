@@ -5,22 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from app.gateway import Gateway
-from app.ingest import Form
-from app.sessions.asked import Asked
-from app.sessions.reader import Reader
-from app.topic_pattern import TopicPattern
-from app.wish import Wish
-from clients.sse import Event, Parser
-from conflation.duration import MILLISECOND
-from conflation.outputs import CloseReason, Output
 from tests.support.clocks import Clock
 from tests.support.place import parsed
+from tests.support.rules import rule
 from tests.support.servers import edge_settings
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.sessions.reader import Reader
+from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.subscribe_request import SubscribeRequest
+from tidegate.app.sessions.subscriptions import SessionSubscription
+from tidegate.app.topics.ingest import Form
+from tidegate.clients.sse import Event, Parser
+from tidegate.conflation.outputs import Output
+from tidegate.keys.text.duration import MILLISECOND
 
 MS = MILLISECOND
 PLENTY = 1 << 30
@@ -55,16 +58,17 @@ class Desk:
 
     gateway: Gateway
     clock: Clock
+    session: Session
     reader: Reader
-    socket: Socket = field(default_factory=Socket)
+    socket: Any = field(default_factory=Socket)
     parser: Parser = field(default_factory=Parser)
     version: int = 0
 
     def subscribe(
         self, options: str = AUTO, target: str | TopicPattern = "px", command: str = "subscribe"
-    ) -> Asked:
-        wish = Wish.parse({"options": options, "command": command}, 999, many=True)
-        asked, _ = self.reader.session.subscribe(target, wish)
+    ) -> SessionSubscription:
+        wish = SubscribeRequest.parse({"options": options, "command": command}, 999, many=True)
+        asked, _ = self.session.subscribe(target, wish)
         self.written()
         return asked
 
@@ -102,14 +106,13 @@ async def desk() -> AsyncIterator[Desk]:
     for topic in ("px", "px.eu", "px.us"):
         await gateway.catalog.put(topic, parsed(key=["/k"]), None)
     session = gateway.sessions.open(kept=True, lasts=True)
-    session.reader = Reader(session)
-    yield Desk(gateway, clock, session.reader)
+    yield Desk(gateway, clock, session, session.open_reader())
     await gateway.aclose()
 
 
-def interval_ms(desk: Desk, asked: Asked, topic: str = "px") -> int:
+def interval_ms(desk: Desk, asked: SessionSubscription, topic: str = "px") -> int:
     """Of the lane that the engine has the seat in, or on its way to."""
-    seat = desk.gateway.driver.engine.seat(desk.reader.session.id, (asked.name, topic))
+    seat = desk.gateway.driver.engine.subscriber(desk.session.id, (asked.name, topic))
     assert seat is not None
     granted = asked.topics[topic].subscription
     assert seat.member.subscription == granted or seat.transfer is not None
@@ -129,10 +132,11 @@ async def slowed(desk: Desk, *topics: str) -> list[dict[str, Any]]:
     return conflation(events + desk.written())
 
 
+@rule("auto-5", "auto-6")
 async def test_what_is_not_taken_makes_the_interval_longer_and_that_is_told_first(
     desk: Desk,
 ) -> None:
-    # rules 316 and 317
+    # rules auto-5 and auto-6
     asked = desk.subscribe()
     [told] = await slowed(desk)
     assert (told["sub"], told["topic"]) == ("s1", "px")
@@ -147,8 +151,9 @@ async def test_what_is_not_taken_makes_the_interval_longer_and_that_is_told_firs
     assert [row["value"]["v"] for row in json.loads(event.text)["rows"]] == [desk.version]
 
 
+@rule("auto-6")
 async def test_what_was_held_at_a_step_is_not_lost(desk: Desk) -> None:
-    # rule 317
+    # rule auto-6
     desk.subscribe()
     for _ in range(2):
         await desk.turn(50, is_taken=False)
@@ -164,8 +169,9 @@ async def test_what_was_held_at_a_step_is_not_lost(desk: Desk) -> None:
     assert [row["value"]["v"] for row in json.loads(event.text)["rows"]] == [desk.version]
 
 
+@rule("auto-6")
 async def test_other_subscribers_of_the_lane_stay(desk: Desk) -> None:
-    # rule 317
+    # rule auto-6
     auto, fixed = desk.subscribe(), desk.subscribe("conflation=50ms")
     assert auto.topics["px"].subscription.lane_id == fixed.topics["px"].subscription.lane_id
     await slowed(desk)
@@ -174,11 +180,12 @@ async def test_other_subscribers_of_the_lane_stay(desk: Desk) -> None:
     assert third.topics["px"].subscription.lane_id == auto.topics["px"].subscription.lane_id
 
 
+@rule("auto-2")
 async def test_a_snapshot_is_not_at_the_interval_s_pace(desk: Desk) -> None:
-    # rule 318
+    # rule auto-2
     await desk.publish()
-    wish = Wish.parse({"options": AUTO, "command": "sow_and_subscribe"}, 999, many=True)
-    asked, _ = desk.reader.session.subscribe("px", wish)
+    wish = SubscribeRequest.parse({"options": AUTO, "command": "sow_and_subscribe"}, 999, many=True)
+    asked, _ = desk.session.subscribe("px", wish)
     desk.written(is_taken=False)
     for _ in range(9):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
@@ -186,8 +193,9 @@ async def test_a_snapshot_is_not_at_the_interval_s_pace(desk: Desk) -> None:
     assert interval_ms(desk, asked) == 50
 
 
+@rule("auto-2")
 async def test_whoever_writes_beside_it_is_on_the_same_socket(desk: Desk) -> None:
-    # rule 318
+    # rule auto-2
     desk.subscribe("conflation=none", target="px.eu")
     asked = desk.subscribe()
     desk.socket.unsent_bytes = 50_000
@@ -197,10 +205,11 @@ async def test_whoever_writes_beside_it_is_on_the_same_socket(desk: Desk) -> Non
     assert interval_ms(desk, asked) == 100
 
 
+@rule("auto-1", "auto-2")
 async def test_all_topics_of_a_pattern_move_together_and_later_ones_come_to_them(
     desk: Desk,
 ) -> None:
-    # rules 311 and 318
+    # rules auto-1 and auto-2
     asked = desk.subscribe(target=TopicPattern.parse("px.*"))
     [told] = await slowed(desk, "px.eu")
     assert told["topic"] == "px.*"
@@ -209,13 +218,14 @@ async def test_all_topics_of_a_pattern_move_together_and_later_ones_come_to_them
     assert interval_ms(desk, asked, "px.asia") == 100
 
 
+@rule("auto-6")
 async def test_a_change_of_options_goes_on_from_the_interval(desk: Desk) -> None:
-    # rule 319
-    session, asked = desk.reader.session, desk.subscribe()
+    # rule auto-6
+    session, asked = desk.session, desk.subscribe()
     await slowed(desk)
 
     def change(options: str) -> int:
-        wish = Wish.parse({"options": options, "command": "subscribe"}, 999, many=True)
+        wish = SubscribeRequest.parse({"options": options, "command": "subscribe"}, 999, many=True)
         session.change(asked.name, wish, paused=None)
         desk.written()
         return interval_ms(desk, asked)
@@ -230,14 +240,15 @@ async def test_a_change_of_options_goes_on_from_the_interval(desk: Desk) -> None
     assert not asked.auto.decisions
 
 
+@rule("auto-6")
 async def test_the_next_reader_begins_where_the_last_one_was(desk: Desk) -> None:
-    # rule 319
-    session, asked = desk.reader.session, desk.subscribe()
+    # rule auto-6
+    session, asked = desk.session, desk.subscribe()
     await slowed(desk)
     assert asked.auto is not None
     assert asked.auto.state.late_rounds > 0
     desk.reader.close()
-    desk.reader = session.reader = Reader(session)
+    desk.reader = session.open_reader()
     desk.socket = Socket()
     desk.reader.seat(asked, "px")
     desk.written()
@@ -250,7 +261,7 @@ async def test_what_has_ended_is_not_moved(desk: Desk) -> None:
     asked = desk.subscribe()
     for _ in range(2):
         await desk.turn(50, is_taken=False)
-    desk.reader.session.unsubscribe(asked.name)
+    desk.session.unsubscribe(asked.name)
     for _ in range(5):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
         assert conflation(desk.written()) == []
@@ -258,12 +269,11 @@ async def test_what_has_ended_is_not_moved(desk: Desk) -> None:
 
 
 async def test_a_reader_that_was_sent_away_moves_nothing_any_more(desk: Desk) -> None:
-    session, asked, first = desk.reader.session, desk.subscribe(), desk.reader
+    session, asked, first = desk.session, desk.subscribe(), desk.reader
     for _ in range(2):
         await desk.turn(50, is_taken=False)
-    first.send_away(CloseReason.REPLACED, 1)
-    session.reader = Reader(session)
-    session.reader.seat(asked, "px")
+    session.replace_reader(1)
+    session.open_reader().seat(asked, "px")
     for _ in range(5):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
         first.auto.look(desk.socket, is_full=True)
@@ -276,7 +286,7 @@ async def test_whoever_cannot_move_is_not_watched(desk: Desk, options: str) -> N
     desk.subscribe(options)
     await desk.publish()
     desk.clock.forward(desk.gateway.driver, 1_000 * MS)
-    desk.reader.auto.look(Unasked(), desk.reader.consumer.take(PLENTY))
+    desk.reader.auto.look(cast("Connection", Unasked()), desk.reader.consumer.take(PLENTY))
     assert desk.reader.auto.wait_s(7.5) == 7.5
 
 

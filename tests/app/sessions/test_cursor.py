@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.sessions.cursor import STEPS_MAX, Cursor, Mark, PackedCursor, parse_cursor
-from conflation.bookmark import Bookmark
-from conflation.sessions.session import SeatId
 from tests.support.profiles import examples
+from tidegate.app.sessions.cursor import STEPS_MAX, Cursor, Mark, PackedCursor, parse_cursor
+from tidegate.conflation.sessions.session import SeatId
+from tidegate.keys.text.bookmark import Bookmark
 
 PX, FX = ("s1", "px"), ("s2", "fx")
 
@@ -50,7 +50,7 @@ def test_what_begins_anew_is_of_no_use_to_whoever_left_before() -> None:
     cursor = Cursor("abc")
     cursor.move(PX, at(3))
     cursor.move(FX, at(4))
-    cursor.begin_anew(PX)
+    cursor.drop_mark(PX)
     cursor.move(PX, at(7))
     assert cursor.marks(2) == {PX: None, FX: at(4)}
     assert cursor.marks(3) == {PX: None, FX: at(4)}
@@ -81,7 +81,7 @@ def test_what_is_folded_leaves_nothing_of_the_ended_behind() -> None:
     cursor = Cursor("abc")
     for number in range(STEPS_MAX):
         seat = (f"s{number}", "px")
-        cursor.begin_anew(seat)
+        cursor.drop_mark(seat)
         cursor.end(seat)
     for offset in range(STEPS_MAX):
         cursor.move(FX, at(offset))
@@ -127,7 +127,7 @@ def taken(cursor: Cursor, steps: list[tuple[str, SeatId, Mark]]) -> None:
         elif act == "note":
             cursor.note()
         else:
-            cursor.begin_anew(seat)
+            cursor.drop_mark(seat)
 
 
 MOVES = st.lists(

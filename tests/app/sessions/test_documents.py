@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from app.problems import Problem
-from app.sessions.documents import Tuning, change_of, opening_of, target_of, tuning_of
-from app.sse import Format
-from app.topic_pattern import TopicPattern
-from conflation.sessions.session import QueueLimits
-from keys.errors import KeysError
+from tests.support.rules import rule
+from tidegate.app.delivery.encoding import Format
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.documents import Tuning, change_of, opening_of, target_of, tuning_of
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.keys.errors import KeysError
 
 MOST = QueueLimits(10_000, 8 << 20)
 CHARACTERS_MAX = 100
@@ -134,8 +135,8 @@ def test_a_change_says_what_is_to_be_otherwise() -> None:
     assert change_of(b'{"options":"oof"}', CHARACTERS_MAX).paused is None
 
 
+@rule("change-4")
 def test_null_is_what_a_subscription_has_that_does_not_say_it() -> None:
-    """Rule 623."""
     body = b'{"options":null,"filter":null,"order_by":null,"paused":null}'
     change = change_of(body, CHARACTERS_MAX)
     assert change.options is not None
@@ -143,8 +144,8 @@ def test_null_is_what_a_subscription_has_that_does_not_say_it() -> None:
     assert (change.filter_text, change.order_text, change.paused) == ("", "", False)
 
 
+@rule("change-4")
 def test_null_is_what_the_gateway_has() -> None:
-    """Rule 623."""
     now = Tuning(QueueLimits(5, 1_000, 70, 20), conflated=False)
     assert tuning_of(b'{"limits":null}', now, MOST) == Tuning(MOST, conflated=False)
     assert tuning_of(b'{"conflated":null}', now, MOST) == Tuning(now.limits, conflated=True)

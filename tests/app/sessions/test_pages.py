@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.inner_call import Reply
-from app.sessions.pages import Page
+from tidegate.app.http.internal_call import Reply
+from tidegate.app.sessions.view import Page
 
 
 def page(*ids: str, more: bool = False) -> Page:

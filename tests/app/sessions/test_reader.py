@@ -7,15 +7,16 @@ from typing import cast
 
 import pytest
 
-from app.connection import Connection
-from app.envelope import EnvelopeWriter
-from app.late import Moment, late_events
-from app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
-from app.sessions.session import Session
-from conflation.duration import SECOND
-from conflation.language.options import Options
-from conflation.outputs import CloseReason, Rows, Unsubscribed
 from tests.support.rooms import PLENTY, Room, room
+from tests.support.rules import rule
+from tidegate.app.delivery.encoding import EnvelopeWriter
+from tidegate.app.delivery.notices import WriteContext, late_events
+from tidegate.app.http.connection import Connection
+from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
+from tidegate.app.sessions.session import Session
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.outputs import CloseReason, Rows, Unsubscribed
+from tidegate.keys.text.duration import SECOND
 
 
 def peer(*, unsent_bytes: int = 0, is_closing: bool = False) -> Connection:
@@ -67,7 +68,7 @@ async def test_a_flush_is_encoded_once_however_many_sessions_there_are(
             text = reader.encoded(outputs, 1)
             rows = [output for output in outputs if isinstance(output, Rows)]
             bodies |= {id(body) for each in rows for body in each.batch.encoded.values()}
-            texts.add(text.replace(reader.session.id.encode(), b""))
+            texts.add(text.replace(reader.consumer.session.encode(), b""))
         assert encoded == [2, 2, 2]
         assert (len(bodies), len(texts)) == (3, 1)
 
@@ -99,12 +100,12 @@ async def test_what_its_peer_has_not_acknowledged_is_noted_and_not_confirmed() -
         reader.note_unsent()
         reader.confirm()
         engine = here.gateway.driver.engine
-        assert engine._roster.find(session.id).unsent_bytes == 5
+        assert engine._registry.find(session.id).unsent_bytes == 5
         assert cursor.confirmed == begun_at
         reader.connection = peer()
         reader.note_unsent()
         reader.confirm()
-        assert engine._roster.find(session.id).unsent_bytes == 0
+        assert engine._registry.find(session.id).unsent_bytes == 0
         assert cursor.confirmed == cursor.number > begun_at
 
 
@@ -120,8 +121,8 @@ async def test_a_connection_that_is_gone_has_acknowledged_nothing() -> None:
         assert session.cursor.confirmed < session.cursor.number
 
 
+@rule("session-5")
 async def test_ends_that_were_not_taken_are_told_to_the_next_reader() -> None:
-    """Rule 295."""
     async with room() as here:
         await here.topic("px")
         await here.topic("fx")
@@ -137,8 +138,8 @@ async def test_ends_that_were_not_taken_are_told_to_the_next_reader() -> None:
         assert here.told(reader) == ["unsubscribed s1 REQUESTED", "unsubscribed s2 REMOVED"]
 
 
+@rule("session-10")
 async def test_a_reader_that_was_sent_away_has_no_say_any_more() -> None:
-    """Rule 301."""
     async with room() as here:
         await here.topic()
         session = here.kept()
@@ -155,8 +156,9 @@ async def test_a_reader_that_was_sent_away_has_no_say_any_more() -> None:
         assert here.told(new)[-1] == 's1: {"k":1}'
 
 
+@rule("queue-10")
 async def test_what_was_queued_goes_before_the_end_is_told() -> None:
-    """Rule 280: the stream may still look at the rows once the end is encoded."""
+    """The stream may still look at the rows once the end is encoded."""
     async with room() as here:
         await here.topic()
         session = here.kept()
@@ -167,7 +169,7 @@ async def test_what_was_queued_goes_before_the_end_is_told() -> None:
         outputs = reader.consumer.take(PLENTY)
         reader.encoded(outputs, 1)
         assert [type(output).__name__ for output in outputs] == ["Rows", "Unsubscribed"]
-        assert late_events(outputs, reader.styles, Moment(0, False, False, {})) == []
+        assert late_events(outputs, reader.styles, WriteContext(0, False, False, {})) == []
         reader.encoded([], 1)
         assert reader.styles == {}
 
@@ -180,14 +182,15 @@ async def test_what_is_still_to_be_written_is_not_confirmed() -> None:
         reader = attached(here, session)
         session.unsubscribe("s1")
         here.take(reader)
-        session.tell_end(Unsubscribed("s2", "px", "REQUESTED"))
+        session.send_end(Unsubscribed("s2", "px", "REQUESTED"))
         reader.confirm()
         assert session.cursor is not None
         assert session.cursor.confirmed == session.cursor.number - 1
 
 
+@rule("session-6")
 async def test_while_a_seat_turns_to_other_fields_no_place_is_noted() -> None:
-    """Rule 296: rows of the old lane still come; their place is none for the new fields."""
+    """Rows of the old lane still come; their place is none for the new fields."""
     now = [0]
     async with room(clock=lambda: now[0]) as here:
         await here.topic()

@@ -7,13 +7,14 @@ import json
 
 import pytest
 
-from app.own_topics import SESSIONS
-from app.problems import Problem
-from app.sessions.session import State
-from conflation.errors import LimitReached
-from conflation.outputs import CloseReason
 from tests.support.gateways import eventually
 from tests.support.rooms import Room, room
+from tests.support.rules import rule
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.session import State
+from tidegate.app.topics.system_topics import SESSIONS
+from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.outputs import CloseReason
 
 
 def events(here: Room) -> list[tuple[str, str | None]]:
@@ -29,8 +30,8 @@ def records(here: Room) -> int:
     return len(sow.board)
 
 
+@rule("session-7", "session-9")
 async def test_a_session_waits_so_long_for_a_reader_and_no_longer() -> None:
-    """Rules 297 and 300."""
     async with room(session_retention="50ms") as here:
         session = here.kept()
         reader, _ = here.read(session)
@@ -60,8 +61,8 @@ async def test_why_a_session_ended_is_known_for_a_while() -> None:
         assert events(here) == told
 
 
+@rule("session-9")
 async def test_who_is_sent_away_may_come_back_unless_the_reason_is_final() -> None:
-    """Rule 300."""
     async with room() as here:
         for reason, state in (
             (CloseReason.WRITE_TIMEOUT, State.AWAY),

@@ -17,14 +17,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.sessions.cursor import parse_cursor
-from app.sessions.reader import Reader
-from app.sessions.session import Session
-from clients.sse import Event, Parser
-from conflation.duration import SECOND
-from conflation.frame import Gone
 from tests.support.profiles import examples
 from tests.support.rooms import PLENTY, RETRY_MS, Room, room
+from tidegate.app.sessions.cursor import parse_cursor
+from tidegate.app.sessions.reader import Reader
+from tidegate.app.sessions.session import Session
+from tidegate.clients.sse import Event, Parser
+from tidegate.conflation.frame import RemovalReason
+from tidegate.keys.text.duration import SECOND
 
 FILTERS = ("", "/k > 1", "/k < 3")
 QUERY, REMOVALS, EVERY = "conflation=50ms", "conflation=50ms,oof", "conflation=none"
@@ -81,7 +81,7 @@ class Play:
         sow = self.here.gateway.driver.engine.topic("px").sow
         assert sow is not None
         found = [frame for frame in sow.board.live() if frame.key == f"[{k}]"]
-        await self.here.gateway.writer.remove(entry, found, Gone.DELETED)
+        await self.here.gateway.writer.remove(entry, found, RemovalReason.DELETED)
         self.records.pop(k, None)
 
     def ask(self, kind: str, wanted: str) -> None:

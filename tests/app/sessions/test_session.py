@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from app.problems import Problem
-from app.sessions.session import State
-from app.topic_pattern import TopicPattern
-from conflation.errors import OptionsInvalid
-from conflation.outputs import CloseReason
 from tests.support.rooms import room
+from tests.support.rules import rule
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.session import State
+from tidegate.conflation.errors import OptionsInvalid
+from tidegate.conflation.outputs import CloseReason
 
 
+@rule("session-1")
 async def test_a_subscription_is_granted_at_once_and_begins_where_the_topic_is() -> None:
-    """Rule 291."""
     async with room() as here:
         await here.topic()
         await here.say({"k": 1})
@@ -38,8 +39,8 @@ async def test_what_does_not_fit_one_topic_of_a_pattern_is_refused_for_all() -> 
         assert here.ask(session, "px.a") == "s1", "no name was given away"
 
 
+@rule("session-8")
 async def test_names_are_never_used_twice() -> None:
-    """Rule 299."""
     async with room() as here:
         await here.topic()
         session = here.kept()

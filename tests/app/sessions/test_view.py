@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from app.sessions.view import answer, session_view, subscription_view
-from app.topic_pattern import TopicPattern
-from conflation.outputs import CloseReason
 from tests.support.rooms import room
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.sessions.view import answer, session_view, subscription_view
+from tidegate.conflation.outputs import CloseReason
 
 
 async def test_away_there_are_no_figures_and_attached_there_are() -> None:

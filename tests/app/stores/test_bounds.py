@@ -6,13 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-from app.problems import Problem
-from app.settings import Settings
-from app.stores.bounds import Bounds
+from tests.support.rules import rule
+from tidegate.app.http.problems import Problem
+from tidegate.app.settings import Settings
+from tidegate.app.stores.store import Bounds
 
 BOUNDS = Bounds(stages_max=2, staged_bytes_max=100, retry_keys_max=3, producers_max=4)
 
 
+@rule("publish-12")
 @pytest.mark.parametrize(
     ("check", "most", "beyond"),
     [
@@ -25,7 +27,6 @@ BOUNDS = Bounds(stages_max=2, staged_bytes_max=100, retry_keys_max=3, producers_
 def test_beyond_them_whoever_asks_is_told_to_come_later(
     check: Callable[..., None], most: tuple[int, ...], beyond: tuple[int, ...]
 ) -> None:
-    """Rule 598."""
     check(*most)
     with pytest.raises(Problem, match="limit-reached") as refused:
         check(*beyond)

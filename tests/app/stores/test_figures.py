@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.stores.figures import MeasuredStore, StoreFigures
-from app.stores.memory import MemoryStore
-from app.stores.sqlite import SqliteStore
-from app.stores.store import Message, Publication, TopicRecord
-from app.topic_document import TopicDocument
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.sqlite import SqliteStore
+from tidegate.app.stores.store import MeasuredStore, Message, Publication, StoreFigures, TopicRecord
 
 
 async def test_a_store_that_keeps_nothing_counts_its_writes() -> None:

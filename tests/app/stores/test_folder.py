@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.stores.folder import Folder
-from app.stores.store import StoreUnusable
+from tidegate.app.stores.schema import Folder
+from tidegate.app.stores.store import StoreUnusable
 
 
 def test_it_is_made_where_it_is_not_there_and_only_for_its_owner(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from app.problems import Problem
-from app.stores.group_commit import GroupCommit
-from app.stores.store import HeadMoved
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.group_commit import GroupCommit
+from tidegate.app.stores.store import HeadMoved
 
 
 class Notebook:
@@ -35,7 +35,7 @@ class Notebook:
             connection.execute("INSERT INTO notes VALUES (?, ?)", (number, text))
             return number
 
-        return await self.group.do(work)
+        return await self.group.run(work)
 
     async def hold(self) -> asyncio.Task[bool]:
         """Hold the thread up until the gate opens: what is asked meanwhile is one group."""
@@ -44,7 +44,7 @@ class Notebook:
             self.at_gate.set()
             return self.gate.wait()
 
-        held = asyncio.create_task(self.group.do(work))
+        held = asyncio.create_task(self.group.run(work))
         await asyncio.to_thread(self.at_gate.wait)
         return held
 
@@ -97,7 +97,7 @@ async def test_who_refuses_refuses_for_itself(notebook: Notebook) -> None:
     def refuse(_: sqlite3.Connection) -> int:
         raise HeadMoved
 
-    asked = [notebook.write(1), notebook.group.do(refuse), notebook.write(2)]
+    asked = [notebook.write(1), notebook.group.run(refuse), notebook.write(2)]
     first, second, third = await together(notebook, *asked)
     assert (first, third) == (1, 2)
     assert isinstance(second, HeadMoved)
@@ -116,17 +116,17 @@ async def test_nobody_fails_for_what_another_wrote(notebook: Notebook) -> None:
 
 async def test_a_mistake_is_told_where_it_was_made(notebook: Notebook) -> None:
     with pytest.raises(ZeroDivisionError):
-        await notebook.group.do(lambda _: 1 // 0)
+        await notebook.group.run(lambda _: 1 // 0)
     assert await notebook.write(1) == 1
 
 
 async def test_a_disk_that_is_full_is_told_and_then_it_goes_on(notebook: Notebook) -> None:
     pages = notebook.connection.execute("PRAGMA page_count").fetchone()[0]
-    await notebook.group.do(lambda it: it.execute(f"PRAGMA max_page_count = {pages}"))
+    await notebook.group.run(lambda it: it.execute(f"PRAGMA max_page_count = {pages}"))
     with pytest.raises(Problem, match="bus-unavailable") as out:
         await notebook.write(1, "x" * 100_000)
     assert "database or disk is full" in out.value.detail
-    await notebook.group.do(lambda it: it.execute(f"PRAGMA max_page_count = {1 << 20}"))
+    await notebook.group.run(lambda it: it.execute(f"PRAGMA max_page_count = {1 << 20}"))
     assert await notebook.write(1, "x" * 100_000) == 1
     assert notebook.seen() == [1]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.stores.memory import MemoryStore
+from tidegate.app.stores.memory import MemoryStore
 
 
 def test_it_does_not_say_that_it_survives_the_process() -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from app.stores.packing import frames_of, pack, unpack
-from app.stores.store import Item, Message, Removal
-from conflation.frame import Frame, Gone, Tombstone
+from tidegate.app.stores.store import Item, Message, Removal, pack, to_frames, unpack
+from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 
 ITEMS: list[Item] = [
     Message(b'{"k":"\xc3\xa4"}', '["\N{LATIN SMALL LETTER A WITH DIAERESIS}"]'),
     Message(b"\x00\xff", "", exempt=True),
-    Removal("[1]", Gone.EXPIRED, b"1"),
-    Removal("", Gone.DELETED),
+    Removal("[1]", RemovalReason.EXPIRED, b"1"),
+    Removal("", RemovalReason.DELETED),
 ]
 
 
@@ -20,7 +19,7 @@ def test_items_come_back_as_they_went_in() -> None:
 
 
 def test_frames_are_numbered_and_of_one_time() -> None:
-    assert frames_of(ITEMS[1:3], 7, 1_000) == [
+    assert to_frames(ITEMS[1:3], 7, 1_000) == [
         Frame(7, b"\x00\xff", "", 1_000, exempt=True),
-        Tombstone(8, b"1", "[1]", 1_000, reason=Gone.EXPIRED),
+        Tombstone(8, b"1", "[1]", 1_000, reason=RemovalReason.EXPIRED),
     ]

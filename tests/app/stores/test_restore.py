@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from app.stores.folder import DATABASE
-from app.stores.restore import BEFORE, restore
-from app.stores.schema import FORMAT
-from app.stores.sqlite import SqliteStore
-from app.stores.store import Message, StoreUnusable, TopicRecord
 from tests.app.stores.test_store import PLAIN, append
+from tidegate.app.stores.restore import REPLACED, restore
+from tidegate.app.stores.schema import DATABASE, FORMAT
+from tidegate.app.stores.sqlite import SqliteStore
+from tidegate.app.stores.store import Message, StoreUnusable, TopicRecord
 
 
 async def opened(folder: Path) -> SqliteStore:
@@ -39,7 +38,7 @@ async def test_a_backup_comes_back_with_another_epoch(tmp_path: Path) -> None:
     assert restore(backup, elsewhere) == (1, None)
     store = await opened(elsewhere)
     (record,) = await store.records()
-    kept = await store.kept("a")
+    kept = await store.load("a")
     assert record.name == "a"
     assert record.epoch != "e1"
     assert [frame.payload for frame in kept.journal] == [b"1"]
@@ -59,7 +58,7 @@ async def test_a_copy_made_with_backup_will_do_too(tmp_path: Path) -> None:
         source.backup(target)
     assert restore(backup, tmp_path / "elsewhere") == (1, None)
     store = await opened(tmp_path / "elsewhere")
-    assert (await store.kept("a")).head == 2
+    assert (await store.load("a")).head == 2
     await store.aclose()
 
 
@@ -69,13 +68,13 @@ async def test_a_store_is_replaced_only_if_that_is_said_and_is_kept(tmp_path: Pa
     with pytest.raises(StoreUnusable, match="already; --replace keeps it"):
         restore(backup, there)
     store = await opened(there)
-    assert (await store.kept("a")).head == 2, "as it was"
+    assert (await store.load("a")).head == 2, "as it was"
     await store.aclose()
-    assert restore(backup, there, replaces=True) == (1, there / BEFORE)
+    assert restore(backup, there, replaces=True) == (1, there / REPLACED)
     store = await opened(there)
-    assert (await store.kept("a")).head == 1
+    assert (await store.load("a")).head == 1
     await store.aclose()
-    with closing(sqlite3.connect(there / BEFORE)) as before:
+    with closing(sqlite3.connect(there / REPLACED)) as before:
         assert before.execute("SELECT max(last) FROM journal").fetchone()[0] == 2
 
 
@@ -83,11 +82,11 @@ async def test_no_store_that_was_kept_is_lost_to_a_later_one(tmp_path: Path) -> 
     """Who restores the wrong backup first can still go back to what there was."""
     there, backup = tmp_path / "there", tmp_path / "backup.db"
     await backed_up(there, backup)
-    for name in (BEFORE, f"{BEFORE}.2", f"{BEFORE}.3"):
+    for name in (REPLACED, f"{REPLACED}.2", f"{REPLACED}.3"):
         assert restore(backup, there, replaces=True) == (1, there / name)
-    assert restore(there / BEFORE, there, replaces=True).topics == 1
+    assert restore(there / REPLACED, there, replaces=True).topics == 1
     store = await opened(there)
-    assert (await store.kept("a")).head == 2, "what there was at first"
+    assert (await store.load("a")).head == 2, "what there was at first"
     await store.aclose()
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from app.stores import rows
-from app.stores.rows import StoredTopic
-from app.stores.schema import TABLES_OF_TOPIC, open_database
-from app.stores.store import Checkpoint, Message, Publication, TopicRecord
-from app.topic_document import TopicDocument
-from conflation.frame import Frame
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.stores import rows
+from tidegate.app.stores.rows import StoredTopic
+from tidegate.app.stores.schema import TABLES_OF_TOPIC, open_database
+from tidegate.app.stores.store import Checkpoint, Message, Publication, TopicRecord
+from tidegate.conflation.frame import Frame
 
 RECORD = TopicRecord("px", TopicDocument.parse(b'{"key":["/k"]}'), "e1")
 
@@ -51,7 +51,7 @@ def test_a_key_is_one_row(connection: sqlite3.Connection) -> None:
         changes = [Frame(offset, b"1", "[1]"), Frame(offset + 10, b"2", "[2]")]
         rows.checkpoint(connection, topic, Checkpoint("e1", changes, offset + 10, 0, 0))
     assert counted(connection, "records") == 2
-    assert [it.offset for it in rows.kept(connection, topic).records] == [2, 12]
+    assert [it.offset for it in rows.load(connection, topic).records] == [2, 12]
 
 
 def test_the_head_outlives_the_journal(connection: sqlite3.Connection) -> None:

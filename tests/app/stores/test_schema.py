@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.stores.schema import APPLICATION_ID, FORMAT, TABLES_OF_TOPIC, open_database
-from app.stores.store import StoreUnusable
+from tidegate.app.stores.schema import APPLICATION_ID, FORMAT, TABLES_OF_TOPIC, open_database
+from tidegate.app.stores.store import StoreUnusable
 
 
 def asked(connection: sqlite3.Connection, pragma: str) -> object:

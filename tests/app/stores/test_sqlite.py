@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from app.mergers import Mergers
-from app.problems import Problem
-from app.stores.folder import DATABASE
-from app.stores.sqlite import SqliteStore
-from app.stores.store import Appended, Message, Publication, StoreUnusable, TopicRecord
-from app.topic_document import TopicDocument
 from tests.app.stores.test_store import NOW_MS, PLAIN, append
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.schema import DATABASE
+from tidegate.app.stores.sqlite import SqliteStore
+from tidegate.app.stores.store import Appended, Message, Publication, StoreUnusable, TopicRecord
 
 ENOUGH_PAGES = 1 << 20
 
@@ -33,9 +34,9 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
 async def pages_at_most(store: SqliteStore, pages: int | None) -> None:
     """Let the file grow no further, as on a disk that is full; None: as far as it likes."""
     if pages is None:
-        found = await store._do(lambda it: it.execute("PRAGMA page_count").fetchone())
+        found = await store._run(lambda it: it.execute("PRAGMA page_count").fetchone())
         pages = found[0]
-    await store._do(lambda it: it.execute(f"PRAGMA max_page_count = {pages}"))
+    await store._run(lambda it: it.execute(f"PRAGMA max_page_count = {pages}"))
 
 
 async def test_while_a_gateway_has_it_no_other_gets_it(store: SqliteStore, tmp_path: Path) -> None:
@@ -74,16 +75,22 @@ async def test_a_file_that_is_damaged_is_refused_in_a_sentence(tmp_path: Path) -
     assert "\n" not in str(refused.value)
 
 
-async def test_a_merger_that_settings_no_longer_name_is_told_at_the_start(tmp_path: Path) -> None:
+async def test_a_merger_that_settings_no_longer_name_costs_its_topic_only(tmp_path: Path) -> None:
     mergers = Mergers({"m:f": lambda current, new: new})
     document = TopicDocument.parse(b'{"key":["/k"],"merge":"m:f"}', mergers)
     store = SqliteStore(tmp_path, mergers=mergers)
     await store.open()
     await store.put_topic(TopicRecord("px", document, "e1"))
-    assert [str(record.document.merge) for record in await store.records()] == ["m:f"]
+    assert list(await store.records()) == [TopicRecord("px", document, "e1")]
     await store.aclose()
-    with pytest.raises(StoreUnusable, match="definition of topic px cannot be used"):
-        await SqliteStore(tmp_path).open()
+    later = SqliteStore(tmp_path)
+    await later.open()
+    [stored] = await later.records()
+    assert isinstance(stored, Unusable)
+    assert (stored.name, stored.epoch, stored.identity) == ("px", "e1", document.identity)
+    assert stored.etag == document.etag("e1")
+    assert "(field merge)" in stored.reason
+    await later.aclose()
 
 
 async def test_a_full_disk_is_told_and_when_there_is_room_it_goes_on(store: SqliteStore) -> None:
@@ -95,7 +102,7 @@ async def test_a_full_disk_is_told_and_when_there_is_room_it_goes_on(store: Sqli
         assert "full" in out.value.detail
     await pages_at_most(store, ENOUGH_PAGES)
     assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)
-    assert [it.payload for it in (await store.kept("a")).journal] == [b"1", b"2"]
+    assert [it.payload for it in (await store.load("a")).journal] == [b"1", b"2"]
 
 
 async def test_a_file_that_became_read_only_is_told_and_then_it_goes_on(
@@ -137,7 +144,7 @@ async def test_another_program_may_read_it_meanwhile(store: SqliteStore, tmp_pat
         source.backup(target)
     restored = SqliteStore(copy)
     await restored.open()
-    assert (await restored.kept("a")).head == 1
+    assert (await restored.load("a")).head == 1
     await restored.aclose()
 
 

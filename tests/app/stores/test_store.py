@@ -7,17 +7,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
-from app.bus.connection import BusConnection
-from app.bus.definitions import Definitions
-from app.bus.redis_store import RedisStore
-from app.mergers import Mergers
-from app.problems import Problem
-from app.settings import Settings
-from app.stores.bounds import Bounds
-from app.stores.memory import MemoryStore
-from app.stores.sqlite import SqliteStore
-from app.stores.store import (
+from tests.support.buses import BusServer
+from tests.support.rules import rule
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.definitions import Definitions
+from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.http.problems import Problem
+from tidegate.app.settings import Settings
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.sqlite import SqliteStore
+from tidegate.app.stores.store import (
     Appended,
+    Bounds,
     HeadMoved,
     Item,
     Message,
@@ -28,14 +31,12 @@ from app.stores.store import (
     Store,
     TopicRecord,
 )
-from app.topic_document import TopicDocument
-from conflation.frame import Gone
-from tests.support.buses import BusServer
+from tidegate.conflation.frame import RemovalReason
 
 STORES: dict[str, Callable[[pytest.FixtureRequest, Settings], Store]] = {
     "memory": lambda _, settings: MemoryStore(Bounds.of(settings)),
     "sqlite": lambda request, settings: SqliteStore(
-        request.getfixturevalue("tmp_path"), bounds=Bounds.of(settings)
+        request.getfixturevalue("tmp_path"), limits=Bounds.of(settings)
     ),
     "redis": lambda request, settings: on_bus("redis_bus", request, settings),
     "valkey": lambda request, settings: on_bus("valkey_bus", request, settings),
@@ -99,7 +100,11 @@ async def test_messages_are_numbered_from_one_without_holes(store: Store) -> Non
 
 async def test_a_removal_has_its_place_among_the_messages(store: Store) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
-    items: list[Item] = [Message(b"1", "[1]"), Removal("[1]", Gone.DELETED), Message(b"2", "[2]")]
+    items: list[Item] = [
+        Message(b"1", "[1]"),
+        Removal("[1]", RemovalReason.DELETED),
+        Message(b"2", "[2]"),
+    ]
     assert await append(store, "a", items) == Appended(1, 3)
 
 
@@ -146,9 +151,9 @@ async def test_a_number_not_above_the_highest_publishes_nothing(store: Store) ->
     assert await append(store, "a", [Message(b"3")], Producer("p", 8)) == Appended(3, 3)
 
 
+@rule("publish-6")
 @pytest.mark.parametrize("highest", [2**53, 2**63 - 2, 9, 99])
 async def test_numbers_are_compared_exactly(store: Store, highest: int) -> None:
-    """Rule 596."""
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
     await append(store, "a", [Message(b"1")], Producer("p", highest, run=highest))
     for again in (highest, highest - 1):
@@ -206,7 +211,7 @@ async def test_what_an_older_run_sends_is_refused(store: Store) -> None:
 
 async def test_stages_wait_aside_in_the_order_of_their_names(store: Store) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
-    gone = Removal("[1]", Gone.DELETED)
+    gone = Removal("[1]", RemovalReason.DELETED)
     await store.stage("a", "s1", [Message(b"old")], NOW_MS)
     await store.stage("a", "s1", [Message(b"1", "[1]", exempt=True)], NOW_MS)
     await store.stage("a", "s2", [gone], NOW_MS)
@@ -266,8 +271,8 @@ async def test_what_is_known_is_known_wherever_the_head_is(store: Store) -> None
     assert await append(store, "a", [Message(b"3")]) == Appended(3, 3)
 
 
+@rule("publish-12")
 async def test_there_are_only_so_many_stages_and_bytes_in_them(narrow: Store) -> None:
-    """Rule 598."""
     for name in ("s1", "s2", "s2"):  # the same again takes no more room
         await narrow.stage("a", name, [Message(b"x" * 300)], NOW_MS)
     with pytest.raises(Problem, match="limit-reached"):
@@ -285,9 +290,8 @@ async def test_there_are_only_so_many_stages_and_bytes_in_them(narrow: Store) ->
         await narrow.stage("a", "s7", [Message(b"x")], later_ms)
 
 
+@rule("publish-12")
 async def test_there_are_only_so_many_requests_that_may_come_again(narrow: Store) -> None:
-    """Rule 598."""
-
     async def ask(name: str, at_ms: int = NOW_MS) -> Appended:
         return await narrow.append(
             "a", Publication([Message(b"1")], at_ms, retry=Retry(name, b"d"))
@@ -302,8 +306,8 @@ async def test_there_are_only_so_many_requests_that_may_come_again(narrow: Store
     assert (await ask("r3", NOW_MS + DAY_MS + HOUR_MS)).first == 4
 
 
+@rule("publish-12")
 async def test_there_are_only_so_many_producers(narrow: Store) -> None:
-    """Rule 598."""
     for number in range(1, 4):
         for name in ("p1", "p2"):
             await append(narrow, "a", [Message(b"1")], Producer(name, number))
@@ -313,12 +317,13 @@ async def test_there_are_only_so_many_producers(narrow: Store) -> None:
     assert (await append(narrow, "a", [Message(b"1")], Producer("p1", 4))).first == 7
 
 
+@rule("cluster-5")
 async def test_a_topic_that_was_seen_further_goes_on_in_another_epoch(store: Store) -> None:
-    """Rule 602: with all that it has. A store without an earlier life has nothing to go back to."""
+    """With all that it has. A store without an earlier life has nothing to go back to."""
     await store.put_topic(TopicRecord("px", PLAIN, "e1"))
     await append(store, "px", [Message(b"1"), Message(b"2")])
-    assert await store.renew("px", 2) == "e1"
-    epoch = await store.renew("px", 3)
+    assert await store.confirm_epoch("px", 2) == "e1"
+    epoch = await store.confirm_epoch("px", 3)
     assert (epoch != "e1") == store.survives_process
     if isinstance(store, SqliteStore):
         assert (await append(store, "px", [Message(b"3")])).last == 3

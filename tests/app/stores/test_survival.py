@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.problems import Problem
-from app.stores.sqlite import SqliteStore
-from app.stores.store import (
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.sqlite import SqliteStore
+from tidegate.app.stores.store import (
     Appended,
     Checkpoint,
     Item,
@@ -26,9 +27,7 @@ from app.stores.store import (
     Store,
     TopicRecord,
 )
-from app.topic_document import TopicDocument
-from conflation.frame import Frame, Gone, Tombstone
-from conflation.kept import Kept
+from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 
 Again = Callable[[], AbstractAsyncContextManager[Store]]
 
@@ -36,7 +35,7 @@ NOW_MS = 1_700_000_000_000
 KEYED = TopicRecord("px", TopicDocument.parse(b'{"key":["/k"],"description":"d"}'), "e1")
 PLAIN = TopicRecord("plain", TopicDocument(), "e2")
 RETRY = Retry("r", b"digest")
-NOTHING = Kept(records=[], journal=[])
+NOTHING = RestoredTopic(records=[], journal=[])
 
 
 @asynccontextmanager
@@ -92,30 +91,31 @@ def told(through: int, changes: Sequence[Frame] = (), **more: int) -> Checkpoint
 
 
 ITEMS: list[Item] = [
-    Message(b"1", "[1]"), Message(b"2", "[2]", exempt=True), Removal("[1]", Gone.EXPIRED, b"1"),
+    Message(b"1", "[1]"), Message(b"2", "[2]", exempt=True),
+    Removal("[1]", RemovalReason.EXPIRED, b"1"),
 ]  # fmt: skip
 FRAMES = [
     Frame(1, b"1", "[1]", NOW_MS),
     Frame(2, b"2", "[2]", NOW_MS, exempt=True),
-    Tombstone(3, b"1", "[1]", NOW_MS, reason=Gone.EXPIRED),
+    Tombstone(3, b"1", "[1]", NOW_MS, reason=RemovalReason.EXPIRED),
 ]
 GONE = Tombstone(
-    3, b"1", "[1]", NOW_MS, reason=Gone.EXPIRED, put_offset=1, put_ms=NOW_MS
+    3, b"1", "[1]", NOW_MS, reason=RemovalReason.EXPIRED, put_offset=1, put_ms=NOW_MS
 )  # fmt: skip
 
 
 async def test_definitions_are_there(again: Again) -> None:
     async with again() as later:
         assert list(await later.records()) == [KEYED, PLAIN]
-        assert await later.kept("px") == NOTHING
+        assert await later.load("px") == NOTHING
 
 
 async def test_the_journal_is_there_with_all_that_a_message_has(store: Store, again: Again) -> None:
     assert await append(store, ITEMS) == Appended(1, 3)
     await append(store, [Message(b"4")], topic="plain")
     async with again() as later:
-        assert await later.kept("px") == Kept(3, [], 0, FRAMES)
-        assert [it.payload for it in (await later.kept("plain")).journal] == [b"4"]
+        assert await later.load("px") == RestoredTopic(3, [], 0, FRAMES)
+        assert [it.payload for it in (await later.load("plain")).journal] == [b"4"]
         assert await append(later, [Message(b"5", "[5]")]) == Appended(4, 4)
 
 
@@ -124,7 +124,7 @@ async def test_records_and_removals_are_those_of_the_checkpoint(store: Store, ag
     await store.checkpoint("px", told(3, [FRAMES[1], GONE], exempt_through=1))
     await append(store, [Message(b"3", "[3]")], at_ms=NOW_MS + 1)
     async with again() as later:
-        kept = await later.kept("px")
+        kept = await later.load("px")
         assert list(kept.records) == [FRAMES[1], GONE]
         assert (kept.head, kept.through, kept.exempt_through) == (4, 3, 1)
         assert kept.journal == [*FRAMES, Frame(4, b"3", "[3]", NOW_MS + 1)]
@@ -137,7 +137,7 @@ async def test_a_checkpoint_goes_on_from_the_one_before(store: Store, again: Aga
     changed = Frame(4, b"3", "[2]", NOW_MS)
     await store.checkpoint("px", told(4, [changed]))
     async with again() as later:
-        assert list((await later.kept("px")).records) == [GONE, changed]
+        assert list((await later.load("px")).records) == [GONE, changed]
 
 
 async def test_tombstones_behind_the_horizon_are_forgotten(store: Store, again: Again) -> None:
@@ -145,7 +145,7 @@ async def test_tombstones_behind_the_horizon_are_forgotten(store: Store, again: 
     await store.checkpoint("px", told(3, [FRAMES[1], GONE]))
     await store.checkpoint("px", told(3, horizon=3))
     async with again() as later:
-        kept = await later.kept("px")
+        kept = await later.load("px")
         assert (list(kept.records), kept.horizon) == ([FRAMES[1]], 3)
 
 
@@ -153,12 +153,12 @@ async def test_only_what_nobody_asks_for_leaves_the_journal(store: Store, again:
     for number in range(4):
         await append(store, [Message(b"%d" % number, "[1]")] * 10)
     await store.checkpoint("px", told(25, journal_through=40))
-    assert [it.offset for it in (await store.kept("px")).journal] == list(range(21, 41))
+    assert [it.offset for it in (await store.load("px")).journal] == list(range(21, 41))
     await store.checkpoint("px", told(40, journal_through=15))
-    assert (await store.kept("px")).dropped_through == 20
+    assert (await store.load("px")).dropped_through == 20
     await store.checkpoint("px", told(40, journal_through=40))
     async with again() as later:
-        kept = await later.kept("px")
+        kept = await later.load("px")
         assert (kept.head, list(kept.journal), kept.dropped_through) == (40, [], 40)
         assert await append(later, [Message(b"4", "[1]")]) == Appended(41, 41)
 
@@ -172,7 +172,7 @@ async def test_a_checkpoint_of_a_topic_that_was_made_anew_is_nothing(
     await store.delete_topic("plain")
     await store.checkpoint("plain", told(3, FRAMES[:2]))
     async with again() as later:
-        assert await later.kept("px") == NOTHING
+        assert await later.load("px") == NOTHING
         assert [record.name for record in await later.records()] == ["px"]
 
 
@@ -208,5 +208,5 @@ async def test_what_is_deleted_stays_deleted(store: Store, again: Again) -> None
     await store.delete_topic("px")
     async with again() as later:
         await later.put_topic(KEYED)
-        assert await later.kept("px") == NOTHING
+        assert await later.load("px") == NOTHING
         assert await later.staged("px", ["s"], NOW_MS) is None

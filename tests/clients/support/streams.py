@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-ANSWERS_S_MAX = 60
+from tests.support.deadlines import HANGS_S
+
 Script = Callable[[Request], Response]
 
 
@@ -93,11 +94,11 @@ def scripted(*scripts: Script) -> Iterator[Scripted]:
     thread = threading.Thread(target=asyncio.run, args=(_serve(server),), daemon=True)
     thread.start()
     try:
-        assert started.wait(ANSWERS_S_MAX), "the scripted gateway did not start"
+        assert started.wait(HANGS_S), "the scripted gateway did not start"
         yield script
     finally:
         server.should_exit = True
-        thread.join(ANSWERS_S_MAX)
+        thread.join(HANGS_S)
 
 
 async def _serve(server: uvicorn.Server) -> None:

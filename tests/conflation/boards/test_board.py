@@ -8,10 +8,10 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from conflation.boards.board import SPANS_MAX, Board
-from conflation.frame import Frame, Gone, Tombstone
 from tests.support.profiles import examples
 from tests.support.world import make_frames, tokens
+from tidegate.conflation.boards.board import SPANS_MAX, Board
+from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 
 
 def board_of(text: str) -> Board:
@@ -38,6 +38,7 @@ def test_a_board_keeps_the_newest_of_each_key_in_order_of_last_change() -> None:
     assert tokens(board_of("a1 b1 c1 a2").live()) == "b1 c1 a2"
 
 
+@pytest.mark.rule("board-1")
 def test_changes_are_those_after_a_position_oldest_first() -> None:
     board = board_of("a1 b1 c1 a2")
     assert told(board, 0) == "b1 c1 a2"
@@ -56,6 +57,7 @@ def test_put_answers_with_what_it_replaces() -> None:
     assert board.put(second.key, second) is first
 
 
+@pytest.mark.rule("board-2")
 def test_a_key_that_left_is_a_tombstone_for_those_who_hold_it() -> None:
     board = board_of("a1 b1")
     assert board.remove('["a"]', Tombstone(3, b"")) is not None
@@ -115,6 +117,7 @@ def test_removing_what_is_not_there_changes_nothing() -> None:
     assert told(board, 0) == "a1"
 
 
+@pytest.mark.rule("board-3")
 def test_trim_forgets_tombstones_and_refuses_positions_behind_them() -> None:
     board = board_of("a1 b1")
     board.remove('["a"]', Tombstone(3, b""))
@@ -212,13 +215,13 @@ class BoardMachine(RuleBasedStateMachine):
             assert list(replica.items()) == list(live.items())
 
     def merges_spans(self, board_key: str) -> bool:
-        """Whether an old position may be told of a removal that it does not need (rule 2)."""
+        """Whether an old position may be told of a removal that it does not need (rule board-2)."""
         lives = sum(change.key == board_key and not change.there for change in self.history)
         return lives > SPANS_MAX
 
     @invariant()
     def without_removals_no_value_is_lost(self) -> None:
-        """Rule 204: the last value of each key that was put since a position is told."""
+        """Rule removal-4: the last value of each key that was put since a position is told."""
         for position in range(self.horizon, self.offset + 1):
             put = {
                 change.key: change.offset
@@ -230,7 +233,7 @@ class BoardMachine(RuleBasedStateMachine):
 
     @invariant()
     def an_answer_up_to_a_position_is_what_was_newest_then(self) -> None:
-        """Rule 22, and what a removal takes away later is told before it."""
+        """Rule interval-11, and what a removal takes away later is told before it."""
         for until in range(self.horizon, self.offset + 1):
             within = self.board.rows(self.horizon, until)
             assert all(self.horizon < frame.offset <= until for _, frame in within)
@@ -242,6 +245,7 @@ TestBoardMachine = BoardMachine.TestCase
 TestBoardMachine.settings = examples(60, nightly=5_000, steps=30)
 
 
+@pytest.mark.rule("board-2")
 def test_many_spans_of_one_key_stay_few_and_never_too_short() -> None:
     machine = BoardMachine()
     for _ in range(SPANS_MAX * 2):
@@ -252,12 +256,13 @@ def test_many_spans_of_one_key_stay_few_and_never_too_short() -> None:
     assert len(tombstone.spans) == SPANS_MAX
 
 
+@pytest.mark.rule("removal-2")
 def test_who_may_hold_anything_is_told_of_all_that_left() -> None:
-    """Rule 202: also of keys that came after the position."""
+    """Also of keys that came after the position."""
     board = Board()
     for offset, name in enumerate("abc", 1):
         board.put(name, Frame(offset, b"", name))
-    board.remove("b", Tombstone(4, b"", "b", reason=Gone.DELETED))
-    board.remove("c", Tombstone(5, b"", "c", reason=Gone.DELETED))
+    board.remove("b", Tombstone(4, b"", "b", reason=RemovalReason.DELETED))
+    board.remove("c", Tombstone(5, b"", "c", reason=RemovalReason.DELETED))
     assert [gone.key for gone in board.left(2)] == ["c", "b"]
     assert board.left(5) == []

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from conflation.count import count_of
-from conflation.frame import Frame, Gone, Row, Tombstone
-from conflation.lane_id import FeedId, LaneId
-from conflation.lanes.backlog import Backlog
-from keys.merging import Matcher, Merger, Verdict
-from keys.reducers import Reduce
-from keys.spec import KeySpec
+from tests.support.rules import rule
+from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone, receipt_of
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.lanes.backlog import Backlog
+from tidegate.keys.merging import Matcher, Merger, Verdict
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
 
 KEYED = FeedId(KeySpec.of(["/k"]))
 PLAIN = FeedId(KeySpec())
@@ -28,7 +28,7 @@ def delta(offset: int, payload: str, patch: str | None, key: str = "a") -> Row:
 
 
 def gone(offset: int, key: str = "a") -> Tombstone:
-    return Tombstone(offset, b"{}", key, reason=Gone.DELETED)
+    return Tombstone(offset, b"{}", key, reason=RemovalReason.DELETED)
 
 
 def always_there(key: str, offset: int) -> bool:
@@ -53,8 +53,9 @@ def test_the_newest_value_of_each_key_in_publication_order() -> None:
     assert conflated(LaneId(KEYED), *rows) == ["B1", "C1", "A2"]
 
 
+@rule("merge-4")
 def test_with_replace_the_survivor_takes_the_place_of_what_it_replaces() -> None:
-    """Rule 278. Diffusion's own vector: A1 B1 C1 A2 C2."""
+    """Diffusion's own vector: A1 B1 C1 A2 C2."""
     rows = [
         frame(at, text, text[0]) for at, text in enumerate(("A1", "B1", "C1", "A2", "C2"), start=1)
     ]
@@ -62,6 +63,7 @@ def test_with_replace_the_survivor_takes_the_place_of_what_it_replaces() -> None
     assert conflated(LaneId(KEYED), *rows) == ["B1", "A2", "C2"]
 
 
+@rule("queue-9")
 @pytest.mark.parametrize(
     ("value", "patches", "told"),
     [
@@ -78,7 +80,6 @@ def test_with_replace_the_survivor_takes_the_place_of_what_it_replaces() -> None
 def test_one_value_or_one_composite_delta_the_fewer_bytes(
     value: str, patches: list[str | None], told: str
 ) -> None:
-    """Rule 277."""
     rows = [delta(at, value, patch) for at, patch in enumerate(patches, start=1)]
     assert conflated(LaneId(KEYED, delta=True), *rows) == [told]
 
@@ -141,7 +142,7 @@ def test_rows_stand_for_all_that_they_replaced() -> None:
     backlog = Backlog(LaneId(KEYED))
     backlog.absorb([frame(1, "A1"), frame(2, "A2"), frame(3, "A3")], always_there)
     (row,) = backlog.rows()
-    assert (count_of(row).messages, count_of(row).first) == (3, 1)
+    assert (receipt_of(row).messages, receipt_of(row).first) == (3, 1)
 
 
 def test_what_has_gone_is_not_put_together_with_what_comes() -> None:
@@ -151,4 +152,4 @@ def test_what_has_gone_is_not_put_together_with_what_comes() -> None:
     backlog.absorb([frame(3, "A2", "a")], always_there)
     rows = backlog.rows()
     assert [said(row) for row in rows] == ["B1", "A2"]
-    assert count_of(rows[1]).messages == 1
+    assert receipt_of(rows[1]).messages == 1

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from conflation.frame import Frame, Row
+from tests.support.rules import rule
 from tests.support.world import World, batches
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.frame import Frame, Row
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import Request, decide, grant
+from tidegate.conflation.options.parse import Options
+from tidegate.keys.merging import Merger
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
 
 PAD = "x" * 40
 BOTH = "sow_and_delta_subscribe"
@@ -31,8 +41,9 @@ def begun(options: str, command: str = BOTH) -> World:
     return world
 
 
+@rule("delta-1")
 def test_the_diffusion_example_a_to_acd_as_a_merge_patch() -> None:
-    """Rule 213: the queue d(a-ab) d(ab-ac) d(ac-acd) becomes one delta d(a-acd)."""
+    """The queue d(a-ab) d(ab-ac) d(ac-acd) becomes one delta d(a-acd)."""
     world = World()
     world.topic()
     world.publish({"k": "t", "value": "a", "pad": PAD})
@@ -44,16 +55,17 @@ def test_the_diffusion_example_a_to_acd_as_a_merge_patch() -> None:
     assert sent(world) == ['~{"k":"t","value":"acd"}']
 
 
+@rule("delta-1")
 def test_a_field_that_any_message_changed_is_told_with_its_final_value() -> None:
-    """Rule 213: also if that is the value before the interval (AMPS's merged deltas)."""
+    """Also if that is the value before the interval (AMPS's merged deltas)."""
     world = begun("conflation=1s")
     world.publish({"k": "a", "v": 2, "w": 1, "pad": PAD}, {"k": "a", "v": 1, "w": 1, "pad": PAD})
     world.wait("1s")
     assert sent(world) == ['~{"k":"a","v":1}']
 
 
+@rule("delta-6", "delta-4")
 def test_with_no_empties_a_net_change_of_nothing_is_not_told_but_counted_later() -> None:
-    """Rules 212 and 214."""
     world = begun("conflation=1s,no_empties")
     world.publish({"k": "a", "v": 2, "w": 1, "pad": PAD}, {"k": "a", "v": 1, "w": 1, "pad": PAD})
     world.wait("1s")
@@ -74,8 +86,9 @@ def test_without_an_interval_each_message_is_a_delta_to_the_one_before() -> None
     assert sent(world) == ['~{"k":"a","v":2}', '~{"k":"a","w":3}', '~{"k":"a"}']
 
 
+@rule("delta-2")
 def test_a_value_goes_where_it_is_no_longer_than_the_delta() -> None:
-    """Rule 213: ties go to the value, as in Diffusion."""
+    """Ties go to the value, as in Diffusion."""
     world = World()
     world.topic()
     world.publish({"k": "a", "v": 1})
@@ -86,16 +99,16 @@ def test_a_value_goes_where_it_is_no_longer_than_the_delta() -> None:
     assert sent(world) == ['{"k":"a","v":2}']
 
 
+@rule("delta-1")
 def test_null_asks_for_the_value() -> None:
-    """Rule 213."""
     world = begun("conflation=1s")
     world.publish({"k": "a", "v": None, "w": 1, "pad": PAD})
     world.wait("1s")
     assert sent(world) == ['{"k":"a","v":null,"w":1}']
 
 
+@rule("delta-1")
 def test_without_a_snapshot_a_key_begins_with_its_value() -> None:
-    """Rule 213."""
     world = begun("conflation=1s", command="delta_subscribe")
     for value in (2, 3):
         world.publish({"k": "a", "v": value, "w": 1, "pad": PAD})
@@ -106,8 +119,8 @@ def test_without_a_snapshot_a_key_begins_with_its_value() -> None:
     assert sent(world) == ['~{"k":"a","v":4}']
 
 
+@rule("delta-1")
 def test_who_joins_while_something_is_held_gets_values_until_it_is_flushed() -> None:
-    """Rule 213."""
     world = begun("conflation=1s")
     world.publish({"k": "a", "v": 2, "w": 1, "pad": PAD})
     world.subscribe("conflation=1s", command=BOTH, session="late")
@@ -121,9 +134,10 @@ def test_who_joins_while_something_is_held_gets_values_until_it_is_flushed() -> 
     assert sent(world) == sent(world, "late") == ['~{"k":"a","v":3}']
 
 
+@rule("delta-1")
 @pytest.mark.parametrize("options", ["select=[-/,+/w]", "conflation=1s,select=[-/,+/w]"])
 def test_the_key_fields_are_in_it_selected_or_not(options: str) -> None:
-    """Rule 213: a client could not tell which record changed."""
+    """A client could not tell which record changed."""
     world = World()
     world.topic()
     world.publish({"k": "a", "v": 1, "w": {"x": PAD, "y": 1}})
@@ -134,8 +148,9 @@ def test_the_key_fields_are_in_it_selected_or_not(options: str) -> None:
     assert sent(world) == ['~{"k":"a","w":{"y":2}}']
 
 
+@rule("delta-1", "delta-4", "merge-1")
 def test_what_is_not_told_is_no_base_and_does_not_count_with_what_stands_alone() -> None:
-    """Rules 213 to 215: the empty slot beside it was never sent."""
+    """The empty slot beside it was never sent."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s,no_empties", command=BOTH)
@@ -149,3 +164,39 @@ def test_what_is_not_told_is_no_base_and_does_not_count_with_what_stands_alone()
     world.wait("1s")
     (batch,) = batches(world.take())
     assert [getattr(row, "messages", 1) for row in batch.frames] == [1]
+
+
+REDUCERS = Reduce.of({"/v": "sum", "/w": "count@n"})
+MERGER = Merger("tests:v", lambda current, new: {**new, "v": current["v"] + new["v"], "n": 1})
+
+
+@rule("merge-8", "merge-6")
+@pytest.mark.parametrize("merge", [REDUCERS, MERGER, None])
+@pytest.mark.parametrize("options", ["receipt", "no_empties,receipt"])
+@pytest.mark.parametrize("command", [BOTH, "delta_subscribe"])
+def test_what_was_combined_is_told_in_full_values(
+    merge: Reduce | Merger | None, options: str, command: str
+) -> None:
+    world = World()
+    world.topic(merge=Reduce() if merge is None else merge)
+    own = f",reduce={REDUCERS}" if merge is None else ""
+    world.publish({"k": "a", "v": 1, "w": 1, "pad": PAD})
+    world.subscribe(f"conflation=1s,{options}{own}", command=command)
+    sent(world)
+    for _ in range(2):
+        world.publish(*({"k": "a", "v": 1, "w": 1, "pad": PAD} for _ in range(3)))
+        world.wait("1s")
+        (text,) = sent(world)
+        told = json.loads(text)
+        assert (told["v"], "n" in told) == (3, True)
+
+
+@rule("merge-8")
+def test_with_reducers_who_asked_for_deltas_is_told_that_there_are_none() -> None:
+    """It shares the lane of those who asked for values."""
+    definition = Definition(History(1_000), KeySpec.parse("[/k]"))
+    options = Options.parse("conflation=1s,no_empties,reduce=[/v:sum]")
+    deltas = grant(Request("px", definition, options, command=BOTH))
+    values = decide("px", definition, Options.parse("conflation=1s,reduce=[/v:sum]"))
+    assert deltas.subscription.lane_id == values.lane_id
+    assert deltas.warnings == ("combined messages have no deltas, so every row is a full value",)

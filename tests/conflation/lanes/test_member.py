@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from conflation.bookmark import Bookmark
-from conflation.frame import Frame, Row, Tombstone
-from conflation.lane_id import FeedId, LaneId
-from conflation.lanes.member import Member
-from conflation.subscription import Command, Subscription
-from keys.spec import KeySpec
+from tests.support.rules import rule
+from tidegate.conflation.frame import Frame, Row, Tombstone
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.subscription import Command, Subscription
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.bookmark import Bookmark
 
 
 def make_member(lane: dict[str, Any] | None = None, more: dict[str, Any] | None = None) -> Member:
@@ -34,8 +35,8 @@ def test_a_member_is_slots_alone() -> None:
     assert not hasattr(make_member(), "__dict__")
 
 
+@rule("removal-2")
 def test_the_removal_of_a_key_never_sent_is_not_told() -> None:
-    """Rule 202."""
     member = make_member()
     member.sent = set()
     value, removal = Frame(4, b"1", "k"), Tombstone(5, b"1", "k")
@@ -45,8 +46,8 @@ def test_the_removal_of_a_key_never_sent_is_not_told() -> None:
     assert member.as_known((removal,)) == []
 
 
+@rule("delta-3")
 def test_a_delta_needs_the_value_that_it_is_against() -> None:
-    """Rule 213."""
     member = make_member()
     member.based = set()
     delta, removal = Row(4, b'{"v":2}', "k", patch=b"{}"), Tombstone(5, b'{"v":2}', "k")
@@ -55,6 +56,7 @@ def test_a_delta_needs_the_value_that_it_is_against() -> None:
     assert member.as_known((removal, delta)) == [removal, delta.whole()]
 
 
+@rule("removal-2", "delta-3")
 @pytest.mark.parametrize(
     ("lane", "more", "sent", "based"),
     [
@@ -68,7 +70,7 @@ def test_a_delta_needs_the_value_that_it_is_against() -> None:
 def test_what_must_be_remembered(
     lane: dict[str, Any], more: dict[str, Any], sent: set[str] | None, based: set[str] | None
 ) -> None:
-    """Rules 202 and 213: nothing of who began with everything; a resumed one may hold any key."""
+    """Nothing of who began with everything; a resumed one may hold any key."""
     member = make_member(lane, more)
     member.remember()
     assert (member.sent, member.based) == (sent, based)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.support.rules import rule
 from tests.support.world import World, counts
 
 QUIET = "conflation=1s,no_empties,receipt"
@@ -16,8 +17,8 @@ def said(world: World, *values: int) -> list[tuple[str, int, int]]:
     return counts(world.take())
 
 
+@rule("delta-4")
 def test_the_same_again_and_again_is_told_once() -> None:
-    """Rule 214."""
     world = World()
     world.topic()
     world.subscribe(QUIET, command=DELTAS, counted=True)
@@ -26,8 +27,8 @@ def test_the_same_again_and_again_is_told_once() -> None:
     assert told == [("a1", 1, 1), ("a2", 4, 2)]
 
 
+@rule("delta-4")
 def test_what_the_snapshot_said_is_not_said_again() -> None:
-    """Rule 214."""
     world = World()
     world.topic()
     world.say("a1")
@@ -36,8 +37,8 @@ def test_what_the_snapshot_said_is_not_said_again() -> None:
     assert said(world, 1) == []
 
 
+@rule("delta-4", "merge-1")
 def test_an_exempt_message_is_told_whatever_it_says() -> None:
-    """Rules 214 and 215."""
     world = World()
     world.topic()
     world.subscribe(QUIET, command=DELTAS, counted=True)
@@ -47,8 +48,8 @@ def test_an_exempt_message_is_told_whatever_it_says() -> None:
     assert counts(world.take()) == [("a1", 1, 1), ("a1", 1, 2)]
 
 
+@rule("removal-3", "delta-6")
 def test_messages_of_a_key_that_came_and_went_are_counted_when_it_comes_again() -> None:
-    """Rules 203 and 212."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s,oof,receipt", command="sow_and_subscribe", counted=True)
@@ -60,8 +61,8 @@ def test_messages_of_a_key_that_came_and_went_are_counted_when_it_comes_again() 
     assert said(world, 3) == [("a3", 3, 1)]
 
 
+@rule("delta-6")
 def test_who_was_behind_meanwhile_is_told_the_same_sum() -> None:
-    """Rule 212."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s,oof,receipt", command="sow_and_subscribe", counted=True)
@@ -74,8 +75,8 @@ def test_who_was_behind_meanwhile_is_told_the_same_sum() -> None:
     assert said(world, 2) == [("a2", 2, 1)]
 
 
+@rule("removal-2", "merge-1")
 def test_an_exempt_message_in_between_is_taken_back() -> None:
-    """Rules 202 and 215."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s,oof,receipt", command="sow_and_subscribe", counted=True)
@@ -90,8 +91,9 @@ def test_an_exempt_message_in_between_is_taken_back() -> None:
     assert counts(world.take()) == [("-a2", 1, 1)]
 
 
+@rule("delta-6")
 def test_who_joins_later_counts_none_from_before() -> None:
-    """Rule 212: without an interval too."""
+    """Without an interval too."""
     world = World()
     world.topic()
     for session in ("early", "late"):
@@ -105,8 +107,9 @@ def test_who_joins_later_counts_none_from_before() -> None:
     assert counts(world.take("late")) == [("a2", 3, 3)]
 
 
+@rule("delta-6")
 def test_who_joined_in_between_is_told_once() -> None:
-    """Rule 212: what a late joiner is told with a removal is not told again with the next row."""
+    """What a late joiner is told with a removal is not told again with the next row."""
     world = World()
     world.topic()
     receipts = "conflation=1s,oof,receipt"

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from conflation.count import Count
-from conflation.lane_id import FeedId, LaneId
-from conflation.lanes.segments import Segments
-from conflation.lanes.slot import Part, Slot
-from keys.spec import KeySpec
+from tests.support.rules import rule
 from tests.support.world import make_frames, token
+from tidegate.conflation.frame import Receipt
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.lanes.pending import Flushes, Pending, PendingPart
+from tidegate.keys.spec import KeySpec
 
 LANE = LaneId(FeedId(KeySpec.parse("[/k]")), 1_000_000_000, "key")
 
 
-def flush(text: str, first: int) -> list[Slot]:
+def flush(text: str, first: int) -> list[Pending]:
     return [
-        Slot(
+        Pending(
             frame.key,
-            [Part(0, frame, Count(1, frame.offset, 0), is_new=False)],
+            [PendingPart(0, frame, Receipt(1, frame.offset, 0), is_new=False)],
             0,
             frame.offset,
             frame.offset,
@@ -25,14 +25,14 @@ def flush(text: str, first: int) -> list[Slot]:
     ]
 
 
-def behind(segments: Segments, position: int) -> str:
+def behind(segments: Flushes, position: int) -> str:
     slots = segments.after(position, 0).all()
     return " ".join(token(slot.newest.frame) for slot in sorted(slots, key=lambda s: s.order))
 
 
+@rule("delta-6")
 def test_who_is_behind_gets_what_it_missed_put_together() -> None:
-    """Rule 211."""
-    segments = Segments(LANE)
+    segments = Flushes(LANE)
     segments.add(1, flush("a1 b1", 1))
     segments.add(2, flush("a2", 3))
     segments.add(3, flush("c1", 4))
@@ -41,7 +41,7 @@ def test_who_is_behind_gets_what_it_missed_put_together() -> None:
 
 def test_neighbours_become_one_where_nobody_stands_between() -> None:
     """Law 3: a slow member costs its changed keys, not the flushes that it missed."""
-    segments = Segments(LANE)
+    segments = Flushes(LANE)
     for position in range(1, 50):
         segments.add(position, flush(f"a{position}", position))
         segments.drop({0, position})
@@ -50,7 +50,7 @@ def test_neighbours_become_one_where_nobody_stands_between() -> None:
 
 
 def test_what_everybody_has_is_forgotten() -> None:
-    segments = Segments(LANE)
+    segments = Flushes(LANE)
     segments.add(1, flush("a1", 1))
     segments.add(2, flush("a2", 2))
     segments.drop({1, 2})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from conflation.stats import SubscriptionStats
+from tests.support.rules import rule
 from tests.support.world import World, batches
+from tidegate.conflation.sessions.accounting import SubscriptionStats
 
 
 def counted(world: World, session: str = "s") -> tuple[int, int, int, int]:
@@ -13,8 +14,8 @@ def counted(world: World, session: str = "s") -> tuple[int, int, int, int]:
     return row.matched, row.delivered, row.conflated, row.waiting
 
 
+@rule("account-1")
 def test_a_message_waits_is_conflated_or_delivered() -> None:
-    """Rule 61."""
     world = World()
     world.topic()
     world.say("z1")
@@ -28,8 +29,8 @@ def test_a_message_waits_is_conflated_or_delivered() -> None:
     assert counted(world) == (3, 2, 1, 0)
 
 
+@rule("account-1")
 def test_each_member_of_a_lane_has_its_own_sums() -> None:
-    """Rule 61."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s,pace=key", session="early")
@@ -52,8 +53,8 @@ def test_a_queue_that_is_given_up_counts_what_it_conflated() -> None:
     assert counted(world) == (4, 0, 2, 2)
 
 
+@rule("account-1")
 def test_snapshot_rows_are_no_deliveries() -> None:
-    """Rule 36."""
     world = World()
     world.topic()
     world.say("a1 b1")
@@ -62,8 +63,8 @@ def test_snapshot_rows_are_no_deliveries() -> None:
     assert counted(world) == (0, 0, 0, 0)
 
 
+@rule("account-2")
 def test_a_topics_sums_keep_past_subscriptions_and_what_they_dropped() -> None:
-    """Rule 62."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s", session="gone")
@@ -89,8 +90,8 @@ def test_a_sow_has_no_lane_to_count_in() -> None:
     assert world.engine.topic_stats("px").subscriptions == 0
 
 
+@rule("account-3")
 def test_a_message_is_matched_or_filtered() -> None:
-    """Rule 462."""
     world = World()
     world.topic()
     world.say("a1")
@@ -109,8 +110,8 @@ def test_a_message_is_matched_or_filtered() -> None:
     assert (later.offered, later.filtered, later.dropped) == (8, 2, stats.waiting)
 
 
+@rule("account-3")
 def test_another_filter_begins_to_count_where_the_old_one_ended() -> None:
-    """Rule 462."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s", wanted="/v > 5")
@@ -125,8 +126,8 @@ def test_another_filter_begins_to_count_where_the_old_one_ended() -> None:
 TOTALS = "conflation=1s,projection=[/g,SUM(/v) AS /v],grouping=[/g]"
 
 
+@rule("account-4")
 def test_looking_at_groups_changes_nothing_that_is_sent() -> None:
-    """Rule 461."""
     told = []
     for looks in (False, True):
         world = World()
@@ -146,8 +147,8 @@ def test_looking_at_groups_changes_nothing_that_is_sent() -> None:
     assert told[0] == told[1] == [b'{"g":"Y","v":2}']
 
 
+@rule("account-4")
 def test_a_group_that_changes_again_is_foreseen_as_conflated() -> None:
-    """Rule 461."""
     world = World()
     world.topic()
     world.subscribe(f"{TOTALS},oof", command="sow_and_subscribe")
@@ -165,7 +166,6 @@ def test_a_group_that_changes_again_is_foreseen_as_conflated() -> None:
 
 
 def test_who_waits_for_the_same_is_counted_together() -> None:
-    """Rule 463."""
     for options in ("conflation=1s", "conflation=1s,pace=key", "conflation=none"):
         world = World()
         world.topic()
@@ -180,7 +180,7 @@ def test_who_waits_for_the_same_is_counted_together() -> None:
         stats = world.engine.topic_stats("px")
         for name in ("matched", "delivered", "conflated", "waiting"):
             assert getattr(stats, name) == sum(getattr(row, name) for row in rows), (options, name)
-        seat = world.engine.seat("early", (names["early"], "px"))
+        seat = world.engine.subscriber("early", (names["early"], "px"))
         assert seat is not None
         assert seat.lane is not None
         assert sorted(len(members) for members in seat.lane.alike()) == [1, 2], options
@@ -210,7 +210,7 @@ def test_figures_of_some_topics_can_be_had_alone() -> None:
 
 
 def test_who_joined_in_the_midst_is_counted_as_if_alone() -> None:
-    """Rule 463: members alike have the same sums, whenever they came."""
+    """Members alike have the same sums, whenever they came."""
     world = World()
     world.topic()
     names: dict[str, str] = {}
@@ -224,7 +224,7 @@ def test_who_joined_in_the_midst_is_counted_as_if_alone() -> None:
         world.wait("300ms")
         if turn == 3:
             world.take("x0")
-    seat = world.engine.seat("x0", (names["x0"], "px"))
+    seat = world.engine.subscriber("x0", (names["x0"], "px"))
     assert seat is not None
     lane = seat.lane
     assert lane is not None

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from conflation.boards.board import Pair
-from conflation.count import count_of
-from conflation.frame import Frame, Row, Tombstone
-from conflation.sessions.owed import Owed, collapsed
+from tests.support.rules import rule
 from tests.support.world import make_frames, tokens
+from tidegate.conflation.boards.board import Pair
+from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
+from tidegate.conflation.sessions.rows import CatchUpRows, collapsed
 
 
 def pairs(*frames: Frame) -> list[Pair]:
     return [(frame.key, frame) for frame in frames]
 
 
+@rule("removal-5")
 def test_an_answer_in_pieces_has_its_id_on_the_last() -> None:
-    """Rule 205."""
-    owed = Owed(pairs(*make_frames("a1 b1 c1")), 9)
+    owed = CatchUpRows(pairs(*make_frames("a1 b1 c1")), 9)
     pieces = [owed.take(1)[0] for _ in range(3)]
     assert [tokens(piece.frames) for piece in pieces] == ["a1", "b1", "c1"]
     assert [piece.low_water for piece in pieces] == [None, None, 9]
@@ -27,14 +27,14 @@ def test_an_answer_in_pieces_has_its_id_on_the_last() -> None:
 def test_only_values_that_stand_for_messages_are_deliveries() -> None:
     first, second, third = make_frames("a1 b1 c1")
     brought_in = Row(2, second.payload, second.key, first=2, messages=0)
-    owed = Owed(pairs(first, Tombstone(4, b"{}", "k"), brought_in, third), 9)
+    owed = CatchUpRows(pairs(first, Tombstone(4, b"{}", "k"), brought_in, third), 9)
     assert owed.waiting() == 2
     assert owed.take(1 << 20)[1] == 2
     assert owed.waiting() == 0
 
 
+@rule("change-1")
 def test_the_later_row_of_a_key_wins_and_counts_for_both() -> None:
-    """Rule 241."""
     a1, b1, a2 = make_frames("a1 b1 a2")
     together = [row for _, row in collapsed(pairs(a1, b1, a2))]
     assert tokens(together) == "b1 a2"
@@ -50,26 +50,27 @@ def test_a_row_that_stands_for_no_message_leaves_the_count_as_it_was() -> None:
     assert row is a2
 
 
+@rule("change-1")
 def test_a_removal_leaves_the_value_that_it_takes_away() -> None:
-    """Rule 241: else it would be the removal of a key never sent."""
+    """Else it would be the removal of a key never sent."""
     a1, a2 = make_frames("a1 a2")
     gone = Tombstone(3, a2.payload, a2.key)
     rows = [row for _, row in collapsed(pairs(a1, a2, gone))]
     assert rows == [Row(2, a2.payload, a2.key, 2, first=1, first_ms=1, messages=2), gone]
 
 
+@rule("delta-6", "change-1")
 def test_a_value_after_a_removal_stands_for_all_that_came_before() -> None:
-    """Rules 212 and 241."""
     a1, _, a3 = make_frames("a1 a2 a3")
     gone = Tombstone(2, a1.payload, a1.key, first=2, first_ms=2, messages=1)
     ((_, row),) = collapsed(pairs(a1, gone, a3))
     assert row == Row(3, a3.payload, a3.key, 3, first=1, first_ms=1, messages=3)
 
 
+@rule("merge-1")
 def test_what_is_never_to_be_conflated_stays_in_its_place() -> None:
-    """Rule 215."""
     a1, a2, a3 = make_frames("a1 a2 a3")
     exempt = msgspec.structs.replace(a2, exempt=True)
     rows = [row for _, row in collapsed(pairs(a1, exempt, a3))]
     assert tokens(rows) == "a2 a3"
-    assert count_of(rows[1]).messages == 2
+    assert receipt_of(rows[1]).messages == 2

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.duration import MILLISECOND, SECOND
-from conflation.frame import Frame
-from conflation.sessions.pacing import Pacing
-from conflation.subscription import Rate
+from tests.support.rules import rule
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.sessions.rows import Pacing
+from tidegate.keys.text.duration import MILLISECOND, SECOND
+from tidegate.keys.text.rate import Rate
 
 ROWS = [Frame(n, b"x" * 500, "", at_ms) for n, at_ms in enumerate((0, 100, 400, 400, 9_400), 1)]
 
@@ -22,6 +23,7 @@ def times(rate: Rate) -> list[float]:
     return gone
 
 
+@rule("resume-9")
 @pytest.mark.parametrize(
     ("rate", "expected"),
     [
@@ -34,12 +36,11 @@ def times(rate: Rate) -> list[float]:
     ],
 )
 def test_each_row_waits_its_share(rate: Rate, expected: list[float]) -> None:
-    """Rule 253."""
     assert times(rate) == pytest.approx(expected)
 
 
+@rule("resume-9")
 def test_a_reader_that_was_away_catches_up_a_second_at_most() -> None:
-    """Rule 253."""
     pacing = Pacing(Rate(messages_per_s=10), 0)
     pacing.went(ROWS[0], 0)
     pacing.went(ROWS[1], 60 * SECOND)

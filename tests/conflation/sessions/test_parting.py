@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.rules import rule
 from tests.support.world import World
 
 
@@ -26,8 +27,8 @@ def sums(world: World) -> tuple[int, int, int, int, int]:
     return found.matched, found.delivered, found.conflated, found.waiting, found.dropped
 
 
+@rule("queue-10")
 def test_what_is_queued_goes_first() -> None:
-    """Rule 280."""
     world, name = world_with()
     world.engine.unsubscribe("s", name)
     assert sums(world) == (3, 0, 0, 3, 0)
@@ -35,8 +36,8 @@ def test_what_is_queued_goes_first() -> None:
     assert sums(world) == (3, 3, 0, 0, 0)
 
 
+@rule("account-2")
 def test_a_topic_that_tidies_up_drops_it() -> None:
-    """Rule 285."""
     world, name = world_with(tidies=True)
     world.engine.unsubscribe("s", name)
     assert world.hears() == ["unsubscribed from px: REQUESTED"]
@@ -94,9 +95,9 @@ def test_whoever_subscribes_again_hears_the_end_of_the_first_before() -> None:
     ]  # fmt: skip
 
 
+@rule("queue-10")
 @pytest.mark.parametrize("how", ["paused", "in its snapshot"])
 def test_nothing_more_goes_to_who_is_paused_or_still_in_its_snapshot(how: str) -> None:
-    """Rule 280."""
     world = World()
     world.topic()
     world.say("a1")
@@ -112,6 +113,7 @@ def test_nothing_more_goes_to_who_is_paused_or_still_in_its_snapshot(how: str) -
     assert sums(world) == (1, 0, 0, 0, 1)
 
 
+@rule("queue-10")
 @pytest.mark.parametrize(
     ("policy", "story"),
     [
@@ -121,7 +123,6 @@ def test_nothing_more_goes_to_who_is_paused_or_still_in_its_snapshot(how: str) -
     ],
 )
 def test_it_counts_towards_the_limits_and_its_policy_applies(policy: str, story: list[str]) -> None:
-    """Rule 280."""
     world, name = world_with(policy=policy)
     world.engine.unsubscribe("s", name)
     world.subscribe()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.frame import Frame
-from conflation.outputs import Event, PastWanted
-from conflation.sessions.twin import twin_of
-from conflation.topics.archived import Archived
+from tests.support.rules import rule
 from tests.support.world import World, ids, told
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.outputs import Event, HistoryWanted
+from tidegate.conflation.sessions.recorder import twin_of
+from tidegate.conflation.topics.topic import Archived
 
 TEXT = "a1 b2 a3 c4 b5 a6 c7 d8"
 
@@ -25,7 +26,7 @@ class Shelf:
         for word in text.split():
             self.say(word)
         self.topic.archived = Archived(1, last or len(self.frames), ((0, 1), (4, 4)))
-        self.wanted: list[PastWanted] = []
+        self.wanted: list[HistoryWanted] = []
 
     def say(self, text: str) -> None:
         """Publish, and archive what was."""
@@ -34,7 +35,7 @@ class Shelf:
 
     def events(self) -> list[Event]:
         found = self.world.engine.events()
-        self.wanted += [event for event in found if isinstance(event, PastWanted)]
+        self.wanted += [event for event in found if isinstance(event, HistoryWanted)]
         return found
 
     def bring(self, count: int = 3) -> None:
@@ -42,7 +43,7 @@ class Shelf:
         self.events()
         wanted = self.wanted.pop(0)
         piece = self.frames[wanted.after : wanted.after + count]
-        self.world.engine.bring(wanted, piece, self.world.now)
+        self.world.engine.supply_history(wanted, piece, self.world.now)
 
     def hears(self) -> list[str]:
         return self.world.hears()
@@ -54,8 +55,9 @@ def replay(options: str = "bookmark=epoch", **given: object) -> Shelf:
     return shelf
 
 
+@rule("archive-5")
 def test_a_replay_goes_from_the_archive_into_the_journal_and_on() -> None:
-    """Rule 568: no gap and no repeat at the seam."""
+    """No gap and no repeat at the seam."""
     shelf = replay()
     assert shelf.hears() == ["resumed by replay, gap 8"]
     shelf.bring()
@@ -85,8 +87,9 @@ def test_each_piece_has_an_id_that_can_be_resumed_from() -> None:
     assert told(shelf.world.take("again")) == ["c4 b5"]
 
 
+@rule("resume-4", "archive-5")
 def test_an_interval_is_measured_over_all_pieces_and_the_journal() -> None:
-    """Rules 34 and 568: the pieces cannot be seen."""
+    """The pieces cannot be seen."""
     whole = World()
     whole.topic()
     whole.say(TEXT)
@@ -114,8 +117,9 @@ def test_a_piece_of_which_nothing_is_told_is_followed_by_the_next() -> None:
     assert shelf.hears() == ["c7"]
 
 
+@rule("archive-5")
 def test_a_time_begins_in_the_archive() -> None:
-    """Rule 568: with the first message that is not older."""
+    """With the first message that is not older."""
     shelf = replay("bookmark=1970-01-01T00:00:00.005Z")
     assert shelf.hears() == ["resumed by replay, gap None"]
     heard: list[str] = []
@@ -127,8 +131,9 @@ def test_a_time_begins_in_the_archive() -> None:
     assert " ".join(heard) == "b5 a6 c7 d8"
 
 
+@rule("archive-5")
 def test_what_the_archive_has_not_any_more_is_told() -> None:
-    """Rule 568: never a silent gap."""
+    """Never a silent gap."""
     shelf = replay()
     shelf.world.take()
     shelf.bring()
@@ -158,7 +163,7 @@ def test_a_piece_that_nobody_waits_for_is_passed_over() -> None:
     shelf.events()
     late = shelf.wanted[0]
     shelf.bring()
-    shelf.world.engine.bring(late, shelf.frames[:3], shelf.world.now)
+    shelf.world.engine.supply_history(late, shelf.frames[:3], shelf.world.now)
     assert shelf.hears() == ["a1 b2 a3"]
 
 
@@ -179,7 +184,7 @@ def test_a_rate_holds_over_the_pieces() -> None:
 
 def test_a_twin_asks_for_nothing_in_the_place_of_the_original() -> None:
     shelf = replay()
-    seat = shelf.world.engine.seat("s", ("sub1", "px"))
+    seat = shelf.world.engine.subscriber("s", ("sub1", "px"))
     assert seat is not None
     twin = twin_of(seat)
     assert twin.opening is not None

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from conflation.sessions.recorder import (
+from tests.support.rules import rule
+from tests.support.world import World
+from tidegate.conflation.sessions.recorder import (
     OVERRUN,
     Advanced,
     Ended,
     Joined,
     Published,
-    Recorder,
     Seated,
     Taken,
-)  # fmt: skip
-from conflation.sessions.session import Seat
-from tests.support.world import World
+    TraceRecorder,
+)
+from tidegate.conflation.sessions.session import Subscriber
 
 
-def seated(options: str = "conflation=100ms", session: str = "s") -> tuple[World, Seat]:
+def seated(options: str = "conflation=100ms", session: str = "s") -> tuple[World, Subscriber]:
     world = World()
     world.topic()
     world.topic("other")
     name = world.subscribe(options, session=session)
-    seat = world.engine.seat(session, (name, "px"))
+    seat = world.engine.subscriber(session, (name, "px"))
     assert seat is not None
     return world, seat
 
 
-def kinds(recorder: Recorder) -> list[str]:
+def kinds(recorder: TraceRecorder) -> list[str]:
     return [type(call).__name__ for call in recorder.drain()]
 
 
+@rule("trace-1")
 def test_only_what_touches_the_seat_is_kept() -> None:
-    """Rule 321."""
     world, seat = seated()
     recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
     world.say("a1", topic="other")
@@ -44,8 +45,9 @@ def test_only_what_touches_the_seat_is_kept() -> None:
     assert kinds(recorder) == ["Published", "Advanced", "Taken"]
 
 
+@rule("trace-5")
 def test_frames_are_shared_and_not_copied() -> None:
-    """Rule 327: what is kept are references."""
+    """What is kept are references."""
     world, seat = seated()
     recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
     world.say("a1")
@@ -63,8 +65,8 @@ def test_whoever_reads_is_woken() -> None:
     assert woken == [0, 0, 100_000_000]
 
 
+@rule("trace-1")
 def test_a_join_is_noticed_with_the_next_call() -> None:
-    """Rule 321."""
     world, seat = seated("conflation=100ms,pace=key")
     recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
     world.subscribe("conflation=100ms,pace=key", session="other")
@@ -72,11 +74,11 @@ def test_a_join_is_noticed_with_the_next_call() -> None:
     assert kinds(recorder) == ["Seated", "Joined", "Published"]
 
 
+@rule("trace-5")
 def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
-    """Rule 327."""
     for bounds in ({"messages_max": 2}, {"bytes_max": 20}):
         world, seat = seated()
-        recorder = Recorder(seat, world.now, **bounds)  # type: ignore[arg-type]  # one of two bounds
+        recorder = TraceRecorder(seat, world.now, **bounds)  # type: ignore[arg-type]  # one of two bounds
         topic = world.engine.topic("px")
         world.say("a1")
         recorder.published(topic, topic.journal.after(0), 1)
@@ -87,10 +89,10 @@ def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
         assert recorder.drain() == [Ended(2, OVERRUN)]
 
 
+@rule("trace-5")
 def test_what_was_read_does_not_count() -> None:
-    """Rule 327."""
     world, seat = seated()
-    recorder = Recorder(seat, world.now, messages_max=2)
+    recorder = TraceRecorder(seat, world.now, messages_max=2)
     topic = world.engine.topic("px")
     world.say("a1")
     for _ in range(5):

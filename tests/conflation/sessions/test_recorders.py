@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.errors import LimitReached
-from conflation.sessions.recorders import RECORDERS_MAX
+from tests.support.rules import rule
 from tests.support.world import World
+from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.sessions.recorder import RECORDERS_MAX
 
 
+@rule("trace-5")
 def test_there_are_ten_at_most() -> None:
-    """Rule 328."""
     world = World()
     world.topic()
-    seat = world.engine.seat("s", (world.subscribe("conflation=100ms"), "px"))
+    seat = world.engine.subscriber("s", (world.subscribe("conflation=100ms"), "px"))
     assert seat is not None
     recorders = world.engine.recorders
     running = [recorders.begin(seat, 0, lambda: None) for _ in range(RECORDERS_MAX)]
@@ -23,11 +24,11 @@ def test_there_are_ten_at_most() -> None:
     recorders.begin(seat, 0, lambda: None)
 
 
+@rule("trace-5")
 def test_who_stops_leaves_nothing_behind() -> None:
-    """Rule 328."""
     world = World()
     world.topic()
-    seat = world.engine.seat("s", (world.subscribe("conflation=100ms"), "px"))
+    seat = world.engine.subscriber("s", (world.subscribe("conflation=100ms"), "px"))
     assert seat is not None
     first = world.engine.recorders.begin(seat, 0, lambda: None)
     second = world.engine.recorders.begin(seat, 0, lambda: None)

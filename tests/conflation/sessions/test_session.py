@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from conflation.definition import Priority
-from conflation.sessions.session import QueueLimits
+from tests.support.rules import rule
 from tests.support.world import World, told
+from tidegate.conflation.definition import Priority
+from tidegate.conflation.sessions.session import QueueLimits
 
 
 def two_subscriptions() -> World:
@@ -33,8 +34,8 @@ def test_room_is_shared_by_all_subscriptions() -> None:
     assert told(world.take_once(1_000)) == ["a1", "x1"]
 
 
+@rule("account-2")
 def test_the_end_of_a_subscription_is_told_and_drops_what_it_held() -> None:
-    """Rule 62."""
     world = two_subscriptions()
     world.say("a1")
     world.engine.unsubscribe("s", "sub1")
@@ -102,8 +103,9 @@ def test_two_subscriptions_of_one_topic_are_two_deliveries() -> None:
     assert world.hears() == ["a1", "a1"]
 
 
+@rule("queue-2", "queue-1")
 def test_what_is_queued_counts_messages_and_bytes_of_every_list() -> None:
-    """Rules 52 and 55: intervals queue nothing."""
+    """Intervals queue nothing."""
     world = World()
     world.topic()
     world.subscribe("conflation=none")
@@ -113,8 +115,8 @@ def test_what_is_queued_counts_messages_and_bytes_of_every_list() -> None:
     assert (stats.queued_messages, stats.queued_bytes) == (2, 2 * len(b'{"k":"a","v":1}'))
 
 
+@rule("queue-12")
 def test_topics_of_a_higher_priority_go_first_and_those_of_one_take_turns() -> None:
-    """Rule 283."""
     world = World()
     for name, priority in (("low", "low"), ("px", "default"), ("q", "default"), ("top", "high")):
         world.topic(name, priority=Priority(priority))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.sessions.session import Seat
-from conflation.sessions.twin import twin_of
+from tests.support.rules import rule
 from tests.support.world import World, tokens
+from tidegate.conflation.sessions.recorder import twin_of
+from tidegate.conflation.sessions.session import Subscriber
 
 OPTIONS = (
     "",
@@ -16,20 +17,21 @@ OPTIONS = (
 )
 
 
-def seat_of(world: World, name: str) -> Seat:
-    seat = world.engine.seat("s", (name, "px"))
+def seat_of(world: World, name: str) -> Subscriber:
+    seat = world.engine.subscriber("s", (name, "px"))
     assert seat is not None
     return seat
 
 
-def pending(seat: Seat) -> str:
+def pending(seat: Subscriber) -> str:
     assert seat.lane is not None
     return tokens(row for _, row in seat.lane.pending(seat.member))
 
 
+@rule("trace-2")
 @pytest.mark.parametrize("options", OPTIONS)
 def test_it_has_what_its_original_has(options: str) -> None:
-    """Rule 322: board, lane, deadline, position."""
+    """Board, lane, deadline, position."""
     world = World()
     world.topic()
     name = world.subscribe(options, command="sow_and_subscribe")
@@ -46,9 +48,9 @@ def test_it_has_what_its_original_has(options: str) -> None:
     assert (twin.topic.head, len(twin.topic.journal)) == (4, 4)
 
 
+@rule("trace-2")
 @pytest.mark.parametrize("options", OPTIONS)
 def test_neither_sees_what_becomes_of_the_other(options: str) -> None:
-    """Rule 322."""
     world = World()
     world.topic()
     name = world.subscribe(options, command="sow_and_subscribe")
@@ -66,8 +68,8 @@ def test_neither_sees_what_becomes_of_the_other(options: str) -> None:
     assert twin.member.position < seat.member.position
 
 
+@rule("trace-2")
 def test_its_neighbours_are_not_copied() -> None:
-    """Rule 322."""
     world = World()
     world.topic()
     name = world.subscribe("conflation=100ms,pace=key")
@@ -93,8 +95,8 @@ def test_frames_are_shared() -> None:
     assert twin.topic.sow.board.live()[0] is seat.topic.sow.board.live()[0]
 
 
+@rule("trace-2")
 def test_an_opening_goes_on_where_it_stood() -> None:
-    """Rule 322."""
     world = World()
     world.topic()
     world.say("a1 b1 c1")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.bookmark import Bookmark
-from conflation.topics.archived import Archived
+from tests.support.rules import rule
 from tests.support.world import World
+from tidegate.conflation.topics.topic import Archived
+from tidegate.keys.text.bookmark import Bookmark
 
 STAMPS = ((100, 1), (200, 11), (300, 21))
 
@@ -20,6 +21,7 @@ def test_a_time_leads_to_a_place_behind_which_all_is_that_is_not_older(
     assert Archived(1, 30, STAMPS).start_at(time_ms) == behind
 
 
+@rule("archive-5")
 @pytest.mark.parametrize(
     ("archived", "beginning"),
     [
@@ -34,7 +36,6 @@ def test_a_time_leads_to_a_place_behind_which_all_is_that_is_not_older(
 def test_an_archive_counts_where_it_has_all_that_the_journal_forgot(
     archived: Archived | None, beginning: int
 ) -> None:
-    """Rule 567."""
     world = World()
     world.topic(history=2)
     world.say("a1 b2 c3 d4 e5 f6")

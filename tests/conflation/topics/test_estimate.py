@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from conflation.definition import Definition
-from conflation.frame import Frame, Tombstone
-from conflation.language.grant import decide
-from conflation.language.options import Options
-from conflation.log import History
-from conflation.topics.estimate import Estimate, estimate
-from keys.spec import KeySpec
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.frame import Frame, Tombstone
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.topics.recorded import Estimate, estimate
+from tidegate.keys.spec import KeySpec
 
 SECOND = 1_000_000_000
 KEY = KeySpec.parse("[/k]")

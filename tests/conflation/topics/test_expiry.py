@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from conflation.outputs import RecordsExpired
-from conflation.topics.expiry import Expiry
+from tests.support.rules import rule
 from tests.support.world import World
+from tidegate.conflation.outputs import RecordsExpired
+from tidegate.conflation.topics.topic import Expiry
 
 
 def test_deadlines_come_in_the_order_of_publication() -> None:
@@ -22,8 +23,8 @@ def test_the_next_deadline_is_that_of_the_oldest_that_is_left() -> None:
     assert expiry.deadline == 200
 
 
+@rule("topic-7")
 def test_a_shorter_time_is_for_all_that_was_published_before() -> None:
-    """Rule 188."""
     expiry = Expiry()
     expiry.note(3, 100)
     expiry.note(5, 900)
@@ -44,8 +45,8 @@ def expired(world: World) -> list[int]:
     return [event.through for event in world.events() if isinstance(event, RecordsExpired)]
 
 
+@rule("removal-6")
 def test_records_are_announced_when_they_were_not_published_again() -> None:
-    """Rule 261."""
     world = World()
     world.topic(expiration="10s")
     world.say("a1 b1")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from conflation.boards.screen import rows_of
-from conflation.definition import Definition
-from conflation.frame import Frame
-from conflation.lane_id import FeedId, LaneId
-from conflation.lanes.batch_lane import BatchLane
-from conflation.lanes.list_lane import ListLane
-from conflation.lanes.slot_lane import SlotLane
-from conflation.log import History
-from conflation.topics.feed import Feed
-from conflation.topics.topic import Topic
-from keys.projection import Projection
-from keys.spec import KeySpec
+from tests.support.rules import rule
 from tests.support.world import World, batches, make_frames, tokens
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.journal import History
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.lanes.every_message import EveryMessageLane
+from tidegate.conflation.lanes.interval import IntervalLane
+from tidegate.conflation.lanes.stateful import StatefulLane
+from tidegate.conflation.operators.filter import rows_of
+from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.projection import Projection
+from tidegate.keys.spec import KeySpec
 
 KEY = KeySpec.parse("[/k]")
 SECOND = 1_000_000_000
@@ -26,9 +27,9 @@ def make_feed() -> Feed:
 
 def test_the_kind_of_lane_follows_from_its_id() -> None:
     feed = make_feed()
-    assert isinstance(feed.lane(LaneId(FeedId(KEY))), ListLane)
-    assert isinstance(feed.lane(LaneId(FeedId(KEY), SECOND)), BatchLane)
-    assert isinstance(feed.lane(LaneId(FeedId(KEY), SECOND, "key")), SlotLane)
+    assert isinstance(feed.lane(LaneId(FeedId(KEY))), EveryMessageLane)
+    assert isinstance(feed.lane(LaneId(FeedId(KEY), SECOND)), IntervalLane)
+    assert isinstance(feed.lane(LaneId(FeedId(KEY), SECOND, "key")), StatefulLane)
 
 
 def test_equal_ids_share_a_lane() -> None:
@@ -65,8 +66,8 @@ def named(key_text: str, sow_text: str, payload: bytes) -> tuple[str, str]:
     return board_key, row.key
 
 
+@rule("interval-9")
 def test_rows_are_named_by_what_their_subscribers_know() -> None:
-    """Rule 19."""
     payload = b'{"k":"a","g":7.0}'
     assert named("[/k]", "[/k]", payload) == ('["sow"]', '["sow"]')
     assert named("[/g]", "[/k]", payload) == ("[7]", '["sow"]')
@@ -92,8 +93,8 @@ def test_a_board_made_late_answers_for_what_follows() -> None:
     assert tokens(frame for _, frame in board.rows(2)) == "c1"
 
 
+@rule("interval-9")
 def test_a_coarser_conflation_key_sends_the_newest_record_of_each() -> None:
-    """Rule 19."""
     world = World()
     world.topic(key="[/k,/g]")
     world.subscribe("conflation=1s,conflation_key=[/k]")
@@ -103,8 +104,9 @@ def test_a_coarser_conflation_key_sends_the_newest_record_of_each() -> None:
     assert [frame.key for frame in batch.frames] == ['["b","X"]', '["a","X"]']
 
 
+@rule("merge-2", "merge-3")
 def test_a_deadline_that_comes_nearer_is_kept() -> None:
-    """Rules 216 and 217: a new key of a leading edge goes before one that is held."""
+    """A new key of a leading edge goes before one that is held."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s,edge=leading")
@@ -132,17 +134,17 @@ def test_a_feed_that_stands_as_another_has_the_same_groups_to_make() -> None:
 
 def test_groups_are_made_at_once_where_another_feed_does_so() -> None:
     feed = Feed(GROUPS, KEY, "px")
-    feed.hurry(eager=True)
+    feed.set_eager(eager=True)
     feed.publish(make_frames("a1"), 0)
     assert (feed.is_eager, len(feed.board), feed.stirred(1)) == (True, 1, [])
 
 
 def test_a_lane_that_has_run_elsewhere_goes_on() -> None:
     feed = make_feed()
-    lane = BatchLane(LaneId(feed.id, 100), feed.board)
+    lane = IntervalLane(LaneId(feed.id, 100), feed.board)
     feed.adopt(lane)
     assert feed.publish(make_frames("a1"), 0) == [lane]
-    running = BatchLane(LaneId(feed.id, 200), feed.board)
+    running = IntervalLane(LaneId(feed.id, 200), feed.board)
     running.deadline = 5
     feed.adopt(running)
     assert feed.publish(make_frames("b1", 2), 0) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.topics.feed import Feed
 from tests.support.world import World
+from tidegate.conflation.topics.feed import Feed
 
 
 @pytest.fixture

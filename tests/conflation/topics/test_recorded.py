@@ -1,10 +1,14 @@
-"""The recorded timeline: an interval by the messages' own times (rule 34)."""
+"""The recorded timeline: an interval by the messages' own times (rule resume-4)."""
 
-from conflation.duration import SECOND
-from conflation.frame import Frame
-from conflation.lane_id import FeedId, LaneId
-from conflation.topics.recorded import conflate_recorded
-from keys.spec import KeySpec
+from tests.support.rules import rule
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.topics.recorded import conflate_recorded
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.duration import SECOND
+
+pytestmark = rule("resume-4")
+
 
 KEY = KeySpec.parse("[/k]")
 
@@ -36,6 +40,7 @@ def test_nothing_recorded_is_nothing() -> None:
     assert conflated("", "batch") == conflated("", "key") == ""
 
 
+@rule("resume-8")
 def test_it_is_the_lane_that_serves_live_subscriptions() -> None:
-    """Rule 251: whatever the lane can do, a replay does."""
+    """Whatever the lane can do, a replay does."""
     assert conflated("A0 A1 A2 A30", "key", leading=True) == "A0 A2 A30"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from conflation.bookmark import Bookmark
-from conflation.definition import Definition
-from conflation.errors import BookmarkExpired
-from conflation.lane_id import FeedId
-from conflation.log import History
-from conflation.topics.topic import Topic
-from keys.spec import KeySpec
 from tests.support.world import World, make_frames, tokens
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.errors import BookmarkExpired
+from tidegate.conflation.journal import History
+from tidegate.conflation.lane_id import FeedId
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.bookmark import Bookmark
 
 
 def topic_of(text: str, kept: int = 100) -> Topic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from keys.filter import Expression
+from tidegate.keys.filter import Expression
 
 MESSAGE = (
     b'{"a":"x","b":6,"c":[1,"2",null,"w"],"o":{"p":[{"q":1},{"q":[2,3]}]},"e":"","t":true,"d":2.5,'

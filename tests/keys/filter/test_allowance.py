@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from keys.filter import Expression, Filter, fields, matching
-from keys.filter.allowance import Allowance
-from keys.filter.compiling import compile_test
-from keys.filter.flat import opened
-from keys.filter.patterns import compiled
 from tests.keys.filter.nasty import FILTERS, MESSAGES, either
+from tests.support.rules import rule
+from tidegate.keys.filter import Expression, Filter, fields, matching
+from tidegate.keys.filter.compiling import compile_test
+from tidegate.keys.filter.patterns import Allowance, compiled
+from tidegate.keys.filter.values import opened
 
 # the loop beside which an evaluation is timed takes this long where the promise was measured
 LOOP_NS = 950_000
@@ -26,6 +26,7 @@ def allowed(text: str) -> Allowance:
     return Allowance.of(Filter.parse(text).tree)
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(
     ("text", "elements"),
     [
@@ -40,12 +41,11 @@ def allowed(text: str) -> Allowance:
     ],
 )
 def test_places_share_the_elements_of_arrays(text: str, elements: int) -> None:
-    """Rule 104."""
     assert allowed(text).elements == elements
 
 
+@rule("filter-4")
 def test_texts_and_patterns_are_shared_too() -> None:
-    """Rule 104."""
     assert allowed("UPPER(/a) = LOWER(/a)").text_bytes == 8_192
     many = allowed(either("INSTR(/a, '#') = REPLACE(/a, '#', '')", 10))
     assert (many.text_bytes, many.sought_bytes) == (2_000, 5_000)
@@ -83,11 +83,12 @@ class Meter:
         return made
 
 
+@rule("filter-4")
 @pytest.mark.parametrize("message", MESSAGES)
 def test_all_places_together_look_at_no_more_than_the_totals(
     monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
-    """Rule 104; an array may be gathered from before what was gathered is looked at."""
+    """An array may be gathered from before what was gathered is looked at."""
     for text in FILTERS:
         meter = Meter(monkeypatch)
         compile_test(Filter.parse(text).tree, "orders")(MESSAGES[message], "[1]")
@@ -96,6 +97,7 @@ def test_all_places_together_look_at_no_more_than_the_totals(
         monkeypatch.undo()
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -110,11 +112,12 @@ def test_all_places_together_look_at_no_more_than_the_totals(
     ],
 )
 def test_a_plain_question_about_10000_elements_is_answered(text: str, value: object) -> None:
-    """Rule 104 leaves room for what is meant."""
+    """Rule filter-4 leaves room for what is meant."""
     message = {"l": list(range(10_000)), "s": [f"k{index}" for index in range(10_000)]}
     assert Expression.parse(text).evaluator()(json.dumps(message).encode()) == value
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(
     ("text", "elements", "value"),
     [
@@ -127,11 +130,11 @@ def test_a_plain_question_about_10000_elements_is_answered(text: str, value: obj
     ],
 )
 def test_an_array_over_the_allowance_is_null(text: str, elements: int, value: object) -> None:
-    """Rule 104."""
     payload = b'{"l":[' + b",".join([b"1"] * elements) + b"]}"
     assert Expression.parse(text).evaluator()(payload) is value
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(
     ("text", "value"),
     [
@@ -148,31 +151,31 @@ def test_an_array_over_the_allowance_is_null(text: str, elements: int, value: ob
     ],
 )
 def test_too_many_strings_are_not_read_as_numbers(text: str, value: object) -> None:
-    """Rule 104."""
     payload = json.dumps({"l": [f"w{index}" for index in range(3_001)]}).encode()
     assert Expression.parse(text).evaluator()(payload) == value
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(("levels", "value"), [(3, True), (4, None)])
 def test_arrays_inside_count_with_their_elements(levels: int, value: object) -> None:
-    """Rule 104."""
     element = b"[" * (levels - 1) + b"1" + b"]" * (levels - 1)
     payload = b'{"l":[' + b",".join([element] * 4_000) + b"]}"
     assert Expression.parse("/l = 1").evaluator()(payload) is value
 
 
+@rule("filter-4")
 @pytest.mark.parametrize("bracket", ["[]", "{}"])
 def test_a_message_of_brackets_has_no_fields(bracket: str) -> None:
-    """Rule 104."""
     for brackets, value in ((11_998, 1), (11_999, None)):
         payload = f'{{"b":1,"l":[{",".join([bracket] * brackets)}]}}'.encode()
         assert Expression.parse("/b").evaluator()(payload) == value
 
 
+@rule("filter-4")
 @pytest.mark.slow
 @pytest.mark.parametrize("message", MESSAGES)
 def test_no_filter_takes_5_ms(message: str) -> None:
-    """Rule 104, by the processor's clock, beside a loop that tells how fast it is just now."""
+    """Rule filter-4, by the processor's clock, beside a loop that tells how fast it is just now."""
     slow: dict[str, float] = {}
     for text in FILTERS:
         matches = Filter.parse(text).matcher("orders")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.keys.filter.cases import flattened, said
+from tests.support.rules import rule
 
 RULES: dict[str, list[tuple[str, object]]] = {
-    "Rule 96": [
+    "Rule filter-11": [
         ("/n != NULL", None),
         ("'2.000' <> '2.0'", True),
         ("'2.000' = 2", True),
@@ -16,7 +17,7 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("NAN_VALUE() != NAN_VALUE()", True),
         ("NAN_VALUE() < 'w'", False),
     ],
-    "Rule 97": [
+    "Rule filter-12": [
         ("/n IN (1)", None),
         ("1 IN (NULL, 1)", True),
         ("1 IN (NULL, 2)", None),
@@ -24,8 +25,6 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("1 IN (/c)", True),
         ("7 IN (/b)", False),
         ("'2' IN (2)", True),
-    ],
-    "Rule 98": [
         ("/c BETWEEN 3 AND 9", False),
         ("2 BETWEEN '1' AND 3", True),
         ("2 BETWEEN 'w' AND 3", None),
@@ -36,6 +35,7 @@ RULES: dict[str, list[tuple[str, object]]] = {
 }
 
 
+@rule("filter-11", "filter-12")
 @pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object

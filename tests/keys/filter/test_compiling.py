@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from keys.filter import Filter
-from keys.filter.compiling import Compiler
-from keys.filter.tree import Node
 from tests.keys.filter.cases import flattened, said
+from tests.support.rules import rule
+from tidegate.keys.filter import Filter
+from tidegate.keys.filter.compiling import Compiler
+from tidegate.keys.filter.tree import Node
 
 RULES: dict[str, list[tuple[str, object]]] = {
-    "Rule 81": [
+    "Rule filter-1": [
         ("/b > 5 aNd not /b <> 6", True),
         ("5 mod 3 == 2", True),
         ("(1 = 1) + 1", 2),
@@ -23,7 +24,7 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("10 - 3 - 2", 5),
         ("1 IS NOT NAN", True),
     ],
-    "Rule 95": [
+    "Rule filter-10": [
         ("NULL AND FALSE", None),
         ("FALSE AND NULL", False),
         ("NULL OR TRUE", True),
@@ -32,10 +33,11 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("TRUE AND NULL", None),
         ("FALSE OR NULL", None),
     ],
-    "Rule 100": [("/n IS NAN", False), ("'w' IS NAN", False), ("('w' + 1) IS NAN", True)],
+    "Rule filter-13": [("/n IS NAN", False), ("'w' IS NAN", False), ("('w' + 1) IS NAN", True)],
 }
 
 
+@rule("filter-1", "filter-10", "filter-13")
 @pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object

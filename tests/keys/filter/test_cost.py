@@ -1,4 +1,4 @@
-"""No filter within the limits takes 5 ms for a message of 64 KB, nor long to prepare (rule 104).
+"""No filter within the limits takes 5 ms for a message of 64 KB, nor long to prepare.
 
 Times are the thread's own, which other load hardly changes.
 """
@@ -10,7 +10,11 @@ from time import thread_time
 
 import pytest
 
-from keys.filter import Filter
+from tests.support.rules import rule
+from tidegate.keys.filter import Filter
+
+pytestmark = rule("filter-4")
+
 
 EVALUATION_MAX_S, PREPARATION_MAX_S = 0.005, 0.5
 REPEATS = 100  # at most: one time within the bound is enough
@@ -81,10 +85,11 @@ FILTERS = {
 }
 
 
+@rule("filter-4")
 @pytest.mark.slow
 @pytest.mark.parametrize("text", FILTERS.values(), ids=FILTERS)
 def test_no_message_takes_a_filter_longer_than_promised(text: str) -> None:
-    """Rule 104: the fastest of many times, which other load does not change."""
+    """The fastest of many times, which other load does not change."""
     begun = thread_time()
     matches = Filter.parse(text).matcher("orders")
     assert thread_time() - begun < PREPARATION_MAX_S
@@ -121,9 +126,10 @@ NESTS = {
 }
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(("opening", "closing"), NESTS.values(), ids=NESTS)
 def test_depth_takes_no_time_to_prepare(opening: str, closing: str) -> None:
-    """Rule 84: 16 levels of two, or of one."""
+    """16 levels of two, or of one."""
     begun = thread_time()
     text = opening * 16 + "/a" + closing * 16
     Filter.parse(str(Filter.parse(text))).matcher()(b'{"a":[1,2],"b":1}', "")

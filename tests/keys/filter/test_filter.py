@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.filter import Expression, Filter, conjunction
 from tests.keys.filter.test_printing import TREES
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.filter import Expression, Filter, conjunction
 
 JSON = st.recursive(
     st.one_of(
@@ -30,12 +31,12 @@ def test_no_message_breaks_a_filter(tree: object, message: object) -> None:
     assert Filter.of(tree).matcher()(payload, "[1]") in (True, False)  # type: ignore[arg-type]  # a tree
 
 
+@rule("filter-5", "filter-8")
 @pytest.mark.parametrize(
     "payload",
     [b"1", b"[]", b'{"a":1e999}', b'{"a":' + b"1" * 5_000 + b"}", b'[{"a":7}]', b'{"a":{"a":1}}'],
 )
 def test_any_strict_json_is_answered(payload: bytes) -> None:
-    """Rules 85 and 88."""
     matches = Filter.parse("/a >= 7").matcher()(payload, "")
     assert matches is (b"1e999" in payload or b"11" in payload or b"7" in payload)
 
@@ -45,8 +46,8 @@ def test_a_name_that_no_struct_can_have_is_read_as_well() -> None:
     assert Filter.parse("$[1] = 2").matcher()(b"[1,2]", "")
 
 
+@rule("filter-15")
 def test_topic_and_key_are_known() -> None:
-    """Rule 117."""
     found = Filter.parse("TOPIC_NAME() = 'orders' AND SOW_KEY() = '[1]'")
     assert found.matcher("orders")(b"{}", "[1]")
     assert not found.matcher("others")(b"{}", "[1]")

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from keys.filter.arrays import OBJECT
-from keys.filter.flat import elements_of, opened, scalar_of
+from tests.support.rules import rule
+from tidegate.keys.filter.values import OBJECT, elements_of, opened, scalar_of
 
 
+@rule("filter-8", "filter-4")
 @pytest.mark.parametrize(
     ("items", "flat", "passed"),
     [
@@ -24,11 +25,11 @@ from keys.filter.flat import elements_of, opened, scalar_of
 def test_arrays_are_opened_in_order_and_everything_counts(
     items: list[Any], flat: list[Any], passed: int
 ) -> None:
-    """Rules 89 and 104."""
     assert opened(items, passed) == flat
     assert opened(items, passed - 1) is None
 
 
+@rule("filter-5", "filter-7", "filter-6")
 @pytest.mark.parametrize(
     "items",
     [
@@ -39,11 +40,10 @@ def test_arrays_are_opened_in_order_and_everything_counts(
     ],
 )
 def test_all_elements_are_what_each_would_be_alone(items: list[Any]) -> None:
-    """Rules 85, 87 and 93."""
     found, alone = elements_of(items), [scalar_of(item) for item in items]
     assert [(type(each), each) for each in found] == [(type(each), each) for each in alone]
 
 
+@rule("filter-7")
 def test_an_object_is_there_without_a_value() -> None:
-    """Rule 92."""
     assert elements_of([{"a": 1}]) == [OBJECT]

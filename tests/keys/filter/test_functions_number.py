@@ -7,9 +7,10 @@ import math
 import pytest
 
 from tests.keys.filter.cases import flattened, said
+from tests.support.rules import rule
 
 RULES: dict[str, list[tuple[str, object]]] = {
-    "Rule 108": [
+    "Rule filter-15": [
         ("ABS(-9223372036854775808)", 2**63),
         ("SIGN(-2.5)", -1),
         ("CEILING(2.1)", 3),
@@ -19,8 +20,6 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("ROUND(2.675, 2)", 2.68),
         ("ROUND(1250, -2)", 1300),
         ("ROUND(1e300)", 1e300),
-    ],
-    "Rule 109": [
         ("SQRT(-1)", math.nan),
         ("LN(0)", -math.inf),
         ("EXP(1000)", math.inf),
@@ -30,21 +29,18 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("COT(0)", math.inf),
         ("LOG2(8)", 3.0),
         ("SIN(1e308 * 10)", math.nan),
-    ],
-    "Rule 111": [
         ("WIDTH_BUCKET(5, 0, 10, 5)", 3),
         ("WIDTH_BUCKET(-1, 0, 10, 5)", 0),
         ("WIDTH_BUCKET(10, 0, 10, 5)", 6),
         ("WIDTH_BUCKET(1, 10, 0, 5)", 5),
         ("WIDTH_BUCKET(1, 1, 1, 5)", None),
-    ],
-    "Rule 118": [
         ("ROUND(GEO_DISTANCE(0, 0, 0, 1))", 111195),
         ("GEO_DISTANCE(0, 0, 0, 'w')", math.nan),
     ],
 }
 
 
+@rule("filter-15")
 @pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.keys.filter.cases import flattened, said
+from tests.support.rules import rule
 
 RULES: dict[str, list[tuple[str, object]]] = {
-    "Rule 93": [("LENGTH(/u)", 2), ("UPPER(/u)", "\u00e9"), ("LEFT(/u, 1)", "\ufffd")],
-    "Rule 105": [
+    "Rule filter-6": [("LENGTH(/u)", 2), ("UPPER(/u)", "\u00e9"), ("LEFT(/u, 1)", "\ufffd")],
+    "Rule filter-15": [
         ("INSTR('abc', 'c')", 3),
         ("INSTR('abc', 'z')", 0),
         ("INSTR_I('abc', 'C')", 3),
@@ -20,8 +21,6 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("SUBSTR('abc', 0, 1)", "a"),
         ("SUBSTR('abc', -9)", "abc"),
         ("SUBSTR('abc', 4)", None),
-    ],
-    "Rule 106": [
         ("TRIM(' a ')", "a"),
         ("CONCAT(LTRIM(' a '), '|')", "a |"),
         ("CONCAT(RTRIM(' a '), '|')", " a|"),
@@ -29,8 +28,6 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("LOWER('AB')", "ab"),
         ("CONCAT('a', NULL, 'b')", "ab"),
         ("REPLACE('aab', 'a', NULL)", "b"),
-    ],
-    "Rule 112": [
         ("MD5('abc')", "900150983cd24fb0d6963f7d28e17f72"),
         ("CRC32('abc')", 891568578),
         ("CHAR_VALUE(65)", "A"),
@@ -41,6 +38,7 @@ RULES: dict[str, list[tuple[str, object]]] = {
 }
 
 
+@rule("filter-6", "filter-15")
 @pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.filter import Filter, index_tokens
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.filter import Filter, index_tokens
 
 TEXTS = [
     *(
@@ -28,10 +29,10 @@ SCALARS = st.sampled_from(
 )
 
 
+@rule("filter-9", "filter-11")
 @examples(300, nightly=20_000)
 @given(st.sampled_from(TEXTS), st.one_of(SCALARS, st.lists(st.one_of(SCALARS, st.lists(SCALARS)))))
 def test_what_matches_has_a_token_in_common(text: str, value: object) -> None:
-    """Rules 90 and 96."""
     found = Filter.parse(text)
     equality = found.equality()
     assert equality is not None

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from keys.errors import FilterInvalid
-from keys.filter import Expression
-from keys.filter.limits import DEPTH_MAX, NODES_MAX, Budget
+from tests.support.rules import rule
+from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter import Expression
+from tidegate.keys.filter.limits import DEPTH_MAX, NODES_MAX, Budget
 
 
+@rule("filter-4")
 def test_a_budget_counts_nodes_and_depth() -> None:
-    """Rule 84."""
     budget = Budget()
     for _ in range(NODES_MAX):
         budget.node(0)
@@ -23,6 +24,7 @@ def test_a_budget_counts_nodes_and_depth() -> None:
             pass
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(
     "text",
     [
@@ -34,7 +36,6 @@ def test_a_budget_counts_nodes_and_depth() -> None:
     ],
 )
 def test_what_would_cost_too_much_is_null(text: str) -> None:
-    """Rule 104."""
     payload = json.dumps({"a": "a" * 8_192}).encode()
     assert Expression.parse(text).evaluator()(payload) is None
     assert Expression.parse("INSTR(/a, 'ab') + LENGTH(/a)").evaluator()(payload) == 8_192

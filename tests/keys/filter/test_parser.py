@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import FilterInvalid
-from keys.filter.filter import Filter
-from keys.filter.parser import Parser, parse_value
-from keys.filter.tree import Arithmetic, Call, Field
-from keys.path import FieldPath
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter.filter import Filter
+from tidegate.keys.filter.parser import Parser, parse_value
+from tidegate.keys.filter.tree import Arithmetic, Call, Field
+from tidegate.keys.path import FieldPath
 
 REFUSED = [
     ("", 0, "expected a value"),
@@ -45,14 +46,15 @@ REFUSED = [
 ]
 
 
+@rule("filter-1", "filter-2", "filter-3", "filter-15", "filter-16")
 @pytest.mark.parametrize(("text", "position", "reason"), REFUSED)
 def test_what_is_no_filter_is_refused_with_its_place(text: str, position: int, reason: str) -> None:
-    """Rules 81, 82, 83, 103 and 119."""
     with pytest.raises(FilterInvalid, match=".*" + reason.replace(")", r"\)")) as refused:
         Filter.parse(text, 7)
     assert (refused.value.code, refused.value.position) == ("filter-invalid", 7 + position)
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(
     ("text", "position"),
     [
@@ -68,12 +70,12 @@ def test_what_is_no_filter_is_refused_with_its_place(text: str, position: int, r
     ],
 )
 def test_a_limit_is_told_where_it_is_crossed(text: str, position: int) -> None:
-    """Rules 84 and 104."""
     with pytest.raises(FilterInvalid) as refused:
         Filter.parse(text)
     assert refused.value.position == position
 
 
+@rule("filter-4")
 @pytest.mark.parametrize(
     "text",
     [
@@ -85,7 +87,6 @@ def test_a_limit_is_told_where_it_is_crossed(text: str, position: int) -> None:
     ],
 )
 def test_what_is_just_within_the_limits_is_taken(text: str) -> None:
-    """Rule 84."""
     assert Filter.parse(str(Filter.parse(text))) == Filter.parse(text)
 
 

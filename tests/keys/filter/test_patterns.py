@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import FilterInvalid
-from keys.filter import Expression
-from keys.filter.patterns import compiled
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter import Expression
+from tidegate.keys.filter.patterns import compiled
 
 
+@rule("filter-13")
 def test_patterns_search_characters() -> None:
-    """Rule 99."""
     assert compiled("^.$").search("\u00e9".encode())
 
 
@@ -32,13 +33,13 @@ PIECES = (
 )
 
 
+@rule("filter-4")
 @examples(300, nightly=50_000)
 @given(
     st.lists(st.sampled_from(PIECES), min_size=1, max_size=4).map("".join),
     st.lists(st.text("ab\u00e9 A\n", min_size=1, max_size=4), min_size=1, max_size=4),
 )
 def test_one_search_in_all_texts_answers_as_one_in_each(pattern: str, texts: list[str]) -> None:
-    """Rule 104."""
     expression = Expression.parse(f"/l LIKE r'{pattern}'").evaluator()
     alone = compiled(pattern).search
     expected = any(alone(text.encode()) is not None for text in texts)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.filter import Filter
-from keys.filter.parser import parse_whole
-from keys.filter.printing import printed
-from keys.filter.tree import (
+from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.filter import Filter
+from tidegate.keys.filter.parser import parse_whole
+from tidegate.keys.filter.tree import (
     Affix,
     And,
     Arithmetic,
@@ -25,9 +26,9 @@ from keys.filter.tree import (
     Not,
     Or,
     joined,
+    printed,
 )
-from keys.path import FieldPath
-from tests.support.profiles import examples
+from tidegate.keys.path import FieldPath
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 NUMBERS = st.one_of(
@@ -69,6 +70,7 @@ def test_a_tree_is_what_its_text_parses_to(tree: Node) -> None:
     assert parse_whole(printed(tree)) == tree
 
 
+@rule("filter-1")
 @pytest.mark.parametrize(
     ("text", "canonical"),
     [
@@ -87,7 +89,6 @@ def test_a_tree_is_what_its_text_parses_to(tree: Node) -> None:
     ],
 )
 def test_the_canonical_text_normalises_spelling(text: str, canonical: str) -> None:
-    """Rule 81."""
     assert str(Filter.parse(text)) == canonical
     assert Filter.parse(text) == Filter.parse(canonical)
     assert hash(Filter.parse(text)) == hash(Filter.parse(canonical))

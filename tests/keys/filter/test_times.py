@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.keys.filter.cases import flattened, said
+from tests.support.rules import rule
 
 RULES: dict[str, list[tuple[str, object]]] = {
-    "Rule 115": [
+    "Rule filter-15": [
         ("STRFTIME('%F %T.%03f %a %j %p', 1700000000.1234)", "2023-11-14 22:13:20.123 Tue 318 PM"),
         ("STRFTIME('%Y', 1e18)", None),
         ("STRFTIME('%Y%%', -1)", "1969%"),
-    ],
-    "Rule 116": [
         ("STRPTIME('2023-11-14 22:13:20.5', '%F %T.%f')", 1700000000.5),
         ("STRPTIME('14 nov 23', '%d %b %y')", 1699920000.0),
         ("STRPTIME('2023-02-29', '%F')", None),
@@ -23,6 +22,7 @@ RULES: dict[str, list[tuple[str, object]]] = {
 }
 
 
+@rule("filter-15")
 @pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.keys.filter.cases import flattened, said
+from tests.support.rules import rule
 
 RULES: dict[str, list[tuple[str, object]]] = {
-    "Rule 83": [
+    "Rule filter-3": [
         (r"'\x41\102\t\q\''", "AB\tq'"),
         (r"r'\d'", "\\d"),
         (r"'\xc3\xa9'", "\u00e9"),
@@ -18,6 +19,7 @@ RULES: dict[str, list[tuple[str, object]]] = {
 }
 
 
+@rule("filter-3")
 @pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object

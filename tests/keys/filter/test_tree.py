@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from keys.filter.parser import parse_whole
-from keys.filter.tree import And, Literal, Or, joined, walk
+from tidegate.keys.filter.parser import parse_whole
+from tidegate.keys.filter.tree import And, Literal, Or, joined, walk
 
 
 def test_constants_of_other_types_are_other_literals() -> None:

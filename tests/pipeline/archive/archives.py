@@ -8,9 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.rows import ROWS
-from pipeline.archive.writing import Edge, Written, edge_of, write_parts
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.writing import ROWS, Edge, Written, edge_of, write_parts
 
 DAY_MS = 86_400_000
 NOON_MS = 20_000 * DAY_MS + DAY_MS // 2

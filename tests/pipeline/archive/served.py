@@ -11,10 +11,9 @@ from typing import Any
 import httpx2
 import msgspec
 
-from app.main import create_app
+from tests.support.deadlines import HANGS_S
 from tests.support.servers import edge_settings, running_server
-
-STARTED_SECONDS_MAX = 20.0
+from tidegate.app.main import create_app
 
 
 class Served:
@@ -95,7 +94,7 @@ def gateway(**settings: Any) -> Iterator[Served]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),))
     thread.start()
-    assert ready.wait(STARTED_SECONDS_MAX), "the gateway did not start"
+    assert ready.wait(HANGS_S), "the gateway did not start"
     try:
         with httpx2.Client(base_url=found[0], trust_env=False) as http:
             yield Served(http)

@@ -12,12 +12,12 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from pipeline.archive import archiving as module
-from pipeline.archive.archiving import COMPACTS_AGAIN_S, Archiving, Errand
-from pipeline.archive.compaction import FILES_MAX, compact_day
-from pipeline.archive.folder import TopicFolder
-from pipeline.errors import ArchiveUnusable, GatewayUnreachable, SourceLost, StreamFailed
 from tests.pipeline.archive.archives import NOON_MS, files, positions
+from tests.support.rules import rule
+from tidegate.pipeline.archive import archiving as module
+from tidegate.pipeline.archive.archiving import COMPACTS_AGAIN_S, ArchiveJob, Archiving
+from tidegate.pipeline.archive.folder import FILES_MAX, TopicFolder, compact_day
+from tidegate.pipeline.errors import ArchiveUnusable, GatewayUnreachable, SourceLost, StreamFailed
 
 
 class Rows:
@@ -61,13 +61,13 @@ class Writer:
 def archiving(
     path: Path, ask_epoch: Callable[[], str], said: list[str], folder: TopicFolder | None = None
 ) -> Archiving:
-    errand = Errand("http://127.0.0.1:1", "ticks", 1_000, path / "_checkpoint")
+    errand = ArchiveJob("http://127.0.0.1:1", "ticks", 1_000, path / "_checkpoint")
     held = folder or TopicFolder(path, "ticks")
     return Archiving(held, errand, "e1", ask_epoch, said.append)
 
 
+@rule("archive-2")
 def test_messages_that_are_gone_are_mended_by_another_epoch_alone(tmp_path: Path) -> None:
-    """Rule 563."""
     epochs = iter(["e1", "e2"])
     stream = archiving(tmp_path, lambda: next(epochs), [])
     assert not stream.mends(StreamFailed("ticks: no room"))
@@ -117,8 +117,9 @@ def test_what_is_in_the_way_of_large_files_is_not_in_the_way_of_the_next_batch(
     assert len(files(folder)) == 1
 
 
+@rule("pipeline-9")
 def test_a_batch_that_comes_again_is_counted_once(tmp_path: Path, writer: Writer) -> None:
-    """Rule 580: nothing was done, so the next pause is not the first one again."""
+    """Nothing was done, so the next pause is not the first one again."""
     folder = TopicFolder(tmp_path, "ticks")
     with folder.locked():
         stream = archiving(tmp_path, lambda: "e1", [], folder)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from pipeline.archive.as_of import place_at, sow_as_of
-from pipeline.archive.folder import TopicFolder
-from pipeline.errors import ArchiveUnusable, UsageInvalid
 from tests.pipeline.archive.archives import DAY_MS, NOON_MS, archive, files, removal, row
+from tests.support.rules import rule
+from tidegate.pipeline.archive.as_of import place_at, sow_as_of
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.errors import ArchiveUnusable, UsageInvalid
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,10 +26,10 @@ def folder(tmp_path: Path) -> TopicFolder:
     return found
 
 
+@rule("archive-6")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_tells_what_a_gateway_would(spark: SparkSession, folder: TopicFolder) -> None:
-    """Rule 569."""
     told = {
         time_ms: sorted(
             (record.key, record.position)
@@ -58,8 +59,8 @@ def test_a_time_leads_to_a_place(folder: TopicFolder) -> None:
         place_at(path, part, NOON_MS)
 
 
+@rule("archive-6")
 def test_what_cannot_be_told_is_refused(folder: TopicFolder, spark_less: SparkSession) -> None:
-    """Rule 570."""
     archive_folder = folder.path.parent
     for time in ("yesterday", cast(Any, 1.5), cast(Any, None)):
         with pytest.raises(UsageInvalid, match="expected 2026-11-21T21:37:10Z or milliseconds"):

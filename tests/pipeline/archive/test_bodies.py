@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.archive.bodies import body_of, media_type_of, messages_max_of
-from pipeline.archive.pacing import MESSAGES_PER_REQUEST
-from pipeline.archive.recorded import Place, Recorded, Spot
-from pipeline.errors import HistoryInvalid
+from tidegate.pipeline.archive.recorded import Recorded, RecordedPlace, Spot
+from tidegate.pipeline.archive.replaying import (
+    MESSAGES_PER_REQUEST,
+    body_of,
+    media_type_of,
+    messages_max_of,
+)
+from tidegate.pipeline.errors import HistoryInvalid
 
 
 def recorded(
     value: bytes | None, key_text: str | None = None, reason: str | None = None
 ) -> Recorded:
-    return Recorded(Spot("a.ndjson", "line", 7), Place("", 1), 0, key_text, value, reason)
+    return Recorded(Spot("a.ndjson", "line", 7), RecordedPlace("", 1), 0, key_text, value, reason)
 
 
 def test_topics_of_json_take_envelopes_removals_too() -> None:

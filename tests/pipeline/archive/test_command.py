@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline.archive import command, journal, replay
-from pipeline.operations.manner import Manner
-
-
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    command.add_commands(parser.add_subparsers(dest="command", required=True))
-    return parser.parse_args(words)
+from tidegate.pipeline import command
+from tidegate.pipeline.archive import journal, replay
+from tidegate.pipeline.operations.run_options import RunOptions
 
 
 def wished(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
@@ -27,29 +21,27 @@ def wished(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
 
     monkeypatch.setattr(journal, "journal", take)
     monkeypatch.setattr(replay, "replay", take)
-    given = parsed(*words)
-    assert given.command in command.VERBS
-    assert command.done(given) == 0
+    assert command.command(words) == 0
     return asked[0]
 
 
 def test_archiving_has_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     found = wished(monkeypatch, "journal", "ticks", "--to", "a", "--compact")
-    assert found == journal.Wish(
+    assert found == journal.JournalArguments(
         topic="ticks",
         archive=Path("a"),
         gateway="http://127.0.0.1:8080",
         checkpoint=None,
         interval="10s",
         compact=True,
-        manner=Manner(),
+        manner=RunOptions(),
     )
 
 
 def test_a_replay_says_what_and_how_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--topic", "t", "--source-topic=s", "--rate=10x", "--max-gap=2s", "--from=1"]
     found = wished(monkeypatch, "replay", "a", *words, "--until=2", "--time-field=/ts")
-    assert found == replay.Wish(
+    assert found == replay.ReplayArguments(
         path=Path("a"),
         topic="t",
         source_topic="s",

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.archive import compaction
-from pipeline.archive.compaction import compact, compact_day, is_crowded
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.writing import PartWriter
-from pipeline.errors import ArchiveUnusable
 from tests.pipeline.archive.archives import DAY_MS, NOON_MS, archive, files, positions, row
+from tests.support.rules import rule
+from tidegate.pipeline.archive import folder as compaction
+from tidegate.pipeline.archive.folder import TopicFolder, compact, compact_day, is_crowded
+from tidegate.pipeline.archive.writing import PartWriter
+from tidegate.pipeline.errors import ArchiveUnusable
 
 
 def small_files(tmp_path: Path, count: int) -> TopicFolder:
@@ -22,8 +22,8 @@ def small_files(tmp_path: Path, count: int) -> TopicFolder:
     return folder
 
 
+@rule("archive-1")
 def test_the_files_of_a_day_become_one(tmp_path: Path) -> None:
-    """Rule 562."""
     folder = small_files(tmp_path, 5)
     archive(folder, [row(6, NOON_MS + DAY_MS)], [row(7, NOON_MS + DAY_MS)])
     assert compact(folder) == 5
@@ -55,13 +55,14 @@ def test_a_day_is_put_together_once_it_is_crowded(tmp_path: Path) -> None:
     assert not is_crowded(day)
 
 
+@rule("archive-1")
 @pytest.mark.parametrize("place", ["_merge", "exchange_paths", "rmtree"])
 def test_a_kill_at_any_point_leaves_the_old_or_the_new(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Rule 562: the exchange is one step, and what lies about is cleared away."""
+    """The exchange is one step, and what lies about is cleared away."""
     folder = small_files(tmp_path, 4)
-    from pipeline.archive import folder as folder_module
+    from tidegate.pipeline.archive import folder as folder_module
 
     class Killed(BaseException):
         pass

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.archive.folder import TopicFolder, exchange_paths, parts_in
-from pipeline.archive.writing import Edge
-from pipeline.errors import ArchiveUnusable
 from tests.pipeline.archive.archives import archive, positions, row, written
+from tidegate.pipeline.archive.folder import TopicFolder, exchange_paths, parts_in
+from tidegate.pipeline.archive.writing import Edge
+from tidegate.pipeline.errors import ArchiveUnusable
 
 
 def test_a_finished_file_is_seen_once_it_is_published(tmp_path: Path) -> None:

@@ -11,20 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from keys.path import FieldPath
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.histories import open_history
-from pipeline.archive.recorded import BEGINNING, History, Place, Window
-from pipeline.columns.times import TimeField
-from pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 from tests.pipeline.archive.archives import archive, removal, row
+from tests.support.rules import rule
+from tidegate.keys.path import FieldPath
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.histories import open_history
+from tidegate.pipeline.archive.recorded import BEGINNING, History, RecordedPlace, Window
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 EVERYTHING = Window()
 AT_TS = TimeField(FieldPath.parse("/ts"))
 
 
 def values(
-    history: History, behind: Place = BEGINNING, window: Window | None = None
+    history: History, behind: RecordedPlace = BEGINNING, window: Window | None = None
 ) -> list[bytes]:
     found = history.messages(behind, window or Window())
     return [message.value or b"-" for message in found]
@@ -65,7 +66,7 @@ def test_lines_stand_in_the_order_of_files_and_blank_ones_are_passed_over(tmp_pa
     (tmp_path / ".hidden").write_bytes(b"no")
     history = opened(tmp_path)
     assert values(history) == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
-    assert values(history, Place("", 2)) == [b'{"n":3}']
+    assert values(history, RecordedPlace("", 2)) == [b'{"n":3}']
     assert not history.has_times
 
 
@@ -108,7 +109,7 @@ def test_a_line_that_is_no_message_is_told_with_its_number(
 def test_a_text_of_parquet_that_is_none_is_told_with_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.archive.histories.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("tidegate.pipeline.archive.histories.ROWS_AT_ONCE", 2)
     texts = pa.array([b'"a"', b'"b"', b'"c"', b'"\xff"'], pa.binary())
     pq.write_table(pa.table({"value": texts.view(pa.string())}), tmp_path / "a.parquet")
     with pytest.raises(HistoryInvalid, match=r"^a\.parquet, row 4: a text is not valid UTF-8$"):
@@ -118,6 +119,7 @@ def test_a_text_of_parquet_that_is_none_is_told_with_its_row(
         values(opened(tmp_path / "a.parquet"))
 
 
+@rule("pipeline-7")
 @pytest.mark.parametrize(
     "prices",
     [
@@ -130,7 +132,6 @@ def test_a_text_of_parquet_that_is_none_is_told_with_its_row(
 def test_a_number_that_json_has_not_is_told_and_not_published_as_null(
     tmp_path: Path, prices: pa.Array
 ) -> None:
-    """Rule 537."""
     pq.write_table(pa.table({"n": [1], "price": prices}), tmp_path / "a.parquet")
     with pytest.raises(HistoryInvalid, match=r"^a\.parquet, row 1: price is NaN or infinite$"):
         values(opened(tmp_path / "a.parquet"))

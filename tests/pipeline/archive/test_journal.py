@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
@@ -19,19 +18,21 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keys.archived import Part
-from pipeline.archive import journal as journal_module
-from pipeline.archive.archiving import Archiving
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.journal import Wish, journal, keep
-from pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
-from pipeline.gateway import Gateway, Journal
-from pipeline.operations.manner import Manner
-from pipeline.operations.stop import CutOff, Stop
 from tests.pipeline.archive.archives import archive, files, positions, row, unheard
 from tests.pipeline.archive.served import Served, gateway
 from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals, serving
+from tests.support.deadlines import HANGS_S
+from tests.support.rules import rule
+from tidegate.clients.answers import Journal
+from tidegate.keys.archived import Part
+from tidegate.pipeline.archive import journal as journal_module
+from tidegate.pipeline.archive.archiving import Archiving
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.journal import JournalArguments, journal, keep
+from tidegate.pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
+from tidegate.pipeline.operations.run_options import RunOptions
+from tidegate.pipeline.operations.shutdown import CutOff, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-REACHED_S_MAX, HELD_S = 180, 3600
+HELD_S = 3600
 
 
-def wish(folder: Path, address: str = "http://127.0.0.1:1", **given: Any) -> Wish:
+def wish(folder: Path, address: str = "http://127.0.0.1:1", **given: Any) -> JournalArguments:
     asked: dict[str, Any] = {
         "topic": "ticks",
         "archive": folder,
@@ -50,9 +51,9 @@ def wish(folder: Path, address: str = "http://127.0.0.1:1", **given: Any) -> Wis
         "checkpoint": None,
         "interval": "1s",
         "compact": False,
-        "manner": Manner(master="local[2]", available_now=True),
+        "manner": RunOptions(master="local[2]", available_now=True),
     }
-    return Wish(**{**asked, **given})
+    return JournalArguments(**{**asked, **given})
 
 
 @pytest.fixture
@@ -62,12 +63,13 @@ def served() -> Iterator[Served]:
         yield found
 
 
+@rule("archive-2")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_topic_is_archived_once_whatever_happens_in_between(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rules 561 and 563: killed before and after a file is seen, without its checkpoint, anew."""
+    """Killed before and after a file is seen, without its checkpoint, anew."""
     told: list[str] = []
     asked = wish(tmp_path / "kept", served.address)
     folder = TopicFolder(tmp_path / "kept", "ticks")
@@ -106,14 +108,14 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
     plainly_read(spark, tmp_path / "kept")
 
 
+@rule("archive-2")
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(2 * REACHED_S_MAX)
 def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule 561: `kill -9` of the command while a task of its has read half of a batch."""
-    messages, stands_at = 6_000, "e-1-5000"
+    """`kill -9` of the command while a task of its has read half of a batch."""
+    messages, stands_at = 6_000, "e1-5000"
     read, standing = Journals.read, threading.Event()
 
     async def held(self: Journals, request: Request) -> Response:
@@ -128,23 +130,23 @@ def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
     folder = TopicFolder(tmp_path, "ticks")
     with serving() as journals:
         journals.topic("ticks", [b"%d" % n for n in range(messages)])
-        command = [sys.executable, "-P", "-m", "pipeline", "journal", f"--to={tmp_path}"]
+        command = [sys.executable, "-P", "-m", "tidegate.pipeline", "journal", f"--to={tmp_path}"]
         command += [f"--gateway={journals.address}", "--master=local[1]", "--", "ticks"]
         with Child(command, tmp_path) as child:
-            child.await_until(standing.is_set, REACHED_S_MAX)
+            child.await_until(standing.is_set, HANGS_S)
             child.kill()
         assert positions(folder) == []
         keep(wish(tmp_path, journals.address), Stop(), unheard, spark)
     assert positions(folder) == [*range(1, messages + 1)]
 
 
+@rule("archive-2", "pipeline-9")
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(2 * REACHED_S_MAX)
 def test_an_archiver_goes_on_through_failures_and_another_life_of_its_topic(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rules 563 and 580: a full disk, and a topic that is deleted and made again meanwhile."""
+    """A full disk, and a topic that is deleted and made again meanwhile."""
     stop, said, seen = Stop(), SimpleQueue[str](), SimpleQueue[int]()
     publish, troubles = TopicFolder.publish, iter([OSError(errno.ENOSPC, "no room")])
 
@@ -156,19 +158,19 @@ def test_an_archiver_goes_on_through_failures_and_another_life_of_its_topic(
 
     monkeypatch.setattr(TopicFolder, "publish", publish_or_fail)
     served.publish("ticks", {"k": "a"}, {"k": "b"})
-    asked = wish(tmp_path, served.address, interval="50ms", manner=Manner("local[2]"))
+    asked = wish(tmp_path, served.address, interval="50ms", manner=RunOptions("local[2]"))
     with ThreadPoolExecutor(1) as aside:
         archiving = aside.submit(keep, asked, stop, said.put, spark)
         try:
             await_line(said, "no room; it is started again in 1 s")
-            assert seen.get(timeout=REACHED_S_MAX) == 2
+            assert seen.get(timeout=HANGS_S) == 2
             served.publish("ticks", {"k": "c"})
-            assert seen.get(timeout=REACHED_S_MAX) == 3
+            assert seen.get(timeout=HANGS_S) == 3
             served.drop("ticks")
             served.define("ticks", key=["/k"])
             served.publish("ticks", {"k": "z"})
             await_line(said, f"ticks has begun again: its epoch is {served.epoch('ticks')}")
-            assert seen.get(timeout=REACHED_S_MAX) == 1
+            assert seen.get(timeout=HANGS_S) == 1
             while '["journal.ticks"]' not in served.records("tidegate.pipelines"):
                 await_line(said, "journal.ticks: ")  # with each it is told the gateway, too
         finally:
@@ -181,13 +183,13 @@ def test_an_archiver_goes_on_through_failures_and_another_life_of_its_topic(
 
 def await_line(said: SimpleQueue[str], words: str) -> None:
     """Return when a line with these words has been said."""
-    while words not in said.get(timeout=REACHED_S_MAX):
+    while words not in said.get(timeout=HANGS_S):
         pass
 
 
 def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
     """What readers see that know nothing of us: Spark, pyarrow, the planner."""
-    from pipeline.columns.history import read_history
+    from tidegate.pipeline.columns.history import read_history
 
     frame = spark.read.parquet(str(archive_folder))
     assert {"topic", "date"} <= set(frame.columns)
@@ -255,12 +257,12 @@ def test_a_wrong_argument_is_one_sentence(
 def test_a_gateway_that_does_not_answer_is_told_before_spark_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.datasource.journal.Gateway", partial(Gateway, patience_s=0.2))
+    monkeypatch.setattr("tidegate.pipeline.archive.progress.PATIENCE_S", 1.0)
     assert journal(wish(tmp_path)) == 3
     out, err = capsys.readouterr()
     first, last = err.splitlines()
     assert first.startswith("tidegate: cannot reach the gateway at http://127.0.0.1:1: ")
-    assert first.endswith("; trying again for 0 s")
+    assert first.endswith("; trying again for 1 s")
     assert last.startswith("tidegate: cannot reach the gateway")
     assert out == ""
 
@@ -307,7 +309,7 @@ def test_a_second_archiver_is_refused_before_spark_is_started(
 
 
 def test_the_command_knows_its_arguments() -> None:
-    command = [sys.executable, "-P", "-m", "pipeline", "journal", "--to=x", "--", "a/b"]
+    command = [sys.executable, "-P", "-m", "tidegate.pipeline", "journal", "--to=x", "--", "a/b"]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=journal_root())
     assert (ended.returncode, ended.stderr) == (2, "tidegate: 'a/b' is no name of a topic\n")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.archive.mark import PRODUCER_PREFIX, Mark, Noted
-from pipeline.archive.recorded import Place
-from pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.archive.recorded import RecordedPlace
+from tidegate.pipeline.archive.replaying import PRODUCER_PREFIX, Mark, Noted
+from tidegate.pipeline.errors import CheckpointMismatch
 
 
 def test_what_was_noted_is_there_again(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_what_was_noted_is_there_again(tmp_path: Path) -> None:
     with mark.held() as first:
         assert (first.of, first.sequence) == ("a to b", 0)
         assert first.producer.startswith(PRODUCER_PREFIX)
-        noted = Noted(first.of, first.producer, 7, Place("e1", 10), Place("e1", 20))
+        noted = Noted(first.of, first.producer, 7, RecordedPlace("e1", 10), RecordedPlace("e1", 20))
         mark.note(noted)
     with Mark(tmp_path / "mark", "a to b").held() as again:
         assert again == noted

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.archive.pacing import BURST_S, MESSAGES_PER_REQUEST, Pacing, requests
-from pipeline.archive.recorded import Place, Recorded, Spot
-from pipeline.definitions.rate import Rate, parse_rate
+from tidegate.keys.text.rate import Rate, parse_rate
+from tidegate.pipeline.archive.recorded import Recorded, RecordedPlace, Spot
+from tidegate.pipeline.archive.replaying import BURST_S, MESSAGES_PER_REQUEST, Pacing, requests
 
 
 class Turned:
@@ -32,7 +32,7 @@ class Turned:
 
 def recorded(*times_ms: int, size: int = 10) -> list[Recorded]:
     return [
-        Recorded(Spot("f", "line", at), Place("e1", at), time_ms, None, b"x" * size)
+        Recorded(Spot("f", "line", at), RecordedPlace("e1", at), time_ms, None, b"x" * size)
         for at, time_ms in enumerate(times_ms)
     ]
 

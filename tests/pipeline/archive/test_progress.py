@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.archive.progress import Progress, Stopped, ToldWaiting
-from pipeline.errors import GatewayUnreachable
-from pipeline.operations.lines import PROGRESS_EVERY_S
-from pipeline.operations.stop import Stop
-from pipeline.patience import Trouble, patiently
 from tests.pipeline.archive.test_pacing import Turned
+from tidegate.clients.errors import GatewayUnreachable
+from tidegate.clients.transport import may_be_over_soon
+from tidegate.pipeline.archive.progress import Progress, Stopped, told_retry
+from tidegate.pipeline.operations.shutdown import Stop
+from tidegate.pipeline.operations.status import PROGRESS_EVERY_S
 
 
 def test_a_line_comes_now_and_then_and_never_twice_in_a_row() -> None:
@@ -26,23 +26,20 @@ def test_a_line_comes_now_and_then_and_never_twice_in_a_row() -> None:
 
 def test_an_outage_is_told_at_once_and_how_long_it_is_borne() -> None:
     stop, told = Stop(), list[str]()
+    retry = told_retry(stop, told.append, "http://a")
     calls = 0
 
     def ask() -> str:
         nonlocal calls
         calls += 1
         if calls < 3:
-            raise Trouble(GatewayUnreachable("nobody is there"))
+            raise GatewayUnreachable("Cannot reach it: nobody is there")
         return "here"
-
-    class Passing(ToldWaiting):
-        def pause(self, seconds: float) -> None:
-            super().pause(0)
 
     for outage in (1, 2):
         calls = 0
-        assert patiently(ask, 60.0, Passing(stop, told.append)) == "here"
-        assert told == ["nobody is there; trying again for 60 s"] * outage
+        assert retry.call(ask, may_be_over_soon) == "here"
+        assert told == ["cannot reach it: nobody is there; trying again for 60 s"] * outage
 
 
 def test_whoever_waits_is_woken_by_a_signal() -> None:
@@ -50,8 +47,8 @@ def test_whoever_waits_is_woken_by_a_signal() -> None:
 
     def ask() -> None:
         stop.ask()
-        raise Trouble(GatewayUnreachable("nobody is there"))
+        raise GatewayUnreachable("nobody is there")
 
     with pytest.raises(Stopped):
-        patiently(ask, 60.0, ToldWaiting(stop, told.append))
+        told_retry(stop, told.append, "http://a").call(ask, may_be_over_soon)
     assert len(told) == 1

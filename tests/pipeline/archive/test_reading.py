@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.archive.compaction import compact
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.reading import archived
-from pipeline.archive.recorded import BEGINNING, Place, Window
-from pipeline.errors import ArchiveUnusable
 from tests.pipeline.archive.archives import DAY_MS, NOON_MS, archive, files, removal, row
+from tests.support.rules import rule
+from tidegate.pipeline.archive.folder import TopicFolder, compact
+from tidegate.pipeline.archive.recorded import BEGINNING, RecordedPlace, Window, archived
+from tidegate.pipeline.errors import ArchiveUnusable
 
 EVERYTHING = Window()
 
 
-def places(folder: TopicFolder, behind: Place = BEGINNING, window: Window = EVERYTHING) -> str:
+def places(
+    folder: TopicFolder, behind: RecordedPlace = BEGINNING, window: Window = EVERYTHING
+) -> str:
     return " ".join(
         f"{each.place.epoch}-{each.place.position}" for each in archived(folder, behind, window)
     )
@@ -41,16 +42,19 @@ def test_messages_come_in_the_order_of_publication(folder: TopicFolder) -> None:
 @pytest.mark.parametrize(
     ("behind", "expected"),
     [
-        (Place("e1", 2), "e1-3 e1-4 a0-1 a0-2"),
-        (Place("e1", 4), "a0-1 a0-2"),
-        (Place("a0", 1), "a0-2"),
-        (Place("a0", 2), ""),
+        (RecordedPlace("e1", 2), "e1-3 e1-4 a0-1 a0-2"),
+        (RecordedPlace("e1", 4), "a0-1 a0-2"),
+        (RecordedPlace("a0", 1), "a0-2"),
+        (RecordedPlace("a0", 2), ""),
     ],
 )
-def test_reading_goes_on_behind_a_place(folder: TopicFolder, behind: Place, expected: str) -> None:
+def test_reading_goes_on_behind_a_place(
+    folder: TopicFolder, behind: RecordedPlace, expected: str
+) -> None:
     assert places(folder, behind) == expected
 
 
+@rule("archive-1")
 @pytest.mark.parametrize(
     ("from_ms", "until_ms", "expected"),
     [
@@ -65,13 +69,12 @@ def test_reading_goes_on_behind_a_place(folder: TopicFolder, behind: Place, expe
 def test_a_window_is_by_the_recorded_clock(
     folder: TopicFolder, from_ms: int | None, until_ms: int | None, expected: str
 ) -> None:
-    """Rules 560 and 565."""
     ends = [None if end is None else NOON_MS + end for end in (from_ms, until_ms)]
     assert places(folder, BEGINNING, Window(*ends)) == expected
 
 
+@rule("archive-1")
 def test_files_that_are_put_together_meanwhile_are_found_there(tmp_path: Path) -> None:
-    """Rule 562."""
     folder = TopicFolder(tmp_path, "ticks")
     archive(folder, *([row(at)] for at in range(1, 9)))
     reading = archived(folder, BEGINNING, EVERYTHING)
@@ -84,10 +87,10 @@ def test_a_hole_and_a_damaged_file_are_told(folder: TopicFolder) -> None:
     first, second, *_ = files(folder)
     second.write_bytes(first.read_bytes()[:-4])
     with pytest.raises(ArchiveUnusable, match="cannot be read"):
-        places(folder, Place("e1", 2))
+        places(folder, RecordedPlace("e1", 2))
     archive(folder, [row(3, NOON_MS + DAY_MS)], [row(4, NOON_MS + DAY_MS)], epoch="a0")
     folder.file(folder.parts()[-2]).unlink()
     with pytest.raises(ArchiveUnusable, match="position 3 is missing"):
-        places(folder, Place("a0", 1))
+        places(folder, RecordedPlace("a0", 1))
     with pytest.raises(ArchiveUnusable, match="nothing of epoch zz"):
-        places(folder, Place("zz", 1))
+        places(folder, RecordedPlace("zz", 1))

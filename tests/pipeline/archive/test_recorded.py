@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.archive.recorded import Place, Recorded, RecordedClock, Spot, Window
+from tests.support.rules import rule
+from tidegate.pipeline.archive.recorded import Recorded, RecordedClock, RecordedPlace, Spot, Window
 
 
 def test_the_recorded_clock_never_runs_back() -> None:
@@ -10,8 +11,8 @@ def test_the_recorded_clock_never_runs_back() -> None:
     assert [clock.at(time_ms) for time_ms in (40, 60, 55, 61)] == [50, 60, 60, 61]
 
 
+@rule("archive-1")
 def test_a_window_is_half_open() -> None:
-    """Rule 565."""
     window = Window(10, 20)
     assert [window.has_begun(at) for at in (9, 10)] == [False, True]
     assert [window.is_over(at) for at in (19, 20)] == [False, True]
@@ -20,7 +21,7 @@ def test_a_window_is_half_open() -> None:
 
 
 def test_a_message_weighs_what_its_value_does() -> None:
-    spot, place = Spot("f", "line", 1), Place("e1", 1)
+    spot, place = Spot("f", "line", 1), RecordedPlace("e1", 1)
     assert Recorded(spot, place, 0, None, b"abc").size == 3
     assert Recorded(spot, place, 0, '["a"]', None, "deleted").size == 0
 

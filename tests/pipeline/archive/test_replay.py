@@ -6,23 +6,26 @@ import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.replay import Wish, mark_of, publish, replay
-from pipeline.archive.replaying import Totals
-from pipeline.errors import ArchiveUnusable, GatewayRefused, HistoryInvalid
-from pipeline.gateway import Gateway
-from pipeline.operations.stop import CutOff
 from tests.pipeline.archive.archives import NOON_MS, archive, files, removal, row, unheard
 from tests.pipeline.archive.served import Served, gateway
 from tests.pipeline.archive.test_pacing import Turned
 from tests.pipeline.children import Child
+from tests.support.deadlines import HANGS_S
+from tests.support.rules import rule
+from tidegate.clients.errors import GatewayProblem
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.publishing import Published
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.replay import ReplayArguments, mark_of, publish, replay
+from tidegate.pipeline.archive.replaying import Totals
+from tidegate.pipeline.errors import ArchiveUnusable, GatewayRefused, HistoryInvalid
+from tidegate.pipeline.operations.shutdown import CutOff
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +42,7 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "kept"
 
 
-def wish(path: Path, address: str, topic: str, **given: Any) -> Wish:
+def wish(path: Path, address: str, topic: str, **given: Any) -> ReplayArguments:
     asked: dict[str, Any] = {
         "path": path,
         "topic": topic,
@@ -48,7 +51,7 @@ def wish(path: Path, address: str, topic: str, **given: Any) -> Wish:
         "time_unit": "auto",
     }
     names = ("source_topic", "rate", "max_gap", "from_time", "until_time", "time_field")
-    return Wish(**{**dict.fromkeys(names), **asked, **given})
+    return ReplayArguments(**{**dict.fromkeys(names), **asked, **given})
 
 
 PUBLISHED = [
@@ -85,18 +88,19 @@ class Killed(BaseException):
     pass
 
 
+@rule("archive-4")
 @pytest.mark.parametrize("place", ["before", "after"])
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_kill_neither_loses_nor_doubles(
     served: Served, kept: Path, monkeypatch: pytest.MonkeyPatch, place: str, number: int
 ) -> None:
-    """Rule 566: killed before a request is taken, and after that before it is answered."""
+    """Killed before a request is taken, and after that before it is answered."""
     topic = f"killed.{place}.{number}"
     served.define(topic, key=["/k"])
-    taken = Gateway.publish
+    taken = Gateway.publish_body
     calls = 0
 
-    def killed(self: Gateway, *given: Any) -> bool:
+    def killed(self: Gateway, *given: Any) -> Published:
         nonlocal calls
         calls += 1
         if calls == number and place == "after":
@@ -107,7 +111,7 @@ def test_a_kill_neither_loses_nor_doubles(
 
     asked = wish(kept, served.address, topic, rate="1x")
     with monkeypatch.context() as patched:
-        patched.setattr(Gateway, "publish", killed)
+        patched.setattr(Gateway, "publish_body", killed)
         with pytest.raises(Killed):
             publish(asked, Turned(), unheard)
     other_speed = wish(kept, served.address, topic)
@@ -125,22 +129,23 @@ def test_who_stops_it_goes_on_with_the_same_command(served: Served, kept: Path) 
     assert served.values("stopped") == PUBLISHED
 
 
+@rule("archive-4")
 def test_a_gateway_that_hangs_holds_up_the_end_until_the_second_signal(
     served: Served, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rule 566: what was under way is sent again."""
+    """What was under way is sent again."""
     served.define("hung", key=["/k"])
     asked = wish(kept, served.address, "hung")
-    taken = Gateway.publish
+    taken = Gateway.publish_body
 
-    def hang(self: Gateway, *given: Any) -> bool:
+    def hang(self: Gateway, *given: Any) -> Published:
         taken(self, *given)
         for _ in range(2):
             signal.raise_signal(signal.SIGINT)
         raise AssertionError("it hangs no more")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Gateway, "publish", hang)
+        patched.setattr(Gateway, "publish_body", hang)
         with pytest.raises(CutOff) as cut:
             replay(asked)
     assert cut.value.exit_code == 130
@@ -148,10 +153,11 @@ def test_a_gateway_that_hangs_holds_up_the_end_until_the_second_signal(
     assert served.values("hung") == PUBLISHED
 
 
+@rule("archive-4")
 def test_what_was_sent_is_sent_again_where_an_earlier_end_is_asked_for_by_now(
     served: Served, kept: Path
 ) -> None:
-    """Rule 566: the request that was noted is what the gateway may know, whatever is asked now."""
+    """The request that was noted is what the gateway may know, whatever is asked now."""
     served.define("shorter", key=["/k"])
     asked = wish(kept, served.address, "shorter", rate="1x")
     publish(asked, Turned(stops_s=3), unheard)
@@ -246,8 +252,9 @@ def test_texts_and_bytes_are_published_again_as_they_were(
     assert served.values(target) == served.values(source)
 
 
+@rule("archive-3")
 def test_a_record_that_expired_has_expired_there_too(served: Served, tmp_path: Path) -> None:
-    """Rule 564: the reason is kept."""
+    """The reason is kept."""
     served.define("expiring", key=["/k"])
     folder = TopicFolder(tmp_path / "kept", "ticks")
     archive(folder, [row(1), removal(2, reason="expired")])
@@ -259,11 +266,11 @@ def test_a_gateway_that_does_not_answer_is_told_at_once(
     kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before it is given up with exit code 3."""
-    monkeypatch.setattr("pipeline.archive.replay.Gateway", partial(Gateway, patience_s=0.2))
+    monkeypatch.setattr("tidegate.pipeline.archive.progress.PATIENCE_S", 1.0)
     assert replay(wish(kept, "http://127.0.0.1:1", "t")) == 3
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("tidegate: cannot reach the gateway at http://127.0.0.1:1: ")
-    assert first.endswith("; trying again for 0 s")
+    assert first.endswith("; trying again for 1 s")
     assert last.startswith("tidegate: cannot reach the gateway")
 
 
@@ -289,7 +296,7 @@ def test_what_goes_wrong_is_one_sentence(
     code: int,
     sentence: str,
 ) -> None:
-    monkeypatch.setattr("pipeline.archive.replay.Gateway", partial(Gateway, patience_s=0))
+    monkeypatch.setattr("tidegate.pipeline.archive.progress.PATIENCE_S", 0.0)
     asked = {"path": kept, "address": "http://127.0.0.1:1", "topic": "t", **given}
     assert replay(wish(**{**asked, "checkpoint": kept.parent / "mark"})) == code
     said = capsys.readouterr().err
@@ -308,14 +315,22 @@ def test_the_command_stops_at_a_signal_and_goes_on(
     served: Served, kept: Path, tmp_path: Path
 ) -> None:
     served.define("child", key=["/k"])
-    command = [sys.executable, "-P", "-m", "pipeline", "replay", "--topic=child", "--rate=.1x"]
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "tidegate.pipeline",
+        "replay",
+        "--topic=child",
+        "--rate=.1x",
+    ]
     command += [f"--gateway={served.address}", f"--checkpoint={tmp_path / 'c'}", "--", str(kept)]
     with Child(command, tmp_path) as first:
-        first.await_until(lambda: len(served.values("child")) == 3, 30)
+        first.await_until(lambda: len(served.values("child")) == 3, HANGS_S)
         assert first.stop(signal.SIGTERM) == 0, first.output()
     command[command.index("--rate=.1x")] = "--rate=1000"
     with Child(command, tmp_path) as second:
-        assert second.wait(30) == 0, second.output()
+        assert second.wait(HANGS_S) == 0, second.output()
     assert served.values("child") == PUBLISHED
     assert not (tmp_path / "c" / "replay.json").exists()
 
@@ -329,3 +344,16 @@ def test_another_beginning_is_another_replay(
         with mark_of(each).held():
             pass
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+
+
+def test_a_gateway_that_refuses_is_told_with_what_was_published(
+    kept: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served.define("full", key=["/k"])
+
+    def refuse(self: Gateway, *given: Any) -> Published:
+        raise GatewayProblem(429, "limit-reached", "A limit is reached")
+
+    monkeypatch.setattr(Gateway, "publish_body", refuse)
+    with pytest.raises(GatewayRefused, match=r"still says no: .* \(full: 0 messages published\)$"):
+        publish(wish(kept, served.address, "full"), Turned(), unheard)

@@ -8,11 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from pipeline.archive.mark import Mark
-from pipeline.archive.recorded import Place, Recorded, Spot
-from pipeline.archive.replaying import Replaying, Totals
-from pipeline.errors import GatewayRefused, RunFenced
-from pipeline.gateway import Gateway
+from tidegate.clients.errors import GatewayProblem
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.publishing import Published
+from tidegate.pipeline.archive.recorded import Recorded, RecordedPlace, Spot
+from tidegate.pipeline.archive.replaying import Mark, Replaying, Totals
+from tidegate.pipeline.errors import GatewayRefused, RunFenced
 
 
 class Taking:
@@ -20,20 +21,21 @@ class Taking:
 
     def __init__(self, definition: dict[str, Any] | None) -> None:
         self.sent: list[tuple[bytes, int, str]] = []
-        self.refusal: GatewayRefused | None = None
+        self.base_url = "http://a"
+        self.refusal: GatewayProblem | None = None
         self.is_new = True
         self._definition = definition
 
-    def topic(self, topic: str) -> dict[str, Any] | None:
+    def find_topic(self, topic: str) -> dict[str, Any] | None:
         return self._definition
 
-    def publish(
+    def publish_body(
         self, topic: str, body: bytes, producer: str, sequence: int, media_type: str
-    ) -> bool:
+    ) -> Published:
         if self.refusal is not None:
             raise self.refusal
         self.sent.append((body, sequence, media_type))
-        return self.is_new
+        return Published(topic, 1, None, None, duplicate=not self.is_new)
 
 
 Begin = Callable[[Taking], Replaying]
@@ -48,13 +50,14 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 
 def message(number: int, value: bytes | None = b"1") -> Recorded:
     spot, reason = Spot("a.ndjson", "line", number * 10), None if value else "deleted"
-    return Recorded(spot, Place("", number), 5, '["a"]', value, reason)
+    return Recorded(spot, RecordedPlace("", number), 5, '["a"]', value, reason)
 
 
-def refusal(kind: type[GatewayRefused], line: int | None) -> GatewayRefused:
-    error = kind("no: bad" + (f" (line {line})" if line else ""))
-    error.line = line
-    return error
+def refusal(line: int | None, code: str = "message-invalid") -> GatewayProblem:
+    return GatewayProblem(400, code, "Bad", line=line)
+
+
+SAID = r"the gateway at http://a said no: Bad \["
 
 
 def test_what_was_sent_is_counted(begin: Begin) -> None:
@@ -77,29 +80,31 @@ def test_a_request_of_removals_alone_is_none_where_there_is_no_key(begin: Begin)
     assert gateway.sent == []
 
 
-@pytest.mark.parametrize("kind", [GatewayRefused, RunFenced])
+@pytest.mark.parametrize(
+    ("code", "kind"), [("message-invalid", GatewayRefused), ("producer-fenced", RunFenced)]
+)
 def test_the_line_of_a_request_is_told_as_that_of_the_file(
-    begin: Begin, kind: type[GatewayRefused]
+    begin: Begin, code: str, kind: type[GatewayRefused]
 ) -> None:
     """Removals that are passed over are no lines of it."""
     gateway = Taking({})
-    gateway.refusal = refusal(kind, 2)
-    with pytest.raises(kind, match=r"^a\.ndjson, line 30: no: bad$"):
+    gateway.refusal = refusal(2, code)
+    with pytest.raises(kind, match=rf"^a\.ndjson, line 30: {SAID}{code}\]$"):
         begin(gateway).send([message(1), message(2, None), message(3)])
 
 
 @pytest.mark.parametrize("line", [None, 3])
 def test_a_refusal_of_the_whole_request_names_no_line(begin: Begin, line: int | None) -> None:
     gateway = Taking({})
-    gateway.refusal = refusal(GatewayRefused, line)
-    with pytest.raises(GatewayRefused, match=r"^no: bad"):
+    gateway.refusal = refusal(line)
+    with pytest.raises(GatewayProblem, match=r"^Bad \["):
         begin(gateway).send([message(1), message(2)])
 
 
 def test_a_request_of_one_is_refused_for_that_one(begin: Begin) -> None:
     gateway = Taking({"type": "text"})
-    gateway.refusal = refusal(GatewayRefused, None)
+    gateway.refusal = refusal(None)
     replaying = begin(gateway)
     assert replaying.messages_max == 1
-    with pytest.raises(GatewayRefused, match=r"^a\.ndjson, line 10: no: bad$"):
+    with pytest.raises(GatewayRefused, match=rf"^a\.ndjson, line 10: {SAID}message-invalid\]$"):
         replaying.send([message(1, b'"a"')])

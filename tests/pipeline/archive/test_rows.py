@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from keys.archived import COLUMNS
-from pipeline.archive.rows import ROWS, archive_rows
-from pipeline.datasource.rows import Row, row_batch
+from tidegate.keys.archived import COLUMNS
+from tidegate.pipeline.archive.writing import ROWS, archive_rows
+from tidegate.pipeline.format.envelope import Row, row_batch
 
 
 def test_rows_are_called_as_an_archive_calls_them() -> None:

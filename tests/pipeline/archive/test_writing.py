@@ -7,10 +7,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.archive.folder import TopicFolder
-from pipeline.archive.rows import ROWS
-from pipeline.archive.writing import Edge, edge_of
-from pipeline.errors import ArchiveUnusable
 from tests.pipeline.archive.archives import (
     DAY_MS,
     NOON_MS,
@@ -20,12 +16,17 @@ from tests.pipeline.archive.archives import (
     row,
     written,
 )
+from tests.support.rules import rule
+from tidegate.pipeline.archive.folder import TopicFolder
+from tidegate.pipeline.archive.writing import ROWS, Edge, edge_of
+from tidegate.pipeline.errors import ArchiveUnusable
 
 MIDNIGHT_MS = NOON_MS + DAY_MS // 2
 
 
+@rule("archive-3")
 def test_a_file_has_all_that_was_published_and_its_name_says_which(tmp_path: Path) -> None:
-    """Rule 564 for the removal."""
+    """Rule archive-3 for the removal."""
     folder = TopicFolder(tmp_path, "ticks")
     [path] = archive(folder, [row(4), removal(5), row(6, name="b")])
     assert path.parent.name == "date=2024-10-04"
@@ -57,8 +58,8 @@ def test_a_footer_tells_readers_what_to_skip(tmp_path: Path) -> None:
     assert value.statistics is None or not value.statistics.has_min_max
 
 
+@rule("archive-1")
 def test_a_day_ends_a_file(tmp_path: Path) -> None:
-    """Rule 560."""
     folder = TopicFolder(tmp_path, "ticks")
     before = [row(1, MIDNIGHT_MS - 1), row(2, MIDNIGHT_MS), row(3, MIDNIGHT_MS - 1)]
     found = archive(folder, before, [row(4, MIDNIGHT_MS - 9)])
@@ -70,8 +71,8 @@ def test_a_day_ends_a_file(tmp_path: Path) -> None:
     assert positions(folder) == [1, 2, 3, 4]
 
 
+@rule("archive-2")
 def test_a_batch_that_comes_again_adds_what_is_missing(tmp_path: Path) -> None:
-    """Rule 561."""
     folder = TopicFolder(tmp_path, "ticks")
     archive(folder, [row(1), row(2)], [row(1), row(2), row(3)], [row(1), row(2), row(3)])
     assert positions(folder) == [1, 2, 3]
@@ -86,8 +87,8 @@ def test_a_hole_is_refused(tmp_path: Path) -> None:
         archive(folder, [row(3), row(5)])
 
 
+@rule("archive-1")
 def test_another_epoch_stands_behind_whatever_its_clock_says(tmp_path: Path) -> None:
-    """Rule 560."""
     folder = TopicFolder(tmp_path, "ticks")
     archive(folder, [row(1), row(2, NOON_MS + 50), row(3)])
     archive(folder, [row(1, NOON_MS - DAY_MS), row(2)], epoch="a0")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipeline.columns.blocks import Block, compact, packed, shard_of, unpacked
+from tidegate.pipeline.columns.blocks import Block, compact, packed, shard_of, unpacked
 
 
 def test_a_block_comes_back_as_it_was_also_without_a_message() -> None:

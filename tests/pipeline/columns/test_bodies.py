@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from keys.reducers import Reduce
-from pipeline.columns.bodies import Bodies, Folded, Newest
-from pipeline.columns.intervals import Interval, Pace, one_run_each
+from tidegate.keys.reducers import Reduce
+from tidegate.pipeline.columns.bodies import Bodies, Folded, Newest
+from tidegate.pipeline.columns.intervals import Interval, Pace, one_run_each
 
 TEXTS = [b'{"v":1}', None, b'{"v":2}', b'{"v":4}']
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keys.reducers import Reduce
-from keys.spec import KeySpec
-from pipeline.columns.combined import combine, merge
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.intervals import Interval, Pace
-from pipeline.columns.rows import PUBLISHED, arrow_schema
 from tests.pipeline.newest import identity, newest_by_key
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.deliveries import combine, merge
+from tidegate.pipeline.columns.intervals import Interval, Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 
 LINE_BYTES_MAX = 1_000
 SPEC = KeySpec.of(["/a", "/b"])

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from keys.reducers import Reduce
-from keys.spec import KeySpec
-from pipeline.columns.bodies import Folded, Newest
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.intervals import Interval, Pace
-from pipeline.columns.slots import Merging
-from pipeline.errors import DefinitionInvalid
 from tests.pipeline.merged import MERGER
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.bodies import Folded, Merging, Newest
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intervals import Interval, Pace
+from tidegate.pipeline.errors import DefinitionInvalid
 
 
 @pytest.mark.parametrize(

@@ -10,22 +10,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from keys.filter import Filter
-from keys.merging import Merger
-from keys.reducers import Reduce
-from keys.spec import KeySpec
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.deliveries import conflate_in_place
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.merging import registered
-from tests.pipeline.engine_deliveries import (
-    Delivered,
-    Recorded,
-    delivered,
-    engine_deliveries,
-)
+from tests.pipeline.engine_deliveries import Delivered, Recorded, delivered, engine_deliveries
 from tests.pipeline.merged import MERGER
+from tidegate.keys.filter import Filter
+from tidegate.keys.merging import Merger
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.deliveries import conflate_in_place
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.merging import registered
 
 REDUCERS = "[/v:sum,/v:max@hi,/v:first@open,/v:count@n]"
 WANTED = "/v > 4"
@@ -97,6 +92,7 @@ def conflation(pace: Pace, wanted: str, rules: str, *, oof: bool) -> tuple[Confl
 @pytest.mark.parametrize("pace", Pace)
 @settings(deadline=None)
 @given(steps, cuts)
+@example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [])  # declined after a removal
 @example([("a", 9, 0), ("a", None, 1), ("a", 8, 60), ("a", None, 60), ("a", None, 60)], [])
 @example([("a", 9, 0), ("a", None, 1), ("a", 8, 60), ("a", 7, 60)], [2])
 @example([("a", 9, 0), ("a", 1, 60), ("a", 9, 0), ("a", None, 60), ("b", 5, 0)], [1, 3])

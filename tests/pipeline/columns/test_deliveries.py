@@ -6,8 +6,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from pipeline.columns.deliveries import conflate_blocks, conflate_in_place, cut_messages
-from pipeline.columns.intervals import Pace
 from tests.pipeline.columns.test_conflator import (
     REDUCERS,
     WANTED,
@@ -19,6 +17,8 @@ from tests.pipeline.columns.test_conflator import (
     rows,
     steps,
 )
+from tidegate.pipeline.columns.deliveries import conflate_blocks, conflate_in_place, cut_messages
+from tidegate.pipeline.columns.intervals import Pace
 
 
 @pytest.mark.parametrize("oof", [False, True])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.filter import Filter
-from pipeline.columns.filtering import BatchFilter
+from tidegate.keys.filter import Filter
+from tidegate.pipeline.columns.filtering import BatchFilter
 
 COLUMNS = [
     "/a > 4",

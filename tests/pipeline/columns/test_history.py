@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.columns.history import (
+from tidegate.pipeline.columns.history import (
     lines_by_block,
     read_history,
     require_history,
     stripped,
     wrong_line,
 )
-from pipeline.errors import HistoryUnreadable
+from tidegate.pipeline.errors import HistoryUnreadable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

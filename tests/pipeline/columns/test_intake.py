@@ -5,18 +5,19 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from keys.filter import Filter
-from keys.path import FieldPath
-from keys.spec import KeySpec
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.conflator import DELETED, EXPIRED, PUT, UNMATCHED
-from pipeline.columns.deliveries import conflate_in_place
-from pipeline.columns.intake import Intake
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.messages import Messages
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.columns.times import TimeField
-from pipeline.errors import HistoryInvalid
+from tests.support.rules import rule
+from tidegate.keys.filter import Filter
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.blocks import Messages
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.conflator import DELETED, EXPIRED, PUT, UNMATCHED
+from tidegate.pipeline.columns.deliveries import conflate_in_place
+from tidegate.pipeline.columns.intake import Intake
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.errors import HistoryInvalid
 
 SECOND = Interval(1_000 * MILLISECOND_NS, Pace.KEY)
 TIME = TimeField(FieldPath.parse("/t"))
@@ -76,8 +77,8 @@ def test_what_does_not_match_is_gone_with_its_body() -> None:
     assert found.bodies.to_pylist() == [None, b'{"v":2}']
 
 
+@rule("pipeline-5")
 def test_a_removal_says_why_or_counts_as_deleted() -> None:
-    """Rule 646."""
     told = ("deleted", "expired", "match", None, "entitlement")
     rows = [(at, at, "[1]", None, why) for at, why in enumerate(told, 1)]
     found, _ = taken(Conflation(KeySpec.of(["/k"]), SECOND), *rows, (9, 9, "[1]", b"{}"))
@@ -103,8 +104,8 @@ def test_a_removal_of_nobody_is_no_line_to_set_aside() -> None:
         taken(asked, (1, 5, None, None))
 
 
+@rule("pipeline-7")
 def test_what_its_source_has_refused_is_no_message_whatever_it_says() -> None:
-    """Rule 534."""
     rows: list[Row] = [
         (1, 5, None, b'{"k":1}', None, "message-invalid: no row"),
         (2, 5, None, b'{"k":2}'),

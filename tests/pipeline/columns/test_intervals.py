@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace, one_run_each, runs_of
 from tests.pipeline.plain_count import by_batch, by_key
+from tidegate.pipeline.columns.intervals import (
+    MILLISECOND_NS,
+    Interval,
+    Pace,
+    one_run_each,
+    runs_of,
+)
 
 steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 200])), max_size=60)
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipeline.columns.blocks import packed, unpacked
-from pipeline.columns.messages import Messages
+from tidegate.pipeline.columns.blocks import Messages, packed, unpacked
 
 NUMBERS = np.arange(4)
 FOUND = Messages(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.columns.objects import as_json, beyond_json, quoted
+from tests.support.rules import rule
+from tidegate.pipeline.columns.history import as_json, beyond_json, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,8 +18,8 @@ pytestmark = pytest.mark.spark
 NAN, ENDLESS = float("nan"), float("inf")
 
 
+@rule("pipeline-7")
 def test_times_keep_their_microseconds(spark: SparkSession) -> None:
-    """Rule 537."""
     moment = datetime(2024, 1, 2, 3, 4, 5, 678901)  # noqa: DTZ001 - one of no zone is meant
     values = (moment.replace(tzinfo=UTC), moment, None)
     rows = spark.createDataFrame([values], "utc timestamp, `a.``b` timestamp_ntz, n int")
@@ -26,8 +27,8 @@ def test_times_keep_their_microseconds(spark: SparkSession) -> None:
     assert text == '{"utc":"2024-01-02T03:04:05.678901Z","a.`b":"2024-01-02T03:04:05.678901"}'
 
 
+@rule("pipeline-7")
 def test_the_first_column_with_a_number_beyond_json_is_named(spark: SparkSession) -> None:
-    """Rule 537."""
     kinds = "n int, d double, f float, a array<float>, m map<string, struct<x: array<double>>>"
     cases: list[tuple[tuple[object, ...], str | None]] = [
         ((1, 1.5, None, [1.0, None], {"k": ([0.0],)}), None),

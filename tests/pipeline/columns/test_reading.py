@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.errors import JsonInvalid
-from keys.extract import conflation_key
-from keys.jsontext import check_json
-from keys.path import FieldPath
-from keys.spec import KeySpec
-from pipeline.columns.reading import LineInvalidError, MessageReader
-from pipeline.columns.times import TimeField, Unit
+from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.jsontext import check_json
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec, conflation_key
+from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
+from tidegate.pipeline.columns.times import TimeField, Unit
 
 SPECS = [KeySpec.of(["/a", "/b"]), KeySpec.of(["/b"])]
 TIME = TimeField(FieldPath.parse("/t"))

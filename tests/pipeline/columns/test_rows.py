@@ -3,7 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pipeline.columns import rows
+from tests.support.rules import rule
+from tidegate.pipeline.columns import rows
 
 
 @pytest.mark.parametrize("columns", [rows.PUBLISHED, rows.SENT])
@@ -13,8 +14,8 @@ def test_columns_are_spelled_for_spark_and_for_arrow(columns: str) -> None:
     assert columns == ", ".join(f"{field.name} {spelled[field.type]}" for field in schema)
 
 
+@rule("pipeline-5")
 def test_nothing_says_which_messages_are_not_to_be_conflated() -> None:
-    """Rule 646."""
     assert rows.arrow_schema(rows.PUBLISHED).names == [
         "file",
         "block",

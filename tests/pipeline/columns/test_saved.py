@@ -1,7 +1,7 @@
 """Shards that are saved and gone on with between any two pieces deliver what the engine does.
 
-Rules 502, 505 and 506: event time is the engine on messages put in order, processing time the
-engine that is given one batch after the other.
+Rules pipeline-2 to pipeline-4: event time is the engine on messages put in order, processing time
+the engine that is given one batch after the other.
 """
 
 from __future__ import annotations
@@ -16,17 +16,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from keys.filter import Filter
-from keys.path import FieldPath
-from keys.reducers import Reduce
-from keys.spec import KeySpec
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.intake import Intake
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.columns.saved import DUE, FAILURES, KEYS, restored, saved
-from pipeline.columns.shard import Shard
-from pipeline.columns.times import TimeField
 from tests.pipeline import mixed_ticks
 from tests.pipeline.columns.test_conflator import (
     INTERVAL_MS,
@@ -41,6 +30,20 @@ from tests.pipeline.merged import MERGER
 from tests.pipeline.mixed_ticks import mixed
 from tests.pipeline.reordered import Timed, event_deliveries
 from tests.support.outside import require_ticks
+from tests.support.rules import rule
+from tidegate.keys.filter import Filter
+from tidegate.keys.path import FieldPath
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intake import Intake
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.shard import DUE, FAILURES, KEYS, Shard, restored, saved
+from tidegate.pipeline.columns.times import TimeField
+
+pytestmark = rule("pipeline-2", "pipeline-3", "pipeline-4")
+
 
 TICKS = 12_000
 
@@ -109,6 +112,7 @@ def saved_between(
 @pytest.mark.parametrize("pace", Pace)
 @settings(deadline=None)
 @given(steps, cuts, st.sampled_from([0, 20, 75, 1_000]))
+@example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [], 0)  # declined after a removal
 @example([("a", 9, 0), ("b", 5, 60), ("a", 7, -30), ("a", None, 0), ("a", 8, -60)], [2, 3], 75)
 @example([("a", 6, 0), ("a", 7, 0), ("a", 9, 0)], [3, 3], 0)  # the merger would now take both
 def test_event_time_is_the_engine_on_messages_put_in_order(
@@ -132,6 +136,7 @@ def test_event_time_is_the_engine_on_messages_put_in_order(
 @pytest.mark.parametrize("pace", Pace)
 @settings(deadline=None)
 @given(steps, cuts, st.lists(st.sampled_from([0, 1, 15, 39, 40, 42, 90]), min_size=6, max_size=6))
+@example([("a", 5, 0), ("a", None, 0), ("a", 5, 0)], [], [0] * 6)  # declined after a removal
 @example([("a", 6, 0), ("a", 7, 0)], [1], [0, 42, 0, 0, 0, 0])  # declined, and due with the first
 @example([("a", 6, 0), ("a", 7, 0), ("a", 9, 0)], [3, 3], [0, 15, 42, 0, 0, 0])
 def test_processing_time_is_the_engine_that_is_given_batches(
@@ -187,8 +192,8 @@ def test_what_is_held_tells_when_it_is_due() -> None:
     assert int(notes[KEYS]) == 1
 
 
+@rule("merge-9")
 def test_failures_of_a_merger_are_counted_on() -> None:
-    """Rule 189."""
     asked, _ = conflation(Pace.KEY, "", "tests.pipeline.merged:failing", oof=False)
     shard, intake = Shard(asked, 1_000), Intake(asked)
     for failures in (1, 3, 5):

@@ -4,13 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from keys.spec import KeySpec
-from pipeline.columns import shard
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.intake import Intake
-from pipeline.columns.intervals import Interval, Pace
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.columns.shard import Shard, refused
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns import shard
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intake import Intake
+from tidegate.pipeline.columns.intervals import Interval, Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.shard import Shard, refused
 
 SECOND = 1_000_000_000
 

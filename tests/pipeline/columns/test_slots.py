@@ -1,4 +1,4 @@
-"""Slots of a key, run by run (rules 189 and 220); `test_conflator` has the engine beside them."""
+"""Slots of a key, run by run; `test_conflator` has the engine beside them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from keys.merging import Verdict
-from keys.spec import KeySpec
-from pipeline.columns.intervals import Interval, Pace, one_run_each
-from pipeline.columns.slots import Merging, Slot
+from tests.support.rules import rule
+from tidegate.keys.merging import Verdict
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.bodies import Merging, Slot
+from tidegate.pipeline.columns.intervals import Interval, Pace, one_run_each
+
+pytestmark = rule("merge-9", "merge-6")
+
 
 KEY = KeySpec.of(["/k"])
 

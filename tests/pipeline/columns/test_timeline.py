@@ -1,4 +1,4 @@
-"""Event time with a watermark (rules 500 to 504); `test_saved.py` holds it against the engine."""
+"""Event time with a watermark; `test_saved.py` holds it against the engine."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.columns.bodies import Newest
-from pipeline.columns.conflator import PUT, Rows
-from pipeline.columns.timeline import EARLIEST_NS, Timeline
+from tests.support.rules import rule
+from tidegate.pipeline.columns.bodies import Newest
+from tidegate.pipeline.columns.conflator import PUT, Rows
+from tidegate.pipeline.columns.timeline import EARLIEST_NS, Timeline
+
+pytestmark = rule("pipeline-1", "pipeline-2")
 
 
 def rows(*told: tuple[str, int | None]) -> Rows:
@@ -35,19 +38,20 @@ def taken(lateness: int, *told: tuple[str, int | None]) -> list[tuple[int, int]]
                     strict=True))  # fmt: skip
 
 
+@rule("pipeline-1", "pipeline-2")
 @pytest.mark.parametrize(
     ("lateness", "told", "expected"),
     [
-        # Rule 500: on time within the watermark is in its own place.
+        # Rule pipeline-1: on time within the watermark is in its own place.
         (10, [("a", 100), ("b", 95), ("c", 111)], [(1, 95), (0, 100), (2, 111)]),
-        # Rule 501: what is later counts at the watermark, and is never dropped.
+        # Rule pipeline-2: what is later counts at the watermark, and is never dropped.
         (10, [("a", 100), ("b", 50), ("c", 95)], [(1, 90), (2, 95), (0, 100)]),
-        # Rule 502: a key does not go back to an older message.
+        # Rule pipeline-2: a key does not go back to an older message.
         (10, [("a", 100), ("a", 95), ("b", 97)], [(2, 97), (0, 100), (1, 100)]),
-        # Rule 503: a removal has no time of its own, and counts at the greatest before it.
+        # Rule pipeline-2: a removal has no time of its own, and counts at the greatest before it.
         (10, [("b", 92), ("a", 100), ("b", None), ("b", 9)],
          [(0, 92), (1, 100), (2, 100), (3, 100)]),
-        # Rule 504: without a watermark this is the recorded clock.
+        # Rule pipeline-2: without a watermark this is the recorded clock.
         (0, [("a", 100), ("b", 50), ("c", 120)], [(0, 100), (1, 100), (2, 120)]),
     ],
 )  # fmt: skip

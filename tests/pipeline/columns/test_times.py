@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.path import FieldPath
-from pipeline.columns.times import TimeField, Unit
+from tidegate.keys.path import FieldPath
+from tidegate.pipeline.columns.times import TimeField, Unit
 
 FIELD = FieldPath.parse("/t")
 times = st.one_of(

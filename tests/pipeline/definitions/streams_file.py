@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.definitions.stream import read_definitions
-from pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import DefinitionInvalid
 
 GOOD = """\
 gateway = "http://127.0.0.1:9000/"

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from keys.filter import Filter
-from keys.path import FieldPath
-from keys.reducers import Reduce
-from pipeline.columns.intervals import Pace
-from pipeline.columns.times import TimeField, Unit
-from pipeline.definitions.conflation import ConflationDefinition, EventTime
-from pipeline.definitions.stream import read_definitions
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
 from tests.pipeline.merged import MERGER
+from tidegate.keys.filter import Filter
+from tidegate.keys.path import FieldPath
+from tidegate.keys.reducers import Reduce
+from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.columns.times import TimeField, Unit
+from tidegate.pipeline.definitions.conflation import ConflationDefinition, EventTime
+from tidegate.pipeline.definitions.stream import read_definitions
 
 OLD = "rows_per_batch = 10"
 
@@ -89,7 +89,10 @@ def test_a_checkpoint_remembers_what_holds_something(
             'merge = "no.such:function"',
             "newest.merge: merger no.such:function cannot be imported: ModuleNotFoundError: No mod",
         ),
-        ('merge = "keys.merging:__name__"', "merger keys.merging:__name__ is not a function"),
+        (
+            'merge = "tidegate.keys.merging:__name__"',
+            "merger tidegate.keys.merging:__name__ is not a function",
+        ),
         (
             'merge = {"/qty" = "sum", "/px" = "most"}',
             'newest.merge."/px", position 0: expected a reducer: last first',

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.definitions.files import FileFormat, FilesSource
-from pipeline.definitions.stream import read_definitions
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
+from tidegate.pipeline.definitions.external import FileFormat, FilesSource
+from tidegate.pipeline.definitions.stream import read_definitions
 
 PATH = 'path = "in/*.ndjson"'
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.definitions.names import STREAM, TOPIC
+from tidegate.pipeline.definitions.terms import STREAM, TOPIC
 
 
 @pytest.mark.parametrize("name", ["a", "ticks-1s", "A_b", "9", "a" * 63])

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.definitions.sink import ParquetSink, TopicSink
-from pipeline.definitions.stream import read_definitions
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
+from tidegate.pipeline.definitions.sink import ParquetSink, TopicSink
+from tidegate.pipeline.definitions.stream import read_definitions
 
 SINK = '{topic = "ticks.500ms"}'
 

@@ -12,6 +12,9 @@ from tests.pipeline.definitions.streams_file import check_mistake
     [
         ('topic = "ticks"}', 'topic = "_x"}', "newest.source.topic: expected a topic name"),
         ('topic = "ticks"}', 'topic = "t", from = "1"}', "from: expected epoch, now or a bookmark"),
+        ('topic = "ticks"}', 'topic = "t", from = "a b-7"}', "from: expected epoch, now or a b"),
+        ('topic = "ticks"}', 'topic = "t", from = "e-07"}', "from: expected epoch, now or a b"),
+        ('topic = "ticks"}', 'topic = "t", from = "\u00e9-1"}', "from: expected epoch, now or a b"),
         (
             'topic = "ticks"}',
             'topic = "t", path = "x"}',

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dev import ROOT
-from pipeline.definitions.files import FilesSource
-from pipeline.definitions.source import TopicSource
-from pipeline.definitions.stream import read_definitions
-from pipeline.errors import DefinitionInvalid
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
+from tidegate.pipeline.definitions.external import FilesSource
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import DefinitionInvalid
 
 
 def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
@@ -25,6 +25,17 @@ def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
     assert second.source == FilesSource(str(tmp_path / "in/*.ndjson"), "raw", 3)
     assert second.checkpoint == Path("/var/lib/from-files")
     assert second.dead_letters == tmp_path / "dead"
+
+
+def test_a_file_that_names_no_gateway_goes_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = GOOD.removeprefix('gateway = "http://127.0.0.1:9000/"\n')
+    monkeypatch.delenv("TIDEGATE_GATEWAY", raising=False)
+    assert read_definitions(written(tmp_path, text))[0].gateway == "http://127.0.0.1:8080"
+    monkeypatch.setenv("TIDEGATE_GATEWAY", "http://desk:1")
+    assert read_definitions(written(tmp_path, text))[0].gateway == "http://desk:1"
+    assert read_definitions(written(tmp_path, GOOD))[0].gateway == "http://127.0.0.1:9000"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +56,7 @@ def test_a_file_of_two_streams_is_read(tmp_path: Path) -> None:
         ('"500MS"', '"1 fortnight"', "newest.interval: expected a duration"),
         ('"500MS"', '"2d"', "newest.interval: expected a duration"),
         ('"500MS"', '"999us"', "newest.interval: expected a duration"),
+        ('"500MS"', '"1\u017f"', "newest.interval: expected a duration"),
         ('"500MS"', "500", "newest.interval: expected a duration from 1ms to 1d"),
         ('interval = "500MS"', "", "newest.interval: is missing, expected a duration"),
         ("interval =", "intervall =", "did you mean interval instead of intervall?"),
@@ -160,7 +172,7 @@ def test_the_examples_are_understood(path: Path) -> None:
 
 
 def test_reading_definitions_and_running_do_not_load_spark_beforehand() -> None:
-    program = "import sys, pipeline.definitions.stream; print('pyspark' in sys.modules)"
+    program = "import sys, tidegate.pipeline.definitions.stream; print('pyspark' in sys.modules)"
     said = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
     )

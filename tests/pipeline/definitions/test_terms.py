@@ -6,10 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from keys.reducers import Reduce
-from pipeline.definitions.terms import bracketed, read_filter, read_list, read_path, read_paths
-from pipeline.definitions.tomltable import TomlTable
-from pipeline.errors import DefinitionInvalid
+from tidegate.keys.reducers import Reduce
+from tidegate.pipeline.definitions.terms import (
+    bracketed,
+    read_filter,
+    read_list,
+    read_path,
+    read_paths,
+)
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid
 
 
 def table(**fields: object) -> TomlTable:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.definitions.tomlfile import read_toml
-from pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.definitions.toml import read_toml
+from tidegate.pipeline.errors import DefinitionInvalid
 
 
 def said_of(folder: Path, content: bytes) -> str:

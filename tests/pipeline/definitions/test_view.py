@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.definitions.source import TopicSource
-from pipeline.definitions.tomltable import TomlTable
-from pipeline.definitions.view import ViewDefinition, read_view
-from pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.definitions.view import ViewDefinition, read_view
+from tidegate.pipeline.errors import DefinitionInvalid
 
 GOOD = """\
 record_key = ["/id"]

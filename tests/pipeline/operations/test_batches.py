@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.definitions.stream import read_definitions
-from pipeline.operations.totals import Totals
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
+from tests.support.rules import rule
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,10 +56,10 @@ def letters(stream: Stream) -> list[tuple[str, int]]:
     return [(line["reason"].partition(":")[0], line["row"]) for line in lines]
 
 
+@rule("pipeline-7")
 def test_what_is_no_record_is_counted_to_the_line_and_stops_nothing(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
-    """Rule 583."""
     landed(
         tmp_path,
         [b'{"k":1,"n":1}', b'{"k":null,"n":2}', b'{"n":3}', b"nonsense", b'{"k":2,"n":4}'],
@@ -82,10 +83,10 @@ def test_what_is_no_record_is_counted_to_the_line_and_stops_nothing(
     assert [json.loads(value)["n"] for value in journals.topics["newest"].values] == [1, 4, 8]
 
 
+@rule("pipeline-7")
 def test_fields_that_change_their_type_or_are_new_are_messages_as_any(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
-    """Rule 583."""
     landed(
         tmp_path,
         [b'{"k":1,"p":1.5}', b'{"k":"1","p":2}'],
@@ -112,7 +113,6 @@ def test_messages_that_come_again_or_late_are_messages_as_any(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_a_million_rows_are_a_batch(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:

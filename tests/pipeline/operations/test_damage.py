@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.faults.stage import CannotRun, small_disk
-from pipeline.definitions.stream import read_definitions
-from pipeline.errors import CheckpointMismatch, PipelineError, from_spark
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream
+from tests.faults.stages.stage import CannotRun, small_disk
 from tests.pipeline.journals import Journals, Topic
 from tests.support.outside import require
+from tests.support.rules import rule
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import CheckpointMismatch, PipelineError, from_spark
+from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 BEFORE, AFTER, A_BATCH = 90, 30, 30
 SOURCES = {
@@ -168,11 +169,11 @@ MENDS = [
 ]
 
 
+@rule("pipeline-10")
 @pytest.mark.parametrize(("life", "how", "pattern", "said"), FAILS, indirect=["life"])
 def test_what_cannot_be_gone_on_with_is_told(
     life: Life, how: Hurt, pattern: str, said: str
 ) -> None:
-    """Rule 582."""
     hurt(life.checkpoint, how, pattern)
     error = life.run()
     assert isinstance(error, CheckpointMismatch), f"it went on, and has {len(life.sunk())} messages"

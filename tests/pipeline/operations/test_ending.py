@@ -9,12 +9,17 @@ from typing import Any, cast
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from pipeline.errors import StreamFailed
-from pipeline.operations import ending as module
-from pipeline.operations.condition import Condition
-from pipeline.operations.ending import ending_in_order, outliving_its_jvm, stop_queries
-from pipeline.operations.stop import CutOff, Stop
-from pipeline.operations.watch import Onlooker
+from tidegate.pipeline.errors import StreamFailed
+from tidegate.pipeline.operations import shutdown as module
+from tidegate.pipeline.operations.shutdown import (
+    CutOff,
+    Stop,
+    ending_in_order,
+    outliving_its_jvm,
+    stop_queries,
+)
+from tidegate.pipeline.operations.status import StreamStatus
+from tidegate.pipeline.operations.watch import StatusSink
 
 
 class Query:
@@ -75,9 +80,9 @@ def test_queries_end_and_it_is_told_unless_the_start_was_cut_off(
     happened: list[str] = []
     stream = cast(
         Any,
-        SimpleNamespace(end=lambda: happened.append("ended"), condition=lambda: Condition("s")),
+        SimpleNamespace(end=lambda: happened.append("ended"), condition=lambda: StreamStatus("s")),
     )
-    onlooker = Onlooker(lambda _: happened.append("told"), 3.0)
+    onlooker = StatusSink(lambda _: happened.append("told"), 3.0)
 
     def play() -> None:
         with ending_in_order(lambda: happened.append("stopped"), [stream], [onlooker]):

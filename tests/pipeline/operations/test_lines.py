@@ -4,34 +4,39 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.operations.condition import Condition, Pace, State
-from pipeline.operations.lines import progress_line, restart_line
+from tidegate.pipeline.operations.status import (
+    Pace,
+    State,
+    StreamStatus,
+    progress_line,
+    restart_line,
+)
 
 DEAD = Path("dead")
 
 
 def test_a_stream_that_has_done_nothing_says_little() -> None:
-    assert progress_line(Condition("s"), DEAD) == "s: 0 batches, 0 messages in, 0 out, starting"
+    assert progress_line(StreamStatus("s"), DEAD) == "s: 0 batches, 0 messages in, 0 out, starting"
 
 
 @pytest.mark.parametrize(
     ("now", "said"),
     [
-        (Condition("s", State.RUNNING, working_s=4.4), ", at a batch for 4 s"),
-        (Condition("s", State.RUNNING, working_s=0.4), ""),
-        (Condition("s", State.RUNNING, finds_nothing=True), ", nothing new to read"),
-        (Condition("s", State.RUNNING), ", getting ready to read"),
-        (Condition("s", State.RUNNING, Pace(batch=3)), ""),
-        (Condition("s", State.WAITING, finds_nothing=True), ", waiting for its next start"),
-        (Condition("s", State.FAILED), ", failed"),
+        (StreamStatus("s", State.RUNNING, working_s=4.4), ", at a batch for 4 s"),
+        (StreamStatus("s", State.RUNNING, working_s=0.4), ""),
+        (StreamStatus("s", State.RUNNING, finds_nothing=True), ", nothing new to read"),
+        (StreamStatus("s", State.RUNNING), ", getting ready to read"),
+        (StreamStatus("s", State.RUNNING, Pace(batch=3)), ""),
+        (StreamStatus("s", State.WAITING, finds_nothing=True), ", waiting for its next start"),
+        (StreamStatus("s", State.FAILED), ", failed"),
     ],
 )
-def test_why_nothing_seems_to_happen_is_said(now: Condition, said: str) -> None:
+def test_why_nothing_seems_to_happen_is_said(now: StreamStatus, said: str) -> None:
     assert progress_line(now, DEAD) == f"s: 0 batches, 0 messages in, 0 out{said}"
 
 
 def test_a_busy_stream_says_all_that_matters() -> None:
-    now = Condition(
+    now = StreamStatus(
         "s",
         State.RUNNING,
         pace=Pace(batch=6, rows_per_s=51234.4, batch_s=0.256, lag=1200),

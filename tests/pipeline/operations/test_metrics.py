@@ -4,17 +4,18 @@ from urllib.request import urlopen
 
 import pytest
 
-from pipeline.errors import UsageInvalid
-from pipeline.operations.condition import Condition, Pace, State
-from pipeline.operations.metrics import FIGURES, PREFIX, Board, serving_metrics
+from tests.support.deadlines import HANGS_S
+from tidegate.pipeline.errors import UsageInvalid
+from tidegate.pipeline.operations.metrics import FIGURES, PREFIX, StatusBoard, serving_metrics
+from tidegate.pipeline.operations.status import Pace, State, StreamStatus
 
 LOOPBACK = "127.0.0.1"
 
 
-def scraped(board: Board) -> dict[str, float]:
+def scraped(board: StatusBoard) -> dict[str, float]:
     with (
         serving_metrics(board, 0, LOOPBACK) as port,
-        urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=10) as answer,
+        urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=HANGS_S) as answer,
     ):
         lines = answer.read().decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#"))
@@ -22,15 +23,15 @@ def scraped(board: Board) -> dict[str, float]:
 
 
 def test_every_figure_of_every_stream_is_scraped() -> None:
-    board = Board()
-    busy = Condition(
+    board = StatusBoard()
+    busy = StreamStatus(
         "busy",
         State.RUNNING,
         Pace(batch=6, rows_per_s=50.5, batch_s=0.25, lag=12),
         batches=7, messages=100, published=70, repeated=3, refused=2, held=5,
         merger_failures=4, restarts=1, at_s=99.0,
     )  # fmt: skip
-    board.show([busy, Condition("failed", State.FAILED)])
+    board.show([busy, StreamStatus("failed", State.FAILED)])
     found = scraped(board)
     assert {name: value for name, value in found.items() if "busy" in name} == {
         f'{PREFIX}{name}{{query="busy"}}': value
@@ -47,15 +48,15 @@ def test_every_figure_of_every_stream_is_scraped() -> None:
 
 
 def test_before_anything_runs_there_are_families_without_samples() -> None:
-    assert scraped(Board()) == {}
+    assert scraped(StatusBoard()) == {}
     assert len({figure.name for figure in FIGURES}) == len(FIGURES)
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
     with (
-        serving_metrics(Board(), 0, LOOPBACK) as port,
+        serving_metrics(StatusBoard(), 0, LOOPBACK) as port,
         pytest.raises(UsageInvalid, match=f"^no metrics on 127.0.0.1:{port}: address already"),
-        serving_metrics(Board(), port, LOOPBACK),
+        serving_metrics(StatusBoard(), port, LOOPBACK),
     ):
         pass
 
@@ -64,6 +65,6 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
 def test_what_is_no_port_is_one_sentence(port: int) -> None:
     with (
         pytest.raises(UsageInvalid, match=f"^--metrics-port: expected 1 to 65535, not {port}$"),
-        serving_metrics(Board(), port, LOOPBACK),
+        serving_metrics(StatusBoard(), port, LOOPBACK),
     ):
         pass

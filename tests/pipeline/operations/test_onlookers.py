@@ -7,16 +7,16 @@ from urllib.request import urlopen
 
 import pytest
 
-from pipeline.errors import UsageInvalid
-from pipeline.operations import onlookers as module
-from pipeline.operations.condition import Condition, State
-from pipeline.operations.lines import progress_line
-from pipeline.operations.manner import ONWARD, Manner
-from pipeline.operations.onlookers import onlookers
-from pipeline.operations.reporter import Reporter
+from tests.support.deadlines import HANGS_S
 from tests.support.kafka import free_ports
+from tidegate.pipeline.errors import UsageInvalid
+from tidegate.pipeline.operations import reporter
+from tidegate.pipeline.operations.reporter import Reporter
+from tidegate.pipeline.operations.run_options import ONWARD, RunOptions
+from tidegate.pipeline.operations.status import State, StreamStatus, progress_line
+from tidegate.pipeline.operations.watch import onlookers
 
-NOW = [Condition("a", State.RUNNING), Condition("b", State.FAILED)]
+NOW = [StreamStatus("a", State.RUNNING), StreamStatus("b", State.FAILED)]
 
 
 def test_the_terminal_each_gateway_and_prometheus_are_told(
@@ -31,15 +31,15 @@ def test_the_terminal_each_gateway_and_prometheus_are_told(
 
         def tell(self, conditions: object) -> None:
             assert conditions == NOW
-            told.append((self._gateway.address, "told"))
+            told.append((self._gateway.base_url, "told"))
 
-    monkeypatch.setattr(module, "Reporter", Kept)
+    monkeypatch.setattr(reporter, "Reporter", Kept)
     [port] = free_ports(1)
-    manner = Manner(metrics_port=port)
+    manner = RunOptions(metrics_port=port)
     with onlookers(manner, {"http://b", "http://a"}, lambda now: now.name, said.append) as found:
         for each in found:
             each.look(NOW)
-        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=HANGS_S) as answer:
             text = answer.read().decode()
     assert said == ["a", "b"]
     assert told == [("http://a", "told"), ("http://b", "told")]
@@ -53,7 +53,7 @@ def test_without_a_port_and_a_gateway_the_terminal_alone_is_told() -> None:
 
 def test_a_port_that_is_taken_is_told_before_anything_else() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        manner = Manner(metrics_port=taken.getsockname()[1])
+        manner = RunOptions(metrics_port=taken.getsockname()[1])
         with (
             pytest.raises(UsageInvalid, match="no metrics on"),
             onlookers(manner, [], progress_line, lambda _: None),

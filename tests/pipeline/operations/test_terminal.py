@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.operations.terminal import complain, say
+from tidegate.pipeline.operations.shutdown import complain, say
 
 
 def test_lines_go_out_and_complaints_go_beside(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.operations.totals import Totals
+from tidegate.pipeline.operations.status import Totals
 
 
 def test_a_batch_adds_to_what_was_there() -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from pipeline.operations.turn import TURN_SECONDS_MAX, Turn
+from tests.support.rules import rule
+from tidegate.pipeline.operations.supervisor import TURN_SECONDS_MAX, StartGate
 
 
 def query(message: str, *, active: bool = True) -> Any:
     return SimpleNamespace(isActive=active, status={"message": message})
 
 
+@rule("pipeline-9")
 @pytest.mark.parametrize(
     ("message", "active", "is_free"),
     [
@@ -27,8 +29,7 @@ def query(message: str, *, active: bool = True) -> Any:
 def test_a_turn_is_over_when_the_query_reads_or_has_ended(
     message: str, active: bool, is_free: bool
 ) -> None:
-    """Rule 580."""
-    turn = Turn()
+    turn = StartGate()
     assert turn.is_free()
     turn.take(query(message, active=active))
     assert turn.is_free() is is_free
@@ -36,7 +37,7 @@ def test_a_turn_is_over_when_the_query_reads_or_has_ended(
 
 def test_nobody_waits_longer_than_spark_does() -> None:
     now = [0.0]
-    turn = Turn(lambda: now[0])
+    turn = StartGate(lambda: now[0])
     turn.take(query("Initializing sources"))
     now[0] = TURN_SECONDS_MAX - 0.1
     assert not turn.is_free()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from pipeline.errors import PipelineError, SourceLost
-from pipeline.operations.condition import Condition, State
-from pipeline.operations.watch import Onlooker, watch
+from tests.support.rules import rule
+from tidegate.pipeline.errors import PipelineError, SourceLost
+from tidegate.pipeline.operations.status import State, StreamStatus
+from tidegate.pipeline.operations.watch import StatusSink, watch
 
 
 class Actor:
@@ -28,8 +29,8 @@ class Actor:
     def is_over(self) -> bool:
         return self._looks <= 0
 
-    def condition(self) -> Condition:
-        return Condition(self.name, State.ENDED if self.is_over else State.RUNNING)
+    def condition(self) -> StreamStatus:
+        return StreamStatus(self.name, State.ENDED if self.is_over else State.RUNNING)
 
 
 class Clock:
@@ -48,7 +49,7 @@ class Clock:
         self._waits -= 1
 
 
-def watched(actors: list[Actor], clock: Clock, onlookers: Sequence[Onlooker] = ()) -> list[str]:
+def watched(actors: list[Actor], clock: Clock, onlookers: Sequence[StatusSink] = ()) -> list[str]:
     said: list[str] = []
     watch(cast(Any, actors), onlookers, clock, said.append, lambda: clock.now_s)
     return said
@@ -66,8 +67,8 @@ def test_it_ends_when_asked() -> None:
     assert round(clock.now_s, 6) == 0.5
 
 
+@rule("pipeline-10")
 def test_one_that_fails_is_told_once_and_the_others_go_on() -> None:
-    """Rule 581."""
     lost = SourceLost("a: messages are gone")
     said = watched([Actor("a", 2, lost), Actor("b", 20)], Clock())
     assert said == ["a: messages are gone; the other streams go on"]
@@ -84,15 +85,15 @@ def test_who_was_not_told_for_a_while_is_told_once() -> None:
         def look(self) -> None:
             clock.now_s += 9.0 if clock.now_s == 0 else 0.0
 
-    watched([Slow("a", 1000)], clock, [Onlooker(lambda _: seen.append(clock.now_s), 2.0)])
+    watched([Slow("a", 1000)], clock, [StatusSink(lambda _: seen.append(clock.now_s), 2.0)])
     assert [round(at_s, 6) for at_s in seen] == [9.0]
 
 
 def test_onlookers_are_told_as_often_as_they_like() -> None:
     seen: list[tuple[str, list[str]]] = []
 
-    def onlooker(name: str, every_s: float) -> Onlooker:
-        return Onlooker(lambda them: seen.append((name, [each.name for each in them])), every_s)
+    def onlooker(name: str, every_s: float) -> StatusSink:
+        return StatusSink(lambda them: seen.append((name, [each.name for each in them])), every_s)
 
     clock = Clock(waits=31)
     watched([Actor("a", 1000)], clock, [onlooker("often", 0.5), onlooker("seldom", 3.0)])

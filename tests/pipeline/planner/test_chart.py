@@ -7,10 +7,19 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from pipeline.columns.intervals import Pace
-from pipeline.planner.chart import HEIGHT, SCALE, WIDTH, Dot, Line, Words, shapes, write_chart
-from pipeline.planner.choices import Plan
 from tests.pipeline.planner.test_choices import choice
+from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.planner.chart import (
+    HEIGHT,
+    SCALE,
+    WIDTH,
+    Dot,
+    Line,
+    Words,
+    shapes,
+    write_chart,
+)
+from tidegate.pipeline.planner.planning import Plan
 
 PLAN = Plan([choice(10, 500), choice(100, 100), choice(100, 300, Pace.BATCH, key="/<b>")])
 

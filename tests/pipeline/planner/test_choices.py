@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import json
 
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.planner.choices import Choice, Plan
-from pipeline.planner.tally import Hot, Seen, Sent
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.planner.planning import Choice, Plan
+from tidegate.pipeline.planner.tally import Hot, Seen, Sent
 
 SEEN = Seen(1_000, 50_000, 4, 200, [Hot('["IBM"]', 600), Hot('["AIG"]', 400)])
 

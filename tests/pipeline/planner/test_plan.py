@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keys.spec import KeySpec
-from pipeline.columns.history import read_history
-from pipeline.columns.intervals import Pace
-from pipeline.errors import HistoryInvalid, HistoryUnreadable, StreamFailed
-from pipeline.planner.plan import Wish, _told, plan
-from pipeline.planner.planning import Question, answered, planned
 from tests.support.commands import run
 from tests.support.outside import require_java
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.history import read_history
+from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, StreamFailed
+from tidegate.pipeline.planner.plan import PlanArguments, _told, plan
+from tidegate.pipeline.planner.planning import Question, answered, planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WISH = Wish(
+WISH = PlanArguments(
     path=Path("none.ndjson"), keys=["/a"], intervals=["1s"], paces=["batch"], time_field="/ts",
     time_unit="auto", as_json=False, charts=[], master="local[1]",
 )  # fmt: skip
@@ -66,7 +66,7 @@ def test_text_needs_a_time_field(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("said", "kind"),
     [
-        ("pipeline.errors.HistoryInvalid: a, line 3: not JSON", HistoryInvalid),
+        ("tidegate.pipeline.errors.HistoryInvalid: a, line 3: not JSON", HistoryInvalid),
         ("java.io.EOFException: Unexpected end of input stream", HistoryUnreadable),
         ("something else", StreamFailed),
     ],

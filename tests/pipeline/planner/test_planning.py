@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keys.path import FieldPath
-from keys.spec import KeySpec
-from pipeline.columns.history import read_history
-from pipeline.columns.intervals import MILLISECOND_NS, Pace
-from pipeline.columns.times import TimeField
-from pipeline.errors import HistoryInvalid
-from pipeline.planner.planning import Question, answered, cut_blocks, planned, tally_blocks
-from pipeline.planner.tally import Sent
 from tests.pipeline.plain_count import Counted, by_batch, by_key, messages
 from tests.support.outside import require_ticks
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.history import read_history
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Pace
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.errors import HistoryInvalid
+from tidegate.pipeline.planner.planning import Question, answered, cut_blocks, planned, tally_blocks
+from tidegate.pipeline.planner.tally import Sent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.planner.tally import Hot, IntervalTally, KeyTally, Seen, Sent
 from tests.pipeline.plain_count import by_batch, by_key
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.planner.tally import Hot, IntervalTally, KeyTally, Seen, Sent
 
 steps = st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 0, 1, 3, 40, 200])), max_size=60)
 cuts = st.lists(st.integers(0, 60), max_size=6)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.sinks.dead_letters import DeadLetters
-from pipeline.sinks.draft import Draft
-from pipeline.sinks.sink import Batch
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
+from tidegate.pipeline.sinks.parquet import Draft
+from tidegate.pipeline.sinks.sink import Batch
 
 ROWS = [
     {"key": '["a"]', "file": "0\0file:/in/x", "block": 3, "position": 9, "value": b'{"k":"a"}'}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.sinks.dead_letters import Burial, DeadLetters
-from pipeline.sinks.sink import Batch
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.sinks.dead_letters import Burial, DeadLetters
+from tidegate.pipeline.sinks.sink import Batch
 
 BATCH = Batch(7, 1, "q")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from pipeline.sinks.draft import COLUMNS
 from tests.pipeline.sinks.drafts import ROWS, drafted
+from tidegate.pipeline.sinks.parquet import COLUMNS
 
 
 def test_a_row_tells_what_was_sent_and_where_it_comes_from(tmp_path: Path) -> None:

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.columns.rows import SENT
-from pipeline.definitions.stream import read_definitions
-from pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
-from pipeline.operations.totals import Totals
-from pipeline.sinks import parquet as module
-from pipeline.sinks.dead_letters import DeadLetters
-from pipeline.sinks.draft import Report
-from pipeline.sinks.parquet import ParquetWriter
-from pipeline.sinks.sink import Batch, Receipt
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.stream import Stream
 from tests.pipeline.sinks.drafts import BATCH, ROWS, drafted
+from tests.support.rules import rule
+from tidegate.pipeline.columns.rows import SENT
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
+from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.sinks import parquet as module
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
+from tidegate.pipeline.sinks.parquet import ParquetWriter, Report
+from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,8 +77,9 @@ def test_a_batch_is_there_once_however_often_it_comes(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path).column("value").to_pylist() == ['{"k":"a"}', None, '{"k":"a"}']
 
 
+@rule("pipeline-8")
 def test_rows_of_an_end_stand_between_its_batch_and_the_next(tmp_path: Path) -> None:
-    """Rule 535: by `batch` and `row`, and by the names of files; also where the end comes again."""
+    """By `batch` and `row`, and by the names of files; also where the end comes again."""
     writer = writer_to(tmp_path)
     batches = [batch(6), replace(batch(6), is_end=True), batch(7)]
     pieces = [ROWS[:2], ROWS[:1], ROWS[:1]]
@@ -107,10 +108,10 @@ def test_what_an_attempt_left_behind_goes_with_its_batch(tmp_path: Path) -> None
     assert (left.exists(), other.exists()) == (False, True)
 
 
+@rule("pipeline-8")
 def test_a_batch_with_other_rows_is_not_taken_for_the_one_that_is_there(
     tmp_path: Path,
 ) -> None:
-    """Rule 535."""
     writer = writer_to(tmp_path)
     writer.finish([written(tmp_path, ROWS[:2], 0)], batch(7))
     with pytest.raises(CheckpointMismatch, match="the checkpoint is older than the folder"):

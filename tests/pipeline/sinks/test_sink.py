@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from pipeline.sinks.sink import Batch, wait_until
+from tidegate.pipeline.sinks.sink import Batch, wait_until
 
 
 def test_labels_of_batches_sort_in_the_order_of_batches() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pipeline.sinks.standing import Standing
+from tests.support.rules import rule
+from tidegate.pipeline.sinks.topic import ExistingRecords
 
 HAS = [
     b'{"key":["a"],"bookmark":"e-1","value":{"n":1}}\n{"key":["b"],"bookmark":"e-2","value":{"n":2}}\n',
@@ -10,9 +11,9 @@ HAS = [
 ]
 
 
+@rule("pipeline-13")
 def test_news_is_what_is_not_there_so() -> None:
-    """Rule 642."""
-    standing = Standing(HAS)
+    standing = ExistingRecords(HAS)
     assert not standing.is_news('["a"]', b'{"n":1}')
     assert standing.is_news('["b"]', b'{"n":9}')
     assert standing.is_news('["d"]', b'{"n":4}')
@@ -20,10 +21,10 @@ def test_news_is_what_is_not_there_so() -> None:
 
 
 def test_a_removal_is_news_where_there_is_a_record() -> None:
-    standing = Standing(HAS)
+    standing = ExistingRecords(HAS)
     assert standing.is_news('["a"]', None)
     assert not standing.is_news('["d"]', None)
 
 
 def test_an_empty_topic_has_nothing_left() -> None:
-    assert list(Standing([]).left()) == []
+    assert list(ExistingRecords([]).left()) == []

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.errors import GatewayRefused
-from pipeline.gateway import Gateway
-from pipeline.sinks import topic as sink
-from pipeline.sinks.dead_letters import DeadLetters
-from pipeline.sinks.sink import Batch, Receipt
-from pipeline.sinks.standing import Standing
-from pipeline.sinks.topic import Report, Staging, TopicWriter
 from tests.pipeline.journals import Journals, Removed
+from tests.support.rules import rule
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.errors import GatewayRefused
+from tidegate.pipeline.sinks import topic as sink
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
+from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.topic import ExistingRecords, Report, Staging, TopicWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ def batch(number: int, run: int = 1) -> Batch:
 
 def staged(writer: TopicWriter, batch: Batch, rows: pa.RecordBatch, attempt: int = 0) -> Report:
     """What one attempt of a task reports."""
-    with Gateway(writer.gateway) as gateway:
+    with gateway_at(writer.gateway) as gateway:
         staging = Staging(writer, gateway, batch, attempt)
         staging.take(rows)
         staging.end()
@@ -198,16 +198,16 @@ def test_a_sink_topic_is_created_once_and_kept_if_its_key_is_the_streams(
     writer = writer_to(journals, tmp_path)
     for description in ("made", "other"):
         made = replace(writer, definition={"key": ["/a"], "description": description})
-        assert made.prepare() == "e-1"
+        assert made.prepare() == "e1"
     assert journals.topics["newest"].definition["description"] == "made"
     with pytest.raises(GatewayRefused, match=r"exists with key \['/a'\]"):
         replace(writer, definition={"key": ["/b"]}).prepare()
 
 
+@rule("pipeline-13")
 def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
     journals: Journals, tmp_path: Path
 ) -> None:
-    """Rule 642."""
     topic = journals.topic("newest")
     topic.records = {b'["0"]': (1, b"0"), b'["gone"]': (2, b"7")}
     writer = replace(writer_to(journals, tmp_path), restates=True)
@@ -215,8 +215,8 @@ def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
     batch_rows = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SENT))
     for run, told in ((5, [b"1", Removed(b'["gone"]')]), (6, [])):
         first = batch(0, run)
-        with Gateway(writer.gateway) as gateway:
-            standing = Standing.of(gateway, "newest")
+        with gateway_at(writer.gateway) as gateway:
+            standing = ExistingRecords.of(gateway, "newest")
             staging = Staging(writer, gateway, first, 0, standing)
             staging.take(batch_rows)
             staging.end()
@@ -227,8 +227,8 @@ def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
     assert (publication.producer, publication.sequence) == (f"{PRODUCER}.begin", 5)
 
 
+@rule("pipeline-14")
 def test_a_topic_that_was_declared_is_not_made(journals: Journals, tmp_path: Path) -> None:
-    """Rule 645."""
     with pytest.raises(GatewayRefused, match="no topic newest any more"):
         replace(writer_to(journals, tmp_path), declared=True).prepare()
     assert journals.topics == {}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from pipeline.errors import HistoryInvalid
-from pipeline.sources.csvlines import without_headers
+from tests.support.rules import rule
+from tidegate.pipeline.errors import HistoryInvalid
+from tidegate.pipeline.sources.files import without_headers
 
 SCHEMA = pa.schema(
     [
@@ -42,8 +43,8 @@ def test_the_first_line_of_each_file_is_its_header() -> None:
     ]
 
 
+@rule("pipeline-7")
 @pytest.mark.parametrize("line", [b'"a;b";k;', b"k;a;b;", b'k;"a;b"', b'\xff;"a;b";', b'"k'])
 def test_another_header_is_told(line: bytes) -> None:
-    """Rule 534."""
     with pytest.raises(HistoryInvalid, match=r"^b\.csv, line 1: the header is .*, expected k;a;b;"):
         list(without_headers(iter([batch(("0\0in/b.csv", 0, line))]), NAMES, ";"))

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from pipeline.errors import SourceLost
-from pipeline.redisserver import RedisServer
-from pipeline.sources.entries import BEGINNING, ENTRIES_PER_PAGE, Entries
+from tests.support.rules import rule
+from tidegate.pipeline.errors import SourceLost
+from tidegate.pipeline.redis_server import RedisServer
+from tidegate.pipeline.sources.redis_stream import BEGINNING, ENTRIES_PER_PAGE, Entries
 
 pytestmark = pytest.mark.redis
 
@@ -38,10 +39,10 @@ def test_what_lies_between_two_ids_is_counted_and_read(entries: Entries, redis: 
     assert read == [b"%d" % at for at in range(4, 2001)]
 
 
+@rule("pipeline-6")
 def test_an_entry_that_was_read_last_must_be_there_or_be_the_newest(
     entries: Entries, redis: Redis
 ) -> None:
-    """Rule 532."""
     entries.require(BEGINNING)
     add(redis, 1, 10)
     redis.xtrim("ticks", minid="5-0", approximate=False)

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from pipeline.definitions.files import FileFormat, FilesSource
-from pipeline.errors import DefinitionInvalid, HistoryUnreadable, from_spark
-from pipeline.sources.files import read_files
 from tests.pipeline.drained import bodies, drained, names
+from tests.support.rules import rule
+from tidegate.pipeline.definitions.external import FileFormat, FilesSource
+from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, from_spark
+from tidegate.pipeline.sources.files import read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,8 +36,8 @@ def parquet(folder: Path) -> FilesSource:
     return FilesSource(str(folder / "*.parquet"), format=FileFormat.PARQUET)
 
 
+@rule("pipeline-6")
 def test_files_sort_by_time_then_name(spark: SparkSession, tmp_path: Path) -> None:
-    """Rule 530."""
     for second, name in [(9, "0"), (3, "b c"), (3, "a"), (3, "a0")]:
         path = tmp_path / f"{name}.ndjson"
         path.write_bytes(b'{"n":1}\n{"n":2}')
@@ -66,8 +67,8 @@ def test_rows_of_csv_are_objects_of_texts_named_by_the_header(
     ]
 
 
+@rule("pipeline-7")
 def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_path: Path) -> None:
-    """Rule 534."""
     schema = (("symbol", "string"), ("price", "double"), ("size", "long"))
     source = csv(tmp_path, schema=schema, delimiter=";", has_header=False)
     (tmp_path / "a.csv").write_text("A;1.50;3\nA;dear;3\nonly one\n{};1;1;1\nB;2;4\n")
@@ -80,10 +81,10 @@ def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_
     ]
 
 
+@rule("pipeline-7")
 def test_a_line_of_csv_that_is_no_row_is_refused_as_it_stands(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Rule 534."""
     lines = {
         b'{"symbol":"FROMJSON"}': "no row of the columns symbol, price, note",
         b"A,1,x,y": "no row of the columns symbol, price, note",
@@ -108,8 +109,8 @@ def test_a_line_of_csv_that_is_no_row_is_refused_as_it_stands(
     ]
 
 
+@rule("pipeline-7")
 def test_a_file_with_another_header_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:
-    """Rule 534."""
     (tmp_path / "a.csv").write_text("symbol,price\nA,1\n")
     frame = read_files(spark, csv(tmp_path))
     (tmp_path / "b.csv").write_text("price,symbol\n1,A\n")
@@ -177,8 +178,8 @@ def test_a_row_of_parquet_is_its_value_or_an_object_of_its_columns(
     assert bodies(rows) == ['{"k":1,"price":0.5}', '{"k":2}']
 
 
+@rule("pipeline-7")
 def test_a_number_that_json_has_not_refuses_its_row(spark: SparkSession, tmp_path: Path) -> None:
-    """Rule 537."""
     columns = {"k": [1, 2, 3], "price": [0.5, float("nan"), None], "l": [[1.0], [], [-math.inf]]}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     rows = drained(read_files(spark, parquet(tmp_path)))

@@ -11,17 +11,19 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from keys.spec import KeySpec
-from pipeline.definitions.feeds import KafkaSource
-from pipeline.errors import SourceLost, SparkUnavailable, from_spark
-from pipeline.sources import kafka
-from pipeline.sources.kafka import connector_jars, read_kafka, removed_keys
 from tests.pipeline.children import Child
 from tests.pipeline.drained import bodies, drained
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
+from tests.support.deadlines import HANGS_S
 from tests.support.kafka import PARTITIONS, Broker, broker_jars, connector_folder, kafka_broker
 from tests.support.outside import require_java
+from tests.support.rules import rule
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.definitions.external import KafkaSource
+from tidegate.pipeline.errors import SourceLost, SparkUnavailable, from_spark
+from tidegate.pipeline.sources import kafka
+from tidegate.pipeline.sources.kafka import connector_jars, read_kafka, removed_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 SOURCE = KafkaSource("127.0.0.1:1", "t", "epoch", None, (), None)
 
 
+@rule("pipeline-7")
 @pytest.mark.parametrize(
     ("text", "record"),
     [
@@ -52,7 +55,6 @@ SOURCE = KafkaSource("127.0.0.1:1", "t", "epoch", None, (), None)
     ],
 )
 def test_a_tombstone_removes_the_record_that_its_key_names(text: bytes, record: str | None) -> None:
-    """Rule 531."""
     found = removed_keys(pa.array([None, text], pa.binary()), KeySpec.of(["/symbol"]))
     assert found.to_pylist() == [None, record]
 
@@ -115,13 +117,12 @@ def check_sentence() -> None:
         connector_jars(replace(SOURCE, connector="0.0.0"))
 
 
+@rule("pipeline-6")
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(420)
 def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
     spark: SparkSession, broker: Broker | None, connector: Path | None, tmp_path: Path
 ) -> None:
-    """Rule 530."""
     if broker is None or connector is None:
         check_sentence()
         return
@@ -159,7 +160,6 @@ def test_messages_are_in_order_of_their_partition_until_kafka_has_lost_some(
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(420)
 def test_a_definition_file_brings_the_newest_of_each_key_from_kafka_to_a_topic(
     journals: Journals, broker: Broker | None, connector: Path | None, tmp_path: Path
 ) -> None:
@@ -171,9 +171,9 @@ def test_a_definition_file_brings_the_newest_of_each_key_from_kafka_to_a_topic(
     sent = ticks(0, 100)
     if broker:
         broker.send("ticks", [*sent, ("k0", "nonsense")])
-    command = [sys.executable, "-m", "pipeline", "run", str(path), "--available-now"]
+    command = [sys.executable, "-m", "tidegate.pipeline", "run", str(path), "--available-now"]
     with Child(command, tmp_path) as child:
-        code = child.wait(240)
+        code = child.wait(HANGS_S)
         said = child.output()
     if broker is None:
         assert code == 78

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.definitions.feeds import RateSource
-from pipeline.sources.rate import made, read_rate
 from tests.pipeline.drained import bodies
+from tests.support.rules import rule
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.definitions.external import RateSource
+from tidegate.pipeline.sources.source import made, read_rate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,8 +24,8 @@ def first_rows(spark: SparkSession, source: RateSource, count: int) -> list[str 
     return bodies(made(counted, source).orderBy("position").collect())
 
 
+@rule("pipeline-8")
 def test_what_a_row_says_is_its_numbers_doing(spark: SparkSession) -> None:
-    """Rule 536."""
     rows = first_rows(spark, SOURCE, 100)
     assert first_rows(spark, SOURCE, 50) == rows[:50]
     assert first_rows(spark, replace(SOURCE, rows_per_second=5), 50) == rows[:50]

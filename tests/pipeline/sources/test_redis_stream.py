@@ -8,11 +8,12 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from redis import Redis
 
-from pipeline.definitions.feeds import RedisSource
-from pipeline.errors import SourceLost, from_spark
-from pipeline.sources import redis_stream
-from pipeline.sources.redis_stream import EntriesReader, EntriesSlice, read_redis
 from tests.pipeline.drained import bodies, drained
+from tests.support.rules import rule
+from tidegate.pipeline.definitions.external import RedisSource
+from tidegate.pipeline.errors import SourceLost, from_spark
+from tidegate.pipeline.sources import redis_stream
+from tidegate.pipeline.sources.redis_stream import EntriesReader, EntriesSlice, read_redis
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,10 +99,10 @@ def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
     assert told.partitions(end, end) == []
 
 
+@rule("pipeline-6")
 def test_a_batch_that_comes_again_with_fewer_entries_is_told(
     source: RedisSource, redis: Redis
 ) -> None:
-    """Rule 533."""
     add(redis, 0, 10)
     told = reader(source)
     start = told.initialOffset()

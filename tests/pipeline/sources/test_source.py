@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.definitions.feeds import KafkaSource, RateSource, RedisSource
-from pipeline.definitions.files import FileFormat, FilesSource
-from pipeline.definitions.source import Source, TopicSource
-from pipeline.definitions.stream import StreamDefinition, read_definitions
-from pipeline.errors import DefinitionInvalid
-from pipeline.sources.source import are_checked, jars_of, open_source
 from tests.pipeline.definitions.streams_file import GOOD, written
 from tests.pipeline.journals import Journals
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.definitions.external import (
+    FileFormat,
+    FilesSource,
+    KafkaSource,
+    RateSource,
+    RedisSource,
+)
+from tidegate.pipeline.definitions.source import Source, TopicSource
+from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.sources.source import are_checked, jars_of, open_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

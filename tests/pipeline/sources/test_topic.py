@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.definitions.source import TopicSource
-from pipeline.operations.condition import pace_of
-from pipeline.sources.topic import read_topic
 from tests.pipeline.journals import Journals, Removed
+from tests.support.rules import rule
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.operations.status import pace_of
+from tidegate.pipeline.sources.topic import read_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,11 +33,11 @@ def test_a_topics_messages_are_one_piece_in_order_of_their_positions(
     assert lags[:3] == [3, 1, 0]
 
 
+@rule("view-10", "pipeline-5")
 @pytest.mark.spark
 def test_a_topic_tells_the_keys_of_its_records_if_asked_and_why_one_is_gone(
     spark: SparkSession, journals: Journals
 ) -> None:
-    """Rules 550 and 646."""
     journals.topic("t", [b"{}", Removed(b'["b"]'), Removed(b'["c"]', "expired")])
     source = TopicSource("t", "epoch", None)
     frame = read_topic(spark, source, journals.address, tells_keys=True)

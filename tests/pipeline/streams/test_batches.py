@@ -1,4 +1,4 @@
-"""Spark's batches deliver what the engine does, wherever cut (rules 500, 505, 506, 507 and 508)."""
+"""Spark's batches deliver what the engine does, wherever cut."""
 
 from __future__ import annotations
 
@@ -14,27 +14,28 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.columns.intervals import Pace
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.definitions.stream import read_definitions
-from pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
-from pipeline.sinks.sink import Batch, Receipt
-from pipeline.streams import batches
-from pipeline.streams.batches import ConflatedBatches, batch_time_ms
-from pipeline.streams.checkpoint import Checkpoint
-from pipeline.streams.plans import Way
-from pipeline.streams.stream import Stream
 from tests.pipeline.columns.test_conflator import REDUCERS, REMOVED, WANTED, merger_of
 from tests.pipeline.columns.test_saved import timed
 from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
 from tests.pipeline.journals import Journals
 from tests.pipeline.merged import MERGER
 from tests.pipeline.reordered import Timed, event_deliveries
+from tests.support.rules import rule
+from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
+from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.streams import batches
+from tidegate.pipeline.streams.batches import ConflatedBatches, batch_time_ms
+from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.plans import PlanKind
+from tidegate.pipeline.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")]
 MESSAGES = 400
 FILES = 4
 INTERVAL_MS = 40
@@ -143,7 +144,6 @@ EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("pace", Pace)
 def test_event_time_whatever_the_batches_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pace: Pace
@@ -162,19 +162,18 @@ def test_event_time_whatever_the_batches_are(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("pace", "more", "way"),
     [
-        (Pace.BATCH, (), Way.LATEST),
-        (Pace.BATCH, (OOF,), Way.HELD),
-        (Pace.KEY, (OOF,), Way.HELD),
-        (Pace.BATCH, (MERGE,), Way.HELD),
+        (Pace.BATCH, (), PlanKind.LATEST),
+        (Pace.BATCH, (OOF,), PlanKind.HELD),
+        (Pace.KEY, (OOF,), PlanKind.HELD),
+        (Pace.BATCH, (MERGE,), PlanKind.HELD),
     ],
 )
 def test_processing_time_by_the_log_of_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    pace: Pace, more: tuple[str, ...], way: Way,
+    pace: Pace, more: tuple[str, ...], way: PlanKind,
 ) -> None:  # fmt: skip
     messages = shared_case()
     world = World(spark, tmp_path, asked(pace, *more), monkeypatch)
@@ -192,7 +191,7 @@ def test_processing_time_by_the_log_of_spark(
         merger=merger_of(MERGER if MERGE in more else ""),
     )  # fmt: skip
     found = [[row._replace(due_ns=0) for row in rows] for rows in world.sink.rows.values()]
-    if way is Way.LATEST:
+    if way is PlanKind.LATEST:
         expected = expected[:-1]
     if MERGE in more:
         keys = [row.key for row in found[0]]
@@ -219,7 +218,6 @@ def test_removals_are_told_by_the_key_of_their_topic(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_an_end_that_was_cut_short_is_gone_on_with_and_what_is_lost_is_said(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.definitions.stream import StreamDefinition, read_definitions
-from pipeline.errors import CheckpointMismatch
-from pipeline.streams.checkpoint import Checkpoint
+from tests.support.rules import rule
+from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
+from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.streams.checkpoint import Checkpoint
 
 TOML = """\
 [pipeline.s]
@@ -76,27 +77,26 @@ def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
         pass
 
 
+@rule("pipeline-10")
 def test_what_was_sent_is_in_one_life_of_the_sink(tmp_path: Path) -> None:
-    """Rule 585: made again, or at another gateway, it has not what was sent before."""
+    """Made again, or at another gateway, it has not what was sent before."""
     with Checkpoint(defined(tmp_path)) as checkpoint:
-        for told in ("e-1", "e-1", ""):  # a sink that tells no life is any
+        for told in ("e1", "e1", ""):  # a sink that tells no life is any
             checkpoint.require_sink(told)
     with (
         Checkpoint(defined(tmp_path)) as checkpoint,
-        pytest.raises(
-            CheckpointMismatch, match=r"another life of topic newest \(epoch e-1, now e-2"
-        ),
+        pytest.raises(CheckpointMismatch, match=r"another life of topic newest \(epoch e1, now e2"),
     ):
-        checkpoint.require_sink("e-2")
+        checkpoint.require_sink("e2")
 
 
 def test_who_takes_the_loss_on_himself_goes_on_in_another_life_of_the_sink(tmp_path: Path) -> None:
     with Checkpoint(defined(tmp_path)) as checkpoint:
-        checkpoint.require_sink("e-1")
+        checkpoint.require_sink("e1")
     (tmp_path / "checkpoints/s/sink").unlink()
     with Checkpoint(defined(tmp_path)) as checkpoint:
-        checkpoint.require_sink("e-2")
-    assert (tmp_path / "checkpoints/s/sink").read_text() == "e-2"
+        checkpoint.require_sink("e2")
+    assert (tmp_path / "checkpoints/s/sink").read_text() == "e2"
 
 
 def test_each_run_has_a_number_above_all_before_it(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 from py4j.protocol import Py4JError
 
-from pipeline.definitions.stream import read_definitions
-from pipeline.errors import StreamFailed
-from pipeline.streams.stream import Stream
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import StreamFailed
+from tidegate.pipeline.streams.stream import Stream
 
 
 class Broken:

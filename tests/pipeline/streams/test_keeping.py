@@ -5,16 +5,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from keys.path import FieldPath
-from keys.spec import KeySpec
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.deliveries import cut_messages
-from pipeline.columns.intervals import Interval, Pace
-from pipeline.columns.rows import PUBLISHED, arrow_schema
-from pipeline.columns.times import TimeField
-from pipeline.sinks.sink import Batch
-from pipeline.streams.held import Held
-from pipeline.streams.keeping import Keeping, conflate_shards
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.deliveries import cut_messages
+from tidegate.pipeline.columns.intervals import Interval, Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.sinks.sink import Batch
+from tidegate.pipeline.streams.shard_state import Keeping, ShardState, conflate_shards
 
 SECOND = 1_000_000_000
 ASKED = Conflation(
@@ -25,7 +24,7 @@ ASKED = Conflation(
 
 def conflated(folder: Path, number: int, *bodies: bytes, is_end: bool = False) -> list[object]:
     """What the only shard sends in a batch."""
-    batch, held = Batch(number, 1, "q", is_end=is_end), Held(folder)
+    batch, held = Batch(number, 1, "q", is_end=is_end), ShardState(folder)
     before = held.before(batch)
     keeping = Keeping(ASKED, held, batch, before, held.shards(before, 1), now_ms=None)
     rows = [{"file": f"{number}", "block": 0, "body": body} for body in bodies]
@@ -48,6 +47,6 @@ def test_what_is_held_goes_on_with_the_next_batch(tmp_path: Path) -> None:
 
 def test_a_shard_does_not_begin_anew_where_it_has_held_something(tmp_path: Path) -> None:
     conflated(tmp_path, 0, b'{"k":1,"t":1}')
-    Held(tmp_path).path("000000000", 0).write_bytes(b"")
+    ShardState(tmp_path).path("000000000", 0).write_bytes(b"")
     with pytest.raises(Exception, match="missing or damaged"):
         conflated(tmp_path, 1, b'{"k":1,"t":1}')

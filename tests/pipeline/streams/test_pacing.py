@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.streams.pacing import INTERVAL_S_MAX, MARGIN_S, Pacing
+from tidegate.pipeline.streams.stream import INTERVAL_S_MAX, MARGIN_S, Pacing
 
 
 def test_the_first_batch_waits_for_nothing() -> None:

@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from keys.extract import record_key
-from keys.path import FieldPath
-from keys.spec import KeySpec
-from pipeline.columns.combined import combine
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.history import read_history
-from pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from pipeline.columns.rows import DELIVERIES, PUBLISHED
-from pipeline.columns.times import TimeField
-from pipeline.streams.plans import (
+from tests.pipeline.columns.test_conflator import REDUCERS, REMOVED, conflation, recorded
+from tests.pipeline.engine_deliveries import Delivered, Recorded, delivered, engine_deliveries
+from tests.pipeline.merged import MERGER
+from tests.pipeline.newest import newest_by_key
+from tests.support.outside import require_ticks
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec, record_key
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.deliveries import combine
+from tidegate.pipeline.columns.history import read_history
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.columns.rows import DELIVERIES, PUBLISHED
+from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.streams.plans import (
     Layout,
-    Way,
+    PlanKind,
     by_shards,
     in_place,
     plan_latest,
@@ -31,16 +35,6 @@ from pipeline.streams.plans import (
     recorded_lines,
     way_of,
 )
-from tests.pipeline.columns.test_conflator import REDUCERS, REMOVED, conflation, recorded
-from tests.pipeline.engine_deliveries import (
-    Delivered,
-    Recorded,
-    delivered,
-    engine_deliveries,
-)
-from tests.pipeline.merged import MERGER
-from tests.pipeline.newest import newest_by_key
-from tests.support.outside import require_ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,10 +75,10 @@ def test_a_shared_case_with_filter_reducers_and_removals(spark: SparkSession, pa
     expected = sorted(engine_deliveries(messages, options, "/v > 2"), key=str)
     assert {row.removed for row in expected} == {None, *REMOVED}
     several = plan_recorded(frame_of(spark, messages, 3), asked)
-    assert several.way is Way.BY_SHARDS
+    assert several.way is PlanKind.BY_SHARDS
     assert rows(several.frame) == expected
     one = plan_recorded(frame_of(spark, messages, 1), asked)
-    assert one.way is Way.IN_PLACE
+    assert one.way is PlanKind.IN_PLACE
     assert rows(one.frame) == expected
 
 
@@ -93,10 +87,10 @@ def test_partitions_by_key_need_no_shuffle(spark: SparkSession) -> None:
     asked, options = conflation(Pace.KEY, "", "", oof=True)
     sharded = frame_of(spark, messages, 1).repartition(2, "key").sortWithinPartitions("position")
     plan = plan_recorded(sharded.withColumn("file", sharded.key.substr(0, 0)), asked, Layout.BY_KEY)
-    assert plan.way is Way.IN_PLACE
+    assert plan.way is PlanKind.IN_PLACE
     assert rows(plan.frame) == sorted(engine_deliveries(messages, options), key=str)
     by_batch, _ = conflation(Pace.BATCH, "", "", oof=True)
-    assert plan_recorded(sharded, by_batch, Layout.BY_KEY).way is Way.BY_SHARDS
+    assert plan_recorded(sharded, by_batch, Layout.BY_KEY).way is PlanKind.BY_SHARDS
 
 
 @pytest.mark.slow
@@ -133,10 +127,10 @@ def test_the_newest_of_a_batch_is_shuffled_only_where_keys_are_anywhere(
     )
     asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
     anywhere = plan_latest(messages, asked)
-    assert (anywhere.way, anywhere.frame.count()) == (Way.LATEST, 5)
+    assert (anywhere.way, anywhere.frame.count()) == (PlanKind.LATEST, 5)
     by_key = messages.repartition(2, messages.position % 5)
     own = plan_latest(by_key, asked, Layout.BY_KEY)
-    assert own.way is Way.IN_PLACE
+    assert own.way is PlanKind.IN_PLACE
     assert sorted(row.position for row in own.frame.collect()) == [95, 96, 97, 98, 99]
 
 
@@ -165,17 +159,17 @@ def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSessio
 @pytest.mark.parametrize(
     ("pace", "oof", "time", "way"),
     [
-        (Pace.BATCH, False, None, Way.LATEST),
-        (Pace.BATCH, True, None, Way.HELD),
-        (Pace.KEY, False, None, Way.HELD),
-        (Pace.BATCH, False, TimeField(FieldPath.parse("/ts")), Way.TIMED),
+        (Pace.BATCH, False, None, PlanKind.LATEST),
+        (Pace.BATCH, True, None, PlanKind.HELD),
+        (Pace.KEY, False, None, PlanKind.HELD),
+        (Pace.BATCH, False, TimeField(FieldPath.parse("/ts")), PlanKind.TIMED),
     ],
 )
 def test_a_running_stream_holds_only_what_it_must(
-    pace: Pace, oof: bool, time: TimeField | None, way: Way
+    pace: Pace, oof: bool, time: TimeField | None, way: PlanKind
 ) -> None:
     assert way_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is way
 
 
 def test_a_merger_sees_the_messages_of_a_key_in_their_order() -> None:
-    assert way_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is Way.HELD
+    assert way_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is PlanKind.HELD

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import CheckpointMismatch
-from pipeline.streams.sparklogs import planned, require_whole
+from tests.support.rules import rule
+from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.streams.checkpoint import planned, require_whole
 
 OFFSETS = b'v1\n{"batchWatermarkMs":0}\n{"bookmark":"e-4"}\n-'
 
@@ -40,21 +41,21 @@ def test_one_without_commits_is_whole(tmp_path: Path) -> None:
     require_whole(tmp_path)
 
 
+@rule("pipeline-10")
 @pytest.mark.parametrize("name", ["metadata", "offsets/11", "commits/10"])
 @pytest.mark.parametrize("content", [b"", b"v1", b"v1\n", b"v1\n{", b"\xff\n{}", b"v1\n{\xff}"])
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes) -> None:
-    """Rule 582."""
     (written(tmp_path) / name).write_bytes(content)
     with pytest.raises(CheckpointMismatch, match=f"{name} is not whole: put all of it"):
         require_whole(tmp_path)
 
 
+@rule("pipeline-10")
 @pytest.mark.parametrize(
     ("gone", "named"),
     [(["metadata"], "metadata"), (["offsets/11", "offsets/10"], "offsets/10")],
 )
 def test_a_file_that_is_gone_is_named(tmp_path: Path, gone: list[str], named: str) -> None:
-    """Rule 582."""
     written(tmp_path)
     for name in gone:
         (tmp_path / name).unlink()

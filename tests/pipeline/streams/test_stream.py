@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.topic_source import Source
-from pipeline.definitions.stream import read_definitions
-from pipeline.errors import CheckpointMismatch, from_spark
-from pipeline.operations.totals import Totals
-from pipeline.streams.stream import Stream, sink_definition
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
 from tests.pipeline.running import run_to_its_end
+from tidegate.app.definitions.source import Source
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.errors import CheckpointMismatch, from_spark
+from tidegate.pipeline.operations.status import Totals
+from tidegate.pipeline.streams.stream import Stream, sink_definition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,7 +108,7 @@ def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
     journals.topic("raw", records(0, 10))
     ran(spark, journals, tmp_path, TOPIC)
     del journals.topics["newest"]
-    journals.topic("newest", key=["/k"]).epoch = "e-2"
+    journals.topic("newest", key=["/k"]).epoch = "e2"
     with pytest.raises(CheckpointMismatch, match="another life of topic newest"):
         ran(spark, journals, tmp_path, TOPIC)
 
@@ -118,11 +118,11 @@ def test_another_life_of_the_source_ends_the_stream_with_a_sentence(
 ) -> None:
     topic = journals.topic("raw", records(0, 10))
     ran(spark, journals, tmp_path, TOPIC)
-    topic.epoch = "e-2"
+    topic.epoch = "e2"
     stream = ran(spark, journals, tmp_path, TOPIC)
     assert stream.query is not None
     said = str(from_spark("s", str(stream.query.exception())))
-    assert said.startswith("s: the checkpoint was made with another life of topic raw (epoch e-1")
+    assert said.startswith("s: the checkpoint was made with another life of topic raw (epoch e1")
     assert "\n" not in said
 
 
@@ -134,7 +134,7 @@ def test_a_gateway_that_refuses_ends_the_stream_with_its_reason(
     stream = ran(spark, journals, tmp_path, TOPIC)
     assert stream.query is not None
     said = str(from_spark("s", str(stream.query.exception())))
-    assert said == f"s: the gateway at {journals.address} said no: No [made-up]:"
+    assert said == f"s: the gateway at {journals.address} said no: No [made-up]"
 
 
 GROUPED = 'grouping = ["/v"]\nprojection = ["SUM(/n) AS /n"]'

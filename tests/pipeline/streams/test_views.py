@@ -13,12 +13,13 @@ import pyarrow as pa
 import pytest
 
 from dev import ROOT
-from pipeline.errors import CheckpointMismatch, from_spark
-from pipeline.sinks.sink import Batch
-from pipeline.streams.stream import Stream
-from pipeline.streams.views import HeldTables
 from tests.pipeline.journals import Journals, Removed
 from tests.pipeline.running import run_to_its_end
+from tests.support.rules import rule
+from tidegate.pipeline.errors import CheckpointMismatch, from_spark
+from tidegate.pipeline.sinks.sink import Batch
+from tidegate.pipeline.streams.stream import Stream
+from tidegate.pipeline.streams.views import HeldTables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,12 +76,12 @@ def order(name: str, region: str, qty: int, symbol: str = "A") -> dict[str, Any]
     return {"id": name, "region": region, "qty": qty, "symbol": symbol}
 
 
+@rule("view-9", "view-10")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_groups_go_on_from_a_checkpoint(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
-    """Rules 540, 541 and 542."""
     landed(tmp_path, "orders", 1, order("a", "EU", 1), order("b", "US", 2), order("a", "EU", 3))
     first = ran(spark, journals, tmp_path, GROUPED)
     assert shown(journals, "region") == {
@@ -106,10 +107,10 @@ def test_groups_go_on_from_a_checkpoint(
     assert ran(spark, journals, tmp_path, GROUPED).totals.batches == 0
 
 
+@rule("view-12", "view-13")
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_join_follows_both_sides(spark: SparkSession, journals: Journals, tmp_path: Path) -> None:
-    """Rules 545 and 548."""
     landed(tmp_path, "orders", 1, order("a", "EU", 1), order("b", "US", 2, "B"))
     landed(tmp_path, "quotes", 1, {"ticker": "A", "bid": 5}, {"bid": 6})
     stream = ran(spark, journals, tmp_path, JOINED)

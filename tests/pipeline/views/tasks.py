@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from keys.filter import Filter
-from keys.projection import Projection
-from pipeline.columns.blocks import shard_of
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.views.links import Join, Side
-from pipeline.views.records import PARTS, View
-from pipeline.views.routes import ROUTED
-from pipeline.views.stages import CHANGED, Viewing
+from tidegate.keys.filter import Filter
+from tidegate.keys.projection import Projection
+from tidegate.pipeline.columns.blocks import shard_of
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.views.links import ROUTED, Join, Side
+from tidegate.pipeline.views.records import PARTS, View
+from tidegate.pipeline.views.stages import CHANGED, Viewing
 
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

@@ -4,11 +4,13 @@ import math
 
 import pytest
 
-from keys.filter.numbers import Scalar
-from keys.projection import Projection
-from pipeline.views.cells import WORD, CellReader, numeral
+from tests.support.rules import rule
+from tidegate.keys.filter.values import Scalar
+from tidegate.keys.projection import Projection
+from tidegate.pipeline.views.cells import WORD, CellReader, numeral
 
 
+@rule("view-5")
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -17,7 +19,6 @@ from pipeline.views.cells import WORD, CellReader, numeral
     ],
 )  # fmt: skip
 def test_a_number_is_the_decimal_that_it_shows(value: Scalar, text: bytes) -> None:
-    """Rule 138."""
     assert numeral(value) == text
 
 
@@ -37,8 +38,8 @@ def test_columns_that_need_the_same_of_a_record_share_it() -> None:
     ]
 
 
+@rule("view-5")
 def test_a_path_through_an_array_is_read_as_filters_read_it() -> None:
-    """Rule 137."""
     projection = Projection.parse("[SUM(/a/b) AS /s,MAX(/a/b) AS /m,/a/b AS /f]", 0, "[/g]", 0)
     cells = CellReader(projection).columns([b'{"g":1,"a":[{"b":2},{"b":3}]}', b'{"a":{"b":4}}'])
     assert [column.to_pylist() for column in cells[1:]] == [

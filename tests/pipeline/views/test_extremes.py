@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from keys.monoids import Reducer
-from pipeline.views.extremes import Extreme
-from pipeline.views.members import Members
+from tests.support.rules import rule
+from tidegate.keys.reducers import Reducer
+from tidegate.pipeline.views.members import Members
+from tidegate.pipeline.views.partials import Extreme
 
 
 def part(reducer: Reducer, told: Sequence[tuple[str, int, str]]) -> list[Any]:
@@ -30,6 +31,7 @@ def part(reducer: Reducer, told: Sequence[tuple[str, int, str]]) -> list[Any]:
     return list(found)
 
 
+@rule("merge-7", "view-5")
 @pytest.mark.parametrize(
     ("reducer", "tasks", "shown"),
     [
@@ -44,6 +46,5 @@ def part(reducer: Reducer, told: Sequence[tuple[str, int, str]]) -> list[Any]:
 def test_the_first_of_equal_values_is_shown(
     reducer: Reducer, tasks: list[list[tuple[str, int, str]]], shown: bytes
 ) -> None:
-    """Rules 131 and 137."""
     parts = [part(reducer, told) for told in tasks]
     assert {Extreme(reducer).shown(order) for order in permutations(parts)} == {shown}

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from keys.path import FieldPath
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.sinks.sink import Batch
-from pipeline.streams.views import HeldTables
-from pipeline.views.frames import viewed
-from pipeline.views.links import Join, Side
-from pipeline.views.records import View
-from pipeline.views.stages import Viewing
 from tests.pipeline.views.tasks import Message, Tasks, Told, view
+from tests.support.rules import rule
+from tidegate.keys.path import FieldPath
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.sinks.sink import Batch
+from tidegate.pipeline.streams.views import HeldTables
+from tidegate.pipeline.views.links import Join, Side
+from tidegate.pipeline.views.records import View
+from tidegate.pipeline.views.stages import Viewing, viewed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,6 +51,7 @@ def changed(spark: SparkSession, messages: list[Message], side: Side, begin: int
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema=arrow_schema(SENT)))
 
 
+@rule("view-9", "view-11", "view-12", "view-13")
 @pytest.mark.parametrize(
     ("grouped", "join"),
     [
@@ -62,7 +63,6 @@ def changed(spark: SparkSession, messages: list[Message], side: Side, begin: int
 def test_spark_makes_the_rows_that_tasks_make(
     spark: SparkSession, tmp_path: Path, grouped: View | None, join: Join | None
 ) -> None:
-    """Rules 540, 544, 545 and 549."""
     tasks, begin = Tasks(grouped, SHARDS, join), 1
     for number, messages in enumerate(HISTORY):
         told = [message for message in messages if join or message.side is Side.LEFT]

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from conflation.frame import Frame, Tombstone
-from pipeline.views.records import View
 from tests.pipeline.views.tasks import Message, Tasks, Told, view
 from tests.support.profiles import examples
+from tests.support.rules import rule
 from tests.support.world import World, batches
+from tidegate.conflation.frame import Frame, Tombstone
+from tidegate.pipeline.views.records import View
 
 COLUMNS = (
     "[/g,/v AS /newest,/v + 1 AS /more,COUNT(/v) AS /count,COUNT_DISTINCT(/v) AS /distinct,"
@@ -63,6 +64,7 @@ def applied(records: dict[str, bytes], messages: Sequence[Message]) -> None:
             records[record] = body
 
 
+@rule("view-9", "view-10")
 @pytest.mark.parametrize("wanted", ["", "/v > 0 OR /v IS NULL"])
 @pytest.mark.parametrize("shards", [1, 3])
 @examples(60, nightly=3_000)
@@ -70,7 +72,6 @@ def applied(records: dict[str, bytes], messages: Sequence[Message]) -> None:
 def test_a_view_is_what_its_records_come_to(
     wanted: str, shards: int, history: list[list[Message]]
 ) -> None:
-    """Rules 540 and 542."""
     asked = view(COLUMNS, wanted=wanted)
     tasks, records, shown = Tasks(asked, shards), dict[str, bytes](), dict[str, bytes]()
     for messages in history:
@@ -85,12 +86,12 @@ def test_a_view_is_what_its_records_come_to(
         assert set(tasks.refused) <= set(now.values()) - set(shown.values())
 
 
+@rule("view-2", "view-9")
 @pytest.mark.parametrize("wanted", ["", "/v > 0"])
 @examples(40, nightly=2_000)
 @given(histories)
 @example([[Message('["a"]', said("a", '"X"', "1"))], [Message('["a"]', None)]])
 def test_the_engine_sends_the_same_rows(wanted: str, history: list[list[Message]]) -> None:
-    """Rules 232, 540 and 541."""
     asked = view(COLUMNS, wanted=wanted)
     tasks, world, position = Tasks(asked, 2), World(), 0
     world.topic(key="[/k]")
@@ -127,8 +128,8 @@ def one(record: str, group: str, value: int) -> Message:
     ))  # fmt: skip
 
 
+@rule("view-9", "view-11")
 def test_only_groups_that_changed_are_told_of() -> None:
-    """Rules 541, 543 and 544."""
     tasks = Tasks(view(TOTALS, wanted="/v < 100"), 4)
     assert tasks.batch([one("a", "X", 1), one("b", "Y", 2), one("a", "X", 3)]) == {
         '["X"]': Told(b'{"g":"X","v":3,"n":1}', None, 2),
@@ -148,15 +149,15 @@ def test_only_groups_that_changed_are_told_of() -> None:
     assert tasks.batch([Message('["b"]', None)]) == {}
 
 
+@rule("view-9")
 def test_a_group_that_came_and_went_within_a_batch_is_not_seen() -> None:
-    """Rule 541."""
     tasks = Tasks(view(TOTALS), 2)
     found = tasks.batch([one("a", "X", 1), one("a", "Y", 1), Message('["a"]', None)])
     assert found == {}
 
 
+@rule("view-10")
 def test_a_group_without_a_key_is_refused() -> None:
-    """Rule 542."""
     tasks = Tasks(view(TOTALS), 2)
     assert tasks.batch([Message("a", b'{"v":1}'), Message("b", b'{"g":[1],"v":2}')]) == {}
     assert sorted(tasks.refused) == [b'{"g":[1],"v":2,"n":0}', b'{"v":1,"n":0}']

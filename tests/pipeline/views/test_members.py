@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pipeline.views.members import Members
+from tidegate.pipeline.views.members import Members
 
 
 def test_records_of_a_group_stand_together_in_their_order() -> None:

@@ -4,11 +4,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from keys.spec import KeySpec
-from pipeline.columns.conflation import Conflation
-from pipeline.columns.intervals import Interval, Pace
-from pipeline.columns.rows import PUBLISHED, SENT, arrow_schema
-from pipeline.views.newest import newest, news
+from tests.support.rules import rule
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intervals import Interval, Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema
+from tidegate.pipeline.views.records import newest, news
 
 
 def row(record: str, place: tuple[str, int, int], first_ms: int | None) -> dict[str, Any]:
@@ -49,8 +50,8 @@ def told(spec: KeySpec, *batches: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in found]
 
 
+@rule("view-10")
 def test_a_task_tells_the_newest_of_each_record_and_removals_and_what_is_none() -> None:
-    """Rule 550."""
     rows = published(
         (None, b'{"k":1}'), (None, b'{"k":2}'), ("[1]", None), (None, b" "), (None, b'{"k":1.0}'),
         ("[2]", None),
@@ -64,8 +65,8 @@ def test_a_task_tells_the_newest_of_each_record_and_removals_and_what_is_none() 
     assert found[-1][-1].startswith("key-invalid: ")
 
 
+@rule("view-10")
 def test_without_fields_of_a_key_a_message_tells_its_own() -> None:
-    """Rule 550."""
     found = told(KeySpec(), published(('["a"]', b"{}"), ('["a"]', b"[]")), published((None, b"{}")))
     assert found == [
         ('["a"]', 2, b"[]", 2, 9, None, None),

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from keys.path import FieldPath
-from pipeline.views.links import Join, Side
-from pipeline.views.records import View
 from tests.pipeline.views.tasks import Message, Tasks, Told, view
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.path import FieldPath
+from tidegate.pipeline.views.links import Join, Side
+from tidegate.pipeline.views.records import View
 
 ON = ((FieldPath.parse("/symbol"), FieldPath.parse("/ticker")),)
 JOIN = Join(ON, FieldPath.parse("/quote"))
@@ -94,13 +95,13 @@ def text(link: object) -> str | None:
     return link if isinstance(link, str) else str(int(link))  # type: ignore[call-overload]  # a number
 
 
+@rule("view-12", "view-13")
 @pytest.mark.parametrize("shards", [1, 3])
 @examples(50, nightly=3_000)
 @given(histories)
 def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
     shards: int, history: list[list[Message]]
 ) -> None:
-    """Rules 545, 546, 547 and 548."""
     tasks, world, shown = Tasks(None, shards, JOIN), World(), dict[str, Any]()
     for messages in history:
         world.take(messages)
@@ -112,12 +113,12 @@ def test_a_joined_record_is_the_left_one_with_the_newest_of_the_right(
         assert shown == world.joined()
 
 
+@rule("view-13")
 @pytest.mark.parametrize("shards", [1, 3])
 @examples(50, nightly=3_000)
 @given(histories)
 @example([[order("a", "A", 1), quote("q", "A", 5)], [Message('["q"]', None, Side.RIGHT)]])
 def test_groups_of_a_join_are_over_all_pairs(shards: int, history: list[list[Message]]) -> None:
-    """Rule 549."""
     grouped: View = view(COLUMNS, "[/symbol]")
     tasks, world = Tasks(grouped, shards, JOIN), World()
     shown: dict[str, tuple[int | None, int]] = {}
@@ -132,8 +133,8 @@ def test_groups_of_a_join_are_over_all_pairs(shards: int, history: list[list[Mes
         assert shown == world.worth()
 
 
+@rule("view-11", "view-13")
 def test_either_side_makes_a_row_and_a_message_counts_once() -> None:
-    """Rules 543 and 548."""
     tasks = Tasks(None, 3, JOIN)
     assert tasks.batch([order("a", "A", 1), order("b", "A", 2), quote("q", "B", 5)]) == {
         '["a"]': Told(b'{"k":"a","symbol":"A","qty":1}', None, 1),
@@ -151,8 +152,8 @@ def test_either_side_makes_a_row_and_a_message_counts_once() -> None:
     }
 
 
+@rule("view-12")
 def test_the_place_of_the_right_record_is_never_the_left_ones_own() -> None:
-    """Rule 547."""
     tasks = Tasks(None, 1, JOIN)
     found = tasks.batch([Message("a", b'{"quote":1,"symbol":"A"}')])
     assert found == {"a": Told(b'{"symbol":"A"}', None, 1)}

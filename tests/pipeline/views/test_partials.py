@@ -8,24 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.aggregates import Aggregate
-from keys.projection import Projection
-from pipeline.views.cells import CellReader
-from pipeline.views.members import Members
-from pipeline.views.partials import parts_of
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.projection import Aggregate, Projection
+from tidegate.pipeline.views.cells import CellReader
+from tidegate.pipeline.views.members import Members
+from tidegate.pipeline.views.partials import parts_of
 
 TEXTS = ("1", "1.0", "-2.5", "1e300", "null", '""', '"x"', '"12"', '"a"', "true", "[3]", "{}")
 values = st.lists(st.tuples(st.sampled_from(TEXTS), st.integers(0, 2)), min_size=1, max_size=12)
 
 
+@rule("view-4", "view-5", "view-9")
 @pytest.mark.parametrize("aggregate", [*(f"{name}(/v) AS /x" for name in Aggregate), "/v AS /x"])
 @examples(60, nightly=2_000)
 @given(values, st.randoms(use_true_random=False))
 def test_parts_in_any_order_are_the_whole(
     aggregate: str, found: list[tuple[str, int]], chance: object
 ) -> None:
-    """Rules 136, 137, 138 and 540."""
     projection = Projection.parse(f"[{aggregate}]", 0, "[/g]", 0)
     [column] = projection.columns
     bodies = [f'{{"v":{text}}}'.encode() for text, _ in found]

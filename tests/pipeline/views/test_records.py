@@ -4,10 +4,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipeline.columns.blocks import shard_of
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.views.records import Records
 from tests.pipeline.views.tasks import view
+from tests.support.rules import rule
+from tidegate.pipeline.columns.blocks import shard_of
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.views.records import Records
 
 ASKED = view("[SUM(/v) AS /v]")
 
@@ -21,8 +22,8 @@ def changes(*told: tuple[str, bytes | None]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=arrow_schema(SENT))
 
 
+@rule("view-9", "view-11")
 def test_parts_are_told_of_groups_that_were_stirred_and_of_no_others() -> None:
-    """Rules 541 and 544."""
     records = Records(ASKED, 1, 4, None)
     records.change(changes(("a", b'{"g":"X","v":1}'), ("b", b'{"g":"Y","v":2}')), 0)
     again = Records(ASKED, 1, 4, records.table)
@@ -33,8 +34,8 @@ def test_parts_are_told_of_groups_that_were_stirred_and_of_no_others() -> None:
     assert again.change(changes(), 2).num_rows == 0
 
 
+@rule("view-11")
 def test_what_is_kept_of_a_record_are_the_cells_that_its_view_asks_for() -> None:
-    """Rule 544."""
     records = Records(ASKED, 0, 1, None)
     records.change(changes(("a", b'{"g":"X","v":1.50,"long":"text"}')), 7)
     [kept] = records.table.to_pylist()

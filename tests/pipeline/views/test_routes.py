@@ -4,12 +4,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from keys.filter import Filter
-from keys.path import FieldPath
-from pipeline.columns.blocks import shard_of
-from pipeline.columns.rows import SENT, arrow_schema
-from pipeline.views.links import Join, Side
-from pipeline.views.routes import ALONE, Routes
+from tests.support.rules import rule
+from tidegate.keys.filter import Filter
+from tidegate.keys.path import FieldPath
+from tidegate.pipeline.columns.blocks import shard_of
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.views.links import ALONE, Join, Routes, Side
 
 JOIN = Join(
     ((FieldPath.parse("/s"), FieldPath.parse("/t")),), FieldPath.parse("/q"),
@@ -28,8 +28,8 @@ def told(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows.to_pylist()]
 
 
+@rule("view-11", "view-12")
 def test_a_record_that_moves_leaves_its_old_link_and_counts_at_the_new_one() -> None:
-    """Rules 543 and 545."""
     routes = Routes(JOIN, Side.LEFT, 4, None)
     first, second = b'{"s":1,"n":1}', b'{"s":2,"n":1}'
     [row] = routes.change(changed(first)).to_pylist()
@@ -48,8 +48,8 @@ def test_a_record_that_moves_leaves_its_old_link_and_counts_at_the_new_one() -> 
     assert routes.table.num_rows == 0
 
 
+@rule("view-12")
 def test_a_right_record_without_link_is_nobodys() -> None:
-    """Rule 546."""
     routes = Routes(JOIN, Side.RIGHT, 4, None)
     assert told(routes.change(changed(b'{"t":null}'))) == []
     routes.change(changed(b'{"t":7}'))

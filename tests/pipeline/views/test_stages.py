@@ -5,13 +5,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from keys.path import FieldPath
-from pipeline.columns.rows import arrow_schema
-from pipeline.views.links import Join
-from pipeline.views.records import PARTS
-from pipeline.views.routes import ROUTED
-from pipeline.views.stages import CHANGED, Viewing
 from tests.pipeline.views.tasks import Kept, Stage, view
+from tidegate.keys.path import FieldPath
+from tidegate.pipeline.columns.rows import arrow_schema
+from tidegate.pipeline.views.links import ROUTED, Join
+from tidegate.pipeline.views.records import PARTS
+from tidegate.pipeline.views.stages import CHANGED, Viewing
 
 JOIN = Join(((FieldPath.parse("/s"), FieldPath.parse("/s")),), FieldPath.parse("/q"))
 REFUSED = {"file": "f", "block": 0, "position": 3, "value": b"{", "messages": 1, "refused": "odd"}

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.aggregates import Moments
-from keys.number import exact
-from pipeline.views.sums import moments
 from tests.support.profiles import examples
+from tidegate.keys.projection import Moments
+from tidegate.keys.value import exact
+from tidegate.pipeline.views.partials import moments
 
 decimals = st.one_of(
     st.integers(-(2**63), 2**64).map(str),

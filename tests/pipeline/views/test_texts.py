@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keys.number import exact
-from keys.projection import Projection
-from pipeline.views.cells import WORD, numeral
-from pipeline.views.texts import are_decimals, decimals, values
 from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.projection import Projection
+from tidegate.keys.value import exact
+from tidegate.pipeline.views.cells import WORD, are_decimals, decimals, numeral, values
 
 TEXTS = (
     "1", "-0", "1.50", "0.000001", "123456789012345", "1234567890123456", "1e3", "1E3", "null",
@@ -20,10 +20,10 @@ TEXTS = (
 texts = st.lists(st.one_of(st.none(), st.sampled_from(TEXTS)), max_size=6)
 
 
+@rule("view-5")
 @examples(300, nightly=5_000)
 @given(texts)
 def test_a_column_is_what_each_text_is(found: list[str | None]) -> None:
-    """Rules 137 and 138."""
     [column] = Projection.parse("[SUM(/v) AS /x]", 0, "[/g]", 0).columns
     bodies = [b"{}" if text is None else f'{{"v":{text}}}'.encode() for text in found]
     cells = [column.cell(body) for body in bodies]

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from keys.filter import Expression, Filter, FilterInvalid
 from tests.keys.filter.oracle.evaluating import Oracle
 from tests.keys.filter.oracle.reading import Refused, tokens
+from tidegate.keys.filter import Expression, Filter, FilterInvalid
 
 TOPIC, RECORD = "orders", '["IBM",7]'
 Differs = Callable[[str, bytes], bool]

@@ -1,4 +1,4 @@
-"""What a filter may look at: the totals of rule 104, each divided among its places.
+"""What a filter may look at: the totals of rule filter-4, each divided among its places.
 
 Those for brackets, elements of arrays and texts taken one by one are not here: random messages stay
 far below them.

@@ -49,7 +49,7 @@ class Oracle:
         return cls(tree, Allowances.of(tree), "SOW_KEY" in spelling.upper())
 
     def answers(self, payload: bytes, topic: str = "", record: str = "") -> Answers:
-        """What `Filter` says (rule 94) and what `Expression` does (rules 91, 93)."""
+        """Answer as `Filter` (rule filter-10) and as `Expression` (rules filter-6 and filter-9)."""
         subject = Subject(message(payload), len(payload), topic, record, self.allowances)
         value = first(evaluated(self.tree, subject))
         shown = characters(value) if isinstance(value, bytes) else value
@@ -57,7 +57,7 @@ class Oracle:
 
 
 def evaluated(node: Node, subject: Subject) -> Any:
-    """The value of a node; the empty string is NULL wherever it arises (rule 87)."""
+    """The value of a node; the empty string is NULL wherever it arises (rule filter-7)."""
     value = KINDS[node[0]](node, subject)
     return None if value == b"" else value
 
@@ -149,7 +149,7 @@ def _call(node: Node, subject: Subject) -> Any:
 
 
 def _of_texts(name: str, arguments: list[Any], allowances: Allowances) -> Any:
-    """A call that is NULL for too long a text, in or out (rule 104)."""
+    """A call that is NULL for too long a text, in or out (rule filter-4)."""
     if name not in COPIES + SEARCHES:
         return TEXTS[name](*arguments)
     bytes_max = allowances.search if name in SEARCHES else allowances.copy

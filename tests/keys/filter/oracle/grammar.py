@@ -1,4 +1,4 @@
-"""Tokens to nested tuples: recursive descent, one method for each strength of binding (rule 81).
+"""Tokens to nested tuples: recursive descent, a method for each strength (rule filter-1).
 
 ("literal", value)  ("path", steps)  ("not", x)  ("and", x, y)  ("or", x, y)
 ("compare", operator, x, y)  ("arithmetic", operator, x, y)  ("call", name, arguments)

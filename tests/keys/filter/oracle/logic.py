@@ -1,4 +1,4 @@
-"""Comparisons, lists and arithmetic: rules 90 and 95 to 102."""
+"""Comparisons, lists and arithmetic: rules filter-9 to filter-13, filter-5 and filter-14."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _exact(found: float) -> Any:
 
 
 def order_of(left: Any, right: Any) -> int | None:
-    """Below 0, 0 or above 0 for two values that are not NULL; None with NaN (rule 96)."""
+    """Below 0, 0 or above 0 for two values that are not NULL; None with NaN (rule filter-11)."""
     if isinstance(left, bytes) and isinstance(right, bytes):
         return _sign(left, right)
     left_number = numeral(left) if isinstance(left, bytes) else number(left)
@@ -48,7 +48,7 @@ def holds(operator: str, left: Any, right: Any) -> bool:
 
 
 def compared(operator: str, left: Any, right: Any) -> bool | None:
-    """A comparison of values: any pair of elements (rules 90, 96)."""
+    """A comparison of values: any pair of elements (rules filter-9 and filter-11)."""
     lefts, rights = elements(left), elements(right)
     if not lefts or not rights:
         return None
@@ -56,7 +56,7 @@ def compared(operator: str, left: Any, right: Any) -> bool | None:
 
 
 def is_in(value: Any, items: list[Any]) -> bool | None:
-    """Rule 97."""
+    """Rule filter-12."""
     answers = [compared("=", value, item) for item in items]
     if not elements(value):
         return None
@@ -66,7 +66,7 @@ def is_in(value: Any, items: list[Any]) -> bool | None:
 
 
 def is_between(value: Any, low: Any, high: Any) -> bool | None:
-    """Rule 98."""
+    """Rule filter-12."""
     low, high = first(low), first(high)
     if low is None or high is None or not elements(value):
         return None
@@ -79,7 +79,7 @@ def is_between(value: Any, low: Any, high: Any) -> bool | None:
 
 
 def is_affixed(kind: str, value: Any, items: list[Any]) -> bool | None:
-    """BEGINS WITH and ENDS WITH (rule 99)."""
+    """BEGINS WITH and ENDS WITH (rule filter-13)."""
     if not elements(value):
         return None
     affixes = [text(item) for item in items]
@@ -99,7 +99,7 @@ def _cut_quotient(left: int, right: int) -> int:
 
 
 def calculated(operator: str, left: Any, right: Any) -> int | float | None:
-    """Arithmetic (rules 101, 102)."""
+    """Arithmetic (rules filter-5 and filter-14)."""
     a, b = number(left), number(right)
     if a is None or b is None:
         return None

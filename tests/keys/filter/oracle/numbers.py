@@ -1,4 +1,4 @@
-"""Functions of numbers and arrays: rules 108 to 114 and 118."""
+"""Functions of numbers and arrays: rule filter-15."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _power(x: float, y: float) -> float:
 
 
 def _chosen(operator: str) -> Callable[..., Any]:
-    """GREATEST and LEAST (rule 110)."""
+    """GREATEST and LEAST (rule filter-15)."""
 
     def choose(*values: Any) -> Any:
         chosen = None
@@ -142,7 +142,7 @@ def _coalesce(*values: Any) -> Any:
 
 
 def _geo_distance(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
-    """Rule 118; in which order it rounds is left open, and here as the evaluator has it."""
+    """Rule filter-15; in which order it rounds is left open, and here as the evaluator has it."""
     north1, north2, along = math.radians(lat1), math.radians(lat2), math.radians(lon2 - lon1)
     cosines = math.cos(north1) * math.cos(north2)
     h = math.sin((north2 - north1) / 2) ** 2 + cosines * math.sin(along / 2) ** 2

@@ -33,22 +33,22 @@ def checked_pattern(pattern: bytes) -> Pattern:
 
 
 def array_bytes(texts: list[bytes]) -> int:
-    """What the elements of an array count as (rule 104)."""
+    """What the elements of an array count as (rule filter-4)."""
     return sum(map(len, set(texts))) + len(set(texts)) + 1
 
 
 def characters(text: bytes) -> str:
-    """Bytes as characters; those that are no UTF-8 are U+FFFD (rule 99)."""
+    """Bytes as characters; those that are no UTF-8 are U+FFFD (rule filter-13)."""
     return text.decode(errors="replace")
 
 
 def found(pattern: Pattern, text: bytes) -> bool:
-    """Whether the pattern stands anywhere in the text (rule 99)."""
+    """Whether the pattern stands anywhere in the text (rule filter-13)."""
     return pattern.compiled.search(characters(text)) is not None
 
 
 def replaced(pattern: Pattern, text: bytes, new: bytes) -> bytes:
-    """Every match replaced, from the left; no empty match right after a match (rule 107)."""
+    """Every match replaced, from the left; no empty match right after a match (rule filter-15)."""
     subject, template = characters(text), characters(new)
     out, at, last_end = "", 0, -1
     while match := pattern.compiled.search(subject, at):

@@ -1,4 +1,4 @@
-"""Filter text to tokens, character by character, straight from rules 81 to 83."""
+"""Filter text to tokens, character by character, straight from rules filter-1 to filter-3."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any, NamedTuple
 
 INTEGER_MIN, INTEGER_MAX = -(2**63), 2**64 - 1
-NAME = re.compile(r"[\w@$][\w@$.:-]*")  # what a step of `/a/b` is made of (rule 75)
+NAME = re.compile(r"[\w@$][\w@$.:-]*")  # what a step of `/a/b` is made of (rule key-4)
 MEMBER = re.compile(r"[A-Za-z_@][A-Za-z0-9_@-]*")  # what may follow the dot of `$.a`
 NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,7 +68,7 @@ def _token(text: str, at: int, before: list[Token]) -> tuple[str, Any, int]:
 
 
 def _value_may_begin(before: list[Token]) -> bool:
-    """Whether what stands before is no value: then a `/` begins a path (rule 82)."""
+    """Whether what stands before is no value: then a `/` begins a path (rule filter-2)."""
     if not before:
         return True
     last = before[-1]
@@ -78,7 +78,7 @@ def _value_may_begin(before: list[Token]) -> bool:
 
 
 def number(sign: str, text: str) -> int | float:
-    """The value of a number with its sign (rule 83)."""
+    """The value of a number with its sign (rule filter-3)."""
     if len(text) > NUMBER_LENGTH_MAX:
         raise Refused("a number too long")
     if text.isdigit():

@@ -1,4 +1,4 @@
-"""Functions of texts: rules 103 to 107 and 112."""
+"""Functions of texts: rules filter-15 and filter-4."""
 
 from __future__ import annotations
 

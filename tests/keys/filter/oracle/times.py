@@ -1,4 +1,4 @@
-"""STRFTIME and STRPTIME: rules 115 and 116, a directive at a time."""
+"""STRFTIME and STRPTIME: rule filter-15, a directive at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a value is, and how one becomes another: rules 85 to 94 and 101.
+"""What a value is, and how one becomes another: rules filter-5 to filter-10.
 
 A value is None, a bool, an int, a float, bytes (never empty), OBJECT, or a list of these: an array,
 flat and never empty.
@@ -37,7 +37,7 @@ def message(payload: bytes) -> Any:
 
 
 def at(value: Any, steps: tuple[str | int, ...]) -> Any:
-    """What stands at a path (rule 88)."""
+    """What stands at a path (rule filter-8)."""
     for step in steps:
         if isinstance(step, str) and isinstance(value, dict):
             value = value.get(step)
@@ -61,7 +61,7 @@ def _gathered(array: list[Any], name: str) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A part of a message as a value (rules 87, 89)."""
+    """A part of a message as a value (rules filter-7 and filter-8)."""
     if isinstance(value, str):
         return value.encode() or None
     if isinstance(value, dict):
@@ -79,19 +79,19 @@ def _flat(array: list[Any]) -> list[Any]:
 
 
 def first(value: Any) -> Any:
-    """What counts where there must be one value (rules 91, 92)."""
+    """What counts where there must be one value (rules filter-9 and filter-7)."""
     value = value[0] if isinstance(value, list) else value
     return None if value is OBJECT else value
 
 
 def elements(value: Any) -> list[Any]:
-    """What any-element semantics look at: none if the value counts as NULL (rule 90)."""
+    """What any-element semantics look at: none if the value counts as NULL (rule filter-9)."""
     every = value if isinstance(value, list) else [value]
     return [element for element in every if element is not None and element is not OBJECT]
 
 
 def numeral(string: bytes) -> int | float | None:
-    """The number that a string is, None for a word (rule 85)."""
+    """The number that a string is, None for a word (rule filter-5)."""
     if len(string) > NUMBER_BYTES_MAX or not NUMBER.fullmatch(string):
         return None
     if INTEGER.fullmatch(string) and INTEGER_MIN <= int(string) <= INTEGER_MAX:
@@ -100,7 +100,7 @@ def numeral(string: bytes) -> int | float | None:
 
 
 def number(value: Any) -> int | float | None:
-    """The number of a value (rule 101)."""
+    """The number of a value (rule filter-5)."""
     value = first(value)
     if isinstance(value, bool):
         return int(value)
@@ -118,7 +118,7 @@ def double(value: Any) -> float | None:
 
 
 def count(value: Any) -> int | None:
-    """A number cut towards zero (rule 103)."""
+    """A number cut towards zero (rule filter-15)."""
     found = number(value)
     if found is None or math.isnan(found) or math.isinf(found):
         return None
@@ -126,7 +126,7 @@ def count(value: Any) -> int | None:
 
 
 def text(value: Any) -> bytes | None:
-    """The text of a value (rule 86)."""
+    """The text of a value (rule filter-6)."""
     value = first(value)
     if value is None or isinstance(value, bytes):
         return value
@@ -141,6 +141,6 @@ def text(value: Any) -> bytes | None:
 
 
 def condition(value: Any) -> bool | None:
-    """A value as a condition (rule 94)."""
+    """A value as a condition (rule filter-10)."""
     found = number(value)
     return None if found is None else not (found == 0 or math.isnan(found))

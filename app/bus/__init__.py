@@ -1,1 +1,0 @@
-"""The bus: what several gateways share, and the only package that speaks to Redis."""

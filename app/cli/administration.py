@@ -1,0 +1,286 @@
+"""`tidegate topics` and `sessions`: what there is, and its administration."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from tidegate.app.cli.arguments import COUNT, connect, gateway_option, topic_argument
+from tidegate.app.cli.errors import DONE, UsageInvalid
+from tidegate.app.cli.rows import Column, moment, tell_list, tell_one
+from tidegate.app.cli.terminal import tell
+
+
+def _source(topic: Mapping[str, Any]) -> str:
+    source = topic.get("source")
+    return f"{source['topic']} every {source['interval']}" if source else ""
+
+
+def _conflated(topic: Mapping[str, Any]) -> str:
+    ratio = topic.get("conflation_ratio")
+    return "" if ratio is None else f"{ratio:.0%}"
+
+
+def _state(topic: Mapping[str, Any]) -> str:
+    reason = topic.get("reason")
+    return f"{topic['state']}: {reason}" if reason else ""
+
+
+TOPIC_COLUMNS: Mapping[str, Column] = {
+    "topic": lambda topic: topic["topic"],
+    "key": lambda topic: topic.get("key", ""),
+    "messages in": lambda topic: topic.get("messages_in", ""),
+    "keys": lambda topic: topic.get("keys", ""),
+    "bytes": lambda topic: topic.get("bytes", ""),
+    "subscriptions": lambda topic: topic.get("subscriptions", ""),
+    "lanes": lambda topic: topic.get("lanes", ""),
+    "conflated": _conflated,
+    "source": _source,
+    "at fault": _state,
+}
+SESSION_COLUMNS: Mapping[str, Column] = {
+    "session": lambda session: session["session"],
+    "state": lambda session: session["state"],
+    "opened": lambda session: moment(session["opened_ms"]),
+    "subscriptions": lambda session: session["subscriptions"],
+    "queued": lambda session: session["queue"]["messages"],
+    "queued bytes": lambda session: session["queue"]["bytes"],
+    "unsent bytes": lambda session: session["unsent_bytes"],
+    "conflated": lambda session: session["conflated"],
+}
+
+
+def _assignment(
+    ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, object]:
+    """`field=value` pairs; a value that is not JSON is the text itself."""
+    fields: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"expected FIELD=VALUE, not {text!r}.")
+        try:
+            fields[name.strip()] = msgspec.json.decode(value)
+        except ValueError:
+            fields[name.strip()] = value
+    return fields
+
+
+def entity_tag(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
+    """An ETag as the gateway shows it; quotes that a shell took away are put back."""
+    if text is None:
+        return None
+    if not text or not all("!" <= character <= "~" for character in text):
+        raise click.BadParameter(f"expected an ETag such as topics show gives, not {text!r}.")
+    return text if text == "*" or '"' in text else f'"{text}"'
+
+
+if_match_option = click.option(
+    "--if-match",
+    metavar="ETAG",
+    callback=entity_tag,
+    help="Only while the topic's ETag, as show tells it, is this one.",
+)
+FIELD_OPTIONS = (
+    click.option("--key", "key_paths", metavar="PATHS", help="SOW key, such as /symbol,/venue."),
+    click.option("--type", help="json (the default), text, binary or series."),
+    click.option(
+        "--conflation", metavar="POLICY", help="conflate (the default), always, unsubscribe or off."
+    ),
+    click.option("--history", metavar="N", type=COUNT, help="Messages the journal keeps."),
+    click.option("--description", metavar="TEXT"),
+    click.option(
+        "--set",
+        "assigned",
+        metavar="FIELD=VALUE",
+        multiple=True,
+        callback=_assignment,
+        help="Any field; VALUE is JSON, or else a text: --set priority=high --set expiration=null.",
+    ),
+    click.option(
+        "--from",
+        "file",
+        metavar="FILE",
+        help="A .json or .toml file, - for JSON on standard input; of a .toml with [topics] tables "
+        "the one of this topic.",
+    ),
+)
+
+
+def field_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add what says how a definition is to be; flags win over the file, `--set` over all."""
+    for option in reversed(FIELD_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.group(no_args_is_help=False)
+def topics() -> None:
+    """List, show, create, update, delete topics."""
+
+
+@topics.command("list")
+@click.option("--prefix", default="", help="Only names that begin so.")
+@gateway_option
+def list_topics(prefix: str, gateway: str) -> int:
+    """Every topic: a table on a terminal, else NDJSON."""
+    with connect(gateway) as client:
+        tell_list(client.topics(prefix), TOPIC_COLUMNS)
+    return DONE
+
+
+@topics.command("show")
+@topic_argument
+@gateway_option
+def show_topic(topic: str, gateway: str) -> int:
+    """A topic's definition, its ETag and live figures."""
+    with connect(gateway) as client:
+        found = client.administration.topic(topic)
+    tell_one(found.document | {"etag": found.etag})
+    return DONE
+
+
+@topics.command("create")
+@topic_argument
+@field_options
+@click.option("--new", is_flag=True, help="Refuse a topic that is there.")
+@if_match_option
+@gateway_option
+def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fields: Any) -> int:
+    """Create a topic, or replace its definition."""
+    definition = definition_of(topic, **fields)
+    with connect(gateway) as client:
+        found = client.administration.put_topic(topic, definition, if_match=if_match, only_new=new)
+    tell(f"{'Created' if found.is_new else 'Replaced'} topic {topic}, ETag {found.etag}")
+    return DONE
+
+
+@topics.command("update")
+@topic_argument
+@field_options
+@if_match_option
+@gateway_option
+def update_topic(topic: str, if_match: str | None, gateway: str, **fields: Any) -> int:
+    """Change what is named of a definition (JSON Merge Patch); null restores a default."""
+    patch = definition_of(topic, **fields)
+    if not patch:
+        raise UsageInvalid("nothing to change: say what with --set, --from or a field's own flag")
+    with connect(gateway) as client:
+        found = client.administration.patch_topic(topic, patch, if_match=if_match)
+    tell(f"Updated topic {topic}, ETag {found.etag}")
+    return DONE
+
+
+@topics.command("delete")
+@topic_argument
+@if_match_option
+@gateway_option
+def delete_topic(topic: str, if_match: str | None, gateway: str) -> int:
+    """Delete a topic and what it holds."""
+    with connect(gateway) as client:
+        client.administration.delete_topic(topic, if_match=if_match)
+    tell(f"Deleted topic {topic}")
+    return DONE
+
+
+@click.group(no_args_is_help=False)
+def sessions() -> None:
+    """List, show, close, conflate sessions."""
+
+
+@sessions.command("list")
+@gateway_option
+def list_sessions(gateway: str) -> int:
+    """Sessions that have not ended: a table on a terminal, else NDJSON."""
+    with connect(gateway) as client:
+        tell_list(client.administration.sessions(), SESSION_COLUMNS)
+    return DONE
+
+
+@sessions.command("show")
+@click.argument("session")
+@gateway_option
+def show_session(session: str, gateway: str) -> int:
+    """Where a session stands, what waits for it, and what its subscriptions came to."""
+    with connect(gateway) as client:
+        tell_one(client.administration.session(session))
+    return DONE
+
+
+@sessions.command("close")
+@click.argument("session")
+@gateway_option
+def close_session(session: str, gateway: str) -> int:
+    """Say goodbye to a session; its reader is told CLOSED_BY_ADMIN."""
+    with connect(gateway) as client:
+        client.administration.close_session(session)
+    tell(f"Closed session {session}")
+    return DONE
+
+
+@sessions.command("conflate")
+@click.argument("session")
+@click.argument("switched", metavar="on|off", type=click.Choice(["on", "off"]))
+@gateway_option
+def conflate_session(session: str, switched: str, gateway: str) -> int:
+    """Switch every queue policy of its topics off for a session, or on again."""
+    conflated = switched == "on"
+    with connect(gateway) as client:
+        client.administration.tune_session(session, conflated=conflated)
+    tell(f"Session {session} is {'' if conflated else 'not '}conflated")
+    return DONE
+
+
+def definition_of(
+    topic: str,
+    *,
+    file: str | None,
+    key_paths: str | None,
+    history: int | None,
+    assigned: dict[str, object],
+    **texts: str | None,
+) -> dict[str, Any]:
+    """The definition that file and flags describe together.
+
+    Raises:
+        UsageInvalid: the file cannot be read, or says nothing of this topic.
+    """
+    definition = {} if file is None else _read(file, topic)
+    if key_paths is not None:
+        definition["key"] = [path.strip() for path in key_paths.split(",") if path.strip()]
+    if history is not None:
+        definition["history"] = {"messages": history}
+    definition |= {name: text for name, text in texts.items() if text is not None}
+    return definition | assigned
+
+
+def _read(file: str, topic: str) -> dict[str, Any]:
+    try:
+        raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        if file.lower().endswith(".toml"):
+            return _table(file, tomllib.loads(raw.decode()), topic)
+        found = msgspec.json.decode(raw)
+    except OSError as error:
+        raise UsageInvalid(f"cannot read {file}: {error.strerror or error}") from None
+    except ValueError as error:
+        kind = "TOML" if file.lower().endswith(".toml") else "JSON"
+        raise UsageInvalid(f"{file} is not {kind}: {error}") from None
+    if not isinstance(found, dict):
+        raise UsageInvalid(f"{file} is not a JSON object")
+    return found
+
+
+def _table(file: str, document: dict[str, Any], topic: str) -> dict[str, Any]:
+    """The whole document, or the topic's table of a file for `serve --topics`."""
+    if "topics" not in document:
+        return document
+    found = document["topics"].get(topic) if isinstance(document["topics"], dict) else None
+    if not isinstance(found, dict):
+        raise UsageInvalid(f"{file} has no topic {topic}")
+    return found

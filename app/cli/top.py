@@ -1,0 +1,158 @@
+"""`tidegate top`: topics and sessions as they go, drawn again on a terminal, NDJSON into a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from tidegate.app.cli.arguments import COUNT, SECONDS, connect, for_option, gateway_option
+from tidegate.app.cli.errors import DONE
+from tidegate.app.cli.rows import Column, table_of
+from tidegate.app.cli.terminal import tell
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from tidegate.clients.gateway import Gateway
+
+Document = Mapping[str, Any]
+
+RATES = {"messages_in": "in_per_s", "delivered": "out_per_s", "conflated": "conflated_per_s"}
+"""Counters of a topic, and what the rate of each is called."""
+
+SHOWN_OF_TOPIC = ("topic", *RATES, "keys", "bytes", "subscriptions", "lanes")
+LINES_AROUND = 9  # the heads of two tables with their rules, and a line for the prompt
+
+TOPIC_COLUMNS: Mapping[str, Column] = {
+    "topic": lambda topic: topic["topic"],
+    "in/s": lambda topic: topic["in_per_s"],
+    "out/s": lambda topic: topic["out_per_s"],
+    "conflated/s": lambda topic: topic["conflated_per_s"],
+    "keys": lambda topic: topic["keys"],
+    "bytes": lambda topic: topic["bytes"],
+    "subscriptions": lambda topic: topic["subscriptions"],
+    "lanes": lambda topic: topic["lanes"],
+}
+SESSION_COLUMNS: Mapping[str, Column] = {
+    "session": lambda session: session["session"],
+    "state": lambda session: session["state"],
+    "subscriptions": lambda session: session["subscriptions"],
+    "queued": lambda session: session["queue"]["messages"],
+    "queued/s": lambda session: session["queued_per_s"],
+    "queued bytes": lambda session: session["queue"]["bytes"],
+    "unsent bytes": lambda session: session["unsent_bytes"],
+}
+
+
+@click.command()
+@click.option(
+    "--interval", type=SECONDS, default="1s", show_default=True, help="Time between two samples."
+)
+@click.option("--count", type=COUNT, metavar="N", help="End after so many samples.")
+@for_option
+@gateway_option
+def top(interval: float, count: int | None, seconds_max: float | None, gateway: str) -> int:
+    """A live view of topics and sessions, the busiest first.
+
+    Rates are those since the sample before. Piped, each sample is a line of JSON.
+    """
+    with connect(gateway) as client:
+        samples = _samples(client, interval, count, seconds_max)
+        if sys.stdout.isatty():
+            _draw(samples)
+        else:
+            for sample in samples:
+                tell(msgspec.json.encode(sample).decode())
+    return DONE
+
+
+def _samples(
+    client: Gateway, interval: float, count: int | None, seconds_max: float | None
+) -> Iterator[dict[str, list[Document]]]:
+    """Ask again and again, until the count or the time is reached."""
+    ends_at = None if seconds_max is None else time.monotonic() + seconds_max
+    topics: list[Document] = []
+    sessions: list[Document] = []
+    taken_at, taken = 0.0, 0
+    while True:
+        now = time.monotonic()
+        topics_before, topics = topics, list(client.topics())
+        sessions_before, sessions = sessions, list(client.administration.sessions())
+        yield {
+            "topics": rated_topics(topics, topics_before, now - taken_at),
+            "sessions": rated_sessions(sessions, sessions_before, now - taken_at),
+        }
+        taken, taken_at = taken + 1, now
+        if taken == count:
+            return
+        next_at = now + interval
+        if ends_at is not None and ends_at < next_at:
+            time.sleep(max(0.0, ends_at - time.monotonic()))
+            return
+        time.sleep(max(0.0, next_at - time.monotonic()))
+
+
+def rated_topics(
+    topics: Sequence[Document], before: Sequence[Document], took_s: float
+) -> list[Document]:
+    """What is shown of topics, with their rates; none of a topic that is new, or was made anew.
+
+    A counter that went back is that of a gateway that began again: it has no rate either.
+    """
+    known = {(topic["topic"], topic["epoch"]): topic for topic in before}
+    rated: list[Document] = []
+    for topic in topics:
+        old = known.get((topic["topic"], topic["epoch"]))
+        shown = {name: topic[name] for name in SHOWN_OF_TOPIC}
+        for counter, rate in RATES.items():
+            grown = -1 if old is None else topic[counter] - old[counter]
+            shown[rate] = None if grown < 0 else round(grown / took_s)
+        rated.append(shown)
+    return sorted(rated, key=lambda it: (-(it["in_per_s"] or 0), it["topic"]))
+
+
+def rated_sessions(
+    sessions: Sequence[Document], before: Sequence[Document], took_s: float
+) -> list[Document]:
+    """Sessions, the fullest queue first, and how fast it fills; below 0 where it empties."""
+    known = {session["session"]: session["queue"]["messages"] for session in before}
+    rated: list[Document] = []
+    for session in sessions:
+        queued, old = session["queue"]["messages"], known.get(session["session"])
+        rate = None if old is None else round((queued - old) / took_s)
+        rated.append({**session, "queued_per_s": rate})
+    return sorted(rated, key=lambda it: (-it["queue"]["messages"], it["session"]))
+
+
+def _draw(samples: Iterator[dict[str, list[Document]]]) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    with Live(console=console, auto_refresh=False) as live:
+        for sample in samples:
+            live.update(page(sample, console.height - LINES_AROUND), refresh=True)
+
+
+def page(sample: dict[str, list[Document]], lines_max: int) -> RenderableType:
+    """Two tables that fit on a terminal: sessions get what topics leave, but a third at least."""
+    from rich.console import Group
+    from rich.text import Text
+
+    topics, sessions = sample["topics"], sample["sessions"]
+    of_topics = min(len(topics), max(1, lines_max - min(len(sessions), lines_max // 3)))
+    of_sessions = max(1, lines_max - of_topics)
+    left = [
+        f"{len(topics) - of_topics} more topics" if len(topics) > of_topics else "",
+        f"{len(sessions) - of_sessions} more sessions" if len(sessions) > of_sessions else "",
+    ]
+    return Group(
+        table_of(topics[:of_topics], TOPIC_COLUMNS),
+        table_of(sessions[:of_sessions], SESSION_COLUMNS),
+        Text(", ".join(filter(None, left)), style="dim"),
+    )

@@ -1,0 +1,183 @@
+"""Connections to Redis: clients built from an address, key names, and error translation.
+
+By default redis-py retries a write whose reply was lost, which duplicates the write, and aborts a
+blocking read after the socket timeout. So the writer never retries, and the reader has no timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.commands.core import AsyncScript
+from redis.exceptions import RedisError
+
+from tidegate.app.http.problems import Problem
+
+WRITER_CONNECTIONS_MAX = 16
+READER_CONNECTIONS_MAX = 8
+REPLY_S_MAX = 5.0
+"""Time limit of a command that does not block; beyond it Redis counts as unavailable."""
+
+SEQUENCE_MAX = (1 << 64) - 1
+
+logger = logging.getLogger("tidegate.bus")
+
+Result = TypeVar("Result")
+
+StreamEntry = tuple[int, dict[bytes, bytes]]
+"""One stream entry: the first part of its id, and its fields."""
+
+
+class BusConnection:
+    """Two clients of one Redis or Valkey (RESP2, bytes) and the names of the keys there.
+
+    `writer` never retries. `reader` has no time limit of its own: wrap its calls in `with_timeout`.
+    `foreign` describes, by key, data that no gateway wrote, as last seen.
+    """
+
+    def __init__(self, url: str, prefix: str = "tidegate") -> None:
+        """Build the clients without connecting.
+
+        Args:
+            url: `redis://`, `rediss://` or `unix://`.
+            prefix: the start of every key name.
+
+        Raises:
+            ValueError: the address or the prefix is malformed.
+        """
+        if "{" in prefix or "}" in prefix:
+            raise ValueError("a prefix must not contain braces, which mark the hash slot")
+        self.prefix = prefix
+        self.writer = _client(url, WRITER_CONNECTIONS_MAX, reply_s_max=REPLY_S_MAX)
+        self.reader = _client(url, READER_CONNECTIONS_MAX, reply_s_max=None)
+        self.foreign: dict[str, str] = {}
+        self._scripts: dict[str, AsyncScript] = {}
+
+    def set_client_name(self, name: str) -> None:
+        """Set the client name, without spaces, of every connection opened from now on."""
+        for client in (self.writer, self.reader):
+            client.connection_pool.connection_kwargs["client_name"] = name
+
+    async def client_names(self) -> frozenset[str]:
+        """Return the names of all client connections of the server, also of other programs."""
+        clients = await self.execute("CLIENT LIST")
+        return frozenset(client["name"] for client in clients)
+
+    def report_foreign(self, redis_key: str, finding: str) -> None:
+        """Record data under our keys that no gateway wrote, and log each new finding once."""
+        if self.foreign.get(redis_key) != finding:
+            logger.warning("%s: %s; no gateway wrote it, so it is ignored", redis_key, finding)
+        self.foreign[redis_key] = finding
+
+    def shared_key(self, *parts: str) -> str:
+        """Return a key that belongs to no topic (`{tidegate}:leases`); all share one hash slot."""
+        return ":".join((f"{{{self.prefix}}}", *parts))
+
+    def topic_key(self, topic: str, part: str) -> str:
+        """Return a key of a topic (`{tidegate:ticks}:stream`); a topic's keys share one slot."""
+        return f"{{{self.prefix}:{topic}}}:{part}"
+
+    async def execute(self, *arguments: object) -> Any:
+        """Execute a command on the writer and return redis-py's reply."""
+        client: Any = self.writer  # redis-py's types also cover RESP3
+        return await client.execute_command(*arguments)
+
+    async def execute_blocking(self, *arguments: object) -> Any:
+        """Execute a blocking command on the reader; wrap the call in `with_timeout`."""
+        client: Any = self.reader
+        return await client.execute_command(*arguments)
+
+    async def read_stream(self, stream: str, after: int, count: int) -> list[StreamEntry]:
+        """Read at most `count` stream entries after the one with id `<after>-0`."""
+        found = await self.execute("XRANGE", stream, f"({id_after(after)}", "+", "COUNT", count)
+        return [(entry_number(entry_id), fields) for entry_id, fields in found]
+
+    async def run_script(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        """Run a Lua script in Redis, which executes it atomically."""
+        registered = self._scripts.get(script)
+        if registered is None:
+            registered = self._scripts[script] = self.writer.register_script(script)
+        return await registered(keys=list(keys), args=list(arguments))
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self.writer.aclose()
+        await self.reader.aclose()
+
+
+def id_after(number: int) -> str:
+    """Return an id after every entry with this number; ids of ours are `<number>-0`."""
+    return f"{number}-{SEQUENCE_MAX}"
+
+
+def entry_number(entry_id: bytes) -> int:
+    """Return the number that an id of our streams starts with."""
+    return int(entry_id.partition(b"-")[0])
+
+
+async def with_timeout(reply: Awaitable[Result], blocking_s: float = 0.0) -> Result:
+    """Await a blocking reply, at most `blocking_s` plus the limit of an ordinary command.
+
+    The kernel may keep a dead peer's connection for minutes; this limit detects the peer's death.
+
+    Raises:
+        TimeoutError: the connection is no longer usable.
+    """
+    async with asyncio.timeout(blocking_s + REPLY_S_MAX):
+        return await reply
+
+
+@contextmanager
+def translate_errors() -> Iterator[None]:
+    """Translate Redis and socket errors in the block into the problem `bus-unavailable`.
+
+    Raises:
+        Problem: bus-unavailable.
+    """
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        detail = "The bus did not accept the request; try again."
+        raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"}) from error
+
+
+def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Redis:
+    # Passed as arguments and not in the URL: redis-py lets a URL's query override arguments, and
+    # `parse_url` with these after it makes ours win.
+    options: dict[str, Any] = {
+        **parse_url(url),
+        "protocol": 2,
+        "decode_responses": False,
+        "socket_timeout": reply_s_max,
+        "socket_connect_timeout": REPLY_S_MAX,
+        "socket_keepalive": True,
+        "socket_read_size": 1 << 18,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_timeout": False,
+        "retry_on_error": [],
+        "health_check_interval": 0,
+    }
+    if "path" in options:  # a Unix socket rejects TCP options
+        del options["socket_keepalive"], options["socket_connect_timeout"]
+    return Redis.from_pool(BlockingConnectionPool(connections_max, REPLY_S_MAX, **options))
+
+
+def raise_if_cancelled() -> None:
+    """Raise a cancellation that redis-py swallowed; call once per turn of a loop that uses Redis.
+
+    redis-py drops a cancellation that arrives while it checks whether an idle connection is alive.
+
+    Raises:
+        CancelledError: the task was cancelled and has not noticed.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

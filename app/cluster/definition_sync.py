@@ -1,0 +1,172 @@
+"""Definition sync: applies topic definitions that other gateways create, change and delete."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+from redis.exceptions import RedisError
+
+from tidegate.app.cluster.connection import (
+    BusConnection,
+    id_after,
+    raise_if_cancelled,
+    with_timeout,
+)
+from tidegate.app.cluster.redis_store import RedisStore, bus_unavailable, new_epoch
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.http.logs import event
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.remote_changes import RemoteChanges
+from tidegate.app.topics.writer import AppendWaiters
+from tidegate.conflation.frame import RestoredTopic
+
+WAIT_S = 5.0  # a blocked read returns at once on a change; the limit only detects a dead peer
+RETRY_S = 0.2
+
+logger = logging.getLogger("tidegate.bus")
+
+
+class DefinitionSync:
+    """Keeps the catalog equal to the definitions in Redis, one change at a time."""
+
+    def __init__(
+        self,
+        connection: BusConnection,
+        store: RedisStore,
+        catalog: Catalog,
+        append_waiters: AppendWaiters,
+    ) -> None:
+        self._connection = connection
+        self._store = store
+        self._catalog = catalog
+        self._remote_changes = RemoteChanges(catalog)
+        self._append_waiters = append_waiters
+
+    async def run(self) -> None:
+        """Apply changes until cancelled, and retry while Redis is unavailable."""
+        while True:
+            raise_if_cancelled()
+            try:
+                if await self._wait_for_change():
+                    await self.sync()
+            except (RedisError, OSError, Problem) as error:
+                logger.debug("reading definitions failed: %s", error)
+                await asyncio.sleep(RETRY_S)
+            except Exception:  # a defect in one definition must not end the task for all others
+                logger.exception("applying a definition failed; retrying")
+                await asyncio.sleep(RETRY_S)
+
+    async def sync(self) -> None:
+        """Apply everything that other gateways have written so far.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        async with self._catalog.changing:
+            for change in await self._store.changes():
+                await self._apply(change.name, change.record)
+                self._store.mark_applied(change)
+
+    async def catch_up(self) -> None:
+        """Apply all changes for a waiting caller; fail at once while Redis is unavailable.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        if self._store.is_unavailable():
+            raise bus_unavailable()
+        await self.sync()
+
+    async def restore(self) -> None:
+        """Write the definitions that Redis has lost back, each with a new epoch.
+
+        Definitions that Redis still has are applied here. The messages of a lost topic stay lost,
+        because no single gateway knows everything that was acknowledged.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        async with self._catalog.changing:
+            while True:
+                try:
+                    await self._restore_lost()
+                    return
+                except DefinitionsMoved:
+                    continue  # another gateway is restoring as well: start from what it wrote
+                except BaseException:
+                    self._store.definitions.invalidate()  # else the next check would skip the rest
+                    raise
+
+    async def _restore_lost(self) -> None:
+        await self._store.reopen()
+        existing = {record.name: record for record in await self._store.records()}
+        lost = [it for it in self._catalog.entries() if it.record.name not in existing]
+        unusable = [it for it in self._catalog.all_unusable() if it.name not in existing]
+        if count := len(lost) + len(unusable):
+            fields = event("bus-lost", topics=count)
+            logger.warning("the bus has lost %d topics; they restart empty", count, extra=fields)
+        for each in unusable:
+            renewed = replace(each, epoch=new_epoch())
+            await self._store.put_topic(renewed)
+            self._catalog.set_aside(renewed)
+        for entry in lost:
+            record = TopicRecord(entry.record.name, entry.document, new_epoch())
+            await self._store.put_topic(record)
+            self._restart_topic(record, RestoredTopic())
+        for stored in existing.values():
+            await self._apply(stored.name, stored)
+
+    async def _wait_for_change(self) -> bool:
+        definitions = self._store.definitions
+        command = ("XREAD", "COUNT", 1, "BLOCK", round(WAIT_S * 1_000), "STREAMS")
+        position = id_after(definitions.version)
+        return bool(
+            await with_timeout(
+                self._connection.execute_blocking(*command, definitions.stream, position), WAIT_S
+            )
+        )
+
+    async def _apply(self, name: str, record: Stored | None) -> None:
+        """Make the catalog's entry equal to the record in Redis."""
+        known, unusable = self._catalog.served(name), self._catalog.unusable(name)
+        if record is None:
+            if known is not None:
+                await self._remote_changes.forget(known)
+            if unusable is not None:
+                self._remote_changes.forget_unusable(unusable)
+            self._store.set_record(name, None)
+        elif isinstance(record, Unusable):
+            if record != unusable:
+                await self._remote_changes.set_aside(record)
+            self._store.set_record(name, record)
+        elif known is None:
+            await self._add_topic(record, await self._store.load_as(record))
+        elif known.document.identity != record.document.identity:
+            # Load first: if Redis fails here, the known topic is still served.
+            restored = await self._store.load_as(record)
+            await self._remote_changes.forget(known)
+            await self._add_topic(record, restored)
+        else:
+            if known.document != record.document:
+                await self._remote_changes.redefine(known, record.document)
+            if known.record.epoch != record.epoch:
+                self._restart_topic(record, await self._store.load_as(record))
+            self._store.set_record(name, record)
+        self._append_waiters.moved(name)
+
+    async def _add_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
+        """Add a topic; pattern subscriptions read its stream from the start."""
+        self._store.set_record(record.name, record)
+        await self._remote_changes.adopt(
+            record, restored if restored.dropped_through else RestoredTopic()
+        )
+
+    def _restart_topic(self, record: TopicRecord, restored: RestoredTopic) -> None:
+        logger.warning("%s restarts in epoch %s", record.name, record.epoch)
+        self._store.set_record(record.name, record)
+        self._catalog.renew(record, restored)
+        self._append_waiters.moved(record.name)

@@ -1,0 +1,207 @@
+"""Topic definitions in Redis: every topic's epoch and document, and the log of changes to them."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+
+from redis.exceptions import RedisError
+
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.http.requests import TOPIC_NAME
+from tidegate.app.stores.definitions import encode_definition, parse_stored
+from tidegate.app.stores.store import Change, DefinitionsMoved, Stored, StoreUnusable
+
+CHANGES_AT_ONCE = 1_000
+NAME_SHOWN_MAX = 80
+_IS_NAME = re.compile(TOPIC_NAME.pattern.encode())
+_IS_EPOCH = re.compile(rb"[A-Za-z0-9]{1,64}")
+
+logger = logging.getLogger("tidegate.bus")
+
+
+class Definitions:
+    """The definitions as this gateway has seen them: up to `version`, in one `life` of Redis.
+
+    A Redis that was emptied has another life; one restored to an earlier state has a lower version.
+    """
+
+    def __init__(self, connection: BusConnection, mergers: Mergers) -> None:
+        self.life = ""
+        self.version = 0
+        self._connection = connection
+        self._mergers = mergers
+        parts = ("epochs", "documents", "life", "changes")
+        self._keys = [connection.shared_key(part) for part in parts]
+
+    @property
+    def stream(self) -> str:
+        """Return the key of the stream of changes, where an entry's id is its version."""
+        return self._keys[3]
+
+    async def open(self) -> None:
+        """Start the life of a new Redis, or read the one that exists."""
+        # HSETNX: of several gateways that start on an empty Redis, one decides the id.
+        await self._connection.execute("HSETNX", self._keys[2], "id", secrets.token_hex(8))
+        await self.read()
+
+    async def read(self) -> list[Stored]:
+        """Read all definitions as of one version, and mark that version as seen.
+
+        Raises:
+            RedisError, OSError: Redis is unavailable.
+        """
+        self.life, self.version, records = await self._read_all()
+        return records
+
+    async def is_intact(self) -> bool:
+        """Return whether Redis has the known life and no lower version than the one seen."""
+        life = await self._connection.execute("HGETALL", self._keys[2])
+        return (
+            life.get(b"id", b"").decode() == self.life
+            and int(life.get(b"version", 0)) >= self.version
+        )
+
+    async def is_behind(self) -> bool:
+        """Return whether Redis has changes that this gateway has not seen."""
+        version = await self._connection.execute("HGET", self._keys[2], "version")
+        return int(version or 0) > self.version
+
+    async def changes(self, known: Iterable[str] = ()) -> Sequence[Change]:
+        """Read the changes after the seen version, or all definitions if the log is too short.
+
+        Args:
+            known: names of topics; a full read reports those that no longer exist as deleted.
+        """
+        changes: list[Change] = []
+        entries = await self._connection.read_stream(self.stream, self.version, CHANGES_AT_ONCE)
+        for expected, (version, fields) in enumerate(entries, self.version + 1):
+            change = self._parse_change(version, fields)
+            # A missing version was trimmed or deleted, so later changes alone are not enough.
+            if change is None or version != expected:
+                await self._clear_changes()
+                return await self._all_as_changes(known)
+            changes.append(change)
+        return changes
+
+    def mark_seen(self, version: int) -> None:
+        """Mark the changes up to a version as applied here."""
+        self.version = max(self.version, version)
+
+    def invalidate(self) -> None:
+        """Treat Redis as an unknown one until all definitions are read again."""
+        self.life = ""
+
+    async def put(self, stored: Stored) -> None:
+        """Write a definition, its epoch with it.
+
+        Raises:
+            DefinitionsMoved: Redis has a change that this gateway has not seen.
+        """
+        text = stored.text if isinstance(stored, Unusable) else encode_definition(stored.document)
+        await self._write(stored.name, stored.epoch, text)
+
+    async def delete(self, name: str) -> None:
+        """Delete a topic's definition.
+
+        Raises:
+            DefinitionsMoved: Redis has a change that this gateway has not seen.
+        """
+        await self._write(name, "", b"")
+
+    async def _write(self, name: str, epoch: str, document: bytes) -> None:
+        arguments = [self.life, self.version, name, epoch, document]
+        version = await self._connection.run_script(DEFINE, self._keys, arguments)
+        if not version:
+            raise DefinitionsMoved
+        self.mark_seen(version)
+
+    def _parse_change(self, version: int, fields: dict[bytes, bytes]) -> Change | None:
+        """Parse an entry of the change log; None for one that no gateway wrote."""
+        try:
+            name, epoch = fields[b"name"].decode(), fields[b"epoch"].decode()
+            text = fields[b"document"]
+        except (KeyError, UnicodeDecodeError):
+            return None
+        return Change(version, name, self._parse(name, epoch, text) if epoch else None)
+
+    async def _clear_changes(self) -> None:
+        """Delete log entries that no gateway wrote, which would otherwise fail every read."""
+        if await self._connection.run_script(CLEAR_CHANGES, self._keys[2:], []):
+            logger.warning("%s had entries that no gateway wrote, so it was deleted", self.stream)
+
+    async def _all_as_changes(self, known: Iterable[str]) -> list[Change]:
+        """Return every definition as a change, for a gateway whose seen version left the log.
+
+        The last change carries the version, so that an interrupted run starts over.
+        """
+        _, version, records = await self._read_all()
+        definitions = {**dict.fromkeys(known), **{record.name: record for record in records}}
+        if not definitions:
+            self.mark_seen(version)
+        return [
+            Change(version if at == len(definitions) else self.version, name, record)
+            for at, (name, record) in enumerate(definitions.items(), 1)
+        ]
+
+    async def _read_all(self) -> tuple[str, int, list[Stored]]:
+        """Read the life, the version, and the definitions of that version in one transaction."""
+        async with self._connection.writer.pipeline(transaction=True) as step:
+            for name in self._keys[:3]:
+                step.hgetall(name)
+            epochs, documents, life = await step.execute()
+        definitions: list[Stored] = []
+        self._connection.foreign.pop(self._keys[0], None)
+        for name, epoch in epochs.items():
+            if _IS_NAME.fullmatch(name) is None or _IS_EPOCH.fullmatch(epoch) is None:
+                finding = f"the field {name[:NAME_SHOWN_MAX]!a} is no topic's epoch"
+                self._connection.report_foreign(self._keys[0], finding)
+                continue
+            text = documents.get(name, b"")
+            definitions.append(self._parse(name.decode(), epoch.decode(), text))
+        version = int(life.get(b"version", 0))
+        return life.get(b"id", b"").decode(), version, definitions
+
+    def _parse(self, name: str, epoch: str, text: bytes) -> Stored:
+        return parse_stored(name, text, epoch, self._mergers)
+
+
+RESTORED_RUN_ID = "put-back"
+"""A run id that no Redis server has, so every gateway sees that the server changed."""
+
+TOPICS_AT_ONCE = 200
+
+
+async def mark_restored(url: str, prefix: str) -> int:
+    """Mark every topic for a new epoch after an operator restored Redis, and return the count.
+
+    A running gateway starts the new epoch at once.
+
+    Raises:
+        StoreUnusable: with one sentence for the operator.
+        ValueError: the address or the prefix is malformed.
+    """
+    connection = BusConnection(url, prefix)
+    try:
+        names = [
+            name.decode() for name in await connection.execute("HKEYS", _epochs_key(connection))
+        ]
+        for start in range(0, len(names), TOPICS_AT_ONCE):
+            async with connection.writer.pipeline(transaction=False) as step:
+                for name in names[start : start + TOPICS_AT_ONCE]:
+                    step.hset(connection.topic_key(name, "state"), "run", RESTORED_RUN_ID)
+                await step.execute()
+    except (RedisError, OSError) as error:
+        raise StoreUnusable(f"The bus does not answer: {error}.") from None
+    finally:
+        await connection.aclose()
+    return len(names)
+
+
+def _epochs_key(connection: BusConnection) -> str:
+    return connection.shared_key("epochs")

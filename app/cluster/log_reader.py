@@ -1,0 +1,285 @@
+"""The topic log reader: feeds what any gateway appended to a topic into the engine, in order.
+
+Stream ids alone do not prove continuity, because Redis continues silently after a loss. So each
+entry must follow the engine's last one in the same epoch; otherwise the topic restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Iterable, Sequence
+
+from redis.exceptions import RedisError
+
+from tidegate.app.cluster.connection import (
+    BusConnection,
+    id_after,
+    raise_if_cancelled,
+    with_timeout,
+)
+from tidegate.app.cluster.definition_sync import DefinitionSync
+from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.cluster.topic_log import ForeignEntry, parse_entry
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.delivery.outage import Outage
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.writer import AppendWaiters
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import Frame
+from tidegate.keys.text.bookmark import Bookmark
+
+ENTRIES_AT_ONCE = 100
+WAIT_S = 1.0
+CHECK_INTERVAL_S = 1.0
+CHECKED_AT_ONCE = 200
+"""Number of topics that each check compares with Redis, in rotation."""
+
+PUBLISH_S = 0.02
+"""A topic that the engine needs longer to process is read again later, so others can proceed."""
+
+POSITION_S_MAX = 2.0
+"""Longest wait for a position that a reader reports; then the reader gets a snapshot."""
+
+PAUSE_S, PAUSE_S_MAX = 0.05, 2.0
+
+Fields = dict[bytes, bytes]
+
+logger = logging.getLogger("tidegate.bus")
+
+
+class TopicLogReader:
+    """One task that reads all topics, each from the engine's head."""
+
+    def __init__(
+        self,
+        connection: BusConnection,
+        store: RedisStore,
+        catalog: Catalog,
+        driver: Driver,
+        append_waiters: AppendWaiters,
+        definition_sync: DefinitionSync,
+        outage: Outage,
+    ) -> None:
+        self._connection = connection
+        self._store = store
+        self._catalog = catalog
+        self._driver = driver
+        self._append_waiters = append_waiters
+        self._definition_sync = definition_sync
+        self._outage = outage
+        self._wake = asyncio.Event()
+        self._suspects: dict[str, bool] = {}
+        self._reported: dict[str, Bookmark] = {}
+        self._busy: dict[str, asyncio.Task[None]] = {}
+        self._check_due_s = 0.0
+        self._last_checked = ""
+        store.on_suspect = self.suspect
+        store.head_seen = self._head
+        store.is_unavailable = lambda: outage.is_on
+        catalog.listen(lambda name: self._wake.set())
+
+    def suspect(self, topic: str, *, has_gap: bool = False) -> None:
+        """Schedule a continuity check of a topic; `has_gap`: the engine's copy has a gap."""
+        self._suspects[topic] = self._suspects.get(topic, False) or has_gap
+        self._wake.set()
+
+    async def await_position(self, topic: str, seen: Bookmark) -> None:
+        """Wait a limited time for a position that a reader has seen and this gateway has not."""
+        self._reported[topic] = seen
+        self.suspect(topic)
+        with contextlib.suppress(TimeoutError, Problem, TopicUnknown):
+            async with asyncio.timeout(POSITION_S_MAX):
+                await self._append_waiters.reached(topic, seen.epoch, seen.offset)
+
+    async def run(self) -> None:
+        """Read until cancelled; while Redis is unavailable, retry with growing pauses."""
+        pause_s = PAUSE_S
+        while True:
+            raise_if_cancelled()
+            try:
+                await self._check(name for name in self._names())
+                while True:
+                    raise_if_cancelled()
+                    await self._step()
+                    pause_s = PAUSE_S
+            except (RedisError, OSError, Problem) as error:
+                self._outage.began(type(error).__name__)
+            except Exception:
+                logger.exception("reading topics from the bus failed; retrying")
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+
+    async def open(self) -> None:
+        """Restart topics of another server life before the gateway serves requests.
+
+        If Redis is unavailable, `run` does the same as soon as Redis is back.
+        """
+        with contextlib.suppress(RedisError, OSError, Problem):
+            await self._check(self._names())
+            await self._repair_suspects()
+
+    async def _repair_suspects(self) -> None:
+        suspects, self._suspects = self._suspects, {}
+        for name, has_gap in suspects.items():
+            await self._repair(name, has_gap=has_gap)
+
+    async def _step(self) -> None:
+        self._wake.clear()
+        await self._repair_suspects()
+        if asyncio.get_running_loop().time() >= self._check_due_s:
+            await self._check(self._next_in_rotation())
+        if self._suspects:
+            return
+        self._outage.over()
+        await self._publish_all(await self._read())
+
+    # Reading
+
+    async def _read(self) -> list[tuple[str, list[Fields]]]:
+        """Read new entries of all idle topics; return nothing when a check becomes due."""
+        names = [name for name in self._names() if name not in self._busy]
+        if not names:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_S):
+                    await self._wake.wait()
+            return []
+        streams = {self._store.log(name).stream: name for name in names}
+        command = ("XREAD", "COUNT", ENTRIES_AT_ONCE, "BLOCK", round(WAIT_S * 1_000), "STREAMS")
+        positions = [id_after(self._head(name)) for name in names]
+        reading = asyncio.ensure_future(
+            with_timeout(self._connection.execute_blocking(*command, *streams, *positions), WAIT_S)
+        )
+        woken = asyncio.ensure_future(self._wake.wait())
+        try:
+            await asyncio.wait({reading, woken}, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                return []
+            reply = reading.result() or []
+        finally:
+            for task in (reading, woken):
+                task.cancel()
+            await asyncio.gather(reading, woken, return_exceptions=True)
+        return [
+            (streams[stream.decode()], [fields for _, fields in entries])
+            for stream, entries in reply
+        ]
+
+    async def _publish_all(self, reply: Sequence[tuple[str, list[Fields]]]) -> None:
+        """Publish the entries to the engine; a slow topic is read again when it is done."""
+        tasks = {
+            asyncio.create_task(self._publish(name, entries), name=f"publish to {name}"): name
+            for name, entries in reply
+        }
+        if not tasks:
+            return
+        _, pending = await asyncio.wait(tasks, timeout=PUBLISH_S)
+        for task in pending:
+            self._busy[tasks[task]] = task
+            task.add_done_callback(self._done)
+
+    async def _publish(self, name: str, entries: Sequence[Fields]) -> None:
+        try:
+            frames = self._contiguous_frames(name, entries)
+            if frames:
+                await self._driver.publish(name, frames)
+        except TopicUnknown:
+            pass  # the topic was deleted before the entries arrived
+        except ForeignEntry as foreign:
+            logger.warning("%s: %s; the topic restarts", name, foreign)
+            self.suspect(name, has_gap=True)
+        except Exception:
+            logger.exception("%s cannot be read; the topic restarts", name)
+            self.suspect(name, has_gap=True)
+        self._append_waiters.moved(name)
+
+    def _contiguous_frames(self, name: str, entries: Sequence[Fields]) -> list[Frame]:
+        """Return the frames that continue the engine's copy without a gap, up to the first gap."""
+        topic = self._driver.engine.topic(name)
+        frames: list[Frame] = []
+        for fields in entries:
+            expected = (frames[-1].offset if frames else topic.head) + 1
+            try:
+                epoch, first, parsed = parse_entry(fields)
+            except ForeignEntry:
+                if not frames:
+                    raise
+                break  # publish the entries before it; the next read raises for this one
+            if epoch != topic.epoch or first != expected:
+                self.suspect(name, has_gap=epoch == topic.epoch)
+                break
+            frames += parsed
+        return frames
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._busy = {name: busy for name, busy in self._busy.items() if busy is not task}
+        self._wake.set()
+
+    # Continuity checks
+
+    async def _check(self, names: Iterable[str]) -> None:
+        """Compare topics with Redis, which may have lost data without any error."""
+        self._check_due_s = asyncio.get_running_loop().time() + CHECK_INTERVAL_S
+        if not await self._store.definitions.is_intact():
+            await self._definition_sync.restore()
+        for name in await self._store.find_suspects(names, self._head):
+            self.suspect(name)
+        for name in self._reported:
+            self.suspect(name)
+
+    async def _repair(self, name: str, *, has_gap: bool) -> None:
+        """Restart a suspect topic in its current epoch with the messages that Redis still has.
+
+        Skip the topic while definitions change, because its current definition is then unknown; a
+        change may itself wait for a writer that waits for this reader. A later check repeats the
+        attempt.
+        """
+        if self._catalog.changing.locked():
+            return
+        async with self._catalog.changing:
+            if not await self._store.definitions.is_behind():
+                await self._restart(name, has_gap=has_gap)
+
+    async def _restart(self, name: str, *, has_gap: bool) -> None:
+        entry = self._catalog.served(name)
+        if entry is None or not self._store.has(name) or name in self._busy:
+            return
+        record = entry.record
+        reported = self._reported.get(name)
+        is_current = reported is not None and reported.epoch == record.epoch
+        seen = max(self._head(name), reported.offset if reported and is_current else 0)
+        epoch = await self._store.confirm_epoch(name, seen)
+        self._reported.pop(name, None)
+        if epoch != record.epoch:
+            record = TopicRecord(name, entry.document, epoch)
+            try:
+                await self._store.put_epoch(record)
+            except DefinitionsMoved:
+                return
+        elif not has_gap:
+            return
+        restored = await self._store.load(name)
+        logger.warning("%s restarts in epoch %s", name, epoch)
+        self._store.set_record(name, record)
+        self._catalog.renew(record, restored)
+        self._append_waiters.moved(name)
+
+    def _names(self) -> list[str]:
+        names = (entry.record.name for entry in self._catalog.entries())
+        return sorted(name for name in names if self._store.has(name))
+
+    def _next_in_rotation(self) -> list[str]:
+        """Return the next topics of the rotation."""
+        id_after = [name for name in self._names() if name > self._last_checked][:CHECKED_AT_ONCE]
+        self._last_checked = id_after[-1] if len(id_after) == CHECKED_AT_ONCE else ""
+        return id_after
+
+    def _head(self, name: str) -> int:
+        try:
+            return self._driver.engine.topic(name).head
+        except TopicUnknown:
+            return 0

@@ -1,0 +1,354 @@
+"""The other gateways of the cluster, as one gateway uses them.
+
+A session belongs to the gateway that holds its stream. Other gateways forward requests about the
+session there; a reader that connects elsewhere moves the session to that gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled
+from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
+from tidegate.app.cluster.peer_messages import PeerMessages
+from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
+from tidegate.app.http.internal_call import Call, Reply
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.registry import Sessions
+from tidegate.app.sessions.session import Session
+from tidegate.app.settings import Settings
+from tidegate.conflation.errors import LimitReached
+
+CALL = "call"
+HAND_OVER = "give"
+STORED, REPLACED = b"left", b"taken"
+"""Replies to a hand-over: the session is in Redis; another reader replaced this one. An empty reply
+
+means that the gateway has no such session.
+"""
+
+ATTEMPTS_MAX = 3
+"""Number of attempts to locate a session that is moving."""
+
+BROADCAST_S_MAX = 2.0
+HEARTBEAT_S_MAX = HEARTBEAT_S
+"""A longer heartbeat would not find more than the next regular one."""
+
+TRANSFER_MS_MIN = 10_000
+HAND_OVER_S_MAX = 1.0
+HANDED_OVER_AT_ONCE = 50
+RETRY_S = 0.2
+GOODBYE_RETRY_MS = 1_000
+
+AnswerCall = Callable[[Call], Awaitable[Reply]]
+
+logger = logging.getLogger("tidegate.bus")
+
+_HAND_OVERS = msgspec.msgpack.Decoder(tuple[str, int | None])
+_CALLS = msgspec.msgpack.Decoder(tuple[str, Call])
+_REPLIES = msgspec.msgpack.Decoder(Reply)
+
+
+class Peers:
+    """Sends requests to the other gateways and handles theirs.
+
+    Args:
+        bus: the shared Redis.
+        gateway: this gateway's id, which starts the ids of its sessions.
+        sessions: the sessions of this gateway.
+        handle: handles a request that another gateway forwards.
+        settings: how long sessions are kept.
+        catch_up: applies definitions of other gateways; None if the store is not shared.
+    """
+
+    def __init__(
+        self,
+        bus: BusConnection,
+        gateway: str,
+        sessions: Sessions,
+        handle: AnswerCall,
+        settings: Settings,
+        catch_up: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.gateway = gateway
+        self.membership = Membership(bus, gateway)
+        self.locations = SessionLocations(bus, gateway)
+        self._messages = PeerMessages(
+            bus, self.membership, {CALL: self._handle_call, HAND_OVER: self._handle_hand_over}
+        )
+        self._sessions = sessions
+        self._handle = handle
+        self._settings = settings
+        self._catch_up = catch_up
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._running: list[asyncio.Task[None]] = []
+        self._cleanup: DeadPeerCleanup | None = None
+
+    def set_cleanup(self, cleanup: DeadPeerCleanup) -> None:
+        """Add the task that removes rows of dead gateways."""
+        self._cleanup = cleanup
+
+    async def open(self) -> None:
+        """Join the cluster and start to answer other gateways.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        await self.membership.heartbeat()
+        self._start(self.membership.run(), "send heartbeats")
+        self._start(self._messages.run(), "receive messages of gateways")
+        self._start(self._refresh_locations(), "refresh session locations")
+        if self._cleanup is not None:
+            self._start(self._cleanup.run(), "clean up after dead gateways")
+
+    async def aclose(self) -> None:
+        """Hand all sessions over to Redis and leave the cluster."""
+        try:
+            async with asyncio.timeout(HAND_OVER_S_MAX):
+                await self._hand_over_all()
+        except TimeoutError:
+            logger.warning("some sessions were not handed over in time")
+        running = [*self._running, *self._leaving.values()]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._messages.aclose()
+        await self.membership.leave()
+
+    async def bring_here(self, session: str, event: int | None) -> bool:
+        """Move a session here, for a reader that has seen event `number`.
+
+        If another gateway has the session, that gateway ends its stream with REPLACED and hands the
+        session over. Return False if another reader has replaced this one, which must not take it
+        back.
+
+        Raises:
+            Problem: bus-unavailable, limit-reached.
+        """
+        asked_in_vain = None
+        async with self._lock(session):
+            for _ in range(ATTEMPTS_MAX):
+                owner = await self._owner(session)
+                if owner is None or owner == asked_in_vain:
+                    return True
+                answer = await self._request(
+                    owner, HAND_OVER, msgspec.msgpack.encode((session, event))
+                )
+                if answer == REPLACED:
+                    return False
+                if answer != STORED:
+                    asked_in_vain = owner
+        raise _moving()
+
+    async def forward(self, session: str, call: Call) -> Reply | None:
+        """Forward a request to the session's gateway; None if the session is here or nowhere.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        asked_in_vain = None
+        text = msgspec.msgpack.encode((session, call))
+        for _ in range(ATTEMPTS_MAX):
+            async with self._lock(session):
+                owner = await self._owner(session)
+            if owner is None or owner == asked_in_vain:
+                return None
+            answer = await self._request(owner, CALL, text)
+            if answer:
+                return _REPLIES.decode(answer)
+            asked_in_vain = owner
+        raise _moving()
+
+    def has(self, session: str) -> bool:
+        """Return whether a session is here and not moving away."""
+        return session in self._sessions and session not in self._leaving
+
+    async def is_elsewhere(self, session: str) -> bool:
+        """Return whether another gateway has a session.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        async with self._lock(session):
+            return await self._owner(session) is not None
+
+    async def broadcast(self, call: Call) -> dict[str, Reply | None]:
+        """Send a request to every other gateway; the reply is None if one does not answer in time.
+
+        A heartbeat first finds gateways that joined a moment ago; a list would lack them silently.
+        """
+        with contextlib.suppress(Problem, TimeoutError):  # then use the members known last
+            async with asyncio.timeout(HEARTBEAT_S_MAX):
+                await self.membership.heartbeat()
+        others = self.membership.others
+        text = msgspec.msgpack.encode(("", call))
+
+        async def ask(gateway: str) -> Reply | None:
+            try:
+                answer = await self._messages.request(gateway, CALL, text, BROADCAST_S_MAX)
+            except Problem:
+                return None
+            return _REPLIES.decode(answer)
+
+        return dict(zip(others, await asyncio.gather(*map(ask, others)), strict=True))
+
+    async def _request(self, gateway: str, subject: str, body: bytes) -> bytes:
+        """Send a request and return the reply, empty if the other gateway dies meanwhile.
+
+        Raises:
+            Problem: bus-unavailable; the other gateway may have handled the request.
+        """
+        request = asyncio.create_task(
+            self._messages.request(gateway, subject, body), name="send a request to a gateway"
+        )
+        death = asyncio.create_task(
+            self.membership.wait_until_gone(gateway), name="wait for the gateway's death"
+        )
+        try:
+            await asyncio.wait({request, death}, return_when=asyncio.FIRST_COMPLETED)
+            return request.result() if request.done() else b""
+        finally:
+            request.cancel()
+            death.cancel()
+            await asyncio.gather(request, death, return_exceptions=True)
+
+    # Where sessions are
+
+    async def _owner(self, session: str) -> str | None:
+        """Return the other gateway that has a session, or None; import one stored in Redis."""
+        await self._wait_for_hand_over(session)
+        if session in self._sessions:
+            return None
+        location = await self.locations.claim(session)
+        if location.transfer:
+            # The session may subscribe to topics whose definitions have not arrived here.
+            if self._catch_up is not None:
+                await self._catch_up()
+            await self._import(session, location.transfer)
+            return None
+        owner = location.owner or _opened_by(session)
+        if owner in ("", self.gateway) or not await self.membership.has(owner):
+            return None
+        return owner
+
+    async def _import(self, session: str, transfer: bytes) -> None:
+        if session in self._sessions:
+            return
+        try:
+            self._sessions.import_session(transfer)
+        except LimitReached as error:
+            # Another gateway may have room for the session.
+            await self.locations.store(session, transfer, self._kept_ms)
+            raise Problem(
+                "limit-reached", f"{error.detail}.", headers={"Retry-After": "60"}
+            ) from error
+        except ValueError as error:
+            logger.warning("session %s: %s", session, error)
+            return
+        with contextlib.suppress(Problem):  # `_refresh_locations` repeats this in time
+            await self.locations.confirm(session)
+
+    async def _wait_for_hand_over(self, session: str) -> None:
+        """Wait while a session moves away.
+
+        Raises:
+            Problem: bus-unavailable; the session is still moving.
+        """
+        leaving = self._leaving.get(session)
+        if leaving is not None:
+            done, _ = await asyncio.wait({leaving}, timeout=HAND_OVER_S_MAX)
+            if not done:
+                raise _moving()
+
+    async def _refresh_locations(self) -> None:
+        """Refresh the locations of sessions that other gateways opened, before they expire."""
+        while True:
+            await asyncio.sleep(REFRESH_MS / 1_000)
+            for session in self._sessions.kept():
+                if _opened_by(session.id) != self.gateway and session.id not in self._leaving:
+                    with contextlib.suppress(Problem):
+                        await self.locations.confirm(session.id)
+                    raise_if_cancelled()
+
+    # What others ask
+
+    async def _handle_call(self, text: bytes) -> bytes:
+        session, call = _CALLS.decode(text)
+        if session:
+            await self._wait_for_hand_over(session)
+            if session not in self._sessions:
+                return b""
+        return msgspec.msgpack.encode(await self._handle(call))
+
+    async def _handle_hand_over(self, text: bytes) -> bytes:
+        """Hand a session over to the requesting gateway; reply empty if the session is not here."""
+        name, event = _HAND_OVERS.decode(text)
+        await self._wait_for_hand_over(name)
+        session = next((each for each in self._sessions.kept() if each.id == name), None)
+        if session is None:
+            return b""
+        # The reader with this event was replaced: giving the session back would start a loop.
+        if event in session.replaced:
+            return REPLACED
+        await asyncio.wait({self._start_hand_over(session)})
+        return STORED
+
+    def _start_hand_over(self, session: Session) -> asyncio.Task[None]:
+        transfer = self._sessions.export_session(session, GOODBYE_RETRY_MS)
+        task = asyncio.create_task(self._hand_over(session, transfer), name="hand a session over")
+        self._leaving[session.id] = task
+        task.add_done_callback(lambda _: self._leaving.pop(session.id, None))
+        return task
+
+    async def _hand_over(self, session: Session, transfer: bytes) -> None:
+        """Store a session in Redis, and release it here only after Redis has confirmed.
+
+        Retry without limit: a session that both continued here and was stored would exist twice.
+        """
+        while True:
+            raise_if_cancelled()
+            try:
+                await self.locations.store(session.id, transfer, self._kept_ms)
+            except Problem:
+                await asyncio.sleep(RETRY_S)
+            else:
+                break
+        # Only now: until Redis has confirmed, this copy is the only certain one.
+        self._sessions.release(session)
+
+    async def _hand_over_all(self) -> None:
+        sessions = self._sessions.kept()
+        while sessions:
+            some, sessions = sessions[:HANDED_OVER_AT_ONCE], sessions[HANDED_OVER_AT_ONCE:]
+            leaving = [self._leaving.get(each.id) or self._start_hand_over(each) for each in some]
+            await asyncio.wait(leaving)
+
+    @property
+    def _kept_ms(self) -> int:
+        return max(self._settings.session_retention.ms, TRANSFER_MS_MIN)
+
+    def _lock(self, session: str) -> asyncio.Lock:
+        """Return a session's lock: parallel callers find the session that the first moved here."""
+        return self._locks.setdefault(session, asyncio.Lock())
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._running.append(asyncio.create_task(work, name=name))
+
+
+def _opened_by(session: str) -> str:
+    """Return the gateway that opened a session, from the session's id; "" if the id has none."""
+    gateway, dot, _ = session.partition(".")
+    return gateway if dot else ""
+
+
+def _moving() -> Problem:
+    detail = "The session is moving to another gateway; try again."
+    return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})

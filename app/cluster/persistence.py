@@ -1,0 +1,143 @@
+"""The durability of a Redis: a check of its settings, and the wait for its append-only file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
+
+from tidegate.app.cluster.connection import BusConnection, translate_errors
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.store import StoreUnusable
+
+EVICTION_NONE = "noeviction"
+CODE_CHARACTERS_MAX = 20
+
+_REFUSALS = {
+    "MISCONF": "it cannot save to its disk",
+    "NOREPLICAS": "it has too few replicas",
+    "NOPERM": "its user may not write",
+}
+
+
+async def check_persistence(connection: BusConnection, *, survives_power: bool) -> None:
+    """Check that Redis keeps acknowledged writes after `kill -9`, or also after a power loss.
+
+    Raises:
+        StoreUnusable: one sentence that names the setting to change.
+    """
+    if int((await connection.execute("INFO", "server"))["redis_version"].split(".")[0]) < 6:
+        raise StoreUnusable("the bus needs Redis 6.2 or newer, or Valkey")
+    fault = persistence_fault(await _settings(connection), survives_power=survives_power)
+    if fault:
+        raise StoreUnusable(fault)
+
+
+def persistence_fault(settings: Mapping[str, str], *, survives_power: bool) -> str:
+    """Return what is wrong with the settings of a server, "" if nothing is.
+
+    A setting that the server hides is assumed to be right only where less is promised.
+    """
+    if settings.get("maxmemory-policy", EVICTION_NONE) != EVICTION_NONE:
+        return "the bus would evict messages: set maxmemory-policy noeviction in Redis"
+    if settings.get("appendonly") != "yes":
+        return "the bus forgets what it acknowledged when Redis dies: set appendonly yes in Redis"
+    if survives_power and settings.get("appendfsync") != "always":
+        return "durability=power needs a bus that syncs each write: set appendfsync always in Redis"
+    return ""
+
+
+def rejection_reason(error: ResponseError) -> str:
+    """Return in a few words why a server rejected a valid write."""
+    match error:
+        case OutOfMemoryError():
+            return "its memory is full"
+        case ReadOnlyError():
+            return "it is a replica"
+        case _:
+            code = str(error).partition(" ")[0]
+            return _REFUSALS.get(code, f"it answers {code[:CODE_CHARACTERS_MAX]}")
+
+
+async def syncs_every_write(connection: BusConnection) -> bool:
+    """Return whether Redis survives a power loss, so that an epoch outlives a restart."""
+    settings = await _settings(connection)
+    return settings.get("appendonly") == "yes" and settings.get("appendfsync") == "always"
+
+
+async def _settings(connection: BusConnection) -> Mapping[str, str]:
+    """Read the settings with CONFIG, or from INFO where CONFIG is not permitted."""
+    try:
+        found: dict[str, str] = {}
+        for pattern in ("append*", "maxmemory-policy"):
+            found |= dict[str, str](await connection.execute("CONFIG GET", pattern))
+        return found
+    except ResponseError:
+        persistence, memory = (
+            await connection.writer.info("persistence"),
+            await connection.writer.info("memory"),
+        )
+        settings = {"appendonly": "yes" if int(persistence["aof_enabled"]) else "no"}
+        if "maxmemory_policy" in memory:
+            settings["maxmemory-policy"] = memory["maxmemory_policy"]
+        return settings
+
+
+# Redis replies after its `write`, with one exception: with `appendfsync everysec` it delays writes
+# for up to two seconds while a sync of the disk runs. `kill -9` then loses the delayed writes.
+
+POLL_S, POLL_S_MAX = 0.005, 0.1
+WRITE_S_MAX = 10.0
+"""Longer than Redis ever delays a write."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """The append-only file: the bytes written to it and the bytes still buffered."""
+
+    written_bytes: int
+    waiting_bytes: int
+
+    @classmethod
+    def parse(cls, info: Mapping[str, object]) -> Self:
+        """Parse the reply of `INFO persistence`; without such a file nothing is buffered."""
+        sizes = (info.get(name, 0) for name in ("aof_current_size", "aof_buffer_length"))
+        return cls(*(int(str(size)) for size in sizes))
+
+    def has_written(self, earlier: Self) -> bool:
+        """Return whether the bytes buffered at an earlier state are written now.
+
+        A rewrite of the file resets its size, so the caller must compare with a state after the
+        rewrite.
+        """
+        end = earlier.written_bytes + earlier.waiting_bytes
+        return self.waiting_bytes == 0 or self.written_bytes >= end
+
+
+async def wait_until_written(connection: BusConnection) -> None:
+    """Wait until Redis has written everything that it has acknowledged so far.
+
+    Raises:
+        Problem: bus-unavailable; the data is stored, but would be lost if Redis died now.
+    """
+    pause_s, begun = POLL_S, await _log_state(connection)
+    last = begun
+    try:
+        async with asyncio.timeout(WRITE_S_MAX):
+            while not last.has_written(begun):
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, POLL_S_MAX)
+                before, last = last, await _log_state(connection)
+                if last.written_bytes < before.written_bytes:
+                    begun = last  # a rewrite reset the size: compare with the new file
+    except TimeoutError:
+        detail = "The messages are stored, but the bus has not written them to its file yet."
+        raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"}) from None
+
+
+async def _log_state(connection: BusConnection) -> LogState:
+    with translate_errors():
+        return LogState.parse(await connection.execute("INFO", "persistence"))

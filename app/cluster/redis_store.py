@@ -1,0 +1,378 @@
+"""The store of `--redis`: topics and messages in a Redis or Valkey that gateways share.
+
+A Lua script numbers and stores each append atomically. Every gateway, the writer included, receives
+the messages through its log reader.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from redis.exceptions import RedisError, ResponseError
+
+from tidegate.app.cluster import scripts
+from tidegate.app.cluster.connection import BusConnection, translate_errors
+from tidegate.app.cluster.definitions import Definitions
+from tidegate.app.cluster.persistence import (
+    check_persistence,
+    rejection_reason,
+    syncs_every_write,
+    wait_until_written,
+)
+from tidegate.app.cluster.topic_log import TopicLog, read_head, topic_keys
+from tidegate.app.http.problems import Problem
+from tidegate.app.settings import Settings
+from tidegate.app.stores.memory import STAGE_MS
+from tidegate.app.stores.store import (
+    Appended,
+    Bounds,
+    Change,
+    Checkpoint,
+    DefinitionsMoved,
+    EpochMoved,
+    HeadMoved,
+    Item,
+    Publication,
+    Stored,
+    StoreUnusable,
+    TopicRecord,
+    no_room_for_producers,
+    no_room_for_retry_keys,
+    no_room_for_stages,
+    pack,
+    unpack,
+)
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import RestoredTopic
+
+PROBE_MS = 10_000
+
+_pack_stage = msgspec.msgpack.Encoder().encode
+_unpack_stage = msgspec.msgpack.Decoder(tuple[int, bytes]).decode
+
+
+class RedisStore:
+    """The store protocol on Redis, implemented by Lua scripts.
+
+    A writer of a definition must have seen all earlier ones; otherwise `put_topic` and
+    `delete_topic` raise `DefinitionsMoved`. All appends, of any gateway, come back in order.
+    `append` raises `EpochMoved` after a topic has restarted.
+
+    `on_suspect` is called with the name of a topic whose epoch differs from the known one.
+    `head_seen` returns the highest offset seen here; a lower head in Redis means another history.
+    While `is_unavailable` returns true, appends fail at once instead of making publishers wait. A
+    topic is written only with the record passed to `set_record`, which the catalog has applied.
+    """
+
+    survives_process = True
+    checkpoints = False
+
+    def __init__(
+        self,
+        connection: BusConnection,
+        settings: Settings,
+        definitions: Definitions,
+        *,
+        survives_power: bool = False,
+    ) -> None:
+        self.on_suspect: Callable[[str], None] = lambda name: None
+        self.head_seen: Callable[[str], int] = lambda name: 0
+        self.is_unavailable: Callable[[], bool] = lambda: False
+        self.definitions = definitions
+        self._connection = connection
+        self._settings = settings
+        self._limits = Bounds.of(settings)
+        self._survives_power = survives_power
+        self._syncs = False
+        self._records: dict[str, Stored] = {}
+        self._logs: dict[str, TopicLog] = {}
+        self._probe = connection.shared_key("probe")
+
+    async def open(self) -> None:
+        """Connect, and check that Redis keeps what the gateway will acknowledge.
+
+        Raises:
+            StoreUnusable: with one sentence for the operator.
+        """
+        try:
+            await check_persistence(self._connection, survives_power=self._survives_power)
+            self._syncs = await syncs_every_write(self._connection)
+            await self.definitions.open()
+        except (RedisError, OSError) as error:
+            raise StoreUnusable(f"the bus does not reply: {error}") from None
+
+    async def reopen(self) -> None:
+        """Adopt the current state of a Redis that has lost data.
+
+        Raises:
+            Problem: bus-unavailable.
+        """
+        with translate_errors():
+            await self.definitions.open()
+
+    async def records(self) -> Sequence[Stored]:
+        """Return every topic; `changes` reports what follows."""
+        with translate_errors():
+            found = await self.definitions.read()
+        for stored in found:
+            if stored.name not in self._records:
+                self.set_record(stored.name, stored)
+        return found
+
+    async def changes(self) -> Sequence[Change]:
+        """Return definitions written since; each is repeated until `mark_applied` confirms it."""
+        with translate_errors():
+            return await self.definitions.changes(self._records)
+
+    def mark_applied(self, change: Change) -> None:
+        """Confirm that the gateway has applied a change."""
+        self.definitions.mark_seen(change.version)
+
+    def set_record(self, name: str, stored: Stored | None) -> None:
+        """Set the record that later writes to a topic use; None if the topic was deleted."""
+        self._records.pop(name, None)
+        self._logs.pop(name, None)
+        if isinstance(stored, TopicRecord):
+            self._logs[name] = self._log(stored)
+        if stored is not None:
+            self._records[name] = stored
+
+    def log(self, name: str) -> TopicLog:
+        """Return the log of a usable topic.
+
+        Raises:
+            TopicUnknown: another gateway has deleted the topic.
+        """
+        found = self._logs.get(name)
+        if found is None:
+            raise TopicUnknown("the topic was deleted")
+        return found
+
+    def has(self, name: str) -> bool:
+        """Return whether the topic is usable and not known to be deleted."""
+        return name in self._logs
+
+    async def head(self, name: str) -> int:
+        """Return the last offset of a topic, also of an unusable one."""
+        with translate_errors():
+            return await read_head(self._connection, name)
+
+    async def load(self, name: str) -> RestoredTopic:
+        """Load what Redis keeps of a topic, consistent at one offset."""
+        return await self.load_as(self.log(name).record)
+
+    async def load_as(self, record: TopicRecord) -> RestoredTopic:
+        """Load a topic under a definition that `set_record` has not set yet."""
+        with translate_errors():
+            return await self._log(record).load()
+
+    async def put_topic(self, record: Stored) -> None:
+        """Create a topic or replace its document; a new epoch starts at offset 1.
+
+        An unusable definition is written unchanged, to restore one that Redis has lost.
+
+        Raises:
+            DefinitionsMoved: another gateway has changed a topic since.
+            HeadMoved: the identity would change, and the topic holds messages.
+            Problem: bus-unavailable.
+        """
+        known = self._records.get(record.name)
+        with translate_errors():
+            if known is not None and known.epoch == record.epoch:
+                await self.definitions.put(record)
+            elif known is not None and known.identity != record.identity:
+                await self._replace(record)
+            else:
+                await self._create(record)
+        self.set_record(record.name, record)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with its messages and its producers' numbers.
+
+        Raises:
+            DefinitionsMoved: another gateway has changed a topic since.
+            Problem: bus-unavailable.
+        """
+        known = self._records.get(name)
+        if known is None:
+            raise TopicUnknown("the topic was deleted")
+        with translate_errors():
+            # The definition first: keys without a definition are harmless, the reverse is not.
+            await self.definitions.delete(name)
+            await self._run(scripts.DROP, topic_keys(self._connection, name), [known.epoch])
+        self.set_record(name, None)
+
+    async def append(self, topic: str, publication: Publication) -> Appended:
+        """Assign offsets and store items atomically with the state of their sender.
+
+        Raises:
+            HeadMoved: `expected_head` is not the topic's last offset.
+            EpochMoved: the topic has restarted in another epoch.
+            Problem: producer-fenced, idempotency-conflict, limit-reached, bus-unavailable.
+        """
+        log = self.log(topic)
+        # Fail at once: a publisher would otherwise wait for the time limit of each attempt.
+        if self.is_unavailable():
+            raise bus_unavailable()
+        arguments = log.append_arguments(publication, syncs=self._syncs, seen=self.head_seen(topic))
+        with translate_errors():
+            reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
+        match reply:
+            case [b"new" | b"again" as outcome, first, last, waits]:
+                if waits:
+                    await wait_until_written(self._connection)
+                return Appended(first, last, duplicate=outcome == b"again")
+            case [b"moved"]:
+                raise HeadMoved
+            case [b"conflict"]:
+                detail = "The Idempotency-Key was used for another request."
+                raise Problem("idempotency-conflict", detail)
+            case [b"full", b"retries"]:
+                raise no_room_for_retry_keys()
+            case [b"full", _]:
+                raise no_room_for_producers()
+            case [b"fenced"]:
+                raise Problem("producer-fenced", "A newer run of this producer has committed.")
+            case [b"superseded"]:
+                raise Problem("producer-fenced", "Another gateway is the leader now.")
+            case _:
+                self.on_suspect(topic)
+                raise EpochMoved
+
+    async def confirm_epoch(self, name: str, seen: int) -> str:
+        """Return the topic's valid epoch; a new one if continuity since `seen` cannot be proved.
+
+        `seen`: the highest offset seen in the known epoch.
+        """
+        log = self.log(name)
+        arguments = [log.record.epoch, new_epoch(), int(self._syncs), seen]
+        with translate_errors():
+            epoch: bytes = await self._run(scripts.CONFIRM_EPOCH, log.keys, arguments)
+        return epoch.decode()
+
+    async def put_epoch(self, record: TopicRecord) -> None:
+        """Announce a topic's new epoch to all gateways; the caller then calls `set_record`.
+
+        Raises:
+            DefinitionsMoved: another gateway may have announced one.
+            Problem: bus-unavailable.
+        """
+        with translate_errors():
+            await self.definitions.put(record)
+
+    async def find_suspects(self, names: Iterable[str], seen: Callable[[str], int]) -> list[str]:
+        """Return the topics whose head or epoch in Redis is not what this gateway has seen."""
+        logs = [self._logs[name] for name in names if name in self._logs]
+        with translate_errors():
+            # A server that syncs each write loses nothing in a restart, so its run id is ignored.
+            run = b"" if self._syncs else (await self._run_id()).encode()
+            async with self._connection.writer.pipeline(transaction=False) as step:
+                for log in logs:
+                    step.hmget(log.keys[0], ["epoch", "head", "run"])
+                states = await step.execute()
+        return [
+            log.record.name
+            for log, (epoch, head, started) in zip(logs, states, strict=True)
+            if (epoch or b"").decode() != log.record.epoch
+            or int(head or 0) < seen(log.record.name)
+            or started != run
+        ]
+
+    async def _run_id(self) -> str:
+        return str((await self._connection.execute("INFO", "server"))["run_id"])
+
+    async def stage(self, topic: str, name: str, items: Sequence[Item], now_ms: int) -> None:
+        """Store a stage for an hour, in place of an earlier one of that name.
+
+        Raises:
+            EpochMoved: the topic has restarted in another epoch.
+            Problem: limit-reached, bus-unavailable.
+        """
+        log, value = self.log(topic), _pack_stage((now_ms, pack(items)))
+        limits = [self._limits.stages_max, self._limits.staged_bytes_max]
+        with translate_errors():
+            keys = [log.keys[0], log.stages_key, log.stage_key(name)]
+            arguments = [log.record.epoch, value, STAGE_MS, now_ms, *limits]
+            reply = await self._run(scripts.STAGE, keys, arguments)
+        if reply == b"full":
+            raise no_room_for_stages()
+        if reply != b"kept":
+            self.on_suspect(topic)
+            raise EpochMoved
+
+    async def staged(self, topic: str, names: Sequence[str], now_ms: int) -> list[Item] | None:
+        """Return the items of stages in the order of the names; None if a stage does not exist."""
+        keys = [self.log(topic).stage_key(name) for name in names]
+        with translate_errors():
+            values = await self._connection.execute("MGET", *keys) if keys else []
+        found: list[Item] = []
+        for value in values:
+            at_ms, items = (0, b"") if value is None else _unpack_stage(value)
+            if at_ms + STAGE_MS <= now_ms:
+                return None
+            found += unpack(items)
+        return found
+
+    async def checkpoint(self, topic: str, checkpoint: Checkpoint) -> None:
+        """Do nothing: each append already writes the records."""
+
+    async def fault(self) -> str | None:
+        """Probe with a write that has no effect; return why Redis rejects it, or None."""
+        try:
+            await self._connection.execute("SET", self._probe, "", "PX", PROBE_MS)
+        except ResponseError as error:
+            return f"the bus takes no writes: {rejection_reason(error)}"
+        except (RedisError, OSError):
+            return "the bus does not answer"
+        return None
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._connection.aclose()
+
+    async def _create(self, record: Stored) -> None:
+        """Create a topic's keys before its definition: whoever sees the topic can append."""
+        keys, epoch = topic_keys(self._connection, record.name), record.epoch
+        found = await self._run(scripts.CREATE, keys, [epoch, int(self._syncs), ""])
+        try:
+            await self.definitions.put(record)
+        except BaseException:
+            await self._run(scripts.DROP, keys, [epoch])
+            raise
+        await self._run(scripts.CREATE, keys, [epoch, int(self._syncs), found])
+
+    async def _replace(self, record: Stored) -> None:
+        """Replace an empty topic by one with another identity; appends to the old one then fail.
+
+        If this gateway dies in between, or loses the race for the definition, the new epoch in the
+        keys has no definition. Other gateways then adopt it with the valid definition
+        (`confirm_epoch`).
+        """
+        if await self.definitions.is_behind():
+            raise DefinitionsMoved
+        keys = topic_keys(self._connection, record.name)
+        if not await self._run(scripts.REPLACE, keys, [record.epoch, int(self._syncs)]):
+            raise HeadMoved
+        await self.definitions.put(record)
+
+    def _log(self, record: TopicRecord) -> TopicLog:
+        history = record.document.definition(self._settings).history
+        return TopicLog(self._connection, record, history, self._limits)
+
+    async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
+        return await self._connection.run_script(script, keys, arguments)
+
+
+def bus_unavailable() -> Problem:
+    """Return the problem of a request while Redis is known to be unavailable."""
+    return Problem(
+        "bus-unavailable", "The bus is unavailable; try again.", headers={"Retry-After": "1"}
+    )
+
+
+def new_epoch() -> str:
+    """Return a random epoch that no gateway has used."""
+    return secrets.token_hex(6)

@@ -1,0 +1,338 @@
+"""The Lua scripts of the Redis store; each runs atomically and touches one hash slot.
+
+Keys of a topic:
+
+- `state`: epoch, head, run, fence and bytes; `was` is the epoch before, `base` the offset where
+  the stream starts, `made` the topic's first epoch, under which replies to retries stay valid.
+
+- `stream`: one entry per request. Its id is its last offset, `b` the payload bytes before it.
+
+- `sow`: the newest message of each record.
+
+- `producers`; `retries`: the number of retry keys by hour; `staged`: the start and bytes of each
+  stage, and under `all` the totals, which include expired stages until room is needed.
+
+Keys of the cluster: `epochs`, `documents`, `life` (id and version), and the stream `changes` of
+definitions.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# The id of the server process, to which an epoch is bound: a restart may have lost data. A server
+# that syncs every write loses nothing, so there the id is empty and the epoch survives a restart.
+_RUN: Final = """
+local function run(syncs)
+    if syncs == '1' then return '' end
+    return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+end
+"""
+
+# Whether the server may reply before it has written: with `appendfsync everysec` it delays writes
+# while a sync runs. No sync starts between a script and the write that follows it.
+_WAITS: Final = """
+local function waits(syncs)
+    if syncs == '1' then return 0 end
+    local syncing = 'aof_pending_bio_fsync:(%d+)'
+    return tonumber(string.match(redis.call('INFO', 'persistence'), syncing) or 0)
+end
+"""
+
+# The totals of the stages, and the removal of one stage from them.
+_UNSTAGE: Final = """
+local function all_of(staged)
+    local count, bytes = string.match(redis.call('HGET', staged, 'all') or '0 0', '(%d+) (%d+)')
+    return tonumber(count), tonumber(bytes)
+end
+local function unstage(staged, stage)
+    local known = redis.call('HGET', staged, stage)
+    if not known then return end
+    local count, bytes = all_of(staged)
+    redis.call('HDEL', staged, stage)
+    redis.call('HSET', staged, 'all',
+        string.format('%d %d', count - 1, bytes - tonumber(string.match(known, '%d+$'))))
+end
+"""
+
+# Producer sequences have 63 bits, which Lua's numbers (doubles) cannot hold: compare the digits.
+# The empty string, no sequence yet, is below every sequence.
+_BELOW: Final = """
+local function below(one, other)
+    if #one ~= #other then return #one < #other end
+    return one < other
+end
+"""
+
+# An entry that no gateway wrote may have an id above the next one; XADD then fails, and the
+# script must not write anything else.
+_IN_THE_WAY: Final = """
+local function is_in_the_way(added)
+    local err = type(added) == 'table' and added.err or ''
+    return string.find(err, 'equal or smaller') or string.find(err, 'WRONGTYPE')
+end
+"""
+
+# KEYS state stream sow producers retries retry staged [stage ...]
+# ARGV epoch syncs seen now_ms count bytes items | producer run sequence | digest | head | fence
+#      | messages bytes age_ms | retries producers | records (key, index, value)... removed keys...
+APPEND: Final = (
+    _RUN
+    + _WAITS
+    + _BELOW
+    + _UNSTAGE
+    + _IN_THE_WAY
+    + """
+local state, stream, sow, producers, retries, retry, staged = unpack(KEYS, 1, 7)
+local known = redis.call('HMGET', state, 'epoch', 'head', 'run', 'fence', 'bytes', 'base', 'made')
+local head = tonumber(known[2] or 0)
+if known[1] ~= ARGV[1] or head < tonumber(ARGV[3]) or known[3] ~= run(ARGV[2]) then
+    return {'epoch'}
+end
+if head > tonumber(known[6] or 0) and redis.call('EXISTS', stream) == 0 then return {'epoch'} end
+local now_ms, count = tonumber(ARGV[4]), tonumber(ARGV[5])
+local function forget_stages()
+    for index = 8, #KEYS do
+        unstage(staged, KEYS[index])
+        redis.call('DEL', KEYS[index])
+    end
+end
+
+if ARGV[11] ~= '' then
+    local made, digest, at_ms, first, last = string.match(
+        redis.call('GET', retry) or '', '^(%w*) (%w*) (%d+) (%d+) (%d+)$')
+    if made == (known[7] or '') and tonumber(at_ms) + 86400000 > now_ms then
+        if digest ~= ARGV[11] then return {'conflict'} end
+        forget_stages()
+        return {'again', tonumber(first), tonumber(last), waits(ARGV[2])}
+    end
+end
+local is_known = false
+if ARGV[8] ~= '' then
+    local noted = redis.call('HGET', producers, ARGV[8]) or ''
+    is_known = noted ~= ''
+    local run_at, highest = string.match(noted, '^(%d+) (%d*)$')
+    if run_at then
+        if below(ARGV[9], run_at) then return {'fenced'} end
+        if not below(highest, ARGV[10]) then
+            redis.call('HSET', producers, ARGV[8], ARGV[9] .. ' ' .. highest)
+            forget_stages()
+            return {'again', 0, 0, waits(ARGV[2])}
+        end
+    end
+end
+if ARGV[12] ~= '' and tonumber(ARGV[12]) ~= head then return {'moved'} end
+if ARGV[8] ~= '' and not is_known and redis.call('HLEN', producers) >= tonumber(ARGV[18]) then
+    return {'full', 'producers'}
+end
+local hour, asked = math.floor(now_ms / 3600000), 0
+if ARGV[11] ~= '' then
+    local counts = redis.call('HGETALL', retries)
+    for at = 1, #counts, 2 do
+        if tonumber(counts[at]) >= hour - 24 then
+            asked = asked + tonumber(counts[at + 1])
+        else
+            redis.call('HDEL', retries, counts[at])
+        end
+    end
+    if asked >= tonumber(ARGV[17]) then return {'full', 'retries'} end
+end
+if ARGV[13] ~= '' and tonumber(known[4] or 0) > tonumber(ARGV[13]) then return {'superseded'} end
+
+local first, last = head + 1, head + count
+local before = tonumber(known[5] or 0)
+local bytes = before + tonumber(ARGV[6])
+local added = redis.pcall('XADD', stream, string.format('%d-0', last), 'e', ARGV[1],
+    'f', string.format('%d', first), 't', ARGV[4], 'b', string.format('%d', before), 'i', ARGV[7])
+if is_in_the_way(added) then return {'epoch'} end
+if type(added) == 'table' and added.err then return added end
+if ARGV[13] ~= '' then redis.call('HSET', state, 'fence', ARGV[13]) end
+if ARGV[8] ~= '' then redis.call('HSET', producers, ARGV[8], ARGV[9] .. ' ' .. ARGV[10]) end
+if ARGV[11] ~= '' then
+    local noted = string.format(
+        '%s %s %s %d %d', known[7] or '', ARGV[11], ARGV[4], first, last)
+    redis.call('SET', retry, noted, 'PX', 86400000)
+    redis.call('HINCRBY', retries, string.format('%d', hour), 1)
+    redis.call('PEXPIRE', retries, 90000000)
+end
+forget_stages()
+local records = tonumber(ARGV[19])
+for index = 20, 19 + 3 * records, 3 do
+    local offset = string.format('%d ', first + tonumber(ARGV[index + 1]))
+    redis.call('HSET', sow, ARGV[index], offset .. ARGV[index + 2])
+end
+for index = 20 + 3 * records, #ARGV do redis.call('HDEL', sow, ARGV[index]) end
+
+local oldest = math.max(0, last - tonumber(ARGV[14]) + 1)
+if ARGV[15] == '' and ARGV[16] == '' then
+    redis.call('XTRIM', stream, 'MINID', '~', string.format('%d-0', math.min(oldest, last)))
+else
+    local bytes_max = ARGV[15] ~= '' and tonumber(ARGV[15]) or math.huge
+    local oldest_ms = ARGV[16] ~= '' and now_ms - tonumber(ARGV[16]) or -math.huge
+    for _ = 1, 100 do
+        local entry = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+        local offset, fields = tonumber(string.match(entry[1], '^%d+')), entry[2]
+        local fits = offset >= oldest and tonumber(fields[6]) >= oldest_ms
+        if offset == last or (fits and bytes - tonumber(fields[8]) <= bytes_max) then break end
+        redis.call('XDEL', stream, entry[1])
+    end
+end
+redis.call('HSET', state, 'head', string.format('%d', last), 'bytes', string.format('%d', bytes))
+return {'new', first, last, waits(ARGV[2])}
+"""
+)
+
+# A stage belongs to an epoch: items validated by another definition are no stage of this one.
+# KEYS state staged stage; ARGV epoch items ms now_ms stages bytes
+STAGE: Final = (
+    _UNSTAGE
+    + """
+local state, staged, stage = unpack(KEYS)
+if redis.call('HGET', state, 'epoch') ~= ARGV[1] then return 'epoch' end
+local now_ms, ms = tonumber(ARGV[4]), tonumber(ARGV[3])
+local function has_room()
+    local count, bytes = all_of(staged)
+    local replaced = redis.call('HGET', staged, stage)
+    if replaced then
+        count, bytes = count - 1, bytes - tonumber(string.match(replaced, '%d+$'))
+    end
+    return count < tonumber(ARGV[5]) and bytes + #ARGV[2] <= tonumber(ARGV[6])
+end
+if not has_room() then
+    local known = redis.call('HGETALL', staged)
+    for at = 1, #known, 2 do
+        local since_ms = string.match(known[at + 1], '^(%d+)')
+        if known[at] ~= 'all' and tonumber(since_ms) + ms <= now_ms then
+            unstage(staged, known[at])
+        end
+    end
+    if not has_room() then return 'full' end
+end
+unstage(staged, stage)
+local count, bytes = all_of(staged)
+redis.call('HSET', staged, stage, ARGV[4] .. ' ' .. #ARGV[2],
+    'all', string.format('%d %d', count + 1, bytes + #ARGV[2]))
+redis.call('PEXPIRE', staged, ARGV[3])
+redis.call('SET', stage, ARGV[2], 'PX', ARGV[3])
+return 'kept'
+"""
+)
+
+# Create a topic over old keys of the epoch that its creator knew, or over none. Returns the epoch
+# that is valid now. KEYS state stream sow producers retries; ARGV epoch syncs known-epoch
+CREATE: Final = (
+    _RUN
+    + """
+local found = redis.call('HGET', KEYS[1], 'epoch') or ''
+if found == ARGV[1] or (found ~= '' and found ~= ARGV[3]) then return found end
+redis.call('DEL', unpack(KEYS))
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'run', run(ARGV[2]))
+return ARGV[1]
+"""
+)
+
+# Replace an empty topic: appends in the old epoch fail from now on, and `was` lets CONFIRM_EPOCH
+# map the old epoch to the new one. Returns 0 if the topic holds messages.
+# KEYS state stream sow producers retries; ARGV epoch syncs
+REPLACE: Final = (
+    _RUN
+    + """
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head')
+if tonumber(known[2] or 0) > 0 then return 0 end
+redis.call('DEL', unpack(KEYS))
+redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'made', ARGV[1], 'head', '0', 'run', run(ARGV[2]),
+    'was', known[1] or '')
+return 1
+"""
+)
+
+# KEYS state stream sow producers retries; ARGV epoch
+DROP: Final = """
+if redis.call('HGET', KEYS[1], 'epoch') == ARGV[1] then redis.call('DEL', unpack(KEYS)) end
+"""
+
+# Return the valid epoch, a new one if the stream or the server lost data. `was` is the epoch that
+# the new one replaced, so every gateway that asks gets the same one. Stored messages stay.
+# KEYS state stream sow producers retries; ARGV known-epoch new-epoch syncs seen
+CONFIRM_EPOCH: Final = (
+    _RUN
+    + """
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head', 'run', 'was', 'base')
+local head, here = tonumber(known[2] or 0), run(ARGV[3])
+if known[1] and known[1] ~= ARGV[1] and known[4] == ARGV[1] then return known[1] end
+local newest = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+local through = tonumber(newest and (string.match(newest[1], '^(%d+)%-0$') or -1) or known[5] or 0)
+if known[1] == ARGV[1] and through == head and head >= tonumber(ARGV[4]) and known[3] == here then
+    return known[1]
+end
+if not known[1] then
+    redis.call('DEL', unpack(KEYS))
+    redis.call('HSET', KEYS[1], 'made', ARGV[2])
+end
+if through ~= head then
+    redis.call('DEL', KEYS[2])
+    redis.call('HSET', KEYS[1], 'base', string.format('%d', head), 'made', ARGV[2])
+    local noted = redis.call('HGETALL', KEYS[4])
+    for at = 1, #noted, 2 do
+        local run_at = string.match(noted[at + 1], '^%d+')
+        redis.call('HSET', KEYS[4], noted[at], run_at .. ' ')
+    end
+end
+redis.call('HSET', KEYS[1], 'epoch', ARGV[2], 'was', ARGV[1], 'run', here,
+    'head', string.format('%d', head))
+return ARGV[2]
+"""
+)
+
+# Write a definition if its writer has seen all earlier changes. Foreign entries that block the
+# stream are deleted with it; gateways that miss changes then read all definitions.
+# KEYS epochs documents life changes; ARGV life version name epoch document ('' epoch: deleted)
+DEFINE: Final = (
+    _IN_THE_WAY
+    + """
+local life = redis.call('HMGET', KEYS[3], 'id', 'version')
+if life[1] ~= ARGV[1] or (life[2] or '0') ~= ARGV[2] then return 0 end
+local version = tonumber(life[2] or '0') + 1
+local function add(run)
+    return run('XADD', KEYS[4], 'MAXLEN', '~', '10000', string.format('%d-0', version),
+        'name', ARGV[3], 'epoch', ARGV[4], 'document', ARGV[5])
+end
+local added = add(redis.pcall)
+if is_in_the_way(added) then
+    redis.call('DEL', KEYS[4])
+    added = add(redis.pcall)
+end
+if type(added) == 'table' and added.err then return added end
+if ARGV[4] == '' then
+    redis.call('HDEL', KEYS[1], ARGV[3])
+    redis.call('HDEL', KEYS[2], ARGV[3])
+else
+    redis.call('HSET', KEYS[1], ARGV[3], ARGV[4])
+    redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
+end
+return redis.call('HINCRBY', KEYS[3], 'version', 1)
+"""
+)
+
+# Delete the stream if it has entries above the current version, which no gateway wrote.
+# KEYS life changes
+CLEAR_CHANGES: Final = """
+local version = tonumber(redis.call('HGET', KEYS[1], 'version') or 0)
+local newest = redis.call('XREVRANGE', KEYS[2], '+', '-', 'COUNT', 1)[1]
+if not newest or tonumber(string.match(newest[1], '^%d+')) <= version then return 0 end
+return redis.call('DEL', KEYS[2])
+"""
+
+# Extend a lease, or release it if ms is 0. KEYS name; ARGV holder ms
+EXTEND_LEASE: Final = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+if ARGV[2] == '0' then return redis.call('DEL', KEYS[1]) end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+"""
+
+# Acquire a free lease and return a fencing number above all earlier ones.
+# KEYS name fence; ARGV holder ms
+ACQUIRE_LEASE: Final = """
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
+return redis.call('INCR', KEYS[2])
+"""

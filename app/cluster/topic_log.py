@@ -1,0 +1,213 @@
+"""A topic in Redis: its keys, the arguments of an append, and loading its content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.stores.store import (
+    Bounds,
+    Item,
+    Message,
+    Publication,
+    TopicRecord,
+    pack,
+    to_frames,
+    unpack,
+)
+from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.journal import History
+
+_pack = msgspec.msgpack.Encoder().encode
+_unpack = msgspec.msgpack.Decoder(tuple[bytes, int, bool]).decode
+
+
+def newest_items(items: Sequence[Item]) -> dict[str, tuple[int, Item]]:
+    """Return each record's newest item in a request, with the item's index."""
+    return {item.record_key: (index, item) for index, item in enumerate(items)}
+
+
+def pack_record(message: Message, timestamp_ms: int) -> bytes:
+    """Encode a record without its offset, which the script prepends (`7 …`)."""
+    return _pack((message.payload, timestamp_ms, message.exempt))
+
+
+def record_frame(record_key: str, value: bytes) -> Frame:
+    """Decode a record into a frame."""
+    offset, _, rest = value.partition(b" ")
+    payload, timestamp_ms, exempt = _unpack(rest)
+    return Frame(int(offset), payload, record_key, timestamp_ms, exempt)
+
+
+ENTRIES_AT_ONCE = 200
+RECORDS_AT_ONCE = 2_000
+PARTS: Final = ("state", "stream", "sow", "producers", "retries")
+
+
+def topic_keys(connection: BusConnection, topic: str) -> list[str]:
+    """Return a topic's keys in the order that the scripts expect."""
+    return [connection.topic_key(topic, part) for part in PARTS]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """A topic's data in one epoch; `history` limits what its stream keeps."""
+
+    connection: BusConnection
+    record: TopicRecord
+    history: History
+    limits: Bounds
+
+    @property
+    def keys(self) -> list[str]:
+        """Return the topic's keys in the order that the scripts expect."""
+        return topic_keys(self.connection, self.record.name)
+
+    @property
+    def stream(self) -> str:
+        """Return the key of the stream of requests."""
+        return self.connection.topic_key(self.record.name, "stream")
+
+    def stage_key(self, stage: str) -> str:
+        """Return the key of a stage. The key contains the epoch, so a new epoch has no stages."""
+        return self.connection.topic_key(self.record.name, f"{self.record.epoch}:stage:{stage}")
+
+    @property
+    def stages_key(self) -> str:
+        """Return the key of the stages' sizes and totals."""
+        return self.connection.topic_key(self.record.name, f"{self.record.epoch}:staged")
+
+    def append_keys(self, publication: Publication) -> list[str]:
+        """Return the keys of an append."""
+        retry = publication.retry
+        retry_key = self.connection.topic_key(
+            self.record.name, f"retry:{'' if retry is None else retry.name}"
+        )
+        return [*self.keys, retry_key, self.stages_key, *map(self.stage_key, publication.stages)]
+
+    def append_arguments(self, publication: Publication, *, syncs: bool, seen: int) -> list[bytes]:
+        """Return the arguments of an append in the order that the script expects."""
+        items, producer, retry = publication.items, publication.producer, publication.retry
+        payload_bytes = sum(len(item.payload) for item in items if isinstance(item, Message))
+        arguments: list[object] = [
+            self.record.epoch, int(syncs), seen,
+            publication.timestamp_ms, len(items), payload_bytes, pack(items),
+            *((producer.name, producer.run, producer.sequence) if producer else ("", 0, 0)),
+            "" if retry is None else retry.digest.hex(),
+            publication.expected_head, publication.fence,
+            self.history.messages_max, self.history.bytes_max, self.history.age_ms,
+            self.limits.retry_keys_max, self.limits.producers_max,
+            *self._records(publication),
+        ]  # fmt: skip
+        return [_encode(argument) for argument in arguments]
+
+    async def load(self) -> RestoredTopic:
+        """Load the topic, consistent at one offset although others write meanwhile."""
+        while True:
+            head = await self.head()
+            records = await self._scan_records()
+            frames = await self.frames_after(0)
+            through = frames[-1].offset if frames else head
+            dropped = frames[0].offset - 1 if frames else head
+            if (through >= head and dropped <= head) or self.stream in self.connection.foreign:
+                break  # else others trimmed the stream while it was read: read again
+        # The records were scanned before the stream was read, so the stream may have newer ones.
+        for frame in frames:
+            record = records.get(frame.key)
+            if self.record.document.retains and (record is None or record.offset < frame.offset):
+                records[frame.key] = frame
+        rows = sorted(records.values(), key=lambda row: row.offset)
+        exempt = max((frame.offset for frame in frames if frame.exempt), default=dropped)
+        return RestoredTopic(
+            through, rows, horizon=dropped, exempt_through=max(exempt, dropped),
+            journal=frames, dropped_through=dropped,
+        )  # fmt: skip
+
+    async def head(self) -> int:
+        """Return the last offset."""
+        return await read_head(self.connection, self.record.name)
+
+    async def frames_after(self, offset: int) -> list[Frame]:
+        """Return all frames of the stream after an offset."""
+        self.connection.foreign.pop(self.stream, None)
+        frames: list[Frame] = []
+        while True:
+            entries = await self.connection.read_stream(self.stream, offset, ENTRIES_AT_ONCE)
+            for number, fields in entries:
+                try:
+                    frames += parse_entry(fields).frames
+                except ForeignEntry as foreign:
+                    self.connection.report_foreign(self.stream, f"entry {number}: {foreign}")
+                offset = number
+            if len(entries) < ENTRIES_AT_ONCE:
+                return frames
+
+    def _records(self, publication: Publication) -> list[object]:
+        """Return a request's effect on records: the number of puts, the puts, the removed keys."""
+        if not self.record.document.retains:
+            return [0]
+        puts: list[object] = []
+        removed: list[object] = []
+        newest = newest_items(publication.items)
+        for record_key, (index, item) in newest.items():
+            if isinstance(item, Message):
+                puts += record_key, index, pack_record(item, publication.timestamp_ms)
+            else:
+                removed.append(record_key)
+        return [len(puts) // 3, *puts, *removed]
+
+    async def _scan_records(self) -> dict[str, Frame]:
+        if not self.record.document.retains:
+            return {}
+        sow, records = self.keys[2], dict[str, Frame]()
+        self.connection.foreign.pop(sow, None)
+        scan = self.connection.writer.hscan_iter(sow, count=RECORDS_AT_ONCE)
+        async for name, value in scan:
+            try:
+                record_key = name.decode()
+                records[record_key] = record_frame(record_key, value)
+            except (ValueError, msgspec.MsgspecError):
+                self.connection.report_foreign(sow, "a record cannot be parsed")
+        return records
+
+
+async def read_head(connection: BusConnection, topic: str) -> int:
+    """Return a topic's last offset."""
+    found = await connection.execute("HGET", connection.topic_key(topic, "state"), "head")
+    return int(found or 0)
+
+
+class ForeignEntry(Exception):
+    """A stream entry that no gateway wrote."""
+
+
+class LogEntry(NamedTuple):
+    """One publication in the log: its epoch, first offset and frames."""
+
+    epoch: str
+    first: int
+    frames: list[Frame]
+
+
+def parse_entry(fields: dict[bytes, bytes]) -> LogEntry:
+    """Parse a stream entry.
+
+    Raises:
+        ForeignEntry: the entry is no publication.
+    """
+    try:
+        epoch, first = fields[b"e"].decode(), int(fields[b"f"])
+        frames = to_frames(unpack(fields[b"i"]), first, int(fields[b"t"]))
+    except (KeyError, ValueError, msgspec.MsgspecError) as error:
+        raise ForeignEntry(f"the entry is no publication ({type(error).__name__})") from None
+    return LogEntry(epoch, first, frames)
+
+
+def _encode(argument: object) -> bytes:
+    if isinstance(argument, bytes):
+        return argument
+    return b"" if argument is None else str(argument).encode()

@@ -1,0 +1,1 @@
+"""Topic definitions: documents read, checked and put in relation to one another."""

@@ -1,0 +1,160 @@
+"""Definitions of topics in a folder of TOML files: read, checked, and put in order.
+
+A file has one table a topic, `[topics."prices.us"]`, with the fields of `PUT /v1/topics/{topic}`;
+what is not written has its default.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tidegate.app.definitions.fields import check_options
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import FIELDS, TopicDocument
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import OWN_PREFIX, TOPIC_NAME
+
+TABLE = "topics"
+NAME_SHOWN_MAX = 80
+
+
+class TopicFilesInvalid(Exception):
+    """The folder cannot be used; `str()` is one line: file, topic, field, and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A topic as declared in a file; `file` is the file's name."""
+
+    name: str
+    document: TopicDocument
+    file: str
+
+    def check_options(self, characters_max: int) -> None:
+        """Refuse options that are longer than a request's may be.
+
+        Raises:
+            TopicFilesInvalid: they are.
+        """
+        try:
+            check_options(self.document.options, characters_max)
+        except Problem as problem:
+            self.refuse(problem)
+
+    def refuse(self, problem: Problem) -> NoReturn:
+        """Raise the error that names the file and the topic of a problem.
+
+        Raises:
+            TopicFilesInvalid: always.
+        """
+        field = "" if problem.pointer is None else f", field {problem.pointer.lstrip('/')}"
+        where = "" if problem.position is None else f", position {problem.position}"
+        raise _invalid(self.file, f"topic {self.name}{field}{where}: {problem.detail}")
+
+
+def read_topic_files(folder: Path, mergers: Mergers) -> list[Declared]:
+    """Read the topics of all `.toml` files in a folder, sources before derived topics.
+
+    Raises:
+        TopicFilesInvalid: no such folder, or the first thing that is wrong in it.
+    """
+    found: dict[str, Declared] = {}
+    for path in _files(folder):
+        for name, fields in _tables(path).items():
+            declared = _declared(path.name, name, fields, mergers)
+            if name in found:
+                raise _invalid(path.name, f"topic {name}: it stands in {found[name].file} already")
+            found[name] = declared
+    return in_order(found)
+
+
+def in_order(declared: Mapping[str, Declared]) -> list[Declared]:
+    """Return the topics with sources before derived topics, else by name.
+
+    Raises:
+        TopicFilesInvalid: a topic that would be filled from itself.
+    """
+    ordered: dict[str, Declared] = {}
+    for name in sorted(declared):
+        ordered |= _behind_sources(declared[name], declared)
+    return list(ordered.values())
+
+
+def _behind_sources(topic: Declared, declared: Mapping[str, Declared]) -> dict[str, Declared]:
+    """Return a topic after its declared sources, the farthest first."""
+    chain: dict[str, Declared] = {}
+    found: Declared | None = topic
+    while found is not None:
+        if found.name in chain:
+            detail = "The topic would be filled from itself."
+            found.refuse(Problem("source-cycle", detail, pointer="/source/topic"))
+        chain[found.name] = found
+        source = found.document.source
+        found = None if source is None else declared.get(source.topic)
+    return dict(reversed(chain.items()))
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+    except OSError as error:
+        raise _invalid(str(folder), f"cannot be read: {error.strerror or error}") from None
+
+
+def _tables(path: Path) -> Mapping[str, Any]:
+    """Read the tables of one file, unchecked."""
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise _invalid(path.name, f"cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _invalid(path.name, f"not valid TOML: {error}") from None
+    tables = document.pop(TABLE, {})
+    if document:
+        raise _invalid(path.name, f"{_shown(next(iter(document)))} is no [{TABLE}.NAME] table")
+    if not isinstance(tables, dict):
+        raise _invalid(path.name, f"{TABLE} is a table of topics")
+    return tables
+
+
+def _declared(file: str, name: str, fields: object, mergers: Mergers) -> Declared:
+    if not TOPIC_NAME.fullmatch(name):
+        raise _invalid(file, f"topic {_shown(name)}: a name is 1 to 255 of A-Z a-z 0-9 . _ -")
+    if name.startswith(OWN_PREFIX):
+        raise _invalid(file, f"topic {name}: topics whose name starts with tidegate. are read-only")
+    if not isinstance(fields, dict):
+        raise _invalid(file, f"topic {name}: it is no table")
+    for field in sorted(fields.keys() - FIELDS.keys()):
+        raise _invalid(
+            file, f"topic {name}, field {_shown(field)}: {_unknown(field, fields[field])}"
+        )
+    try:
+        body = json.dumps(fields, allow_nan=False).encode()
+    except (TypeError, ValueError):
+        raise _invalid(file, f"topic {name}: JSON has no dates, no inf and no nan") from None
+    try:
+        return Declared(name, TopicDocument.parse(body, mergers), file)
+    except Problem as problem:
+        Declared(name, TopicDocument(), file).refuse(problem)
+
+
+def _unknown(field: str, value: object) -> str:
+    """Return the message about an unknown field."""
+    if isinstance(value, dict):
+        return "no such field; a topic's name that has dots stands in quotes"
+    close = difflib.get_close_matches(field, list(FIELDS), n=1)
+    return "no such field" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _invalid(place: str, what: str) -> TopicFilesInvalid:
+    return TopicFilesInvalid(" ".join(f"{place}: {what}".split()).removesuffix("."))
+
+
+def _shown(name: str) -> str:
+    return ascii(name if len(name) <= NAME_SHOWN_MAX else f"{name[:NAME_SHOWN_MAX]}…")

@@ -1,0 +1,101 @@
+"""Topics and what they are filled from: what a definition may be beside all the others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.http.problems import Problem
+
+Find = Callable[[str], TopicDocument | None]
+"""None: there is no such topic. One that is there and cannot be used is refused by the call."""
+
+_IDENTITY = ("/key", "/type", "/retain")
+
+
+def resolved(name: str, document: TopicDocument, find: Find) -> TopicDocument:
+    """Return the document with the key that its source gives it; `find` returns other topics.
+
+    Raises:
+        Problem: source-cycle, topic-unknown for a source that is not there, topic-invalid.
+    """
+    source, seen = document.source, {name}
+    while source is not None:
+        if source.topic in seen:
+            detail = "The topic would be filled from itself."
+            raise Problem("source-cycle", detail, pointer="/source/topic")
+        seen.add(source.topic)
+        found = find(source.topic)
+        if found is None:
+            detail = "The source topic is not there."
+            raise Problem("topic-unknown", detail, pointer="/source/topic")
+        source = found.source
+    filled_from = document.source and find(document.source.topic)
+    return document.filled_from(filled_from) if filled_from else document
+
+
+def is_source(name: str, documents: Iterable[TopicDocument]) -> bool:
+    """Return True if one of the documents names the topic as its source."""
+    sources = (document.source for document in documents)
+    return any(source is not None and source.topic == name for source in sources)
+
+
+def check_identity(
+    before: TopicDocument, after: TopicDocument, *, has_messages: bool, is_used: bool
+) -> None:
+    """Refuse another key or type for a topic with messages or with derived topics.
+
+    Raises:
+        Problem: topic-conflict once it has messages, topic-in-use while another is filled from it.
+    """
+    pairs = zip(_IDENTITY, before.identity, after.identity, strict=True)
+    pointer = next((pointer for pointer, old, new in pairs if old != new), None)
+    if pointer is None:
+        return
+    if has_messages:
+        detail = "Key, type and retain of a topic that holds messages stay; delete it first."
+        raise Problem("topic-conflict", detail, pointer=pointer)
+    if is_used:
+        raise Problem("topic-in-use", "Another topic is filled from this one.", pointer=pointer)
+
+
+def keeps_messages(
+    unusable: Unusable, document: TopicDocument, *, has_messages: bool, is_used: bool
+) -> bool:
+    """Return True if a usable definition can keep the topic's messages; else start it empty.
+
+    Raises:
+        Problem: topic-conflict where it holds messages that are of another key, type or source.
+    """
+    if unusable.identity == document.identity:
+        is_filled_anew = unusable.source_topic is None and document.gateway_source is not None
+        if has_messages and is_filled_anew:
+            raise _not_brought()
+        return True
+    if has_messages:
+        detail = "The topic holds messages of another key, type or retain; delete it first."
+        raise Problem("topic-conflict", detail)
+    if is_used:
+        raise Problem("topic-in-use", "Another topic is filled from this one.")
+    return False
+
+
+def becomes_derived(before: TopicDocument, after: TopicDocument) -> bool:
+    """Return True if a topic that clients published to is to be filled from a source."""
+    return before.source is None and after.gateway_source is not None
+
+
+def check_source(before: TopicDocument, after: TopicDocument, *, has_messages: bool) -> None:
+    """Refuse a source for a topic with messages that it has not brought: they would be removed.
+
+    Raises:
+        Problem: topic-conflict where it has messages that no source has brought.
+    """
+    if has_messages and becomes_derived(before, after):
+        raise _not_brought()
+
+
+def _not_brought() -> Problem:
+    detail = "The topic holds messages that its source has not brought; delete it first."
+    return Problem("topic-conflict", detail, pointer="/source")

@@ -1,0 +1,67 @@
+"""Registered mergers and matchers: the operator's functions by name, and how often each failed."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tidegate.app.settings import SettingsInvalid
+from tidegate.keys.merging import Function, Matcher, Merger
+
+logger = logging.getLogger("tidegate.mergers")
+
+
+class Mergers:
+    """The functions of the setting `mergers`, by their names `package.module:function`.
+
+    One that raises, or answers what is no JSON, counts as *no conflation*: `failures` has how
+    often, the log the first time.
+    """
+
+    def __init__(self, functions: Mapping[str, Function] | None = None) -> None:
+        self.failures: Counter[str] = Counter()
+        self._functions = dict(functions or {})
+
+    @classmethod
+    def load(cls, names: Iterable[str]) -> Mergers:
+        """Import each function, once.
+
+        Raises:
+            SettingsInvalid: one that is not there, or cannot be called.
+        """
+        return cls({name: _imported(name) for name in names})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that a topic may say."""
+        return tuple(self._functions)
+
+    def merger(self, name: str) -> Merger | None:
+        """Return the merger of this name; None if it is not registered."""
+        function = self._functions.get(name)
+        return None if function is None else Merger(name, function, self._failed)
+
+    def matcher(self, name: str) -> Matcher | None:
+        """Return the matcher of this name; None if it is not registered."""
+        function = self._functions.get(name)
+        return None if function is None else Matcher(name, function, self._failed)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        self.failures[name] += 1
+        if self.failures[name] == 1:
+            logger.error("%s failed (logged once): messages stay unconflated", name, exc_info=error)
+
+
+def _imported(name: str) -> Function:
+    module_name, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise SettingsInvalid(f"mergers: {name} cannot be imported: {reason}") from None
+    if not callable(function):
+        raise SettingsInvalid(f"mergers: {name} is not a function")
+    found: Function = function
+    return found

@@ -1,0 +1,1 @@
+"""From the engine to streams: the driver with the only clock, encoding, notices."""

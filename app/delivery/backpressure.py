@@ -1,0 +1,91 @@
+"""Publish back-pressure: a large publish waits until every healthy queue has room."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.sessions.session import QueueLimits
+
+# How long a publish waits for streams that are behind but take what they can: for one slice, and
+# in all. A stream that was given up counts again once it has taken something.
+PATIENCE_S = 1.0
+PATIENCE_S_PER_REQUEST = 5.0
+
+
+class PublishBackpressure:
+    """The sessions that a publish waits for, and those it has stopped waiting for.
+
+    Args:
+        engine: knows whose queues are full.
+        limits: what a session may have waiting, unless it asked for less.
+    """
+
+    def __init__(self, engine: Engine, limits: QueueLimits) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._taken = asyncio.Event()
+        self._given_up: set[str] = set()
+        self._tight: set[str] = set()
+
+    def note_limits(self, session: str, limits: QueueLimits) -> None:
+        """Note whether a session may queue less than the others."""
+        most = self._limits
+        if limits.messages_max < most.messages_max or limits.bytes_max < most.bytes_max:
+            self._tight.add(session)
+        else:
+            self._tight.discard(session)
+
+    def taken(self, session: str) -> None:
+        """Wake the publishers: a session has taken something."""
+        self._given_up.discard(session)
+        self._taken.set()
+
+    def forget(self, session: str) -> None:
+        """Forget a closed session."""
+        self._tight.discard(session)
+        self.taken(session)
+
+    def least_limits(self, topic: str) -> QueueLimits:
+        """Return the lowest limits among the sessions that queue messages of this topic."""
+        found = [self._limits, *self._engine.limits_at(topic, self._tight)]
+        messages_max = min(limits.messages_max for limits in found)
+        return QueueLimits(messages_max, min(limits.bytes_max for limits in found))
+
+    async def wait(self, topic: str, seconds_max: float) -> float:
+        """Wait until every session has room for another slice; return the seconds waited."""
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        try:
+            async with asyncio.timeout(seconds_max):
+                while self._crowded(topic):
+                    self._taken.clear()
+                    await self._taken.wait()
+        except TimeoutError:
+            self._given_up |= self._crowded(topic)
+        return loop.time() - began_at
+
+    def _crowded(self, topic: str) -> set[str]:
+        return self._engine.over_half_full(topic) - self._given_up
+
+
+SLICE_MESSAGES_MAX = 1_000
+
+
+def split_publish(frames: Sequence[Frame], limits: QueueLimits) -> Iterator[Sequence[Frame]]:
+    """Split a publish into slices of at most 1,000 messages and half a session's queue.
+
+    Streams write between two slices.
+    """
+    messages_max = max(1, min(SLICE_MESSAGES_MAX, limits.messages_max // 2))
+    bytes_max = limits.bytes_max // 2
+    start = size = 0
+    for at, frame in enumerate(frames):
+        size += len(frame.payload)
+        if at > start and (at - start >= messages_max or size > bytes_max):
+            yield frames[start:at]
+            start, size = at, len(frame.payload)
+    if frames:
+        yield frames[start:]

@@ -1,0 +1,340 @@
+"""The driver: runs the engine on the event loop, with the only clock and timer."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tidegate.app.delivery.backpressure import (
+    PATIENCE_S,
+    PATIENCE_S_PER_REQUEST,
+    PublishBackpressure,
+    split_publish,
+)
+from tidegate.app.delivery.notices import WriteContext
+from tidegate.app.delivery.timers import IdleTask, Timer
+from tidegate.app.http.counters import Counters
+from tidegate.app.http.logs import event as log_event
+from tidegate.app.http.logs import shown_id
+from tidegate.conflation.definition import Definition
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.errors import SessionUnknown
+from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.outputs import (
+    CloseReason,
+    HistoryWanted,
+    Output,
+    QueueCrossed,
+    RecordsExpired,
+    SessionClosed,
+    SessionReady,
+)
+from tidegate.conflation.sessions.registry import GONE
+from tidegate.conflation.sessions.session import QueueLimits, SeatId
+from tidegate.conflation.subscription import Subscription
+from tidegate.keys.text.bookmark import Bookmark
+from tidegate.keys.text.duration import Instant
+
+logger = logging.getLogger("tidegate.driver")
+
+
+def wall_ms() -> int:
+    """Wall time in milliseconds of the epoch, as messages are stamped."""
+    return time.time_ns() // 1_000_000
+
+
+class Driver:
+    """Owns the engine. Reads the clock once for each call, and re-arms one timer after each."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        limits: QueueLimits,
+        clock: Callable[[], Instant] = time.monotonic_ns,
+        wall_ms: Callable[[], int] = wall_ms,
+    ) -> None:
+        self.engine = engine
+        self.limits = limits
+        self.closed_sessions: dict[str, int] = {}
+        self.figures = Counters()
+        self.on_expired: Callable[[RecordsExpired], None] | None = None
+        self.on_closed: Callable[[SessionClosed], None] | None = None
+        self.on_crossed: Callable[[QueueCrossed], None] | None = None
+        self.on_history_wanted: Callable[[HistoryWanted], None] | None = None
+        self._clock = clock
+        self.wall_ms = wall_ms
+        self._arrival_ages_ms: dict[str, int] = {}
+        self._latest: Instant = 0
+        self._consumers: dict[str, Consumer] = {}
+        self._backpressure = PublishBackpressure(engine, limits)
+        self._timer = Timer(self.now, self._advance)
+        self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
+
+    def define_topic(self, name: str, definition: Definition, epoch: str) -> None:
+        """Define a topic in the engine, or give it a new definition."""
+        self.engine.define_topic(name, definition, epoch)
+        self.settle()
+
+    def restore_topic(self, name: str, kept: RestoredTopic) -> None:
+        """Load the stored state of a topic that has just been defined."""
+        self.engine.restore_topic(name, kept, self.now(), self.wall_ms())
+        self.settle()
+
+    def drop_topic(self, name: str, reason: str = "REMOVED") -> None:
+        """End a topic, and its subscriptions with this reason."""
+        self.engine.drop_topic(name, reason)
+        self._arrival_ages_ms.pop(name, None)
+        self.settle()
+
+    async def publish(self, topic: str, frames: Sequence[Frame]) -> None:
+        """Apply messages in slices; streams write between them, so that no queue overflows."""
+        if frames:
+            self._arrival_ages_ms[topic] = self.wall_ms() - frames[0].timestamp_ms
+        patience_s = PATIENCE_S_PER_REQUEST
+        for piece in split_publish(frames, self._backpressure.least_limits(topic)):
+            now = self.now()
+            self.engine.publish(topic, piece, now)
+            if piece[-1] is frames[-1]:
+                self.settle()
+                self._idle.look()
+                return
+            self.engine.advance(now)
+            self.settle()
+            await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
+            patience_s -= await self._backpressure.wait(topic, min(patience_s, PATIENCE_S))
+
+    def open(
+        self,
+        session: str,
+        limits: QueueLimits | None = None,
+        *,
+        lasts: bool = False,
+        conflated: bool = True,
+    ) -> Consumer:
+        """Open a session without subscriptions; one that `lasts` may stay so.
+
+        Raises:
+            LimitReached: nothing was opened.
+        """
+        limits = limits or self.limits
+        self.engine.open_session(session, limits, lasts=lasts, conflated=conflated)
+        self._backpressure.note_limits(session, limits)
+        consumer = self._consumers[session] = Consumer(self, session)
+        return consumer
+
+    def subscribe(
+        self, session: str, name: str, subscription: Subscription, *, announced: bool = False
+    ) -> Bookmark:
+        """Add a subscription; return its cut: rows after the opening are newer than this.
+
+        Raises:
+            SessionUnknown, TopicUnknown, LimitReached, BookmarkExpired: nothing was added.
+        """
+        cut = self.engine.subscribe(session, name, subscription, self.now(), announced=announced)
+        self.settle()
+        return cut
+
+    def unsubscribe(self, session: str, name: str) -> None:
+        """End a subscription.
+
+        Raises:
+            SessionUnknown, SubscriptionUnknown: nothing was ended.
+        """
+        self.engine.unsubscribe(session, name)
+        self.settle()
+
+    def change(self, session: str, name: str, subscription: Subscription) -> None:
+        """Give a running subscription another interval, filter or options.
+
+        Raises:
+            SessionUnknown, SubscriptionUnknown: nothing was changed.
+        """
+        self.engine.change(session, name, subscription, self.now())
+        self.settle()
+
+    def tune(self, session: str, limits: QueueLimits, *, conflated: bool) -> None:
+        """Set a session's limits, and switch its queue policies on or off.
+
+        Raises:
+            SessionUnknown: it has said goodbye already.
+        """
+        self.engine.set_session_limits(session, limits, conflated=conflated)
+        self._backpressure.note_limits(session, limits)
+        self.settle()
+
+    def note_unsent(self, session: str, unsent_bytes: int) -> None:
+        """Count the bytes that a session's socket holds and its peer has not acknowledged."""
+        with contextlib.suppress(SessionUnknown):  # it has said goodbye already
+            self.engine.note_unsent(session, unsent_bytes)
+        self.settle()
+
+    def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
+        """Return what decides whether rows that are written now are late, and why."""
+        return WriteContext(self.wall_ms(), has_unsent, is_behind, self._arrival_ages_ms)
+
+    def close(self, session: str, reason: CloseReason | None = None) -> None:
+        """Close a session; with a reason it gets a goodbye first."""
+        with contextlib.suppress(SessionUnknown):  # it has said goodbye already
+            self.engine.close_session(session, reason)
+        # With a reason the stream still has a goodbye to take, and closes the session after that.
+        if reason is None:
+            self._consumers.pop(session, None)
+            self._backpressure.forget(session)
+        self.settle()
+
+    def close_all(self, reason: CloseReason) -> int:
+        """Close every session with a goodbye; return how many there were."""
+        sessions = list(self._consumers)
+        for session in sessions:
+            self.close(session, reason)
+        return len(sessions)
+
+    def taken(self, session: str) -> None:
+        """Let publishers go on: a session has taken something, or all that it had."""
+        self._backpressure.taken(session)
+        self.settle()
+
+    def settle(self) -> None:
+        """Dispatch the engine's events and re-arm the timer; follows each call into the engine."""
+        for event in self.engine.events():
+            match event:
+                case SessionReady():
+                    if (consumer := self._consumers.get(event.session)) is not None:
+                        consumer.wake()
+                case SessionClosed():
+                    self._note_closed(event)
+                case RecordsExpired() if self.on_expired is not None:
+                    self.on_expired(event)
+                case QueueCrossed() if self.on_crossed is not None:
+                    self.on_crossed(event)
+                case HistoryWanted() if self.on_history_wanted is not None:
+                    self.on_history_wanted(event)
+        self._timer.set(self.engine.next_deadline())
+
+    def _note_closed(self, event: SessionClosed) -> None:
+        if event.reason is None:
+            self.figures.left += 1
+            _log_closed(event.session, GONE)
+            return
+        consumer = self._consumers.get(event.session)
+        if consumer is None:
+            return  # the peer left after its reason was noted
+        consumer.close_reason = event.reason
+        if self.on_closed is not None:
+            self.on_closed(event)
+        self.closed_sessions[event.reason] = self.closed_sessions.get(event.reason, 0) + 1
+        _log_closed(event.session, event.reason)
+
+    def _relieve(self) -> bool:
+        """Conflate a bounded part of a long queue; return False if no part could be."""
+        has_done = self.engine.conflate_idle(self.now())
+        self.settle()
+        return has_done
+
+    def _advance(self, due: Instant) -> None:
+        # A loop may call a little early: what was promised for `due` happens at `due`.
+        self._latest = max(self.now(), due)
+        self.engine.advance(self._latest)
+        self.settle()
+        self.figures.flush_lateness.note_ns(self.now() - due)
+
+    def now(self) -> Instant:
+        """Return the clock's time, never less than before."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+
+class Consumer:
+    """A session's end at the driver: takes its outputs, and waits for more.
+
+    `is_over`: another consumer has replaced this one, or the peer is gone; only the notices that
+    were sent before are left. `close_reason`: why the engine closed the session.
+    """
+
+    def __init__(self, driver: Driver, session: str) -> None:
+        self.session = session
+        self.is_over = False
+        self.close_reason: CloseReason | None = None
+        self._driver = driver
+        self._woken = asyncio.Event()
+        self._notices: deque[bytes] = deque()
+
+    def take(self, bytes_max: int) -> list[Output]:
+        """Return the outputs to send now; empty: wait for more."""
+        if self.is_over:
+            return []
+        try:
+            outputs = self._driver.engine.take(self.session, bytes_max)
+        except SessionUnknown:
+            outputs = []
+        self._driver.taken(self.session)
+        return outputs
+
+    async def wait(self, seconds_max: float) -> bool:
+        """Wait until there are outputs or notices; return False after `seconds_max`."""
+        try:
+            async with asyncio.timeout(seconds_max):
+                await self._woken.wait()
+        except TimeoutError:
+            return False
+        self._woken.clear()
+        return True
+
+    def wake(self) -> None:
+        """Wake the stream: the session has outputs or notices."""
+        self._woken.set()
+
+    def send(self, notice: bytes) -> None:
+        """Send an event that is not the engine's, before the next outputs."""
+        self._notices.append(notice)
+        self._woken.set()
+
+    def notices(self) -> bytes:
+        """Return the events sent since the last call."""
+        sent = b"".join(self._notices)
+        self._notices.clear()
+        return sent
+
+    def caught_up(self) -> list[tuple[SeatId, Bookmark]]:
+        """Return the seats that have received everything, each with its bookmark."""
+        if self.is_over:
+            return []
+        try:
+            return self._driver.engine.caught_up(self.session)
+        except SessionUnknown:
+            return []
+
+    def write_context(self, *, has_unsent: bool, is_behind: bool) -> WriteContext:
+        """Return what decides whether rows that are written now are late, and why."""
+        return self._driver.write_context(has_unsent=has_unsent, is_behind=is_behind)
+
+    def note_unsent(self, unsent_bytes: int) -> None:
+        """Report the bytes that the peer has not acknowledged."""
+        if not self.is_over:
+            self._driver.note_unsent(self.session, unsent_bytes)
+
+    def give_up(self, reason: CloseReason) -> None:
+        """Close the session without a goodbye: the peer takes nothing."""
+        if not self.is_over:
+            self._driver.close(self.session, reason)
+
+    def close(self) -> None:
+        """Close the session: the peer is gone, or has received its goodbye."""
+        if not self.is_over:
+            self.is_over = True
+            self._driver.close(self.session)
+
+    def replace(self, goodbye: bytes) -> None:
+        """Make room for the session's next consumer; the stream ends with this event."""
+        self.close()
+        self.send(goodbye)
+
+
+def _log_closed(session: str, reason: str) -> None:
+    shown = shown_id(session)
+    figures = log_event("session-closed", session=shown, reason=reason)
+    logger.info("session %s closed: %s", shown, reason, extra=figures)

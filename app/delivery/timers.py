@@ -1,0 +1,78 @@
+"""Timers on the event loop: one for the engine's next deadline, one for work in idle time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tidegate.keys.text.duration import Instant
+
+# A loop that calls at most LATE_S after the time that it was given has nothing else to do.
+LOOK_S = 0.005
+LATE_S = 0.002
+
+
+class Timer:
+    """Calls back once, at the time that was set last.
+
+    Args:
+        now: the clock, never running back.
+        ring: called with what it was set to; a loop may call a little early.
+    """
+
+    def __init__(self, now: Callable[[], Instant], call: Callable[[Instant], None]) -> None:
+        self._now = now
+        self._call = call
+        self._handle: asyncio.Handle | None = None
+        self._due: Instant | None = None
+
+    def set(self, due: Instant | None) -> None:
+        """Set the time, replacing the one before; past: at once, None: never."""
+        if due == self._due:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._handle, self._due = None, due
+        if due is None:
+            return
+        loop = asyncio.get_running_loop()
+        wait_ns = due - self._now()
+        if wait_ns <= 0:
+            self._handle = loop.call_soon(self._fire, due)
+        else:
+            self._handle = loop.call_later(wait_ns / 1e9, self._fire, due)
+
+    def _fire(self, due: Instant) -> None:
+        self._handle, self._due = None, None
+        self._call(due)
+
+
+class IdleTask:
+    """Does work step by step while the loop is idle, until none is left.
+
+    Args:
+        has_work: whether there is.
+        step: a bounded part of it; False where there was nothing that could be done.
+    """
+
+    def __init__(self, has_work: Callable[[], bool], step: Callable[[], bool]) -> None:
+        self._has_work = has_work
+        self._step = step
+        self._look: asyncio.TimerHandle | None = None
+
+    @property
+    def is_looking(self) -> bool:
+        """True while it waits for idle time."""
+        return self._look is not None
+
+    def look(self) -> None:
+        """Look for idle time if there is work."""
+        if self._look is None and self._has_work():
+            loop = asyncio.get_running_loop()
+            self._look = loop.call_later(LOOK_S, self._looked, loop.time() + LOOK_S)
+
+    def _looked(self, due_s: float) -> None:
+        self._look = None
+        is_idle = asyncio.get_running_loop().time() <= due_s + LATE_S
+        if not is_idle or self._step():
+            self.look()

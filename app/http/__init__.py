@@ -1,0 +1,1 @@
+"""The HTTP edge: socket, protocol, limits, strict reading of requests, problems."""

@@ -1,0 +1,79 @@
+"""Figures of the shell: times and sizes as histograms, and counts the engine does not keep."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds for times: from half a millisecond to the write time-out's default."""
+
+BYTES = (256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0)
+"""Upper bounds for sizes: from a single value to the most that is written at once."""
+
+NS_PER_S = 1_000_000_000
+
+
+class Histogram:
+    """Counts by upper bound, and a sum. Belongs to one thread; a note costs a bisection.
+
+    Args:
+        bounds: rising upper bounds, each of its own bucket; above the last there is one more.
+    """
+
+    __slots__ = ("_bounds", "_counts", "total")
+
+    def __init__(self, bounds: Sequence[float] = SECONDS) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def note(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
+
+    def note_ns(self, duration_ns: int) -> None:
+        """Count a duration, kept in seconds."""
+        self.note(duration_ns / NS_PER_S)
+
+    @property
+    def count(self) -> int:
+        """How many values were counted."""
+        return sum(self._counts)
+
+    def cumulative(self) -> Iterator[tuple[float, int]]:
+        """Yield each upper bound, infinity last, with the count at or below it."""
+        below = 0
+        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+            below += count
+            yield bound, below
+
+
+@dataclass(slots=True)
+class Counters:
+    """Figures of one gateway, outside the engine.
+
+    Args:
+        flush_lateness: from the earliest planned flush to when all that was due had gone.
+        publish: from a request's items to the store until the engine has them.
+        append: the store's part of that.
+        write: from a stream's bytes until its socket has room for more.
+        write_bytes: what is written to a stream at once.
+        store_failures: writes that the store could not do.
+        checkpointed_ms: wall time at which all that had been published was in checkpoints.
+        auto_changes: steps of `conflation=auto`, by whether the interval became longer.
+        left: sessions whose peer went without a word.
+    """
+
+    flush_lateness: Histogram = field(default_factory=Histogram)
+    publish: Histogram = field(default_factory=Histogram)
+    append: Histogram = field(default_factory=Histogram)
+    write: Histogram = field(default_factory=Histogram)
+    write_bytes: Histogram = field(default_factory=lambda: Histogram(BYTES))
+    store_failures: int = 0
+    checkpointed_ms: int | None = None
+    auto_changes: Counter[str] = field(default_factory=Counter)
+    left: int = 0

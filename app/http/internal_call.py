@@ -1,0 +1,126 @@
+"""Inner calls: an HTTP request that another gateway has taken, answered by the application here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.types import ASGIApp, Message, Scope
+
+from tidegate.app.http.problems import problem_of
+
+MARK = "tidegate.inner"
+"""In the scope of such a request: it is answered here, whoever it belongs to."""
+
+# The header fields that an answer depends on. Host and origin were checked on arrival.
+HEADERS_TAKEN = frozenset(
+    name.encode()
+    for name in (
+        "accept",
+        "authorization",
+        "content-encoding",
+        "content-type",
+        "cookie",
+        "if-match",
+    )
+)
+HEADERS_LEFT = frozenset((b"content-length", b"connection", b"date", b"transfer-encoding"))
+HOST = (b"host", b"localhost")
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """A request: method, path as sent, query, header, body."""
+
+    method: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    body: bytes = b""
+
+    @classmethod
+    def of(cls, scope: Scope, body: bytes = b"") -> Call:
+        """Copy a request, with the header fields that matter."""
+        raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8")
+        headers = [pair for pair in scope["headers"] if pair[0] in HEADERS_TAKEN]
+        return cls(scope["method"], raw.split(b"?", 1)[0], scope["query_string"], headers, body)
+
+
+class Reply(msgspec.Struct, frozen=True, array_like=True):
+    """An answer: status, header without what belongs to a connection, body."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+async def perform(app: ASGIApp, call: Call) -> Reply:
+    """Let the application answer a call as if it had come over a socket; not for streams.
+
+    An exception of the application is answered as a problem.
+    """
+    answer = _Answer()
+    sent = False
+
+    async def receive() -> Message:
+        nonlocal sent
+        if sent:
+            return {"type": "http.disconnect"}
+        sent = True
+        return {"type": "http.request", "body": call.body, "more_body": False}
+
+    try:
+        await app(_scope(call), receive, answer.send)
+    except Exception as error:
+        problem = problem_of(error)
+        headers = {"content-type": "application/problem+json", **problem.headers}
+        return Reply(problem.status, _encoded(headers), problem.body())
+    return answer.reply()
+
+
+def _scope(call: Call) -> Scope:
+    length = (b"content-length", str(len(call.body)).encode())
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": call.method,
+        "scheme": "http",
+        "path": call.path.decode("latin-1"),
+        "raw_path": call.path,
+        "query_string": call.query,
+        "root_path": "",
+        "headers": [HOST, length, *call.headers],
+        "client": None,
+        "server": None,
+        "extensions": {},
+        MARK: True,
+    }
+
+
+class _Answer:
+    """Collects what an application sends."""
+
+    def __init__(self) -> None:
+        self._status = 500
+        self._headers: Headers = []
+        self._body: list[bytes] = []
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            self._headers = [
+                (bytes(name), bytes(value))
+                for name, value in message.get("headers", [])
+                if bytes(name).lower() not in HEADERS_LEFT
+            ]
+        elif message["type"] == "http.response.body":
+            self._body.append(message.get("body", b""))
+
+    def reply(self) -> Reply:
+        return Reply(self._status, self._headers, b"".join(self._body))
+
+
+def _encoded(headers: Mapping[str, str]) -> Headers:
+    return [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]

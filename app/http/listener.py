@@ -1,0 +1,297 @@
+"""The listening socket, opened here so that accepted connections inherit its options.
+
+With the kernel's defaults a client that stops reading swallows four megabytes before the gateway
+notices; with a low mark for unsent bytes it is a few tens of kilobytes.
+"""
+
+import contextlib
+import errno
+import ipaddress
+import logging
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+from tidegate.app.http.connection import ConnectionFigures
+from tidegate.app.http.logs import event
+from tidegate.app.settings import Settings
+from tidegate.keys.text.duration import Duration
+
+# asyncio keeps retrying for each waiting connection when descriptors run out, with a log line and a
+# timer for each, and the clients wait unanswered. The acceptor refuses them at once instead.
+# So many at a time: a storm of connections must not hold up those that are served.
+ACCEPTED_IN_A_ROW_MAX: Final = 32
+OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+logger = logging.getLogger("tidegate.connections")
+
+
+class Acceptor(socket.socket):
+    """Accepts a few connections at a time; one spare descriptor serves to refuse with."""
+
+    def __init__(self, family: socket.AddressFamily) -> None:
+        super().__init__(family, socket.SOCK_STREAM)
+        self._spare: int | None = _open_spare()
+        self._accepted_in_a_row = 0
+        self._is_out = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Accept the next connection; return it with its address.
+
+        Raises:
+            BlockingIOError: none is waiting, or the loop is to have its turn first.
+        """
+        if self._accepted_in_a_row == ACCEPTED_IN_A_ROW_MAX:
+            self._accepted_in_a_row = 0
+            raise BlockingIOError
+        try:
+            accepted = super().accept()
+        except OSError as error:
+            self._accepted_in_a_row = 0
+            if error.errno not in OUT_OF_DESCRIPTORS:
+                raise
+            self._turn_one_away()
+            raise BlockingIOError from None
+        self._accepted_in_a_row += 1
+        self._is_out = False
+        return accepted
+
+    def close(self) -> None:
+        """Close the socket and let the spare descriptor go."""
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+        super().close()
+
+    def _turn_one_away(self) -> None:
+        if not self._is_out:
+            logger.warning(
+                "file descriptors have run out: connections are refused",
+                extra=event("descriptors-out"),
+            )
+            self._is_out = True
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+        with contextlib.suppress(OSError):  # another process accepted it, or the client has left
+            super().accept()[0].close()
+        with contextlib.suppress(OSError):
+            self._spare = _open_spare()
+
+
+def _open_spare() -> int:
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
+# Linux knows the option under this number even where this Python has no name for it.
+TCP_NOTSENT_LOWAT: int | None = getattr(
+    socket, "TCP_NOTSENT_LOWAT", 25 if sys.platform == "linux" else None
+)
+KEEPALIVE_PROBES = 3
+
+
+class CannotListen(Exception):
+    """The address cannot be had; `str()` is one readable sentence."""
+
+
+def open_listener(settings: Settings, *, shared: bool = False) -> socket.socket:
+    """Return a bound, listening, non-blocking socket for `settings.host` and `settings.port`.
+
+    `shared`: other processes of the same user may listen there too, and the kernel spreads
+    connections over them.
+
+    Raises:
+        CannotListen: the address is taken, not ours, or no address.
+    """
+    family, address = _resolve(settings.host, settings.port)
+    listener = Acceptor(family)
+    with _closed_unless_bound(listener, settings):
+        _set_options(listener, settings)
+        if shared:
+            _share_port(listener)
+        listener.bind(address)
+        listener.listen(settings.backlog)
+        listener.setblocking(False)
+    return listener
+
+
+def hold_address(settings: Settings) -> socket.socket:
+    """Bind the address without listening, for processes that share it.
+
+    Raises:
+        CannotListen: as `open_listener`; or somebody listens there already, be it to share it.
+    """
+    family, address = _resolve(settings.host, settings.port)
+    with socket.socket(family) as alone, _closed_unless_bound(alone, settings):
+        alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        alone.bind(address)
+    holder = socket.socket(family)
+    with _closed_unless_bound(holder, settings):
+        if family == socket.AF_INET6:
+            holder.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        _share_port(holder)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections may linger there
+        holder.bind(address)
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    return holder
+
+
+@contextlib.contextmanager
+def _closed_unless_bound(bound: socket.socket, settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        bound.close()
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        where = f"{settings.host} port {settings.port}"
+        raise CannotListen(f"Cannot listen on {where}: {reason.lower()}.") from None
+
+
+def _share_port(bound: socket.socket) -> None:
+    option: int | None = getattr(socket, "SO_REUSEPORT", None)
+    if option is None:
+        raise CannotListen("Cannot listen with several workers: this system has no shared ports.")
+    bound.setsockopt(socket.SOL_SOCKET, option, 1)
+
+
+def base_url(listener: socket.socket, host: str) -> str:
+    """Return the URL of `listener`, with its actual port."""
+    port = listener.getsockname()[1]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise CannotListen(f"Cannot listen on {host}: it is no address of this machine.") from None
+    # A name with both families, such as localhost, gets the one every client tries.
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    return family, address
+
+
+def _set_options(listener: socket.socket, settings: Settings) -> None:
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if listener.family == socket.AF_INET6:
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    if TCP_NOTSENT_LOWAT is not None:
+        listener.setsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, settings.notsent_lowat_bytes)
+    _set_keepalive(listener, settings.tcp_keepalive)
+
+
+def _set_keepalive(listener: socket.socket, tcp_keepalive: Duration) -> None:
+    """Detect a peer that is unplugged while idle, in about `tcp_keepalive`.
+
+    While bytes are under way, the write watch checks that the peer takes them. TCP_USER_TIMEOUT
+    stays unset: Linux resets its count only when a whole segment fits the peer's window, so it
+    would cut a peer that reads steadily through a small one.
+    """
+    interval_s = max(1, round(tcp_keepalive.seconds / (KEEPALIVE_PROBES + 1)))
+    options = {
+        "TCP_KEEPIDLE": interval_s,
+        "TCP_KEEPINTVL": interval_s,
+        "TCP_KEEPCNT": KEEPALIVE_PROBES,
+    }
+    for name, value in options.items():
+        if (number := getattr(socket, name, None)) is not None:
+            with contextlib.suppress(OSError):  # the platform has the name and not the option
+                listener.setsockopt(socket.IPPROTO_TCP, number, value)
+
+
+# A limit that refused connections outright would refuse health checks too, so some connections
+# beyond it are read for one request.
+# Connections beyond the limit that are read for one request: health checks are answered, others
+# get a 429.
+WAITING_CONNECTIONS_MAX: Final = 32
+HEALTH_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
+CONNECTIONS: Final = "connections"
+ADDRESS: Final = "address"
+IPV6_NETWORK_BITS: Final = 64  # what one customer has
+
+
+class AdmittedConnection(Protocol):
+    """A connection, as far as the door is concerned."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
+class ConnectionLimits:
+    """Counts connections in and out.
+
+    Args:
+        figures: has the bound, and keeps the counts.
+        per_address_max: of these from one address (IPv6: one network of 64 bits); 0 for any.
+    """
+
+    def __init__(self, figures: ConnectionFigures, per_address_max: int = 0) -> None:
+        self._figures = figures
+        self._per_address_max = per_address_max
+        self._admitted: dict[AdmittedConnection, str] = {}
+        self._per_address: dict[str, int] = {}
+        self._waiting: dict[AdmittedConnection, str] = {}  # oldest first
+
+    def enter(self, connection: AdmittedConnection, address: str) -> None:
+        """Count an accepted connection. If too many wait for admission, abort the oldest."""
+        self._figures.connections += 1
+        origin = _origin(address) if self._per_address_max else ""
+        if self._has_room(origin):
+            self._admit(connection, origin)
+            return
+        self._waiting[connection] = origin
+        if len(self._waiting) > WAITING_CONNECTIONS_MAX:
+            oldest = next(iter(self._waiting))
+            self.refuse(oldest)
+            del self._waiting[oldest]
+            oldest.abort()
+
+    def admits(self, connection: AdmittedConnection) -> bool:
+        """Admit a connection if there is room, and return whether it is admitted."""
+        origin = self._waiting.get(connection)
+        if origin is not None and self._has_room(origin):
+            del self._waiting[connection]
+            self._admit(connection, origin)
+        return connection in self._admitted
+
+    def refuse(self, connection: AdmittedConnection) -> None:
+        """Count a waiting connection as refused for want of room."""
+        reason = self._full_limit(self._waiting.get(connection, "")) or CONNECTIONS
+        self._figures.refused_by[reason] += 1
+
+    def leave(self, connection: AdmittedConnection) -> None:
+        """Forget a connection that has ended."""
+        self._figures.connections -= 1
+        self._waiting.pop(connection, None)
+        origin = self._admitted.pop(connection, None)
+        if origin is None:
+            return
+        self._per_address[origin] -= 1
+        if not self._per_address[origin]:
+            del self._per_address[origin]
+
+    def _has_room(self, origin: str) -> bool:
+        return not self._full_limit(origin)
+
+    def _full_limit(self, origin: str) -> str:
+        """Return which limit leaves no room for one more; "" if neither."""
+        if len(self._admitted) >= self._figures.connections_max:
+            return CONNECTIONS
+        of_origin = self._per_address.get(origin, 0)
+        is_full = self._per_address_max and of_origin >= self._per_address_max
+        return ADDRESS if is_full else ""
+
+    def _admit(self, connection: AdmittedConnection, origin: str) -> None:
+        self._admitted[connection] = origin
+        self._per_address[origin] = self._per_address.get(origin, 0) + 1
+
+
+def _origin(address: str) -> str:
+    """Return what counts as one address."""
+    if ":" not in address:
+        return address
+    whole = int(ipaddress.IPv6Address(address.partition("%")[0]))
+    return str(whole >> (128 - IPV6_NETWORK_BITS))

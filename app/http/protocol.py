@@ -1,0 +1,431 @@
+"""HTTP/1.1 on one connection: uvicorn's parser and cycle, with the limits they leave out.
+
+uvicorn has no deadline for a header or a body, httptools no limit on headers, and a client that
+stops reading is held for ever. Here each has a bound, and what breaks one is answered with a
+problem and closed.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Final
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
+
+from tidegate.app.http.connection import (
+    FIGURES_EXTENSION,
+    Connection,
+    ConnectionFigures,
+)
+from tidegate.app.http.event import event, jittered_retry_ms
+from tidegate.app.http.listener import HEALTH_PATHS, ConnectionLimits
+from tidegate.app.http.problems import (
+    STREAMS,
+    TRANSPORT_EXTENSION,
+    Problem,
+    answer_bytes,
+    problem_bytes,
+)
+from tidegate.app.http.uvicorn_pin import require_known_uvicorn
+from tidegate.app.http.write_deadline import WriteWatch
+from tidegate.app.settings import Settings
+
+Fields = Sequence[tuple[bytes, bytes]]
+
+UPGRADE_FIELDS: Final = frozenset({b"connection", b"upgrade", b"http2-settings"})
+
+
+def head_problem(version: str, target: bytes, fields: Fields) -> Problem | None:
+    """Return the problem of a request's header, if any; names of `fields` are lower-case."""
+    names = [name for name, _ in fields]
+    codings = [value.lower() for name, value in fields if name == b"transfer-encoding"]
+    if version not in {"1.0", "1.1"}:
+        return Problem("message-invalid", "The gateway speaks HTTP/1.1.")
+    if names.count(b"host") != 1:
+        return Problem("host-not-allowed", "A request has one Host header.", status=400)
+    if codings not in ([], [b"chunked"]) or (codings and b"content-length" in names):
+        return Problem("message-invalid", "A body has a length or is chunked, nothing else.")
+    if not target.startswith(b"/"):
+        return _absolute_target_problem(target, fields)
+    return None
+
+
+def without_upgrade(method: bytes, target: bytes, version: str, fields: Fields) -> bytes:
+    """Return the header without the fields that ask for another protocol."""
+    lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
+    lines += [b"%b: %b" % field for field in fields if field[0] not in UPGRADE_FIELDS]
+    if any(name == b"connection" and b"close" in value.lower() for name, value in fields):
+        lines.append(b"connection: close")
+    return b"\r\n".join([*lines, b"", b""])
+
+
+def _absolute_target_problem(target: bytes, fields: Fields) -> Problem | None:
+    """Refuse a whole URL (proxies send one) that names another host than the Host header."""
+    scheme, _, rest = target.partition(b"://")
+    host = next(value for name, value in fields if name == b"host")
+    if scheme.lower() not in {b"http", b"https"}:
+        return Problem("message-invalid", "The request's target is no path.")
+    if rest.partition(b"/")[0].lower() != host.lower():
+        return Problem("host-not-allowed", "The target names another host.", status=400)
+    return None
+
+
+EVENT_STREAM = "text/event-stream"
+STREAM_ENDINGS = (b"/subscribe", b"/events", b"/trace")
+
+
+def too_many_connections(path: bytes, accepts: Iterable[bytes]) -> bytes:
+    """Return a whole HTTP/1.1 answer: 429, or a stream with the problem as its only event.
+
+    A browser that wants a stream never retries after 429 or 503.
+
+    Args:
+        path: of the request, undecoded.
+        accepts: the values of its Accept headers.
+    """
+    retry_ms = jittered_retry_ms()
+    detail = "The gateway has as many connections as it may."
+    headers = {"Retry-After": str(-(-retry_ms // 1_000))}
+    problem = Problem("limit-reached", detail, headers=headers)
+    wants_stream = any(EVENT_STREAM.encode() in value.lower() for value in accepts)
+    if not wants_stream and not path.endswith(STREAM_ENDINGS):
+        return problem_bytes(problem)
+    body = event("error", problem.document(), retry_ms=retry_ms)
+    return answer_bytes(HTTPStatus.OK, f"{EVENT_STREAM}; charset=utf-8", body, {})
+
+
+require_known_uvicorn()
+
+# After a refusal the client may still be sending. Closing at once would reset the connection and
+# lose the answer, so we read on for a moment, within bounds.
+LINGER_S: Final = 1.0
+LINGER_BYTES_MAX: Final = 1 << 20
+
+# Pipelined requests; more are not read (RFC 9112 allows closing the connection).
+PIPELINE_MAX: Final = 16
+REQUEST_LINE_REST_BYTES: Final = 64  # method, version and spaces around the target
+NOT_VALID: Final = Problem("message-invalid", "Not a valid HTTP request.")
+
+
+class Stage(Enum):
+    """The part of a request that the next byte belongs to."""
+
+    IDLE = "between requests"
+    HEAD = "request's header"
+    BODY = "request's body"
+    REFUSED = "nothing that we read"
+
+
+class Refused(Exception):
+    """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    """One connection, from accept to close."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        settings: Settings,
+        figures: ConnectionFigures,
+        admission: ConnectionLimits,
+        write_watch: WriteWatch,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.settings = settings
+        self.connection: Connection | None = None
+        self._figures = figures
+        self._admission = admission
+        self._write_watch = write_watch
+        self._stage = Stage.IDLE
+        self._deadline: asyncio.TimerHandle | None = None
+        self._refusal = b""
+        self._plain_head: bytes | None = None
+        self._running: RequestResponseCycle | None = None
+        self._header_bytes = 0
+        self._bare_bytes = 0  # received since the header began or a body's piece came
+        self._discarded_bytes = 0
+
+    # Connection
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # asyncio's own is wider
+        """Take the accepted connection; its first header's time runs from here."""
+        super().connection_made(transport)
+        transport.set_write_buffer_limits(high=self.settings.write_buffer_bytes_max, low=0)
+        self.connection = Connection(transport, self._disconnect_requests, self._figures)
+        self._admission.enter(self.connection, self.client[0] if self.client else "")
+        self._watch(self.settings.header_deadline.seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Disconnect every request of the connection; uvicorn disconnects only the newest."""
+        self._unwatch()
+        if self.connection is not None:
+            self._admission.leave(self.connection)
+        self._disconnect_requests()
+        self.pipeline.clear()
+        self._unset_keepalive_if_required()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's own says nothing
+        """Answer whole requests after the client's end of file, then close the connection.
+
+        A stream ends here: nothing else would show that its client has left.
+        """
+        whole = [cycle for cycle in self._unanswered() if not cycle.more_body]
+        if not whole or any(cycle.scope["path"].endswith(STREAMS) for cycle in whole):
+            return False
+        whole[-1].keep_alive = False
+        self._read_no_more()
+        return True
+
+    def data_received(self, received: bytes) -> None:
+        """Feed the parser within the limits."""
+        if self._stage is Stage.REFUSED:
+            self._discard(received)
+            return
+        self._unset_keepalive_if_required()
+        # Line ends between requests are passed over, but may not hold an idle connection open.
+        if self._stage is Stage.IDLE and (received.strip(b"\r\n") or not self._unanswered()):
+            self._enter(Stage.HEAD)
+        self._bare_bytes += len(received)
+        try:
+            self._feed(received)
+            self._check_bare_bytes()
+        except (httptools.HttpParserError, Refused):
+            self._refuse(self._refusal or problem_bytes(NOT_VALID))
+        else:
+            self._watch_stage()
+
+    def _feed(self, received: bytes) -> None:
+        """Parse bytes; a request for another protocol is parsed again as a plain one.
+
+        The parser would leave its body unread, and the application would see an empty one. Java's
+        client asks for HTTP/2 with every first request.
+        """
+        try:
+            self.parser.feed_data(received)
+        except httptools.HttpParserUpgrade as upgrade:
+            plain_head = self._plain_head
+            self._plain_head = None
+            self.parser = _new_parser(self)
+            self._feed((plain_head or b"") + received[upgrade.args[0] :])
+
+    # Parser callbacks
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._header_bytes = 0
+        if self._stage is Stage.IDLE:  # it follows another one in the same read
+            self._enter(Stage.HEAD)
+
+    def on_url(self, url: bytes) -> None:
+        """Append a piece of the request's target."""
+        super().on_url(url)
+        if len(self.url) > self.settings.uri_bytes_max:
+            self._stop(_uri_too_long(self.settings))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Append a header field; ignore trailers."""
+        if self._stage is not Stage.HEAD:
+            return
+        self._header_bytes += len(name) + len(value) + len(b": \r\n")
+        if (
+            self._header_bytes > self.settings.header_bytes_max
+            or len(self.headers) >= self.settings.header_count_max
+        ):
+            self._stop(_headers_too_large(self.settings))
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Check the whole header, then start the app."""
+        version = self.parser.get_http_version()
+        problem = head_problem(version, self.url, self.headers)
+        if problem is not None:
+            self._stop(problem)
+        if self.parser.should_upgrade():
+            method = self.parser.get_method()
+            self._plain_head = without_upgrade(method, self.url, version, self.headers)
+            return
+        if len(self.pipeline) >= PIPELINE_MAX:
+            self._stop(Problem("limit-reached", "Too many requests at once on one connection."))
+        is_admitted = self._is_admitted()
+        self.scope["extensions"] = {
+            TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ours is no dict
+            FIGURES_EXTENSION: self._figures,  # type: ignore[dict-item]  # nor are these
+        }
+        super().on_headers_complete()
+        self.cycle.keep_alive = self.cycle.keep_alive and is_admitted
+        self._enter(Stage.BODY)
+
+    def on_chunk_header(self) -> None:
+        """Count the chunk that begins."""
+        self._bare_bytes = 0
+
+    def on_body(self, body: bytes) -> None:
+        """Append a piece of the body."""
+        self._bare_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request; the connection is between requests."""
+        if self._plain_head is not None:
+            return
+        super().on_message_complete()
+        self._enter(Stage.IDLE)
+
+    # Limits
+
+    def _is_admitted(self) -> bool:
+        """Return False for a connection that gets only this one answer, for want of room."""
+        assert self.connection is not None
+        if self._admission.admits(self.connection):
+            return True
+        path = httptools.parse_url(self.url).path or b""
+        if path not in HEALTH_PATHS:
+            self._admission.refuse(self.connection)
+            accepts = [value for name, value in self.headers if name == b"accept"]
+            self._refusal = too_many_connections(path, accepts)
+            raise Refused
+        return False
+
+    def _check_bare_bytes(self) -> None:
+        """Bound what the parser swallows without a word: endless headers, endless trailers."""
+        bytes_max = self.settings.header_bytes_max + self.settings.uri_bytes_max
+        if (
+            self._stage in {Stage.HEAD, Stage.BODY}
+            and self._bare_bytes > bytes_max + REQUEST_LINE_REST_BYTES
+        ):
+            self._stop(_headers_too_large(self.settings))
+
+    def _stop(self, problem: Problem) -> None:
+        self._refusal = problem_bytes(problem)
+        raise Refused
+
+    def _enter(self, stage: Stage) -> None:
+        if self._stage is not Stage.IDLE:  # the deadline of a first header began at accept
+            self._unwatch()
+        self._stage = stage
+        self._bare_bytes = 0
+
+    # Deadlines
+
+    def _watch_stage(self) -> None:
+        """Start the deadline of an unfinished header or body, once for all of it."""
+        if self._deadline is None and self._stage is Stage.HEAD:
+            self._watch(self.settings.header_deadline.seconds)
+        elif self._deadline is None and self._stage is Stage.BODY:
+            self._watch(self.settings.body_deadline.seconds)
+
+    def _watch(self, seconds: float) -> None:
+        self._deadline = self.loop.call_later(seconds, self._deadline_passed)
+
+    def _unwatch(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _deadline_passed(self) -> None:
+        self._deadline = None
+        if self._stage is Stage.IDLE:  # it never sent anything, so it gets no answer
+            self.transport.close()
+        elif self.flow.read_paused:  # we are the slow side
+            self._watch_stage()
+        else:
+            late = Problem("request-timeout", f"The {self._stage.value} took too long.")
+            self._refuse(problem_bytes(late))
+
+    # Refusals
+
+    def _refuse(self, answer: bytes) -> None:
+        """Answer in the application's place and close; earlier requests get theirs first."""
+        own = self.cycle if self._stage is Stage.BODY else None
+        self._read_no_more()
+        if own is not None and own.response_started:
+            # Its answer is out or under way; a half one is cut so that it cannot pass for whole.
+            self._close() if own.response_complete else self.transport.abort()
+            return
+        if own is not None:
+            own.disconnected = True  # whatever it answers now is not sent
+            queued = [entry for entry in self.pipeline if entry[0] is not own]
+            self.pipeline.clear()
+            self.pipeline.extend(queued)
+        earlier = [cycle for cycle in self._unanswered() if cycle is not own]
+        if earlier:
+            earlier[-1].keep_alive = False
+            return
+        self.transport.write(answer)
+        self._close()
+
+    def _read_no_more(self) -> None:
+        self._unwatch()
+        self._stage = Stage.REFUSED
+        self.flow.resume_reading()  # to throw it away, and to notice the client's own close
+
+    def _close(self) -> None:
+        """Close after what is written is sent, listening on for a moment."""
+        if self.transport.can_write_eof() and not self.transport.is_closing():
+            self.transport.write_eof()
+        self._deadline = self.loop.call_later(LINGER_S, self.transport.abort)
+
+    def _discard(self, received: bytes) -> None:
+        self._discarded_bytes += len(received)
+        if self._discarded_bytes > LINGER_BYTES_MAX:
+            self.transport.abort()
+
+    def _disconnect_requests(self) -> None:
+        for cycle in self._unanswered():
+            cycle.disconnected = True
+            cycle.message_event.set()
+
+    def _unanswered(self) -> list[RequestResponseCycle]:
+        """Return the requests whose answer is incomplete, oldest first."""
+        return [cycle for cycle in self._cycles() if not cycle.response_complete]
+
+    def _cycles(self) -> Iterator[RequestResponseCycle]:
+        if self._running is not None:
+            yield self._running
+        yield from (cycle for cycle, _ in reversed(self.pipeline))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        assert self.connection is not None
+        super()._start_asgi_task(cycle, self._write_watch.around(app, self.connection))
+
+
+def protocol_factory(settings: Settings, figures: ConnectionFigures) -> partial[GatewayProtocol]:
+    """Return uvicorn's factory of protocols; all of them share counts and bounds."""
+    return partial(
+        GatewayProtocol,
+        settings=settings,
+        figures=figures,
+        admission=ConnectionLimits(figures, settings.connections_per_address_max),
+        write_watch=WriteWatch(settings.write_timeout.seconds),
+    )
+
+
+def _new_parser(protocol: GatewayProtocol) -> httptools.HttpRequestParser:
+    parser = httptools.HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn sets its own
+    return parser
+
+
+def _uri_too_long(settings: Settings) -> Problem:
+    return Problem("uri-too-long", f"The target has at most {settings.uri_bytes_max} bytes.")
+
+
+def _headers_too_large(settings: Settings) -> Problem:
+    return Problem(
+        "headers-too-large",
+        f"The header has at most {settings.header_count_max} fields "
+        f"and {settings.header_bytes_max} bytes.",
+    )

@@ -1,0 +1,371 @@
+"""Strict reading of what a request says: path, query, headers and body.
+
+The framework is lenient (`1_000` is an int, `%ff` is a character, the last of two parameters
+counts); here everything has one spelling and the rest is a problem.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote_to_bytes
+
+from fastapi import Request
+from starlette.types import Scope
+
+from tidegate.app.http.problems import Problem, unknown_field
+from tidegate.keys.errors import JsonInvalid
+from tidegate.keys.jsontext import check_json, decoded
+
+TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
+TOPICS_PATH = b"/v1/topics/"
+SESSIONS_PATH = b"/v1/sessions/"
+OWN_PREFIX = "tidegate."
+
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
+SESSION_ID = r"(?:[A-Za-z0-9_-]{1,32}\.)?[A-Za-z0-9_-]{1,64}"
+"""Where gateways share a bus, a session's id begins with that of the gateway that opened it."""
+
+_SESSION_ID = re.compile(SESSION_ID, re.ASCII)
+SUBSCRIPTION_NAME = r"[A-Za-z0-9_-]{1,64}"
+_SUBSCRIPTION_NAME = re.compile(SUBSCRIPTION_NAME, re.ASCII)
+_PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
+
+
+def checked_topic_name(name: str) -> str:
+    """`name` if it is a topic's name.
+
+    Raises:
+        Problem: topic-invalid.
+    """
+    if not TOPIC_NAME.fullmatch(name):
+        raise Problem(
+            "topic-invalid",
+            "A topic's name is 1 to 255 of A-Z a-z 0-9 . _ - and starts with a letter or digit.",
+        )
+    return name
+
+
+def topic_name(scope: Scope) -> str:
+    """The topic in the path `/v1/topics/{topic}/…`, read before percent-decoding.
+
+    Raises:
+        Problem: topic-invalid; a name needs no percent sign, so one is a trick.
+    """
+    tail = raw_path(scope).removeprefix(TOPICS_PATH)
+    return checked_topic_name(tail.split(b"/", 1)[0].decode("latin-1"))
+
+
+def writable_topic_name(scope: Scope) -> str:
+    """Like `topic_name`, for requests that change something.
+
+    Raises:
+        Problem: topic-invalid, or topic-read-only for the gateway's own topics.
+    """
+    return checked_writable_name(topic_name(scope))
+
+
+def checked_writable_name(name: str) -> str:
+    """`name` if it is that of a topic which clients may change.
+
+    Raises:
+        Problem: topic-invalid or topic-read-only.
+    """
+    if checked_topic_name(name).startswith(OWN_PREFIX):
+        raise Problem("topic-read-only", "Topics whose name starts with tidegate. are read-only.")
+    return name
+
+
+def session_id(scope: Scope) -> str:
+    """The session in the path `/v1/sessions/{session}/…`.
+
+    Raises:
+        Problem: session-unknown; none has such an id.
+    """
+    name = raw_path(scope).removeprefix(SESSIONS_PATH).split(b"/", 1)[0].decode("latin-1")
+    return checked_session_id(name, "session-unknown", "There is no such session.")
+
+
+def checked_subscription_name(name: str) -> str:
+    """`name` if a subscription may have it.
+
+    Raises:
+        Problem: subscription-unknown.
+    """
+    if not _SUBSCRIPTION_NAME.fullmatch(name):
+        raise Problem("subscription-unknown", "The session has no such subscription.")
+    return name
+
+
+def checked_session_id(text: str, code: str, detail: str) -> str:
+    """`text` if it may be the id of a session, else a problem."""
+    if not _SESSION_ID.fullmatch(text):
+        raise Problem(code, detail)
+    return text
+
+
+def raw_path(scope: Scope) -> bytes:
+    """The path as the client sent it; servers that do not give it have decoded it already."""
+    raw: bytes | None = scope.get("raw_path")
+    return scope["path"].encode("utf-8") if raw is None else raw.split(b"?", 1)[0]
+
+
+def record_key_text(scope: Scope) -> str:
+    """What follows `/v1/topics/{topic}/sow/`, decoded once and strictly.
+
+    Raises:
+        Problem: key-invalid when it is no UTF-8.
+    """
+    encoded = raw_path(scope).removeprefix(TOPICS_PATH).split(b"/", 2)[2:]
+    try:
+        return unquote_to_bytes(encoded[0]).decode("utf-8") if encoded else ""
+    except UnicodeDecodeError:
+        raise Problem("key-invalid", "The key in the path is not valid UTF-8.") from None
+
+
+def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
+    """The query parameters, each at most once, decoded strictly.
+
+    Args:
+        scope: of the request.
+        allowed: name of each parameter -> code of the problem when its value cannot be read.
+
+    Raises:
+        Problem: options-invalid for an unknown parameter; the parameter's own code when it
+            comes twice or is no UTF-8.
+    """
+    values: dict[str, str] = {}
+    for pair in scope["query_string"].split(b"&"):
+        if not pair:
+            continue
+        raw_name, _, raw_value = pair.partition(b"=")
+        name = _decoded(raw_name, "options-invalid", "A query parameter's name")
+        if name not in allowed:
+            raise Problem("options-invalid", f"Unknown query parameter; known: {_list(allowed)}.")
+        if name in values:
+            raise Problem(allowed[name], f"The query parameter {name} may be given once.")
+        values[name] = _decoded(raw_value, allowed[name], f"The query parameter {name}")
+    return values
+
+
+def header_value(
+    scope: Scope, name: str, code: str, characters_max: int = 4096, expected: str | None = None
+) -> str | None:
+    """A header that may come once, as printable ASCII, or None.
+
+    Args:
+        scope: of the request.
+        name: of the header, in lower case.
+        code: of the problem when it comes twice, is too long, or holds anything else.
+        characters_max: longest value taken.
+        expected: a sentence about what is, where that is less than any printable ASCII.
+    """
+    found = [value for key, value in scope["headers"] if key == name.encode("ascii")]
+    if not found:
+        return None
+    value: bytes = found[0].strip(b" \t")  # space around it is none of it (RFC 9110, 5.5)
+    if len(found) > 1:
+        raise Problem(code, f"The header {name} may be given once.")
+    if len(value) > characters_max or not all(0x20 <= byte < 0x7F for byte in value):
+        detail = f"The header {name} takes at most {characters_max} of printable ASCII."
+        raise Problem(code, expected or detail)
+    return value.decode("ascii")
+
+
+def checked_characters(text: str, characters_max: int, code: str, what: str) -> str:
+    """`text` if it is no longer than `characters_max`, else a problem with `code`."""
+    if len(text) > characters_max:
+        raise Problem(code, f"{what} has at most {characters_max} characters.")
+    return text
+
+
+def integer(text: str, *, least: int, most: int, code: str, what: str) -> int:
+    """A whole number in plain decimal digits within bounds, else a problem with `code`."""
+    if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
+        raise Problem(code, f"{what} is a whole number from {least} to {most}.")
+    return int(text)
+
+
+def boolean(text: str, *, code: str, what: str) -> bool:
+    """`true` or `false`, else a problem with `code`."""
+    if text not in {"true", "false"}:
+        raise Problem(code, f"{what} is true or false.")
+    return text == "true"
+
+
+def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
+    """`text` if it is one of `choices`, else a problem with `code`."""
+    if text not in choices:
+        raise Problem(code, f"{what} is one of {_list(choices)}.")
+    return text
+
+
+def require_accept(scope: Scope, *media_types: str) -> None:
+    """Check that the client takes one of the media types; no Accept header takes everything.
+
+    Raises:
+        Problem: not-acceptable.
+    """
+    if not any(accepts(scope, media_type) for media_type in media_types):
+        names = " or ".join(media_types)
+        raise Problem("not-acceptable", f"The answer is {names}, which Accept leaves out.")
+
+
+def accepts(scope: Scope, media_type: str) -> bool:
+    """Whether Accept takes the media type, by name or by a wildcard; the closest range counts."""
+    ranges = _accepted(scope)
+    for wanted in (media_type, media_type.split("/", 1)[0] + "/*", "*/*"):
+        if wanted in ranges:
+            return ranges[wanted]
+    return all(name != b"accept" for name, _ in scope["headers"])
+
+
+def prefers(scope: Scope, media_type: str) -> bool:
+    """Whether Accept names the media type itself."""
+    return _accepted(scope).get(media_type, False)
+
+
+def _accepted(scope: Scope) -> dict[str, bool]:
+    """Media range -> whether it is taken; `q=0` excludes it."""
+    header = b",".join(value for name, value in scope["headers"] if name == b"accept")
+    ranges: dict[str, bool] = {}
+    for item in header.decode("latin-1").split(","):
+        name, *parameters = (part.strip().lower() for part in item.split(";"))
+        if name:
+            ranges[name] = not any(re.fullmatch(r"q=0(\.0*)?", part) for part in parameters)
+    return ranges
+
+
+def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
+    """The request's media type, which is one of `taken` and if anything UTF-8; body not encoded.
+
+    Raises:
+        Problem: unsupported-media-type or unsupported-encoding.
+    """
+    found = [value for key, value in scope["headers"] if key == b"content-type"]
+    name, *parameters = (p.strip().lower() for p in b",".join(found).decode("latin-1").split(";"))
+    charsets = [p for p in parameters if p.startswith("charset")]
+    is_utf8 = all(p in {"charset=utf-8", 'charset="utf-8"'} for p in charsets)
+    if name not in taken or not is_utf8:
+        raise Problem("unsupported-media-type", f"Content-Type is {_list(taken)}, in UTF-8.")
+    require_no_encoding(scope)
+    return name
+
+
+def require_no_encoding(scope: Scope) -> None:
+    """Refuse a compressed body: it is never inflated, so it can never be a bomb.
+
+    Raises:
+        Problem: unsupported-encoding.
+    """
+    for key, value in scope["headers"]:
+        if key == b"content-encoding" and value.strip().lower() != b"identity":
+            raise Problem("unsupported-encoding", "A request's body comes without encoding.")
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The whole body, refused as soon as it is known to be larger than `bytes_max`.
+
+    Raises:
+        Problem: message-too-large.
+    """
+    declared = request.headers.get("content-length", "0")
+    if not declared.isdecimal() or int(declared[:20]) > bytes_max:
+        raise _too_large(bytes_max)
+    chunks: list[bytes] = []
+    size_bytes = 0
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes > bytes_max:
+            raise _too_large(bytes_max)
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _too_large(bytes_max: int) -> Problem:
+    return Problem("message-too-large", f"The body has at most {bytes_max} bytes.")
+
+
+def _decoded(raw: bytes, code: str, what: str) -> str:
+    try:
+        return unquote_to_bytes(raw.replace(b"+", b" ")).decode("utf-8")
+    except UnicodeDecodeError:
+        raise Problem(code, f"{what} is not valid UTF-8.") from None
+
+
+def _list(names: Mapping[str, str] | tuple[str, ...]) -> str:
+    return ", ".join(names) or "none"
+
+
+NDJSON = "application/x-ndjson"
+
+JSON = "application/json"
+
+MERGE_PATCH = "application/merge-patch+json"
+
+TEXT = "text/plain"
+
+BYTES = "application/octet-stream"
+
+MEDIA_TYPES = (JSON, NDJSON, MERGE_PATCH, TEXT, BYTES)
+
+
+# A posted request: the parameters as a JSON object of texts.
+
+
+REQUEST_BYTES_MAX = 64 << 10
+CHANGES = (MERGE_PATCH, JSON)
+"""Media types of a PATCH."""
+
+
+async def posted_texts(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a request's body, all of them texts; the query has none.
+
+    Args:
+        request: of type application/json.
+        parameters: name of each field -> code of the problem when it is no text.
+
+    Raises:
+        Problem: options-invalid, a field's own code with a pointer to it, or what stands against
+            reading the body at all.
+    """
+    return texts_of(await posted_body(request), parameters)
+
+
+async def posted_body(
+    request: Request, media_types: tuple[str, ...] = (JSON,), *, may_be_empty: bool = False
+) -> bytes:
+    """A request's JSON body, unread; the query has nothing.
+
+    Raises:
+        Problem: it cannot be read, or is no JSON by its type; one that may be empty needs no type.
+    """
+    query_values(request.scope, {})
+    has_type = any(name == b"content-type" for name, _ in request.scope["headers"])
+    if has_type or not may_be_empty:
+        content_type(request.scope, media_types)
+    body = await read_body(request, REQUEST_BYTES_MAX)
+    if body and not has_type:
+        content_type(request.scope, media_types)
+    return body
+
+
+def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
+    """The fields of a strict JSON object, all of them texts.
+
+    Raises:
+        Problem: as `posted_texts`.
+    """
+    try:
+        check_json(body)
+        document = decoded(body)
+    except JsonInvalid as error:
+        raise Problem("options-invalid", f"{error.detail}.", position=error.position) from None
+    if not isinstance(document, dict):
+        raise Problem("options-invalid", "The request is a JSON object.")
+    for name, value in document.items():
+        if name not in parameters:
+            raise unknown_field("options-invalid", document, parameters)
+        if not isinstance(value, str):
+            raise Problem(parameters[name], f"{name} is a text.", pointer=f"/{name}")
+    return document

@@ -1,0 +1,364 @@
+"""uvicorn with our socket and protocol; no frozen client can hold up its shutdown.
+
+Order of a shutdown: stop listening, let every stream send its goodbye, give the sockets a moment to
+take it, cut those that did not, then end the application's lifespan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import gc
+import inspect
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Final, cast
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from tidegate.app.http.connection import ConnectionFigures
+from tidegate.app.http.counters import Histogram
+from tidegate.app.http.listener import WAITING_CONNECTIONS_MAX, base_url, open_listener
+from tidegate.app.http.logs import configure_logging, event
+from tidegate.app.http.protocol import protocol_factory
+from tidegate.app.settings import Settings
+
+LOOK_EVERY_S = 0.1
+
+
+class LoopLag:
+    """Has itself called ten times a second, and notes by how much that was too late.
+
+    What holds the loop for longer than a pause is seen once, with all of its time but a pause.
+    """
+
+    def __init__(self, lags: Histogram) -> None:
+        self._lags = lags
+        self._next: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Look from now on."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + LOOK_EVERY_S
+        self._next = loop.call_at(due, self._look, due)
+
+    def stop(self) -> None:
+        """Look no more."""
+        if self._next is not None:
+            self._next.cancel()
+            self._next = None
+
+    def _look(self, due: float) -> None:
+        self._lags.note(max(0.0, asyncio.get_running_loop().time() - due))
+        self.start()
+
+
+# Connections that were cut leave reference cycles, from the traceback of an error to its task,
+# which wait for the garbage collector; the C library keeps what that frees. After a storm of slow
+# clients all of it would count as used, perhaps for hours.
+CROWD_MIN: Final = 100
+
+
+class FreedMemory:
+    """Watches the number of connections; looked at now and then."""
+
+    def __init__(self, give_back: Callable[[], None] | None = None) -> None:
+        self._give_back = give_back or collect_and_give_back
+        self._most = 0
+        self._latest = 0
+
+    def look(self, connections: int) -> None:
+        """Return memory to the system once many connections have left and no more are leaving."""
+        are_leaving = connections < self._latest
+        self._latest = connections
+        self._most = max(self._most, connections)
+        if self._most - connections >= CROWD_MIN and not are_leaving:
+            self._most = connections
+            self._give_back()
+
+
+def collect_and_give_back() -> None:
+    """Collect garbage and ask glibc to let free pages go: some ten milliseconds, once a crowd.
+
+    Other C libraries give back unasked.
+    """
+    gc.collect()
+    malloc_trim = getattr(_C_LIBRARY, "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)
+
+
+def _c_library() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(None)
+    except (OSError, TypeError):  # a platform that does not name it so
+        return None
+
+
+_C_LIBRARY: Final = _c_library()
+
+
+# A process without free descriptors can neither accept nor open its own files. So the limit of
+# connections stays below what descriptors allow, with some to spare.
+
+
+if sys.platform != "win32":
+    import resource
+
+# Files and sockets of the gateway itself, and connections accepted but not counted yet.
+OTHER_DESCRIPTORS: Final = 96
+
+
+def connections_that_fit(connections_max: int) -> int:
+    """Return how many connections the descriptors allow: `connections_max` at most, 1 at least."""
+    if sys.platform == "win32":
+        return connections_max
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return connections_max
+    return max(1, min(connections_max, soft - WAITING_CONNECTIONS_MAX - OTHER_DESCRIPTORS))
+
+
+def ask_for_descriptors(connections_max: int) -> None:
+    """Raise this process's soft limit as far as `connections_max` needs and the hard one allows."""
+    if sys.platform == "win32":
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = connections_max + WAITING_CONNECTIONS_MAX + OTHER_DESCRIPTORS
+    allowed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft != resource.RLIM_INFINITY and soft < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+INTERRUPTED_STATUS = 130
+# Tasks of closed connections end by themselves; this is the time for those that do not.
+TASKS_END_S = 1
+LOOK_AGAIN_S = 0.02
+
+logger = logging.getLogger("tidegate.server")
+
+OnShutdown = Callable[[], Awaitable[None] | None]
+OnStarted = Callable[[str], None]
+Prepare = Callable[[], Awaitable[None]]
+
+
+class StartFailed(Exception):
+    """The application refused to start; its own log line says why."""
+
+
+class Server(uvicorn.Server):
+    """One gateway process's server.
+
+    Args:
+        app: the ASGI application.
+        settings: limits and deadlines of connections.
+        on_shutdown: called first of all when stopping; makes every stream send `goodbye`.
+        on_started: called with the base URL once connections are accepted.
+        takes_signals: stop at SIGTERM and SIGINT; off where the loop belongs to someone else.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        *,
+        on_shutdown: OnShutdown | None = None,
+        on_started: OnStarted | None = None,
+        takes_signals: bool = True,
+    ) -> None:
+        self.figures = ConnectionFigures(_connections_max(settings))
+        super().__init__(_config(app, settings, self.figures))
+        if isinstance(app, Starlette):
+            app.state.figures = self.figures
+        self.settings = settings
+        self.address = ""
+        self.stopped_by: signal.Signals | None = None
+        self._on_shutdown = on_shutdown
+        self._on_started = on_started
+        self._takes_signals = takes_signals
+        self._stopping = asyncio.Event()
+
+    def stop(self, stopped_by: signal.Signals | None = None) -> None:
+        """Begin to shut down; a second call stops waiting for connections."""
+        if self.should_exit:
+            self.force_exit = True
+        self.stopped_by = self.stopped_by or stopped_by
+        self.should_exit = True
+        self._stopping.set()
+
+    def abort_connections(self) -> int:
+        """Cut every connection that is left; returns how many."""
+        connections = list(self.server_state.connections)
+        for connection in connections:
+            transport = cast("asyncio.Transport | None", connection.transport)
+            if transport is not None:
+                transport.abort()
+        return len(connections)
+
+    # What uvicorn calls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application's lifespan, then accept connections.
+
+        Raises:
+            StartFailed: the lifespan raised.
+        """
+        try:
+            await super().startup(sockets=sockets)
+        except SystemExit:
+            raise StartFailed("The application did not start; its log says why.") from None
+        for listener in sockets or []:
+            self.address = base_url(listener, self.settings.host)
+        figures = event("started", address=self.address, pid=os.getpid())
+        logger.info("serving at %s", self.address, extra=figures)
+        if self._on_started is not None:
+            self._on_started(self.address)
+
+    async def main_loop(self) -> None:
+        """Keep the date header fresh until stopped; uvicorn's own loop polls ten times a second."""
+        counter = 0
+        memory, lag = FreedMemory(), LoopLag(self.figures.loop_lag)
+        lag.start()
+        while not await self.on_tick(counter):
+            memory.look(self.figures.connections)
+            counter += 10  # uvicorn renews the date at every tenth
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), timeout=1)
+        lag.stop()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say goodbye, wait a moment, cut what is left."""
+        for server in self.servers:
+            server.close()
+        connections = len(self.server_state.connections)
+        figures = event("stopping", connections=connections)
+        logger.info("stopping with %d connections", connections, extra=figures)
+        grace_ends_at = asyncio.get_running_loop().time() + self.settings.shutdown_grace.seconds
+        await self._say_goodbye()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        await self._connections_end(grace_ends_at)
+        aborted = self.abort_connections()
+        if aborted:
+            figures = event("connections-cut", connections=aborted)
+            logger.warning(
+                "%d connections did not end in time and were cut", aborted, extra=figures
+            )
+        await super().shutdown(sockets=sockets)
+        logger.info("stopped", extra=event("stopped"))
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at a signal with an exit status of our own; uvicorn would raise the signal again."""
+        if not self._takes_signals:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in STOP_SIGNALS:
+            loop.add_signal_handler(number, self.stop, number)
+        try:
+            yield
+        finally:
+            for number in STOP_SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def _say_goodbye(self) -> None:
+        if self._on_shutdown is None:
+            return
+        try:
+            said = self._on_shutdown()
+            if inspect.isawaitable(said):
+                await asyncio.wait_for(said, self.settings.shutdown_grace.seconds)
+        except Exception:
+            logger.exception("the streams could not be told of the shutdown")
+
+    async def _connections_end(self, at: float) -> None:
+        now = asyncio.get_running_loop().time
+        # uvicorn's set of connections raises no event when it empties.
+        while self.server_state.connections and not self.force_exit and now() < at:  # noqa: ASYNC110 - as said
+            await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def serve(
+    app: ASGIApp,
+    settings: Settings,
+    *,
+    on_shutdown: OnShutdown | None = None,
+    on_started: OnStarted | None = None,
+    prepare: Prepare | None = None,
+    listener: socket.socket | None = None,
+    until: int | None = None,
+) -> int:
+    """Run the gateway in this thread until a signal.
+
+    `prepare` is awaited before requests are served; its exceptions are raised here. `listener`
+    replaces our own, and is closed at the end. `until`: a file descriptor whose end of file stops
+    the server too.
+
+    Returns:
+        The exit status: 0 after SIGTERM, 130 after an interrupt.
+
+    Raises:
+        CannotListen: the address cannot be had.
+        StartFailed: the application refused to start.
+    """
+    listener = listener or open_listener(settings)
+    configure_logging(settings.log_level, settings.log_format)
+    ask_for_descriptors(settings.connections_max)
+
+    async def run() -> Server:
+        if prepare is not None:
+            await prepare()
+        server = Server(app, settings, on_shutdown=on_shutdown, on_started=on_started)
+        loop = asyncio.get_running_loop()
+        if until is not None:
+            loop.add_reader(until, _end, loop, until, server)
+        await server.serve(sockets=[listener])
+        return server
+
+    with listener:
+        server = asyncio.run(run())
+    return INTERRUPTED_STATUS if server.stopped_by is signal.SIGINT else 0
+
+
+def _end(loop: asyncio.AbstractEventLoop, until: int, server: Server) -> None:
+    loop.remove_reader(until)
+    server.stop()
+
+
+def _config(app: ASGIApp, settings: Settings, figures: ConnectionFigures) -> uvicorn.Config:
+    """Each option is said: several would otherwise be read from the environment."""
+    return uvicorn.Config(
+        cast("Any", app),
+        http=cast("Any", protocol_factory(settings, figures)),
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        interface="asgi3",
+        workers=1,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        forwarded_allow_ips="",
+        server_header=False,
+        date_header=True,
+        backlog=settings.backlog,
+        timeout_keep_alive=cast("int", settings.keep_alive.seconds),
+        timeout_graceful_shutdown=TASKS_END_S,
+    )
+
+
+def _connections_max(settings: Settings) -> int:
+    """Return the limit of connections; log a limit that descriptors make lower."""
+    fitting = connections_that_fit(settings.connections_max)
+    if fitting < settings.connections_max:
+        logger.warning("file descriptors allow %d connections at once", fitting)
+    return fitting

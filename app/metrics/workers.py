@@ -1,0 +1,68 @@
+"""One scrape of all workers at an address, with the label `worker`.
+
+Any worker may accept the connection of a scrape. That worker requests the others' metrics through
+Redis, so every scrape covers all of them. Workers keep their numbers when they are replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urlencode
+
+from prometheus_client import generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from tidegate.app.cluster.workers import WorkerGroup
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.internal_call import Call, Reply
+from tidegate.app.http.problems import Problem
+from tidegate.app.metrics.exposition import Families
+
+NUMBER = "tidegate-worker"
+UP = "tidegate_worker_up"
+
+
+async def merge_workers(gateway: Gateway, group: WorkerGroup, own: bytes) -> bytes:
+    """Merge this worker's page with the others'; one that does not answer counts as down."""
+    pages = {group.number: own.decode()}
+    if gateway.peers is not None:
+        query = urlencode({"crew": group.id}).encode()
+        replies = await gateway.peers.broadcast(Call("GET", b"/metrics", query, []))
+        pages |= dict(_page(reply) for reply in replies.values() if reply and reply.status == 200)
+    # With many topics, parsing takes long enough to delay streams: do it outside the loop.
+    return await asyncio.to_thread(merge_pages, pages, group.count)
+
+
+def check_worker_group(group: WorkerGroup | None, query: bytes) -> dict[str, str]:
+    """Return the headers that identify a worker to another worker of its group.
+
+    Raises:
+        Problem: not-found for any other caller.
+    """
+    if group is None or parse_qs(query).get(b"crew") != [group.id.encode()]:
+        raise Problem("not-found", "This worker belongs to another group.")
+    return {NUMBER: str(group.number)}
+
+
+def merge_pages(pages: Mapping[int, str], count: int) -> bytes:
+    """Merge pages: each family once, its samples labelled with the number of their worker."""
+    families: dict[str, Metric] = {}
+    for number in sorted(pages):
+        for page_family in text_string_to_metric_families(pages[number]):
+            name, text, kind = page_family.name, page_family.documentation, page_family.type
+            family = families.setdefault(name, Metric(name, text, kind))
+            for sample in page_family.samples:
+                labels = {"worker": str(number), **sample.labels}
+                family.samples.append(sample._replace(labels=labels))
+    answered = GaugeMetricFamily(
+        UP, "1 while the worker answers the one that was asked.", labels=["worker"]
+    )
+    for number in range(1, count + 1):
+        answered.add_metric([str(number)], int(number in pages))
+    return generate_latest(Families([*families.values(), answered]))
+
+
+def _page(reply: Reply) -> tuple[int, str]:
+    return int(dict(reply.headers)[NUMBER.encode()]), reply.body.decode()

@@ -1,0 +1,33 @@
+"""What requests and answers look like: the schemas of /openapi.json, one module a resource.
+
+Pydantic's, as FastAPI makes its document of them. Answers are typed dictionaries: what a route
+writes is checked in the tests against the document, and costs nothing at run time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic.json_schema import JsonSchemaMode
+
+from tidegate.app.http.openapi import ANSWERED, SENT, Problem
+from tidegate.app.routes.models import (
+    events,
+    messages,
+    operations,
+    sessions,
+    subscribing,
+    topics,
+    traces,
+)
+
+COMPONENTS: tuple[tuple[Any, JsonSchemaMode], ...] = (
+    *((model, SENT) for model in (*topics.SENT, *messages.SENT, *sessions.SENT, *subscribing.SENT)),
+    (Problem, ANSWERED),
+    *(
+        (model, ANSWERED)
+        for module in (topics, messages, sessions, operations, events, traces)
+        for model in module.ANSWERED
+    ),
+)
+"""Each model, and whether it is what a client sends or what it is answered."""

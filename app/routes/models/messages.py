@@ -1,0 +1,82 @@
+"""Publishing, the journal, and the state of the world."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from tidegate.app.delivery.encoding import Op
+from tidegate.app.topics.publish_request import CommitDocument
+from tidegate.conflation.frame import RemovalReason
+
+
+class Published(TypedDict):
+    """What became of a request's messages; null and 0 of a retry whose places are not known."""
+
+    topic: str
+    messages: int
+    first: Annotated[str | None, Field(description="Bookmark of the first message")]
+    last: Annotated[str | None, Field(description="Bookmark of the last")]
+    duplicate: Annotated[bool, Field(description="It had been published before")]
+
+
+class Staged(TypedDict):
+    """Messages that wait under a name for a commit."""
+
+    topic: str
+    stage: str
+    messages: int
+
+
+class Deleted(TypedDict):
+    """How many records were removed."""
+
+    deleted: int
+
+
+class Envelope(TypedDict):
+    """A row with what is known of it; of a removal the value that it took away, if it is known."""
+
+    topic: str
+    op: Op
+    key: NotRequired[Annotated[list[Any] | None, Field(description="null: the topic has no key")]]
+    bookmark: str
+    value: Annotated[Any, Field(description="The message; a delta is a JSON Merge Patch")]
+    timestamp: NotRequired[Annotated[int, Field(description="ms of the epoch")]]
+    reason: NotRequired[Annotated[RemovalReason, Field(description="Of a removal")]]
+    conflated: NotRequired[Annotated[int, Field(description="Messages that the row stands for")]]
+    first: NotRequired[Annotated[str, Field(description="Bookmark of the first of them")]]
+    last: NotRequired[Annotated[str, Field(description="Bookmark of the last of them")]]
+
+
+ROW: dict[str, Any] = {"description": "A message as it was published, or its envelope"}
+
+
+class Message(BaseModel):
+    """A message; where no key is wanted it may be any other JSON value too."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class MessagePatch(BaseModel):
+    """A JSON Merge Patch with the key fields of the record that it is merged into."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SentEnvelope(TypedDict):
+    """With `format=envelope`: `value` publishes, `key` and `reason` remove."""
+
+    value: NotRequired[Any]
+    key: NotRequired[list[Any] | None]
+    reason: NotRequired[Literal["deleted", "expired", "match"]]
+    topic: NotRequired[str]
+    op: NotRequired[Op]
+    bookmark: NotRequired[str]
+    timestamp: NotRequired[int]
+
+
+SENT = (Message, MessagePatch, SentEnvelope, CommitDocument)
+ANSWERED = (Published, Staged, Deleted, Envelope)

@@ -1,0 +1,83 @@
+"""Health, lanes, and what subscribing would do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from tidegate.conflation.subscription import Command
+
+
+class Alive(TypedDict):
+    """The process answers."""
+
+    status: Literal["alive"]
+
+
+class Fault(TypedDict):
+    """A topic that cannot be used, or filled, and why."""
+
+    topic: str
+    state: str
+    reason: str
+
+
+class Ready(TypedDict):
+    """The store takes writes, and so does the bus if there is one."""
+
+    status: Literal["ready"]
+    topics: NotRequired[Annotated[list[Fault], Field(description="Those that are not served")]]
+    topics_at_fault: NotRequired[Annotated[int, Field(description="How many those are")]]
+    bus: NotRequired[Annotated[list[str], Field(description="What no gateway wrote there")]]
+
+
+class Lane(TypedDict):
+    """What equal subscriptions share."""
+
+    topic: str
+    lane: str
+    subscriptions: int
+    interval_ms: Annotated[int, Field(description="0: every message")]
+    position: Annotated[str, Field(description="Bookmark up to which nothing is held")]
+    due_ms: Annotated[int | None, Field(description="Until the next flush; null: nothing is held")]
+
+
+class Lanes(TypedDict):
+    """All of them, by topic."""
+
+    lanes: list[Lane]
+
+
+class Estimates(TypedDict):
+    """What the journalled messages would have come to."""
+
+    messages_per_s: float
+    bytes_per_s: float
+    interval: Annotated[str, Field(description="As in options; none: every message")]
+    journalled: Annotated[int, Field(description="How many messages it was worked out from")]
+
+
+class Explained(TypedDict):
+    """What a request to subscribe would get."""
+
+    topic: str
+    command: Command
+    options: Annotated[str, Field(description="As granted")]
+    filter: str | None
+    order_by: str | None
+    defaults: Annotated[
+        dict[str, Any], Field(description="What holds although it was not asked for")
+    ]
+    warnings: list[str]
+    lane: Annotated[str | None, Field(description="null: a sow has none")]
+    subscribers: Annotated[int, Field(description="Of that lane, now")]
+    resume: Annotated[
+        Literal["changes", "replay", "snapshot"] | None, Field(description="On return")
+    ]
+    estimates: Estimates | None
+    reason: Annotated[str | None, Field(description="Why there are no estimates")]
+
+
+ANSWERED = (Alive, Ready, Lanes, Explained)

@@ -1,0 +1,184 @@
+"""Sessions and subscriptions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from tidegate.app.delivery.encoding import Format
+from tidegate.app.sessions.documents import (
+    SessionOpening,
+    SessionTuning,
+    SubscriptionChange,
+    SubscriptionRequest,
+)
+from tidegate.conflation.auto import Reason
+from tidegate.conflation.outputs import CloseReason
+from tidegate.conflation.subscription import Command
+
+
+class Queue(TypedDict):
+    """What waits."""
+
+    messages: int
+    bytes: int
+
+
+class Limits(TypedDict):
+    """Of a session's queue; `upper` and `lower` are percent."""
+
+    messages: int
+    bytes: int
+    upper: int
+    lower: int
+
+
+class TopicGrant(TypedDict):
+    """What was granted in one topic of a pattern."""
+
+    topic: str
+    options: str
+    lane: str
+    format: Format
+
+
+class Subscription(TypedDict):
+    """What was granted; of a pattern `options` and `lane` are null and `topics` has each."""
+
+    sub: str
+    topic: Annotated[str, Field(description="A name or a pattern")]
+    options: str | None
+    lane: str | None
+    format: NotRequired[Format]
+    topics: NotRequired[list[TopicGrant]]
+    warnings: NotRequired[list[str]]
+
+
+class Figures(TypedDict):
+    """Messages since the reader came."""
+
+    filtered: int
+    matched: int
+    delivered: int
+    conflated: int
+    dropped: int
+    waiting: int
+    unreported: Annotated[
+        int, Field(description="Matched messages that no receipt counts: `matched` is their sum")
+    ]
+
+
+class TopicFigures(TopicGrant, Figures):
+    """One topic of a pattern."""
+
+    interval_ms: int
+
+
+class SubscriptionFigures(Figures):
+    """A subscription and what it came to."""
+
+    sub: str
+    topic: Annotated[str, Field(description="A name or a pattern")]
+    options: str | None
+    lane: str | None
+    format: NotRequired[Format]
+    command: Command | None
+    filter: str | None
+    order_by: str | None
+    paused: bool
+    topics: NotRequired[list[TopicFigures]]
+    interval_ms: NotRequired[Annotated[int | None, Field(description="Now; 0: every message")]]
+
+
+class Subscriptions(TypedDict):
+    """All of a session."""
+
+    subscriptions: list[SubscriptionFigures]
+
+
+class Session(TypedDict):
+    """Where a session stands, what waits, and its subscriptions."""
+
+    session: str
+    state: Literal["attached", "away", "ended"]
+    reason: Annotated[CloseReason | None, Field(description="Why its last reader was sent away")]
+    opened_ms: int
+    unsent_bytes: Annotated[int, Field(description="What the peer has not acknowledged")]
+    queue: Queue
+    limits: Limits
+    conflated: bool
+    subscriptions: list[SubscriptionFigures]
+
+
+class ListedSession(TypedDict):
+    """A session in a list; `subscriptions` is how many."""
+
+    session: str
+    state: Literal["attached", "away", "ended"]
+    reason: CloseReason | None
+    opened_ms: int
+    unsent_bytes: int
+    queue: Queue
+    limits: Limits
+    conflated: bool
+    subscriptions: int
+
+
+class Sessions(TypedDict):
+    """A page of sessions by id."""
+
+    sessions: list[ListedSession]
+    next: Annotated[str | None, Field(description="Address of the next page")]
+    missing: NotRequired[
+        Annotated[list[str], Field(description="Gateways that did not answer in time")]
+    ]
+
+
+class OpenedSession(TypedDict):
+    """A new session."""
+
+    session: str
+    events: Annotated[str, Field(description="Address of its stream")]
+    subscriptions: list[Subscription]
+
+
+class AutoInputs(TypedDict):
+    """The figures that a decision about an interval was taken by."""
+
+    flush_bytes: int
+    unsent_bytes: int
+    overdue_bytes: int
+    drain_ms: int
+    late_rounds: int
+    calm_ms: int
+
+
+AutoDecision = TypedDict(
+    "AutoDecision",
+    {"at_ms": int, "from": str, "to": str, "reason": Reason, "inputs": AutoInputs},
+)
+AutoDecision.__doc__ = "A change of an interval."
+
+
+class Auto(TypedDict):
+    """How an interval follows its connection."""
+
+    sub: str
+    interval: Annotated[str | None, Field(description="null: every message, or topics differ")]
+    min: str | None
+    max: str | None
+    decisions: Annotated[list[AutoDecision], Field(description="The last fifty, newest last")]
+
+
+SENT = (SessionOpening, SessionTuning, SubscriptionRequest, SubscriptionChange)
+ANSWERED = (
+    OpenedSession,
+    Session,
+    Sessions,
+    Subscription,
+    SubscriptionFigures,
+    Subscriptions,
+    Auto,
+)

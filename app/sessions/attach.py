@@ -1,0 +1,185 @@
+"""Attaching: a reader comes to a session, and continues where the last one ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.cursor import Cursor, Mark
+from tidegate.app.sessions.reader import Reader
+from tidegate.app.sessions.session import BACK_PRESSURE, Session
+from tidegate.app.sessions.subscribe_request import UNKNOWN, RequestedSubscription, SubscribeRequest
+from tidegate.app.sessions.subscriptions import GrantedSubscription, SessionSubscription, end_reason
+from tidegate.conflation.definition import QueuePolicy
+from tidegate.conflation.errors import BookmarkExpired, EngineError, LimitReached
+from tidegate.conflation.outputs import CloseReason, Unsubscribed
+from tidegate.conflation.sessions.backfill import overflows
+from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.subscription import Subscription
+from tidegate.keys.errors import KeysError
+
+
+def attach_new(
+    session: Session,
+    target: str | TopicPattern,
+    wish: SubscribeRequest,
+    decisions: Mapping[str, RequestedSubscription],
+) -> tuple[Reader, bytes]:
+    """Attach the reader of a plain GET, with its one subscription; return both and the hello.
+
+    Raises:
+        Problem, EngineError, KeysError: the session is of no use.
+    """
+    reader = session.open_reader()
+    asked, _ = session.subscribe(target, wish, decisions, announced=False)
+    if session.cursor is not None:
+        session.pattern = asked.text
+        session.on_attached(session)
+        return reader, reader.hello(id_text=session.cursor.text)
+    # If no opening rows follow, hello has an id: a reader that leaves now can continue from here.
+    [found] = asked.topics.values()
+    is_bare = found.start is not None and found.subscription.resume is None
+    return reader, reader.hello(id_text=str(found.start) if is_bare else "")
+
+
+def attach_existing(session: Session, number: int | None, retry_ms: int) -> tuple[Reader, bytes]:
+    """Attach a reader that has seen this number of the session's cursor; return its hello too.
+
+    A reader without a number has nothing: a subscription with a snapshot begins with it, others
+    continue after what the last reader's peer acknowledged. A reader that is still attached is
+    replaced.
+
+    Raises:
+        LimitReached: there are as many sessions as may be; a reader that was there is gone.
+    """
+    cursor = session.cursor
+    assert cursor is not None
+    session.replace_reader(retry_ms)
+    try:
+        reader = session.open_reader()
+    except LimitReached:  # the earlier reader is gone already, so the session is away
+        session.on_left(session)
+        raise
+    session.on_attached(session)
+    session.was_read = True
+    return reader, _Attachment(session, reader, cursor, number).run()
+
+
+class _Attachment:
+    def __init__(
+        self, session: Session, reader: Reader, cursor: Cursor, number: int | None
+    ) -> None:
+        self._session = session
+        self._reader = reader
+        self._cursor = cursor
+        self._is_new = number is None
+        self._since = cursor.confirmed if number is None else number
+        self._marks: Mapping[SeatId, Mark] | None = cursor.marks(self._since)
+        self._judges = reader.came_after is not CloseReason.QUEUE_LIMIT
+        self._gone: set[str] = set()
+
+    def run(self) -> bytes:
+        """Seat every subscription that still can be, and note the ends of the others."""
+        attach_new: dict[SeatId, Subscription] = {}
+        for asked in list(self._session.asked.values()):
+            for topic in list(asked.topics):
+                found = self._present(asked, topic)
+                if found is not None:
+                    attach_new[asked.name, topic] = found
+        self._cursor.rewind(
+            {seat: each.resume for seat, each in attach_new.items() if not _is_replayed(each)}
+        )
+        self._cursor.confirmed = self._cursor.number
+        reason = self._judged(attach_new)
+        for seat, subscription in attach_new.items():
+            if seat[1] not in self._gone:
+                self._seat(seat, subscription)
+        hello = self._reader.hello(id_text=self._cursor.text)
+        self._send_endings()
+        if reason is not None:
+            self._reader.consumer.give_up(reason)
+        return hello
+
+    def _seat(self, seat: SeatId, subscription: Subscription) -> None:
+        asked, topic = self._session.asked[seat[0]], seat[1]
+        try:
+            self._reader.seat(asked, topic, subscription=subscription)
+        except BookmarkExpired:  # a replay that was to begin where the journal reached then
+            subscription = replace(subscription, resume=UNKNOWN)
+            self._reader.seat(asked, topic, subscription=subscription)
+
+    def _present(self, asked: SessionSubscription, topic: str) -> Subscription | None:
+        """Return how a subscription begins in a topic; None if it has ended there."""
+        found = self._still_granted(asked, topic)
+        seat = asked.name, topic
+        if found is None:
+            self._session.drop(*seat)
+            self._session.note_end(Unsubscribed(*seat, end_reason(self._session.context, topic)))
+            return None
+        if self._marks is not None and found.is_over(self._marks.get(seat)):
+            self._session.drop(*seat)
+            return None
+        return replace(found.subscription, resume=self._mark(seat, found))
+
+    def _still_granted(self, asked: SessionSubscription, topic: str) -> GrantedSubscription | None:
+        """Return what was granted; None if the topic was deleted, even if it was created again."""
+        found = asked.topics[topic]
+        entry = self._session.context.catalog.served(topic)
+        if entry is None or self._session.context.catalog.has_ended(found.epoch):
+            return None
+        if entry.record.epoch == found.epoch:
+            return found
+        try:
+            return self._session.regrant(asked, topic)
+        except (Problem, EngineError, KeysError):
+            return None
+
+    def _mark(self, seat: SeatId, found: GrantedSubscription) -> Mark:
+        if self._marks is None:
+            return UNKNOWN
+        if seat not in self._marks or (self._is_new and found.subscription.command.queries):
+            return found.start
+        return self._marks[seat] or UNKNOWN
+
+    def _judged(self, attach_new: Mapping[SeatId, Subscription]) -> CloseReason | None:
+        """Apply queue policies to missed messages, as if they had been queued (CONTRACT 4.2).
+
+        A reader that was closed for a full queue is not judged again: it gets what the journal has.
+        """
+        session, engine = self._session, self._session.context.driver.engine
+        limits = session.limits
+        if not self._judges:
+            return None
+        for (_, name), subscription in attach_new.items():
+            topic = engine.topic(name)
+            if not overflows(topic, subscription, limits, conflated=session.conflated):
+                continue
+            policy = topic.definition.policy if session.conflated else QueuePolicy.OFF
+            if policy is QueuePolicy.OFF:
+                return CloseReason.QUEUE_LIMIT
+            if policy is QueuePolicy.UNSUBSCRIBE:
+                self._gone.add(name)
+        for seat in attach_new:
+            if seat[1] in self._gone:
+                session.evict(*seat)
+                self._cursor.end(seat)
+                session.note_end(Unsubscribed(*seat, BACK_PRESSURE))
+        return None
+
+    def _send_endings(self) -> None:
+        """Send the ends of subscriptions that the reader may not have seen."""
+        session = self._session
+        endings = list(session.endings)
+        session.endings.clear()
+        for number, end in endings:
+            if self._marks is None or number > self._since:
+                session.send_end(end)
+            else:
+                session.endings.append((number, end))
+
+
+def _is_replayed(subscription: Subscription) -> bool:
+    """Return True for a replay that a reader without a bookmark begins again."""
+    return subscription.resume is None and not subscription.command.queries

@@ -1,0 +1,250 @@
+"""Session transfer: a kept session as bytes, to continue at another gateway under its id.
+
+A session without a reader is its requests, its grants and a cursor. All are texts and numbers;
+options are parsed again where the session arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+
+from tidegate.app.delivery.auto import AutoInterval, at_interval
+from tidegate.app.delivery.encoding import Format
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.http.problems import Problem
+from tidegate.app.sessions.cursor import Cursor, PackedCursor
+from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.subscribe_request import SessionContext, SubscribeRequest, granted_again
+from tidegate.app.sessions.subscriptions import (
+    GrantedSubscription,
+    SessionSubscription,
+    declined,
+    end_reason,
+)
+from tidegate.conflation.errors import EngineError
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.print import granted, spelled
+from tidegate.conflation.outputs import CloseReason, Unsubscribed
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.subscription import Command
+from tidegate.keys.errors import KeysError
+from tidegate.keys.text.bookmark import Bookmark
+
+FORM = 2
+"""Format version; a gateway that does not know it refuses the session."""
+
+
+class PackedRequest(msgspec.Struct, frozen=True, array_like=True):
+    """A subscribe request as texts."""
+
+    options: str
+    earlier: str
+    is_change: bool
+    filter_text: str
+    order_text: str
+    command: str | None
+    form: Format | None
+    many: bool
+
+
+class PackedGrant(msgspec.Struct, frozen=True, array_like=True):
+    """What a topic granted, as options that ask for exactly this."""
+
+    topic: str
+    epoch: str
+    start: str | None
+    options: str
+    command: Command
+    form: Format
+    counted: bool
+    paused: bool
+
+
+class PackedSubscription(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription. `declined`: topics that its pattern matches and it has not, with epochs.
+
+    `interval_ns` and `decisions` belong to an interval with `auto`.
+    """
+
+    name: str
+    target: str
+    wish: PackedRequest
+    topics: list[PackedGrant]
+    declined: dict[str, str]
+    interval_ns: int | None
+    decisions: list[dict[str, object]]
+
+
+class PackedSession(msgspec.Struct, frozen=True, array_like=True):
+    """A session; fields as those of `Session`."""
+
+    form: int
+    id: str
+    opened_ms: int
+    limits: tuple[int, int, int, int]
+    conflated: bool
+    lasts: bool
+    pattern: str
+    closed: CloseReason | None
+    has_ended: bool
+    was_read: bool
+    named: int
+    asked: list[PackedSubscription]
+    cursor: PackedCursor
+    endings: list[tuple[int, str, str, str]]
+    replaced: list[int]
+    evicted: list[tuple[str, PackedSubscription]]
+
+
+_READER = msgspec.msgpack.Decoder(PackedSession)
+
+
+def serialize(session: Session) -> bytes:
+    """Serialize a kept session that has no reader."""
+    assert session.cursor is not None
+    limits = session.limits
+    transfer = PackedSession(
+        form=FORM,
+        id=session.id,
+        opened_ms=session.opened_ms,
+        limits=(
+            limits.messages_max, limits.bytes_max, limits.upper_percent, limits.lower_percent
+        ),
+        conflated=session.conflated,
+        lasts=session.lasts,
+        pattern=session.pattern,
+        closed=session.closed,
+        has_ended=session.has_ended,
+        was_read=session.was_read,
+        named=session.named,
+        asked=[_packed_asked(session.context, asked) for asked in session.asked.values()],
+        cursor=session.cursor.packed(),
+        endings=[(at, packed.name, packed.topic, packed.reason) for at, packed in session.endings],
+        replaced=list(session.replaced),
+        evicted=[
+            (topic, _packed_asked(session.context, asked))
+            for (_, topic), asked in session.evicted.items()
+        ],
+    )  # fmt: skip
+    return msgspec.msgpack.encode(transfer)
+
+
+def deserialize(
+    text: bytes,
+    context: SessionContext,
+    on_attached: Callable[[Session], None],
+    on_left: Callable[[Session], None],
+) -> Session:
+    """Restore a session; subscriptions end in topics that they can no longer have.
+
+    Raises:
+        ValueError: it is none of ours, or packed by another version.
+    """
+    try:
+        transfer = _READER.decode(text)
+        cursor = Cursor.unpacked(transfer.id, transfer.cursor)
+    except (msgspec.MsgspecError, EngineError, KeysError, LookupError) as error:
+        raise ValueError("this is no session that was packed here") from error
+    if transfer.form != FORM:
+        raise ValueError("the session was packed by another version")
+    session = Session(
+        context, transfer.id, on_attached, on_left,
+        limits=QueueLimits(*transfer.limits), conflated=transfer.conflated, lasts=transfer.lasts,
+    )  # fmt: skip
+    session.cursor = cursor
+    session.opened_ms, session.pattern = transfer.opened_ms, transfer.pattern
+    session.closed, session.was_read = transfer.closed, transfer.was_read
+    session.has_ended, session.named = transfer.has_ended, transfer.named
+    session.endings = [(at, Unsubscribed(*packed)) for at, *packed in transfer.endings]
+    session.replaced.extend(transfer.replaced)
+    for each in transfer.asked:
+        _unpack_asked(session, each)
+    for topic, each in transfer.evicted:
+        session.readmit(session.asked.get(each.name) or _asked(each), topic)
+    return session
+
+
+def _packed_asked(context: SessionContext, asked: SessionSubscription) -> PackedSubscription:
+    wish, auto = asked.wish, asked.auto
+    return PackedSubscription(
+        asked.name,
+        asked.text,
+        PackedRequest(
+            spelled(wish.options), spelled(wish.earlier), wish.options.is_change,
+            wish.filter_text, wish.order_text, wish.command, wish.form, wish.many,
+        ),
+        [_packed_grant(topic, found) for topic, found in asked.topics.items()],
+        declined(context, asked),
+        None if auto is None else auto.state.interval_ns,
+        [] if auto is None else list(auto.decisions),
+    )  # fmt: skip
+
+
+def _packed_grant(topic: str, found: GrantedSubscription) -> PackedGrant:
+    subscription = found.subscription
+    return PackedGrant(
+        topic,
+        found.epoch,
+        None if found.start is None else str(found.start),
+        granted(replace(subscription, paused=False)),
+        subscription.command,
+        found.form,
+        subscription.counted,
+        subscription.paused,
+    )
+
+
+def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
+    asked = session.asked[packed.name] = _asked(packed)
+    target = asked.target
+    for each in packed.topics:
+        try:
+            asked.topics[each.topic] = _granted(session.context, asked, each)
+        except (Problem, EngineError, KeysError):
+            end = end_reason(session.context, each.topic)
+            session.note_end(Unsubscribed(packed.name, each.topic, end))
+    if isinstance(target, TopicPattern):
+        session.catch_up(asked, packed.declined)
+        if asked.wish.command != Command.SOW:
+            session.follow(asked, target)
+    elif not asked.topics:
+        del session.asked[packed.name]
+
+
+def _asked(packed: PackedSubscription) -> SessionSubscription:
+    is_pattern = "*" in packed.target or ">" in packed.target
+    target = TopicPattern.parse(packed.target) if is_pattern else packed.target
+    asked = SessionSubscription(packed.name, target, _wish(packed.wish))
+    if packed.interval_ns is not None:
+        asked.auto = AutoInterval(packed.interval_ns)
+        asked.auto.decisions.extend(packed.decisions)
+    return asked
+
+
+def _wish(packed: PackedRequest) -> SubscribeRequest:
+    return SubscribeRequest(
+        Options.parse(packed.options, is_change=packed.is_change),
+        packed.filter_text,
+        packed.order_text,
+        packed.command,
+        packed.form,
+        Options.parse(packed.earlier),
+        packed.many,
+    )
+
+
+def _granted(
+    context: SessionContext, asked: SessionSubscription, packed: PackedGrant
+) -> GrantedSubscription:
+    subscription = granted_again(
+        context, packed.topic, packed.options, asked.wish,
+        command=packed.command, by_pattern=asked.by_pattern, counted=packed.counted,
+    )  # fmt: skip
+    subscription = replace(subscription, paused=packed.paused)
+    if asked.auto is not None:
+        subscription = at_interval(subscription, asked.auto.state.interval_ns)
+    start = None if packed.start is None else Bookmark.parse(packed.start)
+    return GrantedSubscription(subscription, packed.form, packed.epoch, start)

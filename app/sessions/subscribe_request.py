@@ -1,0 +1,277 @@
+"""A wish: what a request to subscribe asks of a topic, decided by the topic's own definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.delivery.encoding import Format
+from tidegate.app.delivery.outage import Outage
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import checked_characters, checked_topic_name, one_of
+from tidegate.app.settings import Settings
+from tidegate.app.topics.catalog import Catalog
+from tidegate.conflation.options.grant import Request, grant
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.subscription import Command, Shown, Subscription
+from tidegate.keys.errors import BookmarkInvalid
+from tidegate.keys.text.bookmark import Bookmark
+
+# Places in several topics, as a reader of a pattern brings them: `px.eur=e1-7,px.usd=e2-9`.
+
+
+UNKNOWN = Bookmark("unknown", 0)
+"""No topic has this epoch: continued by a snapshot."""
+
+PLACES_MAX = 10_000
+
+
+def places_of(text: str) -> dict[str, Bookmark]:
+    """The bookmark of each topic; what is no bookmark is a place that nobody knows.
+
+    Raises:
+        Problem: bookmark-invalid.
+    """
+    parts = text.split(",")
+    if len(parts) > PLACES_MAX:
+        raise _invalid(f"at most {PLACES_MAX} topics")
+    places: dict[str, Bookmark] = {}
+    for part in parts:
+        name, equals, mark = part.strip().partition("=")
+        if not equals or name in places:
+            raise _invalid("each topic once, as topic=bookmark")
+        places[_checked(name)] = place_of(mark)
+    return places
+
+
+def place_of(text: str) -> Bookmark:
+    """A bookmark, or the place that no topic knows."""
+    try:
+        return Bookmark.parse(text)
+    except BookmarkInvalid:
+        return UNKNOWN
+
+
+def place_in(places: Mapping[str, Bookmark], topic: str, epoch: str) -> Bookmark:
+    """Where a reader goes on in a topic: one that it does not name has been made since."""
+    return places.get(topic, Bookmark(epoch, 0))
+
+
+def _checked(name: str) -> str:
+    try:
+        return checked_topic_name(name)
+    except Problem as problem:
+        raise _invalid("a topic's name before =") from problem
+
+
+def _invalid(expected: str) -> Problem:
+    return Problem("bookmark-invalid", f"bookmarks: {expected}.")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionContext:
+    """The parts of a gateway that its sessions work with."""
+
+    gateway_id: str
+    settings: Settings
+    driver: Driver
+    catalog: Catalog
+    outage: Outage
+
+
+PARAMETERS: Mapping[str, str] = {
+    "options": "options-invalid",
+    "filter": "filter-invalid",
+    "order_by": "options-invalid",
+    "command": "options-invalid",
+    "format": "options-invalid",
+    "last_event_id": "bookmark-invalid",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeRequest:
+    """A request to subscribe as it was read, the same for every topic of a pattern.
+
+    `earlier`: the options that it had before it was changed; they hold where the newer ones say
+    nothing. `many`: it is one subscription among others, so rows must say whose they are.
+    """
+
+    options: Options = field(default_factory=Options)
+    filter_text: str = ""
+    order_text: str = ""
+    command: str | None = None
+    form: Format | None = None
+    earlier: Options = field(default_factory=Options)
+    many: bool = False
+
+    @classmethod
+    def parse(
+        cls, values: Mapping[str, str], characters_max: int, *, many: bool = False
+    ) -> SubscribeRequest:
+        """From the values of PARAMETERS, texts of at most so many characters.
+
+        Raises:
+            Problem, EngineError: options-invalid, or filter-invalid for a filter that is too long.
+        """
+        given = {name: text_of(values, name, characters_max) for name in _TEXTS}
+        return cls(
+            Options.parse(given["options"]),
+            given["filter"],
+            given["order_by"],
+            values.get("command"),
+            _format_named(values.get("format")),
+            many=many,
+        )
+
+    def changed(
+        self,
+        options: Options | None = None,
+        filter_text: str | None = None,
+        order_text: str | None = None,
+    ) -> SubscribeRequest:
+        """The wish that a change makes of it; None changes nothing.
+
+        Options are laid over the earlier ones, and stand in their place with `replace`.
+        """
+        wish = self
+        if options is not None:
+            before = self.options.over(self.earlier)
+            for name in ("pause", "resume", "replace"):  # acts, and no wishes that stay
+                before = before.without(name)
+            wish = replace(wish, options=options, earlier=Options() if options.replace else before)
+        if filter_text is not None:
+            wish = replace(wish, filter_text=filter_text)
+        if order_text is not None:
+            wish = replace(wish, order_text=order_text)
+        return wish
+
+
+class RequestedSubscription(NamedTuple):
+    """What a request gets of one topic, how it is written, and what the asker should know."""
+
+    subscription: Subscription
+    form: Format
+    warnings: tuple[str, ...]
+
+
+def decided(
+    context: SessionContext,
+    name: str,
+    values: Mapping[str, str],
+    resume: Bookmark | None = None,
+    *,
+    by_pattern: bool = False,
+) -> RequestedSubscription:
+    """Decide a request by the values of its PARAMETERS.
+
+    Subscribing and explaining both ask here, so that they cannot disagree.
+
+    Raises:
+        Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
+    """
+    context.catalog.get(name)
+    wish = SubscribeRequest.parse(values, context.settings.options_characters_max, many=by_pattern)
+    return granted_to(context, name, wish, resume, by_pattern=by_pattern)
+
+
+def granted_to(
+    context: SessionContext,
+    name: str,
+    wish: SubscribeRequest,
+    resume: Bookmark | None = None,
+    *,
+    by_pattern: bool = False,
+) -> RequestedSubscription:
+    """What a wish gets of one topic; the same wish may be decided again, for other topics too.
+
+    Raises:
+        Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
+    """
+    entry = context.catalog.get(name)
+    request = Request(
+        name,
+        context.driver.engine.topic(name).definition,
+        wish.options,
+        defaults=wish.earlier.over(Options.parse(_defaults(entry.document))),
+        command=wish.command,
+        filter_text=wish.filter_text,
+        order_text=wish.order_text,
+        default_pace=context.settings.default_pace,
+        resume=resume,
+        by_pattern=by_pattern,
+    )
+    granted = grant(request)
+    shown = granted.subscription.shown
+    form = wish.form or _format_fitting(shown, many=wish.many)
+    if form is not Format.VALUE or shown.max_age_ns is not None:
+        granted = grant(replace(request, counted=True))  # whose first message is told, or watched
+    return RequestedSubscription(granted.subscription, form, granted.warnings)
+
+
+def granted_again(
+    context: SessionContext,
+    name: str,
+    options_text: str,
+    wish: SubscribeRequest,
+    *,
+    command: Command,
+    counted: bool,
+    by_pattern: bool,
+) -> Subscription:
+    """What was granted before, from its normalised options: no default can change it any more.
+
+    Raises:
+        Problem, EngineError, KeysError: the topic is not there, or not as it was.
+    """
+    context.catalog.get(name)
+    request = Request(
+        name,
+        context.driver.engine.topic(name).definition,
+        Options.parse(options_text),
+        command=command,
+        filter_text=wish.filter_text,
+        order_text=wish.order_text,
+        counted=counted,
+        by_pattern=by_pattern,
+    )
+    return grant(request).subscription
+
+
+def text_of(values: Mapping[str, str], parameter: str, characters_max: int) -> str:
+    """The text of one parameter, empty where it is not given.
+
+    Raises:
+        Problem: it is too long.
+    """
+    code = PARAMETERS[parameter]
+    return checked_characters(values.get(parameter, ""), characters_max, code, parameter)
+
+
+def _defaults(document: TopicDocument) -> str:
+    """The topic's own options; a key that keeps no records is still what an interval goes by."""
+    if document.retains or not document.key_spec:
+        return document.options
+    if Options.parse(document.options).conflation_key is not None:
+        return document.options
+    return ",".join(filter(None, (document.options, f"conflation_key={document.key_spec}")))
+
+
+_TEXTS = ("options", "filter", "order_by")
+
+
+def _format_named(text: str | None) -> Format | None:
+    if text is None:
+        return None
+    return Format(one_of(text, tuple(Format), code="options-invalid", what="format"))
+
+
+def _format_fitting(shown: Shown, *, many: bool) -> Format:
+    """What only envelopes can show asks for envelopes; one of many must name its topic."""
+    if many:
+        return Format.BATCH
+    in_envelope = shown.timestamp or shown.send_keys or shown.receipt
+    return Format.ENVELOPE if in_envelope else Format.VALUE

@@ -1,0 +1,161 @@
+"""The subscriptions of a session, each with what each topic granted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from tidegate.app.delivery.auto import AutoInterval, at_interval
+from tidegate.app.delivery.encoding import Format
+from tidegate.app.http.names import TopicPattern
+from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.sessions.cursor import Mark
+from tidegate.app.sessions.subscribe_request import (
+    RequestedSubscription,
+    SessionContext,
+    SubscribeRequest,
+    granted_to,
+    place_in,
+)
+from tidegate.conflation.sessions.backfill import replay_start
+from tidegate.conflation.subscription import Command, Subscription
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.text.bookmark import Bookmark
+
+
+class GrantedSubscription(NamedTuple):
+    """What a subscription was granted in one epoch of a topic.
+
+    `start`: where a reader without a bookmark begins; None: with the request's snapshot or replay.
+    """
+
+    subscription: Subscription
+    form: Format
+    epoch: str
+    start: Mark
+
+    def is_over(self, mark: Mark) -> bool:
+        """Return True if a reader with this mark has everything that will ever come."""
+        return self.subscription.command is Command.SOW and mark is not None
+
+
+@dataclass(slots=True, eq=False)
+class SessionSubscription:
+    """One subscription of a session, to a topic or to all that a pattern takes.
+
+    `unlisten`: stops a pattern's listening for topics that are made later. `auto`: its interval,
+    if that follows the connection and a reader has come.
+    """
+
+    name: str
+    target: str | TopicPattern
+    wish: SubscribeRequest
+    topics: dict[str, GrantedSubscription] = field(default_factory=dict)
+    unlisten: Callable[[], None] | None = None
+    auto: AutoInterval | None = None
+
+    @property
+    def by_pattern(self) -> bool:
+        """True for a pattern, which may have several topics."""
+        return isinstance(self.target, TopicPattern)
+
+    @property
+    def text(self) -> str:
+        """The topic or the pattern."""
+        return self.target.text if isinstance(self.target, TopicPattern) else self.target
+
+    def end(self) -> None:
+        """Release the topics, and stop listening for new ones."""
+        self.topics.clear()
+        if self.unlisten is not None:
+            self.unlisten()
+            self.unlisten = None
+
+
+def decide_target(
+    context: SessionContext,
+    target: str | TopicPattern,
+    wish: SubscribeRequest,
+    places: Mapping[str, Bookmark] | None = None,
+) -> dict[str, RequestedSubscription]:
+    """Decide a request for each topic of the target; `places`: the reader's bookmarks.
+
+    Raises:
+        Problem, EngineError, KeysError: one of them does not fit.
+    """
+    by_pattern = isinstance(target, TopicPattern)
+    decisions: dict[str, RequestedSubscription] = {}
+    for topic in _topics_of(context, target):
+        resume = None
+        if places is not None:
+            resume = place_in(places, topic, context.driver.engine.topic(topic).epoch)
+        decisions[topic] = granted_to(context, topic, wish, resume, by_pattern=by_pattern)
+    return decisions
+
+
+def declined(context: SessionContext, asked: SessionSubscription) -> dict[str, str]:
+    """Return the topics that a pattern matches and the subscription has not, with their epochs."""
+    if isinstance(asked.target, str):
+        return {}
+    names = _topics_of(context, asked.target)
+    return {
+        name: context.catalog.get(name).record.epoch for name in names if name not in asked.topics
+    }
+
+
+def end_reason(context: SessionContext, topic: str) -> str:
+    """Return why a subscription ended in a topic: REMOVED, or UNUSABLE here."""
+    return "REMOVED" if context.catalog.unusable(topic) is None else "UNUSABLE"
+
+
+def _topics_of(context: SessionContext, target: str | TopicPattern) -> list[str]:
+    if isinstance(target, str):
+        return [target]
+    prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
+    entries = context.catalog.listed(prefix, "", context.settings.topics_max)
+    names = (entry.record.name for entry in entries)
+    return [name for name in names if target.matches(name)]
+
+
+def granted(topic: Topic, decided: RequestedSubscription) -> GrantedSubscription:
+    """Grant what was decided, from now on.
+
+    Raises:
+        BookmarkExpired: it is to begin where the journal does not reach.
+    """
+    subscription = decided.subscription
+    if subscription.replay is not None and subscription.resume is None:
+        replay_start(topic, subscription.replay)
+    begins = subscription.command.queries or subscription.replay is not None
+    start = subscription.resume
+    if start is None and not begins:
+        start = topic.bookmark(topic.head)
+    return GrantedSubscription(subscription, decided.form, topic.epoch, start)
+
+
+def changed(
+    before: GrantedSubscription, decided: RequestedSubscription, *, paused: bool | None
+) -> GrantedSubscription:
+    """Return a grant with other options; `paused` None leaves it paused or not.
+
+    An interval with `auto` keeps its present value.
+    """
+    is_paused = before.subscription.paused if paused is None else paused
+    subscription = replace(decided.subscription, paused=is_paused)
+    if before.subscription.shown.auto is not None:
+        subscription = at_interval(subscription, before.subscription.lane_id.interval_ns)
+    return before._replace(subscription=subscription)
+
+
+def changes_rows(before: Subscription, after: Subscription) -> bool:
+    """Return True if earlier rows are no base to continue from: other rows, or other fields.
+
+    Without a snapshot only new messages come, and every bookmark is one to continue from.
+    """
+    return after.command.queries and _view(before) != _view(after)
+
+
+def _view(subscription: Subscription) -> tuple[object, ...]:
+    feed = subscription.lane_id.feed
+    return feed.filter, feed.shape, subscription.lane_id.select

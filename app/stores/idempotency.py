@@ -1,0 +1,183 @@
+"""Idempotency in the embedded store: numbered producers, retries, and stages."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.memory import RETRY_MS, STAGE_MS
+from tidegate.app.stores.rows import StoredTopic
+from tidegate.app.stores.store import (
+    Appended,
+    Bounds,
+    Item,
+    Producer,
+    Publication,
+    Retry,
+    pack,
+    unpack,
+)
+
+
+def earlier_result(
+    connection: sqlite3.Connection, topic: int, publication: Publication
+) -> Appended | None:
+    """Return the result of a request already handled, or None for a new one.
+
+    For a new request nothing is written.
+
+    Raises:
+        Problem: producer-fenced, idempotency-conflict; nothing was written.
+    """
+    if publication.retry is not None:
+        appended = _earlier_retry(connection, topic, publication.retry, publication.timestamp_ms)
+        if appended is not None:
+            return appended
+    if publication.producer is None or _is_new(connection, topic, publication.producer):
+        return None
+    # The first request published the items, so the stages of its repetition are not needed.
+    forget_stages(connection, topic, publication.stages)
+    return Appended(0, 0, duplicate=True)
+
+
+def check_limits(
+    connection: sqlite3.Connection, stored: StoredTopic, publication: Publication, limits: Bounds
+) -> None:
+    """Check that the sender's limits allow one more request; nothing is written.
+
+    Counting rows is slow, so it happens at the first request and when a limit may be reached; in
+    between a cached upper bound is enough.
+
+    Raises:
+        Problem: limit-reached.
+    """
+    if publication.retry is not None:
+        if stored.retries is None or stored.retries >= limits.retry_keys_max:
+            since_ms = publication.timestamp_ms - RETRY_MS
+            stored.retries = _count(connection, _RETRIES, stored.id, since_ms)
+        limits.check_retry_keys(stored.retries + 1)
+    if publication.producer is not None:
+        if stored.producers is None or stored.producers >= limits.producers_max:
+            name = publication.producer.name
+            stored.producers = _count(connection, _OTHER_PRODUCERS, stored.id, name)
+        limits.check_producers(stored.producers + 1)
+
+
+_RETRIES = "SELECT count(*) FROM retries WHERE topic = ? AND at_ms > ?"
+_OTHER_PRODUCERS = "SELECT count(*) FROM producers WHERE topic = ? AND name != ?"
+
+
+def _count(connection: sqlite3.Connection, query: str, *arguments: object) -> int:
+    return int(connection.execute(query, arguments).fetchone()[0])
+
+
+def record_sender(
+    connection: sqlite3.Connection,
+    stored: StoredTopic,
+    publication: Publication,
+    appended: Appended,
+) -> None:
+    """Record a new request of its sender, and delete its stages."""
+    topic = stored.id
+    if publication.producer is not None:
+        _put_producer(connection, topic, publication.producer)
+        stored.producers = (stored.producers or 0) + 1
+    if publication.retry is not None:
+        stored.retries = (stored.retries or 0) + 1
+        retry, now_ms = publication.retry, publication.timestamp_ms
+        connection.execute("DELETE FROM retries WHERE at_ms <= ?", (now_ms - RETRY_MS,))
+        connection.execute(
+            "INSERT INTO retries (topic, name, digest, at_ms, first, last) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (topic, retry.name, retry.digest, now_ms, appended.first, appended.last),
+        )
+    forget_stages(connection, topic, publication.stages)
+
+
+def stage(
+    connection: sqlite3.Connection,
+    topic: int,
+    name: str,
+    items: Sequence[Item],
+    now_ms: int,
+    limits: Bounds,
+) -> None:
+    """Store a stage, and delete expired ones.
+
+    Raises:
+        Problem: limit-reached; nothing was written.
+    """
+    packed = pack(items)
+    count, size_bytes = connection.execute(
+        "SELECT count(*), coalesce(sum(length(items)), 0) FROM stages "
+        "WHERE topic = ? AND at_ms > ? AND name != ?",
+        (topic, now_ms - STAGE_MS, name),
+    ).fetchone()
+    limits.check_stages(count + 1, size_bytes + len(packed))
+    connection.execute("DELETE FROM stages WHERE at_ms <= ?", (now_ms - STAGE_MS,))
+    connection.execute(
+        "INSERT OR REPLACE INTO stages (topic, name, at_ms, items) VALUES (?, ?, ?, ?)",
+        (topic, name, now_ms, packed),
+    )
+
+
+def staged(
+    connection: sqlite3.Connection, topic: int, names: Sequence[str], now_ms: int
+) -> list[Item] | None:
+    """Return the items of stages in the order of the names; None if a stage does not exist."""
+    found: list[Item] = []
+    for name in names:
+        row = connection.execute(
+            "SELECT items FROM stages WHERE topic = ? AND name = ? AND at_ms > ?",
+            (topic, name, now_ms - STAGE_MS),
+        ).fetchone()
+        if row is None:
+            return None
+        found += unpack(row[0])
+    return found
+
+
+def forget_stages(connection: sqlite3.Connection, topic: int, names: Sequence[str]) -> None:
+    """Delete stages whose items have been published."""
+    for name in names:
+        connection.execute("DELETE FROM stages WHERE topic = ? AND name = ?", (topic, name))
+
+
+def _earlier_retry(
+    connection: sqlite3.Connection, topic: int, retry: Retry, now_ms: int
+) -> Appended | None:
+    row = connection.execute(
+        "SELECT digest, first, last FROM retries WHERE topic = ? AND name = ? AND at_ms > ?",
+        (topic, retry.name, now_ms - RETRY_MS),
+    ).fetchone()
+    if row is None:
+        return None
+    digest, first, last = row
+    if digest != retry.digest:
+        detail = "The Idempotency-Key was used for another request."
+        raise Problem("idempotency-conflict", detail)
+    return Appended(first, last, duplicate=True)
+
+
+def _is_new(connection: sqlite3.Connection, topic: int, producer: Producer) -> bool:
+    """Return whether the sequence is above the highest; record a newer run in any case."""
+    row = connection.execute(
+        "SELECT run, sequence FROM producers WHERE topic = ? AND name = ?", (topic, producer.name)
+    ).fetchone()
+    if row is None:
+        return True
+    run, highest = row
+    if producer.run < run:
+        raise Problem("producer-fenced", "A newer run of this producer has committed.")
+    if producer.sequence > highest:
+        return True
+    _put_producer(connection, topic, Producer(producer.name, highest, producer.run))
+    return False
+
+
+def _put_producer(connection: sqlite3.Connection, topic: int, producer: Producer) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO producers (topic, name, run, sequence) VALUES (?, ?, ?, ?)",
+        (topic, producer.name, producer.run, producer.sequence),
+    )

@@ -1,0 +1,1 @@
+"""Topics as the gateway has them: catalog, publishing, derived topics, expiry."""

@@ -1,0 +1,376 @@
+"""The catalog: creates, changes and deletes topics, in step with the store and the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tidegate.app.definitions.graph import check_identity, check_source, keeps_messages, resolved
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import NO_MERGERS, TopicDocument
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.settings import Settings
+from tidegate.app.stores.definitions import check_readable, encode_definition
+from tidegate.app.stores.store import DefinitionsMoved, EpochMoved, HeadMoved, Store, TopicRecord
+from tidegate.app.topics.derived import DerivedTopics, SourceChange
+from tidegate.app.topics.registry import CatalogTopic, Precondition, TopicRegistry
+from tidegate.app.topics.writer import BegunAnew
+from tidegate.conflation.frame import RestoredTopic
+from tidegate.keys.errors import KeysError
+from tidegate.keys.text.bookmark import Bookmark
+
+logger = logging.getLogger("tidegate.store")
+
+Decision = TypeVar("Decision")
+
+
+class Catalog(TopicRegistry):
+    """Changes topics one at a time, each whole or not at all.
+
+    `changing` is held during a change. Where gateways share the store, `catch_up` reads what others
+    have written, and a decision made without it is made again; `doubt` checks whether a topic has
+    gone back behind a bookmark that a reader has seen.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        driver: Driver,
+        derived_topics: DerivedTopics,
+        settings: Settings,
+        mergers: Mergers = NO_MERGERS,
+    ) -> None:
+        super().__init__(driver, settings)
+        self._mergers = mergers
+        self._store = store
+        self.filling = SourceChange(driver, derived_topics)
+        self.changing = asyncio.Lock()
+        self.catch_up: Callable[[], Awaitable[None]] | None = None
+        self.doubt: Callable[[str, Bookmark], Awaitable[None]] | None = None
+        self._found: set[str] = set()
+
+    async def open(self) -> None:
+        """Load the store's topics. One that cannot be used is set aside and holds up no other."""
+        for stored in await self._store.records():
+            self._found.add(stored.epoch)
+            if isinstance(stored, Unusable):
+                self.set_aside(stored)
+            elif (kept := await self._stored_state(stored)) is not None:
+                self._restored(stored, kept)
+
+    def add_stored(self, record: TopicRecord, kept: RestoredTopic) -> None:
+        """Add a topic with its stored state, and start to fill it if it has a source."""
+        entry = self._restored(record, kept)
+        if entry is not None:
+            self.filling.fill(entry)
+            self.filling.retry(self.entries())
+
+    def _restored(self, record: TopicRecord, kept: RestoredTopic) -> CatalogTopic | None:
+        """Restore a topic; set it aside and return None if that fails."""
+        try:
+            return self.restore(record, kept)
+        except Exception as error:  # whatever it is, it is this topic's and no other's
+            self._set_aside_for(error, record)
+            return None
+
+    async def _stored_state(self, record: TopicRecord) -> RestoredTopic | None:
+        """Read a topic's stored state; set it aside and return None if that is unreadable."""
+        try:
+            return await self._store.load(record.name)
+        except Problem:  # the store is out, which is no fault of the topic
+            raise
+        except Exception as error:
+            self._set_aside_for(error, record)
+            return None
+
+    def _set_aside_for(self, error: Exception, record: TopicRecord) -> None:
+        logger.debug("%s: the stored state cannot be restored", record.name, exc_info=error)
+        reason = f"Its stored state cannot be restored ({type(error).__name__})."
+        self.set_aside(
+            Unusable(record.name, encode_definition(record.document), record.epoch, reason)
+        )
+
+    async def start_filling(self) -> None:
+        """Start to fill derived topics: this gateway is the leader now."""
+        async with self.changing:
+            self.filling.begin(self.entries())
+
+    async def stop_filling(self) -> None:
+        """Stop filling: another gateway is the leader now."""
+        async with self.changing:
+            await self.filling.end()
+
+    async def seek(self, name: str) -> CatalogTopic | None:
+        """Return the topic of this name, even one that another gateway has just created.
+
+        Raises:
+            Problem: bus-unavailable; whether it is there is not known. not-ready: it is there, and
+                cannot be used here.
+        """
+        if self.served(name) is None and self.catch_up is not None:
+            await self.catch_up()
+        return self.find(name)
+
+    async def check_bookmark(self, name: str, seen: Bookmark) -> None:
+        """Check a reader's bookmark: one beyond the topic shows that the store has gone back.
+
+        The topic then begins again. Only an epoch that was found at the start can have gone back;
+        for a newer epoch no such bookmark was ever given, so it means nothing.
+        """
+        topic = self._driver.engine.topic(name)
+        if seen.epoch not in self._found or seen.epoch != topic.epoch or seen.offset <= topic.head:
+            return
+        if self.doubt is not None:
+            await self.doubt(name, seen)
+            return
+        async with self.changing:
+            entry = self.served(name)
+            if entry is not None and entry.record.epoch == seen.epoch:
+                await self._renew(entry, seen)
+
+    async def _renew(self, entry: CatalogTopic, seen: Bookmark) -> None:
+        name = entry.record.name
+        async with entry.writing:
+            epoch = await self._store.confirm_epoch(name, seen.offset)
+            if epoch != seen.epoch:
+                logger.warning("%s has gone back: it begins again in epoch %s", name, epoch)
+                kept = await self._store.load(name)
+                self.renew(TopicRecord(name, entry.document, epoch), kept)
+                entry.checkpoint_offset = kept.through
+
+    async def with_newest_definition(
+        self, entry: CatalogTopic, act: Callable[[CatalogTopic], Awaitable[Decision]]
+    ) -> Decision:
+        """Act on a topic by its newest definition.
+
+        An act that is refused by a definition which another gateway has just changed is repeated.
+
+        Raises:
+            TopicUnknown, KeysError, Problem: as the act.
+        """
+        while True:
+            record = entry.record
+            try:
+                return await act(entry)
+            except (BegunAnew, KeysError, Problem) as refusal:
+                if _may_have_effect(refusal):
+                    raise
+                if self.catch_up is not None:
+                    with contextlib.suppress(Problem):  # while the bus is out what is known holds
+                        await self.catch_up()
+                found = self.served(record.name)
+                if found is None or found.record == record:
+                    raise
+                entry = found
+
+    async def put(
+        self, name: str, document: TopicDocument, expected: Precondition | None = None
+    ) -> tuple[CatalogTopic, bool]:
+        """Create a topic or replace its definition; return it and whether it is new.
+
+        The same definition twice changes nothing.
+
+        Raises:
+            Problem: topic-conflict for another key or a source while it holds messages,
+                source-cycle, topic-unknown for a source that is not there, limit-reached,
+                precondition-failed, not-ready for a source that cannot be used here, topic-invalid
+                for what could not be read again.
+        """
+
+        async def decide() -> tuple[CatalogTopic, bool]:
+            known, unusable = self.served(name), self.unusable(name)
+            if expected is not None:
+                expected.check(known or unusable)
+            wanted = self._readable(name, document)
+            if unusable is not None:
+                return await self._repair(unusable, wanted), False
+            if known is None:
+                return await self._create(name, wanted), True
+            if wanted != known.document:
+                known = await self._replace(known, wanted)
+            return known, False
+
+        return await self._decided(decide)
+
+    async def patch(
+        self,
+        name: str,
+        change: Callable[[TopicDocument], TopicDocument],
+        expected: Precondition,
+    ) -> CatalogTopic:
+        """Replace a definition by what `change` makes of it, with no other change in between.
+
+        Raises:
+            Problem: topic-unknown, as `put`, or what `change` raises.
+        """
+
+        async def decide() -> CatalogTopic:
+            known = self.get(name)
+            expected.check(known)
+            document = self._readable(name, change(known.document))
+            return known if document == known.document else await self._replace(known, document)
+
+        return await self._decided(decide)
+
+    async def get_or_create(self, name: str) -> CatalogTopic:
+        """Return the topic of this name; create a plain one where settings allow.
+
+        Raises:
+            Problem: topic-unknown, limit-reached.
+        """
+        found = self.find(name)
+        if found is not None:
+            return found
+        if not self._settings.auto_create_topics:
+            raise Problem("topic-unknown", "There is no topic of this name.")
+
+        async def decide() -> CatalogTopic:  # it may be there by now, with a definition of its own
+            return self.find(name) or await self._create(name, TopicDocument())
+
+        return await self._decided(decide)
+
+    async def delete(self, name: str, expected: Precondition | None = None) -> None:
+        """Delete a topic; its subscriptions end with REMOVED.
+
+        Raises:
+            Problem: topic-unknown, topic-in-use, precondition-failed.
+        """
+
+        async def decide() -> None:
+            unusable = self.unusable(name)
+            entry = None if unusable else self.get(name)
+            if expected is not None:
+                expected.check(entry or unusable)
+            if self.is_source(name):
+                raise Problem("topic-in-use", "Another topic is filled from this one.")
+            if unusable is not None:
+                await self._store.delete_topic(name)
+                self.drop_unusable(unusable)
+                return
+            assert entry is not None, "it is there, and usable"
+            async with self.filling.unfilled(entry), entry.writing:
+                await self._store.delete_topic(name)
+                self.drop(entry)
+
+        await self._decided(decide)
+
+    async def _decided(self, decide: Callable[[], Awaitable[Decision]]) -> Decision:
+        """Run a decision while no other change is made, here or at another gateway.
+
+        A refusal counts only by the newest definitions.
+        """
+        may_look = self.catch_up is not None
+        while True:
+            try:
+                async with self.changing:
+                    return await decide()
+            except DefinitionsMoved:
+                pass
+            except Problem as refusal:
+                if not may_look or _may_have_effect(refusal):
+                    raise
+                # A second refusal counts: it was decided by the newest definitions.
+                may_look = False
+            assert self.catch_up is not None, "only a shared store says so"
+            await self.catch_up()
+
+    async def _create(self, name: str, document: TopicDocument) -> CatalogTopic:
+        if not name.startswith(OWN_PREFIX) and not self.has_room():
+            raise Problem(
+                "limit-reached",
+                f"There are {self._settings.topics_max} topics already.",
+                headers={"Retry-After": "60"},
+            )
+        self.filling.prepare(name, document)
+        record = TopicRecord(name, document, _new_epoch())
+        try:
+            await self._store.put_topic(record)
+        except Exception:
+            await self.filling.stop(name)
+            raise
+        entry = self.admit(record)
+        self.filling.start(entry)
+        self.filling.retry(self.entries())
+        return entry
+
+    def _readable(self, name: str, document: TopicDocument) -> TopicDocument:
+        """Return the definition as stored, checked that the next start can read it.
+
+        Raises:
+            Problem: as `put`.
+        """
+        wanted = resolved(name, document, self.document)
+        check_readable(wanted, self._mergers, self._settings)
+        return wanted
+
+    async def _repair(self, unusable: Unusable, document: TopicDocument) -> CatalogTopic:
+        """Replace an unusable definition by a usable one; keep the messages that fit it."""
+        name = unusable.name
+        has_messages = await self._store.head(name) > 0
+        is_used = self.is_source(name)
+        try:
+            stays = keeps_messages(unusable, document, has_messages=has_messages, is_used=is_used)
+            epoch = unusable.epoch if stays else _new_epoch()
+            await self._store.put_topic(TopicRecord(name, document, epoch))
+        except HeadMoved:  # another gateway has just taken one in
+            keeps_messages(unusable, document, has_messages=True, is_used=is_used)
+            raise
+        record = TopicRecord(name, document, epoch)
+        if (kept := await self._stored_state(record)) is not None:
+            self.add_stored(record, kept)
+        return self.get(name)
+
+    async def _replace(self, known: CatalogTopic, document: TopicDocument) -> CatalogTopic:
+        if document.identity != known.document.identity:
+            has_messages = self._driver.engine.topic(known.record.name).head > 0
+            self._check_identity(known, document, has_messages=has_messages)
+            try:
+                return await self._recreate(known, document)
+            except HeadMoved:  # another gateway has just taken one in
+                self._check_identity(known, document, has_messages=True)
+                raise
+        async with self.filling.refilled(known, document), known.writing:
+            has_messages = self._driver.engine.topic(known.record.name).head > 0
+            check_source(known.document, document, has_messages=has_messages)
+            record = TopicRecord(known.record.name, document, known.record.epoch)
+            await self._store.put_topic(record)
+            self.define(known, record)
+        return known
+
+    async def _recreate(self, known: CatalogTopic, document: TopicDocument) -> CatalogTopic:
+        """Replace a topic without messages by another one, in a new epoch."""
+        name = known.record.name
+        async with self.filling.unfilled(known):
+            self.filling.prepare(name, document)
+            async with known.writing:
+                record = TopicRecord(name, document, _new_epoch())
+                await self._store.put_topic(record)
+                entry = self.supersede(record)
+        self.filling.start(entry)
+        self.filling.retry(self.entries())
+        return entry
+
+    def _check_identity(
+        self, known: CatalogTopic, document: TopicDocument, *, has_messages: bool
+    ) -> None:
+        """Refuse another key or type where messages or derived topics need the old one."""
+        is_used = self.is_source(known.record.name)
+        check_identity(known.document, document, has_messages=has_messages, is_used=is_used)
+
+
+def _may_have_effect(refusal: Exception) -> bool:
+    """Return True if a refused change may have been written nevertheless."""
+    if not isinstance(refusal, Problem) or isinstance(refusal, EpochMoved):
+        return False
+    return refusal.code == "bus-unavailable"
+
+
+def _new_epoch() -> str:
+    return secrets.token_hex(6)

@@ -1,0 +1,79 @@
+"""The sweeper: takes records away that were not published again for so long (`expiration`)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.leadership import Leadership
+from tidegate.app.topics.writer import Writer
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import RemovalReason
+from tidegate.conflation.outputs import RecordsExpired
+
+SWEPT_AT_ONCE = 500
+RETRY_S = 1.0
+
+logger = logging.getLogger("tidegate.sweeper")
+
+
+class Expiry:
+    """Removes expired records, topic by topic.
+
+    The engine's own deadlines report them. Where gateways share a store the leader removes; every
+    gateway notes what is due.
+    """
+
+    def __init__(
+        self, catalog: Catalog, driver: Driver, writer: Writer, leadership: Leadership
+    ) -> None:
+        self._catalog = catalog
+        self._driver = driver
+        self._writer = writer
+        self._duty = leadership
+        self._due: dict[str, RecordsExpired] = {}
+        self._woken = asyncio.Event()
+
+    def note(self, expired: RecordsExpired) -> None:
+        """Note that records of a topic are due; the latest report covers the earlier ones."""
+        self._due[expired.topic] = expired
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Remove expired records as the engine reports them, until cancelled."""
+        while True:
+            await self._woken.wait()
+            await self._duty.begins()
+            self._woken.clear()
+            due, self._due = self._due, {}
+            for expired in due.values():
+                await self._remove_or_wait(expired)
+
+    async def _remove_or_wait(self, expired: RecordsExpired) -> None:
+        """Remove a topic's expired records; while the store is out, keep them noted."""
+        try:
+            await self.remove_expired(expired)
+        except Exception:
+            logger.exception("%s: records stay beyond their time; tried again", expired.topic)
+            self._due.setdefault(expired.topic, expired)
+            self._woken.set()
+            await asyncio.sleep(RETRY_S)
+
+    async def remove_expired(self, expired: RecordsExpired) -> None:
+        """Remove expired records that were not published again, the oldest first.
+
+        A topic that was deleted, or created again, is left alone.
+        """
+        entry = self._catalog.served(expired.topic)
+        if entry is None or entry.record.epoch != expired.epoch:
+            return
+        sow = self._driver.engine.topic(expired.topic).sow
+        while sow is not None and self._catalog.served(expired.topic) is entry:
+            records = sow.board.oldest_through(expired.through, SWEPT_AT_ONCE)
+            if not records:
+                return
+            with contextlib.suppress(TopicUnknown):  # it was deleted while it waited its turn
+                await self._writer.remove(entry, records, RemovalReason.EXPIRED, self._duty.fence)

@@ -1,0 +1,338 @@
+"""Ingest: a request's body becomes numbered messages, all of them or none."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tidegate.app.definitions.source import FilledBy
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.http.problems import Problem
+from tidegate.app.settings import Settings
+from tidegate.app.stores.store import Appended, Item, Message, Producer, Removal, Retry, TopicRecord
+from tidegate.app.topics.bodies import Delta, Envelope, merged, read_envelope
+from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.writer import Writer
+from tidegate.conflation.definition import Kind
+from tidegate.keys.errors import KeyInvalid, KeysError
+from tidegate.keys.jsontext import check_json, decoded, one_line
+
+PIPELINE_PREFIX = "tidegate.pipeline."
+CHECKED_BYTES_AT_ONCE = 16 << 10
+CHECKED_ITEMS_AT_ONCE = 200
+COUNTED_AT_ONCE = 10_000
+JSON_SPACE = b" \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How to read the body of a publish request.
+
+    `lined`: NDJSON, and a problem names the line. `delta`: merge patches. `exempt`: messages that
+    must never be conflated. `enveloped`: messages and removals in envelopes.
+    """
+
+    lined: bool = False
+    delta: bool = False
+    exempt: bool = False
+    enveloped: bool = False
+
+
+class Redefined(Exception):
+    """The topic's schema is another one than that by which messages were checked."""
+
+
+class Ingest:
+    """Checks published messages, and has the writer store and deliver them."""
+
+    def __init__(self, writer: Writer, driver: Driver, settings: Settings) -> None:
+        self._writer = writer
+        self._driver = driver
+        self._settings = settings
+
+    async def check(self, entry: CatalogTopic, body: bytes, form: Form) -> list[Item]:
+        """Check every message of a request; a large one leaves the loop room to breathe.
+
+        Raises:
+            Problem: message-invalid, message-too-large, key-missing, key-invalid or
+                schema-violation.
+        """
+        if form.delta and not entry.document.retains:
+            detail = "The topic keeps no records, so there is nothing to merge a delta into."
+            raise Problem("message-invalid", detail)
+        if entry.document.kind in (Kind.TEXT, Kind.BINARY):
+            return [self._as_it_is(entry, body, form)]
+        return await self._check_json(entry, body, form)
+
+    async def check_plain(self, body: bytes, form: Form) -> None:
+        """Check a request for a topic that is still to be made: a plain one."""
+        await self.check(CatalogTopic(TopicRecord("", TopicDocument(), "")), body, form)
+
+    async def take(
+        self,
+        entry: CatalogTopic,
+        body: bytes,
+        form: Form,
+        producer: Producer | None,
+        retry: Retry | None,
+    ) -> Appended:
+        """Check and publish a request's body.
+
+        A retry gets the first answer, even if the topic would refuse the request by now.
+
+        Raises:
+            TopicUnknown, Problem: as `check` and `publish`.
+        """
+        try:
+            while True:
+                record = entry.record
+                messages = await self.check(entry, body, form)
+                with contextlib.suppress(Redefined):
+                    return await self.publish(entry, messages, producer, retry, record)
+        except (Problem, KeysError):
+            if retry is None:
+                raise
+            async with entry.writing:
+                earlier = await self._writer.earlier(entry, retry=retry)
+            if earlier is None:
+                raise
+            return earlier
+
+    async def publish(
+        self,
+        entry: CatalogTopic,
+        messages: Sequence[Item],
+        producer: Producer | None,
+        retry: Retry | None = None,
+        record: TopicRecord | None = None,
+    ) -> Appended:
+        """Store and deliver checked messages, in one order for store and engine.
+
+        `record`: the definition they were checked by, if it may have changed since.
+
+        Raises:
+            Redefined: it has, and they are to be checked anew.
+            TopicUnknown: it was deleted meanwhile.
+            Problem: topic-read-only, limit-reached, producer-fenced, idempotency-conflict;
+                of deltas also what their records are refused for.
+        """
+        check_filler(entry, None if producer is None else producer.name)
+
+        async def decide() -> Sequence[Item]:
+            await self._check_room(entry, messages)
+            return await self._records(entry, messages)
+
+        async with entry.writing:
+            if record is not None and record.document.schema_checked is not entry.schema:
+                raise Redefined
+            if not any(isinstance(message, Delta) for message in messages):
+                await self._check_room(entry, messages)
+                return await self._writer.write(entry, messages, producer, retry=retry)
+            appended = await self._writer.write_decided(entry, decide, producer, retry=retry)
+            assert appended is not None, "a request has messages"
+            return appended
+
+    async def stage(
+        self, entry: CatalogTopic, messages: Sequence[Item], stage: str, producer: str | None
+    ) -> None:
+        """Keep checked messages aside until a commit names the stage; an older one is forgotten.
+
+        Raises:
+            TopicUnknown: it was deleted meanwhile.
+            Problem: topic-read-only.
+        """
+        check_filler(entry, producer)
+        async with entry.writing:
+            await self._writer.stage(entry, stage, messages)
+
+    async def commit(
+        self, entry: CatalogTopic, producer: Producer, stages: Sequence[str]
+    ) -> Appended:
+        """Publish what stages hold in one step, in the order of their names.
+
+        Raises:
+            TopicUnknown: it was deleted meanwhile.
+            Problem: precondition-failed, a stage is not there; producer-fenced, limit-reached,
+                message-too-large, topic-read-only, schema-violation (the schema may have
+                changed since they were staged). Then the stages stay.
+        """
+        check_filler(entry, producer.name)
+        async with entry.writing:
+            check_newest(entry, producer)
+            earlier = await self._writer.earlier(entry, producer, stages=stages)
+            if earlier is not None:
+                return earlier
+            items = await self._writer.staged(entry, stages)
+            if items is None:
+                detail = "One of the stages is not there: never was, is used up, or too old."
+                raise Problem("precondition-failed", detail, pointer="/stages")
+            self._check_commit(items)
+            await self._check_room(entry, items)
+            await _check_schema(entry, items)
+            return await self._writer.write(entry, items, producer, stages=stages)
+
+    async def _check_json(self, entry: CatalogTopic, body: bytes, form: Form) -> list[Item]:
+        messages: list[Item] = []
+        for first_line, texts in _pieces(body) if form.lined else [(1, [body])]:
+            for number, text in enumerate(texts, first_line):
+                if not form.lined or text.strip(JSON_SPACE):
+                    line = number if form.lined else None
+                    messages.append(self._checked(entry, text, line, form))
+                    await entry.yield_after_work()
+            if len(messages) > self._settings.request_messages_max:
+                limit = self._settings.request_messages_max
+                raise Problem("message-too-large", f"A request has at most {limit} messages.")
+            await asyncio.sleep(0)
+        if not messages:
+            raise Problem("message-invalid", "The request holds no message.")
+        return messages
+
+    def _checked(self, entry: CatalogTopic, text: bytes, line: int | None, form: Form) -> Item:
+        try:
+            if form.enveloped:
+                return self._unfolded(entry, text, line, form)
+            self._check_size(entry, text, line)
+            check_json(text)
+            payload = one_line(text)
+            record_key = entry.key_of(payload) if entry.key_of else ""
+        except KeysError as error:
+            raise Problem(
+                error.code, f"{error.detail}.", line=line, position=error.position
+            ) from None
+        if form.delta:
+            return Delta(payload, record_key, form.exempt, line=line)
+        if entry.schema is not None:
+            entry.check_schema(payload, line)
+        return Message(payload, record_key, form.exempt)
+
+    def _unfolded(self, entry: CatalogTopic, text: bytes, line: int | None, form: Form) -> Item:
+        told = read_envelope(text)
+        if told.reason is not None:
+            return self._removal(entry, told, line)
+        self._check_size(entry, told.value, line)
+        record_key = entry.key_of(told.value) if entry.key_of else ""
+        if told.record_key not in (None, record_key):
+            raise KeyInvalid("the key is not the one that the value says")
+        entry.check_schema(told.value, line)
+        return Message(told.value, record_key, form.exempt)
+
+    def _removal(self, entry: CatalogTopic, told: Envelope, line: int | None) -> Removal:
+        spec, record_key = entry.document.key_spec, told.record_key
+        assert record_key is not None, "a removal names a record"
+        assert told.reason is not None, "it has a reason"
+        if not (spec and entry.document.retains):
+            raise KeyInvalid("the topic keeps no records by key, so none can be removed")
+        self._check_size(entry, record_key.encode(), line)
+        if len(decoded(record_key.encode())) != len(spec.paths):
+            raise KeyInvalid(f"the topic's key has {len(spec.paths)} fields")
+        return Removal(record_key, told.reason)
+
+    def _as_it_is(self, entry: CatalogTopic, body: bytes, form: Form) -> Message:
+        """Return the body as one message, text or bytes; text must be UTF-8."""
+        self._check_size(entry, body, None)
+        if entry.document.kind is Kind.TEXT:
+            try:
+                body.decode()
+            except UnicodeDecodeError as error:
+                raise Problem(
+                    "message-invalid", "The text is not valid UTF-8.", position=error.start
+                ) from None
+        return Message(body, "", form.exempt)
+
+    def _check_size(self, entry: CatalogTopic, text: bytes, line: int | None) -> None:
+        """Refuse a message that is too large; a source's rows are not checked (rule topic-8)."""
+        is_filled = entry.document.source is not None
+        if len(text) > self._settings.message_bytes_max and not is_filled:
+            limit = self._settings.message_bytes_max
+            raise Problem("message-too-large", f"A message has at most {limit} bytes.", line=line)
+
+    async def _records(self, entry: CatalogTopic, messages: Sequence[Item]) -> Sequence[Item]:
+        """Deltas as the records that they make; other messages as they are."""
+        deltas = [message for message in messages if isinstance(message, Delta)]
+        sow = self._driver.engine.topic(entry.record.name).sow
+        if not deltas or sow is None:
+            return messages
+        return await merged(entry, sow.board, deltas, self._settings.message_bytes_max)
+
+    def _check_commit(self, items: Sequence[Item]) -> None:
+        """Refuse more keys than fit into one commit."""
+        limit = max(self._settings.topic_keys_max, self._settings.request_messages_max)
+        if len(items) > limit:
+            detail = f"A commit has at most {limit} messages."
+            raise Problem("message-too-large", detail, pointer="/stages")
+
+    async def _check_room(self, entry: CatalogTopic, items: Sequence[Item]) -> None:
+        sow = self._driver.engine.topic(entry.record.name).sow
+        keys_max = self._settings.topic_keys_max
+        if sow is None or len(sow.board) + len(items) <= keys_max:
+            return
+        new: set[str] = set()
+        for start in range(0, len(items), COUNTED_AT_ONCE):
+            piece = items[start : start + COUNTED_AT_ONCE]
+            coming = (item.record_key for item in piece if isinstance(item, Message))
+            new.update(it for it in coming if sow.board.get(it) is None)
+            await asyncio.sleep(0)
+        if new and len(sow.board) + len(new) > keys_max:
+            raise Problem(
+                "limit-reached", f"A topic has at most {keys_max} keys.",
+                headers={"Retry-After": "60"},
+            )  # fmt: skip
+
+
+async def _check_schema(entry: CatalogTopic, items: Sequence[Item]) -> None:
+    """Check staged messages by the present schema; many yield to the loop.
+
+    Raises:
+        Problem: schema-violation.
+    """
+    for number, item in enumerate(items if entry.schema else (), 1):
+        if isinstance(item, Message):
+            entry.check_schema(item.payload, None)
+            await entry.yield_after_work()
+        if number % CHECKED_ITEMS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
+def is_pipeline(producer: str | None) -> bool:
+    """Return True if the producer's name is that of a pipeline stream."""
+    return producer is not None and producer.startswith(PIPELINE_PREFIX)
+
+
+def check_filler(entry: CatalogTopic, producer: str | None) -> None:
+    """Refuse clients' messages to a derived topic: only its filler may publish.
+
+    Raises:
+        Problem: topic-read-only.
+    """
+    source = entry.document.source
+    if source is None:
+        return
+    if source.engine is not FilledBy.SPARK or not is_pipeline(producer):
+        raise Problem("topic-read-only", "The topic is filled from another; publish there.")
+
+
+def check_newest(entry: CatalogTopic, producer: Producer) -> None:
+    """Refuse an older stream: of several that fill a topic the newest counts (rule pipeline-14).
+
+    Raises:
+        Problem: producer-fenced.
+    """
+    if entry.document.source is None:
+        return
+    if producer.run < entry.filler_run:
+        raise Problem("producer-fenced", "A stream that was started later fills this topic.")
+    entry.filler_run = producer.run
+
+
+def _pieces(body: bytes) -> Iterator[tuple[int, list[bytes]]]:
+    """Lines in pieces of a few KiB, each with the number of its first line."""
+    start, line = 0, 1
+    while start < len(body):
+        end = body.find(b"\n", start + CHECKED_BYTES_AT_ONCE)
+        end = len(body) if end < 0 else end
+        piece = body[start:end]
+        yield line, piece.split(b"\n") if piece.strip(JSON_SPACE) else []
+        start, line = end + 1, line + piece.count(b"\n") + 1

@@ -1,0 +1,37 @@
+"""A duty: what one gateway does for all that share a store - expiry, and filling topics."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Leadership:
+    """Whether this gateway is the leader among those that share a store.
+
+    `fence` is the number of the leader's lease: a store refuses writes with an older one. None
+    without other gateways.
+    """
+
+    def __init__(self, *, held: bool) -> None:
+        self.fence: int | None = None
+        self._held = asyncio.Event()
+        if held:
+            self._held.set()
+
+    @property
+    def is_held(self) -> bool:
+        """True while this gateway is the leader."""
+        return self._held.is_set()
+
+    async def begins(self) -> None:
+        """Wait until this gateway is the leader."""
+        await self._held.wait()
+
+    def take(self, fence: int) -> None:
+        """Become the leader, with this fence."""
+        self.fence = fence
+        self._held.set()
+
+    def give_up(self) -> None:
+        """Stop being the leader."""
+        self._held.clear()

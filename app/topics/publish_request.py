@@ -1,0 +1,327 @@
+"""What a publish request asks for beside its messages: the words of its header and its query."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, ValidationInfo, field_validator
+from starlette.types import Scope
+
+from tidegate.app.http.bodies import Strict, invalid, read
+from tidegate.app.http.parameters import Headers, Parameters, Read, flag, line, word
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import (
+    BYTES,
+    JSON,
+    MEDIA_TYPES,
+    MERGE_PATCH,
+    NDJSON,
+    TEXT,
+    content_type,
+    header_value,
+    integer,
+)
+from tidegate.app.stores.store import Producer, Retry, Store
+from tidegate.app.topics.ingest import Form
+
+NUMBER_MAX = 2**63 - 1
+NAME_CHARACTERS_MAX = 255
+DIGESTED_AT_ONCE = 1 << 20
+
+_NAME = re.compile(f"[!-~]{{1,{NAME_CHARACTERS_MAX}}}", re.ASCII)
+_PRODUCER = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?", re.ASCII)
+
+
+def _is_name(header: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not is_name(text):
+            raise Problem("message-invalid", _expected(header))
+        return text
+
+    return read
+
+
+def _expected(header: str) -> str:
+    return f"{header} is 1 to {NAME_CHARACTERS_MAX} of printable ASCII without spaces."
+
+
+def _name_line(header: str) -> Read:
+    return line(
+        "message-invalid", _expected(header), _is_name(header),
+        pattern=f"^[!-~]{{1,{NAME_CHARACTERS_MAX}}}$",
+    )  # fmt: skip
+
+
+def _sequence(text: str) -> int:
+    what = "Tidegate-Sequence"
+    return integer(text, least=0, most=NUMBER_MAX, code="message-invalid", what=what)
+
+
+def _never(text: str) -> str:
+    if text != "never":
+        raise Problem("message-invalid", "Tidegate-Conflate is never.")
+    return text
+
+
+class Ack(Parameters):
+    """What the answer to a publish or a commit promises."""
+
+    ack: Annotated[
+        str | None,
+        word("ack", ("processed", "persisted")),
+        Field(description="persisted survives the process; every answer is both where it can be"),
+    ] = None
+
+    def check(self, store: Store) -> None:
+        """Whether the store can keep what `ack` promises.
+
+        What is answered has been stored as safely as the store can, and is processed, whichever
+        of the two was asked for.
+
+        Raises:
+            Problem: options-invalid.
+        """
+        if self.ack == "persisted" and not store.survives_process:
+            raise Problem("options-invalid", "This gateway keeps nothing, so ack is processed.")
+
+
+class PublishQuery(Ack):
+    """How the messages are to be read."""
+
+    delta: Annotated[
+        bool | None,
+        flag("delta"),
+        Field(description="true: each is merged into the record that its key fields name"),
+    ] = None
+    format: Annotated[
+        str,
+        word("format", ("value", "envelope")),
+        Field(description="envelope: each is {value}, or {key, reason} for a removal"),
+    ] = "value"
+
+
+class PublishHeaders(Headers):
+    """Who publishes, and what is to become of the messages."""
+
+    idempotency_key: Annotated[
+        str | None,
+        _name_line("idempotency-key"),
+        Field(description="Makes a retry safe for 24 hours: it is answered as the first time"),
+    ] = None
+    tidegate_producer: Annotated[
+        str | None,
+        line("message-invalid", maxLength=NAME_CHARACTERS_MAX),
+        Field(description="Name of a numbered producer, or of whoever keeps a stage"),
+    ] = None
+    tidegate_sequence: Annotated[
+        int | None,
+        line("message-invalid", None, _sequence, type="integer", minimum=0, maximum=NUMBER_MAX),
+        Field(description="Its number; one not above its highest publishes nothing"),
+    ] = None
+    tidegate_stage: Annotated[
+        str | None,
+        _name_line("tidegate-stage"),
+        Field(description="Keep the messages aside under this name until a commit (201)"),
+    ] = None
+    tidegate_conflate: Annotated[
+        str | None,
+        line("message-invalid", None, _never, enum=["never"]),
+        Field(description="never: these messages are not to be conflated"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublishRequest:
+    """A checked head: how the body is to be read, who sends it, and what is to become of it.
+
+    `retry_key` is the `Idempotency-Key`. With `stage` the messages are kept aside under that name;
+    `producer` then stands alone, its number being that of the commit.
+    """
+
+    media_type: str
+    form: Form
+    producer: str | None
+    sequence: int | None
+    retry_key: str | None
+    stage: str | None
+
+    @classmethod
+    def read(cls, scope: Scope, store: Store) -> PublishRequest:
+        """Of `POST /v1/topics/{topic}/messages`; `store` decides which `ack` there is.
+
+        Raises:
+            Problem: unsupported-media-type, options-invalid or message-invalid.
+        """
+        media_type = content_type(scope, MEDIA_TYPES)
+        query, headers = PublishQuery.read(scope), PublishHeaders.read(scope)
+        delta = _is_delta(query.delta, media_type)
+        query.check(store)
+        stage, retry_key = headers.tidegate_stage, headers.idempotency_key
+        if stage is not None and retry_key is not None:
+            raise Problem("message-invalid", "A stage may be sent again without Idempotency-Key.")
+        if stage is not None and delta:
+            detail = "A stage has whole messages: records may change until its commit."
+            raise Problem("message-invalid", detail)
+        enveloped = _is_enveloped(query.format, media_type, delta=delta)
+        form = Form(media_type == NDJSON, delta, headers.tidegate_conflate is not None, enveloped)
+        producer, sequence = _producer(headers, is_stage=stage is not None)
+        return cls(media_type, form, producer, sequence, retry_key, stage)
+
+    @property
+    def numbered(self) -> Producer | None:
+        """The numbered producer that sends it, if one does."""
+        if self.producer is None or self.sequence is None:
+            return None
+        return Producer(self.producer, self.sequence)
+
+    async def retry(self, body: bytes) -> Retry | None:
+        """What tells this request from others under its key: all that it asks of the topic.
+
+        Of a delta it is the patch, not what came of it. How long the answer waits is no part.
+        """
+        if self.retry_key is None:
+            return None
+        if len(body) <= DIGESTED_AT_ONCE:
+            return Retry(self.retry_key, self._digest(body))
+        return Retry(self.retry_key, await asyncio.to_thread(self._digest, body))
+
+    def _digest(self, body: bytes) -> bytes:
+        form = self.form
+        asked: tuple[object, ...] = (
+            self.media_type, form.delta, form.exempt, self.producer, self.sequence,
+        )  # fmt: skip
+        if form.enveloped:  # what a gateway before this one has noted of others stays the same
+            asked = (*asked, "envelope")
+        digest = hashlib.blake2b(repr(asked).encode(), digest_size=32)
+        digest.update(b"\n")
+        digest.update(body)
+        return digest.digest()
+
+
+def is_name(text: str) -> bool:
+    """Whether it may name a stage, or be an `Idempotency-Key`: printable ASCII without spaces."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_producer(text: str) -> bool:
+    """Whether it may name a producer: printable ASCII, with spaces inside at most."""
+    return _PRODUCER.fullmatch(text) is not None
+
+
+def refuse_retry_key(scope: Scope, because: str) -> None:
+    """Refuse an `Idempotency-Key` where it would have no effect.
+
+    Raises:
+        Problem: message-invalid.
+    """
+    if header_value(scope, "idempotency-key", "message-invalid") is not None:
+        raise Problem("message-invalid", f"Idempotency-Key is for publishing: {because}.")
+
+
+def _is_delta(asked: bool | None, media_type: str) -> bool:
+    code = "options-invalid"
+    is_patch = media_type == MERGE_PATCH
+    delta = is_patch if asked is None else asked
+    if is_patch and not delta:
+        raise Problem(code, "A merge patch is a delta.")
+    if delta and media_type in (TEXT, BYTES):
+        raise Problem(code, "Text and bytes have no deltas.")
+    return delta
+
+
+def _is_enveloped(asked: str, media_type: str, *, delta: bool) -> bool:
+    if asked == "value":
+        return False
+    if delta or media_type not in (JSON, NDJSON):
+        raise Problem("options-invalid", "Envelopes are JSON or NDJSON, and have whole messages.")
+    return True
+
+
+def _producer(headers: PublishHeaders, *, is_stage: bool) -> tuple[str | None, int | None]:
+    """A producer with its number; of a stage the name alone, as the commit has the number."""
+    name, number = headers.tidegate_producer, headers.tidegate_sequence
+    if is_stage and number is not None:
+        raise Problem("message-invalid", "Tidegate-Sequence is not for a stage, but its commit.")
+    if not is_stage and (name is None) != (number is None):
+        raise Problem("message-invalid", "Tidegate-Producer and Tidegate-Sequence come together.")
+    if name is not None and not is_producer(name):
+        detail = f"Tidegate-Producer is a name of at most {NAME_CHARACTERS_MAX} characters."
+        raise Problem("message-invalid", detail)
+    return name, number
+
+
+# The document of a commit: who publishes which stages, as which run and number; read strictly.
+
+
+STAGES_MAX = 10_000
+DOCUMENT_BYTES_MAX = 4 << 20
+
+_NAMES = f"A stage's name is 1 to {NAME_CHARACTERS_MAX} of printable ASCII, no spaces."
+
+
+class CommitDocument(Strict):
+    """The stages to publish, in this order, as one numbered request of a producer's run."""
+
+    code = "message-invalid"
+
+    producer: Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS_MAX)]
+    run: Annotated[int, Field(ge=0, le=NUMBER_MAX, description="A run above it fences it")]
+    sequence: Annotated[
+        int, Field(ge=0, le=NUMBER_MAX, description="Rises from commit to commit, also over runs")
+    ]
+    stages: Annotated[list[str], Field(min_length=1, max_length=STAGES_MAX)]
+
+    @field_validator("producer", mode="before")
+    @classmethod
+    def _check_producer(cls, name: object) -> str:
+        """A name."""
+        if not isinstance(name, str) or not is_producer(name):
+            detail = f"producer is a name of at most {NAME_CHARACTERS_MAX} characters."
+            raise invalid(cls.code, detail)
+        return name
+
+    @field_validator("run", "sequence", mode="before")
+    @classmethod
+    def _check_number(cls, value: object, info: ValidationInfo) -> int:
+        """A whole number that the store can keep."""
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
+            detail = f"{info.field_name} is a whole number from 0 to {NUMBER_MAX}."
+            raise invalid(cls.code, detail)
+        return value
+
+    @field_validator("stages", mode="before")
+    @classmethod
+    def _check_stages(cls, names: object) -> list[str]:
+        """Names, each once."""
+        if not isinstance(names, list) or not 1 <= len(names) <= STAGES_MAX:
+            raise invalid(cls.code, f"stages is a list of 1 to {STAGES_MAX} names.")
+        seen: set[str] = set()
+        for at, name in enumerate(names):
+            if not isinstance(name, str) or not is_name(name):
+                raise invalid(cls.code, _NAMES, f"/{at}")
+            if name in seen:
+                raise invalid(cls.code, "A stage is named once.", f"/{at}")
+            seen.add(name)
+        return names
+
+
+class Commit(NamedTuple):
+    """A numbered producer of a run, and the stages that it wants published, in this order."""
+
+    producer: Producer
+    stages: tuple[str, ...]
+
+
+def commit_of(body: bytes) -> Commit:
+    """Of `POST /v1/topics/{topic}/commits`.
+
+    Raises:
+        Problem: message-invalid, with the pointer to what is wrong.
+    """
+    asked = read(CommitDocument, body)
+    return Commit(Producer(asked.producer, asked.sequence, asked.run), tuple(asked.stages))

@@ -1,0 +1,309 @@
+"""The topics of a gateway by name, each in step with the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tidegate.app.definitions.graph import is_source
+from tidegate.app.definitions.schema import WORK_MAX, Schema, SchemaViolation, SchemaWork
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import OWN_PREFIX
+from tidegate.app.settings import Settings
+from tidegate.app.stores.store import TopicRecord
+from tidegate.conflation.frame import RestoredTopic
+from tidegate.keys.spec import record_key
+
+WORK_AT_ONCE = 50_000
+
+ANY = "*"
+_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
+_TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
+
+
+@dataclass(slots=True, eq=False)
+class CatalogTopic:
+    """A topic; `writing` keeps its messages in the store's order.
+
+    `checkpoint_offset`: the store has the records of messages up to this offset. `filler_run`: the
+    newest stream that has filled the topic from here. `key_of` returns the SOW key of a JSON text,
+    and `schema` checks it, unless the topic is derived.
+    """
+
+    record: TopicRecord
+    key_of: Callable[[bytes], str] | None = field(init=False)
+    schema: Schema | None = field(init=False)
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    checkpoint_offset: int = 0
+    filler_run: int = 0
+    _work: int = 0
+
+    def __post_init__(self) -> None:
+        self.redefine(self.record)
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self.record.name
+
+    @property
+    def document(self) -> TopicDocument:
+        """Its definition."""
+        return self.record.document
+
+    @property
+    def etag(self) -> str:
+        """Its definition's entity tag."""
+        return self.document.etag(self.record.epoch)
+
+    def redefine(self, record: TopicRecord) -> None:
+        """Take a new definition over."""
+        spec = record.document.key_spec
+        self.record = record
+        self.key_of = record_key(spec) if spec else None
+        self.schema = record.document.schema_checked
+
+    def check_schema(self, payload: bytes, line: int | None) -> None:
+        """Check a message, a JSON text, by the topic's schema.
+
+        Raises:
+            Problem: schema-violation, with the pointer to what does not fit; message-too-large,
+                it could take too long to find out.
+        """
+        if self.schema is None:
+            return
+        try:
+            self._work += self.schema.check(payload)
+        except SchemaViolation as violation:
+            detail = f"The message breaks {violation.keyword[:64]} of the topic's schema."
+            raise Problem(
+                "schema-violation", detail, line=line, pointer=violation.pointer
+            ) from None
+        except SchemaWork as most:
+            detail = f"The topic's schema could take {most.work} steps, of at most {WORK_MAX}."
+            raise Problem("message-too-large", detail, line=line) from None
+
+    async def yield_after_work(self) -> None:
+        """Let others run when the checks of messages have held the loop for some milliseconds."""
+        if self._work >= WORK_AT_ONCE:
+            self._work = 0
+            await asyncio.sleep(0)
+
+
+ENDED_EPOCHS_MAX = 1_000
+
+
+logger = logging.getLogger("tidegate.topics")
+
+
+@dataclass(frozen=True, slots=True)
+class Precondition:
+    """`If-Match` and `If-None-Match` of a change: each `*`, or a list of entity tags."""
+
+    if_match: str | None = None
+    if_none_match: str | None = None
+
+    def check(self, entry: CatalogTopic | Unusable | None) -> None:
+        """Refuse a change that the headers rule out; an unusable topic counts as existing.
+
+        Raises:
+            Problem: precondition-failed, also for a header that is neither `*` nor a list.
+        """
+        if self.if_match is not None:
+            tags = _tags(self.if_match)
+            if entry is None or not (tags == [ANY] or entry.etag in tags):
+                raise Problem("precondition-failed", "The topic is not what If-Match names.")
+        if self.if_none_match is not None:
+            tags = [tag.removeprefix("W/") for tag in _tags(self.if_none_match)]
+            if entry is not None and (tags == [ANY] or entry.etag in tags):
+                raise Problem("precondition-failed", "The topic is there already.")
+
+
+def _tags(header: str) -> list[str]:
+    """Return the entity tags of a header, or `*` alone.
+
+    RFC 9110 allows `*` or a list. A mixture of both is refused rather than guessed.
+    """
+    if header.strip(" \t") == ANY:
+        return [ANY]
+    if _TAGS.fullmatch(header) is None:
+        detail = "If-Match and If-None-Match are * or a list of entity tags in quotes."
+        raise Problem("precondition-failed", detail)
+    return re.findall(_TAG, header)
+
+
+class TopicRegistry:
+    """Entries by name. What is done to one here is done in the engine in the same step.
+
+    Unusable topics are kept beside them: each exists, and has no entry.
+    """
+
+    def __init__(self, driver: Driver, settings: Settings) -> None:
+        self._driver = driver
+        self._settings = settings
+        self._entries: dict[str, CatalogTopic] = {}
+        self._unusable: dict[str, Unusable] = {}
+        self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
+        self._listeners: dict[Callable[[str], None], None] = {}
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """Call `listener` with the name of each topic that is created from now on."""
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: Callable[[str], None]) -> None:
+        """Stop calling the listener."""
+        self._listeners.pop(listener, None)
+
+    def get(self, name: str) -> CatalogTopic:
+        """Return the topic of this name.
+
+        Raises:
+            Problem: topic-unknown; not-ready, if it cannot be used here.
+        """
+        found = self.find(name)
+        if found is None:
+            raise Problem("topic-unknown", "There is no topic of this name.")
+        return found
+
+    def find(self, name: str) -> CatalogTopic | None:
+        """Return the topic of this name; None if it does not exist.
+
+        Raises:
+            Problem: not-ready. There is one, and it cannot be used here: that is never None.
+        """
+        unusable = self._unusable.get(name)
+        if unusable is not None:
+            raise unusable.problem()
+        return self._entries.get(name)
+
+    def served(self, name: str) -> CatalogTopic | None:
+        """Return the usable topic of this name; None for one that is unusable or does not exist."""
+        return self._entries.get(name)
+
+    def unusable(self, name: str) -> Unusable | None:
+        """Return the unusable topic of this name, if that is what it is."""
+        return self._unusable.get(name)
+
+    def all_unusable(self) -> list[Unusable]:
+        """Return every unusable topic."""
+        return list(self._unusable.values())
+
+    def entries(self) -> list[CatalogTopic]:
+        """Return every usable topic, the gateway's own included."""
+        return list(self._entries.values())
+
+    def has_ended(self, epoch: str) -> bool:
+        """Return True if the topic of this epoch was deleted, as far back as epochs are kept."""
+        return epoch in self._ended
+
+    def listed(self, prefix: str, after: str, limit: int) -> Iterator[CatalogTopic]:
+        """Return up to `limit` usable topics by name, after the name `after`.
+
+        The gateway's own topics are listed only for a prefix that names them.
+        """
+        names = _page(self._entries, prefix, after, limit)
+        return (self._entries[name] for name in names)
+
+    def listed_all(self, prefix: str, after: str, limit: int) -> list[CatalogTopic | Unusable]:
+        """Return the same page with unusable topics."""
+        names = _page([*self._entries, *self._unusable], prefix, after, limit)
+        return [self._unusable.get(name) or self._entries[name] for name in names]
+
+    def document(self, name: str) -> TopicDocument | None:
+        """Return the definition of a topic; None if it does not exist.
+
+        Raises:
+            Problem: not-ready, if it cannot be used here.
+        """
+        found = self.find(name)
+        return None if found is None else found.document
+
+    def is_source(self, name: str) -> bool:
+        """Return True if another topic is derived from this one."""
+        if any(each.source_topic == name for each in self._unusable.values()):
+            return True
+        return is_source(name, (entry.document for entry in self._entries.values()))
+
+    def has_room(self) -> bool:
+        """Return True if one more topic fits; the gateway's own do not count."""
+        names = [*self._entries, *self._unusable]
+        own = sum(name.startswith(OWN_PREFIX) for name in names)
+        return len(names) < own + self._settings.topics_max
+
+    # What becomes of them
+
+    def admit(self, record: TopicRecord) -> CatalogTopic:
+        """Add a new topic, without messages."""
+        entry = CatalogTopic(record)
+        definition = record.document.definition(self._settings)
+        self._driver.define_topic(record.name, definition, record.epoch)
+        self._unusable.pop(record.name, None)
+        self._entries[record.name] = entry
+        for listener in list(self._listeners):
+            listener(record.name)
+        return entry
+
+    def restore(self, record: TopicRecord, kept: RestoredTopic) -> CatalogTopic:
+        """Add a topic with its stored state."""
+        entry = self.admit(record)
+        entry.checkpoint_offset = kept.through
+        self._driver.restore_topic(record.name, kept)
+        return entry
+
+    def set_aside(self, unusable: Unusable) -> None:
+        """Add an unusable topic; its subscriptions end with UNUSABLE."""
+        logger.error("%s cannot be used here: %s", unusable.name, unusable.reason)
+        self._unusable[unusable.name] = unusable
+        if self._entries.pop(unusable.name, None) is not None:
+            self._driver.drop_topic(unusable.name, "UNUSABLE")
+
+    def drop_unusable(self, unusable: Unusable) -> None:
+        """Remove an unusable topic."""
+        del self._unusable[unusable.name]
+        self._ended.append(unusable.epoch)
+
+    def define(self, known: CatalogTopic, record: TopicRecord) -> None:
+        """Give a topic another definition of the same identity."""
+        known.redefine(record)
+        definition = record.document.definition(self._settings)
+        self._driver.define_topic(record.name, definition, record.epoch)
+
+    def renew(self, record: TopicRecord, kept: RestoredTopic) -> None:
+        """Begin a topic again in this epoch; its subscribers stay."""
+        entry = self._entries.get(record.name)
+        if entry is not None:
+            entry.redefine(record)
+            driver = self._driver
+            now, now_ms = driver.now(), driver.wall_ms()
+            driver.engine.restart_topic(record.name, record.epoch, kept, now, now_ms)
+            driver.settle()
+
+    def drop(self, entry: CatalogTopic) -> None:
+        """Remove a topic; its subscriptions end with REMOVED."""
+        del self._entries[entry.record.name]
+        self._ended.append(entry.record.epoch)
+        self._driver.drop_topic(entry.record.name)
+
+    def supersede(self, record: TopicRecord) -> CatalogTopic:
+        """Replace a topic by another one of its name, in an epoch of its own."""
+        self._driver.drop_topic(record.name)
+        return self.admit(record)
+
+
+def _page(names: Iterable[str], prefix: str, after: str, limit: int) -> list[str]:
+    hides_own = not prefix.startswith(OWN_PREFIX)
+    fitting = sorted(
+        name
+        for name in names
+        if name.startswith(prefix)
+        and name > after
+        and not (hides_own and name.startswith(OWN_PREFIX))
+    )
+    return fitting[:limit]

@@ -1,0 +1,182 @@
+"""The gateway's own topics, filled by itself: `tidegate.sessions`, what becomes of sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.types import Scope
+
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.http.problems import Problem
+from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
+from tidegate.app.stores.store import Item, Message, Removal
+from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.ingest import PIPELINE_PREFIX
+from tidegate.app.topics.writer import Writer
+from tidegate.conflation.frame import RemovalReason
+from tidegate.keys.spec import record_key
+
+SESSIONS = "tidegate.sessions"
+PENDING_MAX = 10_000
+WRITTEN_AT_ONCE = 1_000
+RETRY_S = 1.0
+
+SESSIONS_DOCUMENT = TopicDocument.parse(
+    msgspec.json.encode(
+        {
+            "key": ["/session"],
+            "history": {"messages": PENDING_MAX},
+            "description": "What becomes of sessions; the newest message of each tells its state.",
+        }
+    )
+)
+_KEY_OF = record_key(SESSIONS_DOCUMENT.key_spec)
+
+logger = logging.getLogger("tidegate.sessions")
+
+
+class SessionsTopic:
+    """Publishes session events in the background, in order and many at once.
+
+    No caller waits for it. While the store is out, the newest ten thousand are kept.
+    """
+
+    def __init__(self, catalog: Catalog, writer: Writer) -> None:
+        self._catalog = catalog
+        self._writer = writer
+        self._pending: deque[Item] = deque(maxlen=PENDING_MAX)
+        self._woken = asyncio.Event()
+
+    def note(self, session: str, document: dict[str, object]) -> None:
+        """Queue an event of a session."""
+        payload = msgspec.json.encode({"session": session, **document})
+        self._pending.append(Message(payload, _KEY_OF(payload)))
+        self._woken.set()
+
+    def forget(self, session: str) -> None:
+        """Queue the removal of a session's record."""
+        record = _KEY_OF(msgspec.json.encode({"session": session}))
+        self._pending.append(Removal(record, RemovalReason.DELETED))
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Write queued events until cancelled.
+
+        An outage of the store is logged once.
+        """
+        is_told = False
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            try:
+                await self._write()
+                is_told = False
+            except Problem as problem:
+                level = logging.DEBUG if is_told else logging.WARNING
+                logger.log(level, "%s is behind; tried again: %s", SESSIONS, problem.detail)
+                is_told = True
+                await self._again()
+            except Exception:
+                logger.exception("%s is behind; tried again", SESSIONS)
+                await self._again()
+
+    async def _again(self) -> None:
+        self._woken.set()
+        await asyncio.sleep(RETRY_S)
+
+    async def _write(self) -> None:
+        entry = self._catalog.get(SESSIONS)
+        while self._pending:
+            async with entry.writing:
+                items = [
+                    self._pending.popleft() for _ in range(min(len(self._pending), WRITTEN_AT_ONCE))
+                ]
+                try:
+                    await self._writer.write(entry, items)
+                except BaseException:
+                    self._pending.extendleft(reversed(items))
+                    raise
+
+
+# `tidegate.pipelines` holds the status of pipeline queries. It is the only one of the gateway's own
+# topics that clients may publish to: the pipelines themselves.
+
+
+logger = logging.getLogger("tidegate.topics")
+
+PIPELINES = "tidegate.pipelines"
+STATES = ("starting", "running", "waiting", "failed", "ended")
+_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_MAYBE: dict[str, Any] = {"type": ["integer", "null"], "minimum": 0}
+_RATE: dict[str, Any] = {"type": "number", "minimum": 0}
+_FIELDS: dict[str, Any] = {
+    "pipeline": {"type": "string", "pattern": "^[A-Za-z0-9._-]{1,263}$"},
+    "state": {"enum": list(STATES)},
+    "batch": _MAYBE,
+    "batches": _COUNT,
+    "messages": _COUNT,
+    "published": _COUNT,
+    "dead_letters": _COUNT,
+    "rows_per_s": _RATE,
+    "batch_s": _RATE,
+    "lag": _MAYBE,
+    "held_keys": _MAYBE,
+    "restarts": _COUNT,
+    "error": {"type": "string", "maxLength": 1000},
+    "at_ms": _COUNT,
+}
+_PIPELINES_DOCUMENT = TopicDocument.parse(
+    msgspec.json.encode(
+        {
+            "key": ["/pipeline"],
+            "schema": {
+                "type": "object",
+                "properties": _FIELDS,
+                "required": list(_FIELDS),
+                "additionalProperties": False,
+            },
+            "history": {"messages": 10_000},
+            "description": "How pipelines stand; the newest message of each tells its state.",
+        }
+    )
+)
+
+
+OWN_TOPICS: Mapping[str, TopicDocument] = {
+    SESSIONS: SESSIONS_DOCUMENT,
+    PIPELINES: _PIPELINES_DOCUMENT,
+}
+
+
+async def open_own(catalog: Catalog) -> None:
+    """Create the gateway's own topics if they do not exist: other topics derive from them.
+
+    A stored topic with another definition stays unusable, which is logged; all others are served.
+
+    Raises:
+        Problem: bus-unavailable.
+    """
+    for name, document in OWN_TOPICS.items():
+        try:
+            await catalog.put(name, document)
+        except Problem as problem:
+            if problem.code == "bus-unavailable":
+                raise
+            logger.error("%s differs from this gateway's definition: %s", name, problem.detail)
+
+
+def publishable_topic_name(scope: Scope) -> str:
+    """Check a name like `writable_topic_name`, but allow the topic for pipeline status.
+
+    Raises:
+        Problem: topic-invalid, topic-read-only, or message-invalid for a header given twice.
+    """
+    producer = header_value(scope, "tidegate-producer", "message-invalid") or ""
+    if producer.startswith(PIPELINE_PREFIX) and topic_name(scope) == PIPELINES:
+        return PIPELINES
+    return writable_topic_name(scope)

@@ -1,0 +1,344 @@
+"""The writer: the one way into a topic, for publishers, removals and fillers alike."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.store import (
+    Appended,
+    HeadMoved,
+    Item,
+    Producer,
+    Publication,
+    Removal,
+    Retry,
+    Store,
+    to_frames,
+)
+from tidegate.app.topics.registry import CatalogTopic
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import Frame, RemovalReason
+from tidegate.conflation.operators.filter import THE_RECORD
+from tidegate.conflation.topics.feed import Feed
+
+Answer = TypeVar("Answer")
+
+
+async def run_shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
+    """Await work to its end; who is cancelled meanwhile is cancelled afterwards."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    return task.result()
+
+
+PATIENCE_S = 10.0
+"""More than a stream that is behind may hold a large publish up (`app/delivery/driver.py`)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiter:
+    epoch: str
+    offset: int
+    arrived: asyncio.Future[None]
+
+
+class AppendWaiters:
+    """Writers that wait until the engine has what they stored."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._waiters: dict[str, list[_Waiter]] = {}
+
+    async def reached(self, topic: str, epoch: str, offset: int) -> None:
+        """Wait until the engine has the topic's messages up to an offset.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Problem: bus-unavailable, where it takes too long or the topic began again meanwhile:
+                whether the messages are there is not known.
+        """
+        waiter = _Waiter(epoch, offset, asyncio.get_running_loop().create_future())
+        self._waiters.setdefault(topic, []).append(waiter)
+        self.moved(topic)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await waiter.arrived
+        except TimeoutError:
+            raise _unknown("It is stored, but has not come back from the bus yet.") from None
+        finally:
+            self._forget(topic, waiter)
+
+    def moved(self, topic: str) -> None:
+        """Wake the waiters of a topic: its head has moved, or the topic began again or ended."""
+        waiters = self._waiters.get(topic, [])
+        for waiter in waiters:
+            if not waiter.arrived.done():
+                self._tell(topic, waiter)
+
+    def _tell(self, topic: str, waiter: _Waiter) -> None:
+        try:
+            found = self._driver.engine.topic(topic)
+        except TopicUnknown as error:
+            waiter.arrived.set_exception(error)
+            return
+        if found.epoch != waiter.epoch:
+            detail = "The topic began again meanwhile; what was sent may be missing."
+            waiter.arrived.set_exception(_unknown(detail))
+        elif found.head >= waiter.offset:
+            waiter.arrived.set_result(None)
+
+    def _forget(self, topic: str, waiter: _Waiter) -> None:
+        waiters = self._waiters[topic]
+        waiters.remove(waiter)
+        if not waiters:
+            del self._waiters[topic]
+
+
+def _unknown(detail: str) -> Problem:
+    return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+
+
+REMOVED_AT_ONCE = 500
+FRAMED_AT_ONCE = 10_000
+NO_HEAD = -1
+
+
+class BegunAnew(TopicUnknown):
+    """Another topic has the name by now; nothing was written."""
+
+
+class Writer:
+    """Lets the store number what is written, then hands it to the engine in that order."""
+
+    def __init__(self, store: Store, driver: Driver, arrivals: AppendWaiters | None = None) -> None:
+        """`arrivals`: where gateways share the store, writes come back from there."""
+        self._store = store
+        self._driver = driver
+        self._arrivals = arrivals
+
+    async def write(
+        self,
+        entry: CatalogTopic,
+        items: Sequence[Item],
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
+        stages: Sequence[str] = (),
+        expected_head: int | None = None,
+        fence: int | None = None,
+    ) -> Appended:
+        """Store and deliver items, all or none. The caller holds `entry.writing`.
+
+        What has begun is finished, also where the caller is cancelled: the store never has what
+        the engine has not. The last two are as of `Publication`.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            HeadMoved: there is more than the expected head.
+            Problem: producer-fenced, idempotency-conflict, bus-unavailable.
+        """
+        name = self._alive(entry)
+        items = valued(items, self._driver.engine.topic(name).sow)
+        publication = Publication(
+            items, self._driver.wall_ms(), producer, retry, stages, expected_head, fence
+        )
+        return await run_shielded(self._published(name, entry.record.epoch, publication))
+
+    async def write_decided(
+        self,
+        entry: CatalogTopic,
+        decide: Callable[[], Awaitable[Sequence[Item]]],
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
+        fence: int | None = None,
+    ) -> Appended | None:
+        """Store and deliver what `decide` makes of the board; return None if that is nothing.
+
+        Where other gateways write too, the decision is repeated until no write came in between.
+
+        Raises:
+            TopicUnknown, Problem: as `write`, and what `decide` raises.
+        """
+        while True:
+            name = self._alive(entry)
+            head = self._driver.engine.topic(name).head
+            items = await decide()
+            if not items:
+                return None
+            if self._arrivals is None:
+                return await self.write(entry, items, producer, retry=retry, fence=fence)
+            try:
+                return await self.write(
+                    entry, items, producer, retry=retry, expected_head=head, fence=fence
+                )
+            except HeadMoved:
+                await self._arrivals.reached(name, entry.record.epoch, head + 1)
+
+    async def earlier(
+        self,
+        entry: CatalogTopic,
+        producer: Producer | None = None,
+        *,
+        retry: Retry | None = None,
+        stages: Sequence[str] = (),
+    ) -> Appended | None:
+        """Return the first answer to a request that is retried; None for a new request.
+
+        Publishes nothing. The caller holds `entry.writing`.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Problem: producer-fenced, idempotency-conflict, bus-unavailable.
+        """
+        name, now_ms = self._alive(entry), self._driver.wall_ms()
+        asked = Publication((), now_ms, producer, retry, stages, expected_head=NO_HEAD)
+        try:
+            earlier = await self._store.append(name, asked)
+        except HeadMoved:
+            return None
+        await self._delivered(name, entry.record.epoch, asked, earlier)
+        return earlier
+
+    async def stage(self, entry: CatalogTopic, stage: str, items: Sequence[Item]) -> None:
+        """Keep items aside for an hour. The caller holds `entry.writing`.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Problem: bus-unavailable.
+        """
+        await self._store.stage(self._alive(entry), stage, items, self._driver.wall_ms())
+
+    async def staged(self, entry: CatalogTopic, stages: Sequence[str]) -> list[Item] | None:
+        """Return what stages hold, in the order of their names; None if one does not exist.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+            Problem: bus-unavailable.
+        """
+        return await self._store.staged(self._alive(entry), stages, self._driver.wall_ms())
+
+    async def _append(self, name: str, publication: Publication) -> Appended:
+        """Let the store append; record how long that took, or that it failed."""
+        figures, began = self._driver.figures, self._driver.now()
+        try:
+            return await self._store.append(name, publication)
+        except Problem as problem:
+            figures.store_failures += problem.code == "bus-unavailable"
+            raise
+        finally:
+            figures.append.note_ns(self._driver.now() - began)
+
+    async def remove(
+        self,
+        entry: CatalogTopic,
+        records: Sequence[Frame],
+        reason: RemovalReason,
+        fence: int | None = None,
+    ) -> int:
+        """Remove records that have not changed since; return how many they were.
+
+        Works in slices with publishers in between; records that they publish meanwhile stay.
+
+        Raises:
+            TopicUnknown: the topic was deleted meanwhile.
+        """
+        removed = 0
+        for start in range(0, len(records), REMOVED_AT_ONCE):
+            piece = records[start : start + REMOVED_AT_ONCE]
+
+            async def decide(piece: Sequence[Frame] = piece) -> Sequence[Item]:
+                return self._still(entry, piece, reason)
+
+            async with entry.writing:
+                gone = await self.write_decided(entry, decide, fence=fence)
+            removed += 0 if gone is None else gone.last - gone.first + 1
+            await asyncio.sleep(0)
+        return removed
+
+    def _still(
+        self, entry: CatalogTopic, records: Sequence[Frame], reason: RemovalReason
+    ) -> Sequence[Item]:
+        """Return removals of the records that have not changed since."""
+        sow = self._driver.engine.topic(entry.record.name).sow
+        if sow is None:
+            return ()
+        board = sow.board
+        return [
+            Removal(it.key, reason)
+            for it in records
+            if _is_same(it, board.get(it.key or THE_RECORD))
+        ]
+
+    async def _published(self, name: str, epoch: str, publication: Publication) -> Appended:
+        began = self._driver.now()
+        appended = await self._append(name, publication)
+        await self._delivered(name, epoch, publication, appended)
+        if not appended.duplicate:
+            self._driver.figures.publish.note_ns(self._driver.now() - began)
+        return appended
+
+    async def _delivered(
+        self, name: str, epoch: str, publication: Publication, appended: Appended
+    ) -> None:
+        """Wait until the engine has what was stored, perhaps by way of the bus."""
+        if self._arrivals is not None:
+            await self._arrivals.reached(name, epoch, appended.last)
+        elif not appended.duplicate:
+            items, now_ms = publication.items, publication.timestamp_ms
+            await self._driver.publish(name, await _framed(items, appended.first, now_ms))
+
+    def _alive(self, entry: CatalogTopic) -> str:
+        """Return the name of a topic, if the entry is still its current one."""
+        assert entry.writing.locked(), "one writer at a time"
+        name = entry.record.name
+        if self._driver.engine.topic(name).epoch != entry.record.epoch:
+            raise BegunAnew("the topic was deleted meanwhile")
+        return name
+
+
+def _is_same(given: Frame, there: Frame | None) -> bool:
+    """Return True if a record has not changed; one that was read again from the bus is equal."""
+    if there is None or there is given:
+        return there is given
+    return (there.offset, there.payload) == (given.offset, given.payload)
+
+
+def valued(items: Sequence[Item], sow: Feed | None) -> Sequence[Item]:
+    """Return items whose removals have the value that they remove, even of the same request."""
+    if sow is None or not any(isinstance(item, Removal) for item in items):
+        return items
+    newest: dict[str, bytes] = {}
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, Removal):
+            record = sow.board.get(item.record_key or THE_RECORD)
+            payload = newest.get(item.record_key, b"" if record is None else record.payload)
+            item = msgspec.structs.replace(item, payload=payload)
+        newest[item.record_key] = item.payload
+        found.append(item)
+    return found
+
+
+async def _framed(items: Sequence[Item], first: int, now_ms: int) -> list[Frame]:
+    """Frame items as `to_frames` does; a large request yields to the loop."""
+    frames: list[Frame] = []
+    for start in range(0, len(items), FRAMED_AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        frames += to_frames(items[start : start + FRAMED_AT_ONCE], first + start, now_ms)
+    return frames

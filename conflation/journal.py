@@ -1,0 +1,117 @@
+"""The log: frames in order, bounded; a topic's journal and a list lane's backlog."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tidegate.conflation.frame import Frame
+
+_COMPACT_AT = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a journal keeps: newest `messages_max`, within `bytes_max` and `age_ms` if given."""
+
+    messages_max: int
+    bytes_max: int | None = None
+    age_ms: int | None = None
+
+
+class Log:
+    """Frames by rising offset, with their payload bytes summed up.
+
+    Frames leave only at the old end, so a place is found by bisection and a count of what
+    lies behind a position is a subtraction.
+    """
+
+    def __init__(self, size_of: Callable[[Frame], int] | None = None) -> None:
+        """`size_of` where a frame's bytes are not those of its payload."""
+        self._size_of = size_of
+        self._frames: list[Frame] = []
+        self._bytes_through: list[int] = []
+        self._start = 0
+        self._bytes_total = 0
+        self.dropped_through = 0
+
+    def __len__(self) -> int:
+        return len(self._frames) - self._start
+
+    def __deepcopy__(self, memo: object) -> Log:
+        twin = Log()
+        twin.dropped_through = self.dropped_through
+        twin.extend(self.after(self.dropped_through))
+        return twin
+
+    @property
+    def payload_bytes(self) -> int:
+        """Payload bytes of all frames held."""
+        return self._bytes_total - self._bytes_before(self._start)
+
+    @property
+    def first(self) -> Frame | None:
+        """The oldest frame held."""
+        return self._frames[self._start] if len(self) else None
+
+    @property
+    def last(self) -> Frame | None:
+        """The newest frame held."""
+        return self._frames[-1] if len(self) else None
+
+    def extend(self, frames: Iterable[Frame]) -> None:
+        """Add frames at the new end."""
+        size_of = self._size_of
+        for frame in frames:
+            self._bytes_total += len(frame.payload) if size_of is None else size_of(frame)
+            self._frames.append(frame)
+            self._bytes_through.append(self._bytes_total)
+
+    def after(self, offset: int, until: int | None = None) -> list[Frame]:
+        """Frames with `offset < theirs <= until`, oldest first."""
+        start = self._index_after(offset)
+        return self._frames[start : None if until is None else self._index_after(until)]
+
+    def backlog(self, offset: int) -> tuple[int, int]:
+        """Messages and payload bytes after an offset."""
+        start = self._index_after(offset)
+        return len(self._frames) - start, self._bytes_total - self._bytes_before(start)
+
+    def drop_through(self, offset: int) -> None:
+        """Forget everything up to an offset."""
+        start = self._index_after(offset)
+        if start > self._start:
+            self.dropped_through = self._frames[start - 1].offset
+            self._start = start
+            self._compact()
+
+    def keep(self, history: History) -> None:
+        """Forget what a history does not cover; age is told by the newest frame's time."""
+        start = max(self._start, len(self._frames) - history.messages_max)
+        if history.bytes_max is not None:
+            spare = self._bytes_total - history.bytes_max
+            start = max(start, bisect_right(self._bytes_through, spare - 1) + 1 if spare > 0 else 0)
+        if history.age_ms is not None and len(self):
+            oldest_ms = self._frames[-1].timestamp_ms - history.age_ms
+            while start < len(self._frames) and self._frames[start].timestamp_ms < oldest_ms:
+                start += 1
+        if start > self._start:
+            self.drop_through(self._frames[start - 1].offset)
+
+    def _index_after(self, offset: int) -> int:
+        return bisect_right(self._frames, offset, lo=self._start, key=lambda frame: frame.offset)
+
+    def _bytes_before(self, index: int) -> int:
+        return self._bytes_through[index - 1] if index else 0
+
+    def _compact(self) -> None:
+        if self._start == len(self._frames):
+            self._frames, self._bytes_through = [], []
+            self._bytes_total = self._start = 0
+        elif self._start > _COMPACT_AT and self._start * 2 > len(self._frames):
+            gone = self._bytes_through[self._start - 1]
+            self._frames = self._frames[self._start :]
+            self._bytes_through = [through - gone for through in self._bytes_through[self._start :]]
+            self._bytes_total -= gone
+            self._start = 0

@@ -1,0 +1,114 @@
+"""The lane of a plain interval: `pace=batch`, the newest of each key, from the board alone."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+from tidegate.conflation.boards.board import Board, Pair
+from tidegate.conflation.frame import Batch, Frame
+from tidegate.conflation.lane_id import LaneId
+from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped
+from tidegate.conflation.lanes.member import CatchUp, Member
+from tidegate.conflation.operators.filter import Change
+from tidegate.keys.text.duration import Instant
+
+
+class IntervalLane(Lane):
+    """One interval for all keys: the first message of an idle lane opens it (CONTRACT 5.1)."""
+
+    def __init__(self, lane_id: LaneId, board: Board) -> None:
+        super().__init__(lane_id, board, position=board.head)
+
+    @property
+    def sees_every_message(self) -> bool:
+        return False
+
+    @property
+    def cuts(self) -> bool:
+        return True
+
+    def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        if self.deadline is None:
+            self.deadline = now + self.id.interval_ns
+
+    def flush(self, now: Instant) -> bool:
+        self.deadline = None
+        since, self.position = self.position, self.board.head
+        told = self.board.rows(since, oof=self.id.oof)
+        rows = all_shown(self._shown, (row for _, row in told))
+        self.batch = Batch(rows, since, self.position, self.position)
+        return self.position > since
+
+    def join(self, member: Member) -> None:
+        member.position = self.board.head
+
+    def ready(self, member: Member) -> bool:
+        return _is_midway(member) or member.position < max(self.position, member.released)
+
+    def has_sent(self, member: Member, row: Frame) -> bool:
+        """Whether a member that came late has a row of a flush already."""
+        return member.cut < row.offset <= member.position and not _is_midway(member)
+
+    def in_step(self, member: Member, batch: Batch) -> bool:
+        return member.round is None and super().in_step(member, batch)
+
+    def pending(self, member: Member) -> list[Pair]:
+        shown = self._shown
+        going = member.round
+        rest = [] if going is None else going.rest(self.board)
+        ahead = {} if going is None else {**going.ahead, **{known: it.offset for known, it in rest}}
+        rows = [*rest, *self._missed(member, ahead)]
+        due = [(board_key, row) for board_key, row in rows if row.offset > member.cut]
+        return due if shown is None else [(board_key, shown(row)) for board_key, row in due]
+
+    def alike(self) -> Iterable[Sequence[Member]]:
+        def kin(member: Member) -> Hashable:
+            if member.round is not None:
+                return member.place
+            return member.position, max(member.position, member.cut)
+
+        return grouped(self.members.values(), kin)
+
+    def held(self, board_key: str | None = None) -> list[Held]:
+        oof = self.id.oof
+        if board_key is None:
+            rows = self.board.rows(self.position, oof=oof)
+        else:
+            row = self.board.told(board_key, self.position, oof=oof)
+            rows = [] if row is None else [(board_key, row)]
+        return [
+            Held(known, 0, row.offset, self.deadline, row.payload, removed=row.removed)
+            for known, row in rows
+        ]
+
+    def low_water(self) -> int:
+        return self.position
+
+    def _own_answer(self, member: Member, bytes_max: int) -> Batch:
+        """A piece of a round: all that has changed up to now, flushed or not.
+
+        Up to the lane's position it would leave out what changed since: a key that never rests,
+        and where removals are told, whoever is past a change that it was not told of holds
+        something else than its position says.
+        """
+        going = member.round
+        if going is None or going.is_over:
+            ahead = {} if going is None else going.ahead
+            going = CatchUp(self._missed(member, ahead), self.board.head, self.id.queues)
+            member.round = going
+        piece = all_shown(self._shown, going.take(self.board, bytes_max))
+        has_drained = going.is_over and not (going.appends and self.board.head > going.position)
+        low_water = max(going.position, member.cut) if has_drained else None
+        batch = Batch(piece, member.position, going.position, low_water)
+        if going.is_over and not going.ahead:
+            member.round = None
+        return batch if member.knows(batch.frames) else self._own_terms(member, batch)
+
+    def _missed(self, member: Member, ahead: Mapping[str, int]) -> list[Pair]:
+        """What has changed since its position, but for rows that it has, or is to have first."""
+        rows = self.board.rows(member.position, oof=self.id.oof)
+        return [(known, row) for known, row in rows if row.offset != ahead.get(known)]
+
+
+def _is_midway(member: Member) -> bool:
+    return member.round is not None and not member.round.is_over

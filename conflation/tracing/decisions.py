@@ -1,0 +1,327 @@
+"""Decisions: what was decided for a message or a row of one subscription, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
+from tidegate.conflation.lane_id import LaneId, Window
+from tidegate.conflation.lanes.every_message import EveryMessageLane
+from tidegate.conflation.lanes.interval import IntervalLane
+from tidegate.conflation.lanes.lane import Held, Lane
+from tidegate.conflation.outputs import Output, Rows
+from tidegate.conflation.sessions.session import Subscriber
+from tidegate.conflation.subscription import Command
+from tidegate.keys.merging import Merger
+from tidegate.keys.text.duration import Instant
+
+
+class DecisionKind(StrEnum):
+    """What was decided."""
+
+    ACCEPTED = "accepted"
+    FILTERED = "filtered"
+    HELD = "held"
+    REPLACED = "replaced"
+    MERGED = "merged"
+    FLUSHED = "flushed"
+    SUPPRESSED = "suppressed"
+    CONFLATED = "conflated"
+    TAKEN = "taken"
+    DELIVERED = "delivered"
+    CHANGED = "changed"
+    MOVED = "moved"
+    UNSUBSCRIBED = "unsubscribed"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision. `offset` is the message's, of a flush or a take its low-water mark.
+
+    `earlier` is the message that it replaces, is merged with, or, delivered, the first that it
+    stands for; `messages` how many it stands for now; `rows` how many rows it is about.
+    """
+
+    now: Instant
+    what: DecisionKind
+    board_key: str | None = None
+    offset: int | None = None
+    earlier: int | None = None
+    messages: int | None = None
+    rows: int | None = None
+    due: Instant | None = None
+    why: str = ""
+
+
+def counted(slot: Held, known: Held | None) -> Held:
+    """With its messages where the lane does not count them, if they were seen from the first."""
+    earlier = 0 if known is None else known.messages
+    if slot.messages is not None or earlier is None:
+        return slot
+    return slot._replace(messages=earlier + (not slot.removed))
+
+
+def of_slot(what: DecisionKind, slot: Held, now: Instant, *, why: str = "") -> Decision:
+    """Something about a row that is held, or was."""
+    due = slot.due if what is DecisionKind.HELD else None
+    messages = slot.messages or None
+    return Decision(now, what, slot.board_key, slot.offset, messages=messages, due=due, why=why)
+
+
+def joined(lane_id: LaneId, known: Held, slot: Held, row: Frame, now: Instant) -> Decision:
+    """One more message in a slot: in the place of what was there, or put together with it."""
+    what, why = DecisionKind.REPLACED, ""
+    if not slot.removed and lane_id.merge is not None:
+        what, why = DecisionKind.MERGED, "reduced"
+        if isinstance(lane_id.merge, Merger):
+            why = _verdict(known, slot, row)
+    elif not slot.removed and lane_id.delta:
+        what, why = DecisionKind.MERGED, "delta"
+    return Decision(
+        now, what, slot.board_key, slot.offset, known.offset, slot.messages, due=slot.due, why=why
+    )
+
+
+def _verdict(known: Held, slot: Held, row: Frame) -> str:
+    """What a merger said, as far as the result shows it."""
+    if slot.payload == known.payload:
+        return "keep current"
+    return "keep new" if slot.payload == row.payload else "merged"
+
+
+def delivered(row: Frame, now: Instant) -> Decision:
+    """A row was handed to the stream."""
+    count = receipt_of(row)
+    why = "delta" if isinstance(row, Row) and row.patch is not None else ""
+    if isinstance(row, Tombstone):
+        why = row.reason
+    first = count.first if count.messages > 1 else None
+    messages = count.messages or None
+    return Decision(now, DecisionKind.DELIVERED, row.key, row.offset, first, messages, why=why)
+
+
+def why_filtered(lane_id: LaneId, frame: Frame) -> str:
+    """Why a message did nothing to the board."""
+    if isinstance(lane_id.feed.shape, Window):
+        return "outside the window"
+    return "filter" if lane_id.feed.filter is not None and not frame.removed else "no row"
+
+
+def why_untold(lane_id: LaneId, row: Frame) -> str:
+    """Why nothing is held of a row that is on the board."""
+    if not row.removed:
+        return "no change"
+    return "came and went" if lane_id.oof else "no oof"
+
+
+# A witness: what becomes of each message for one subscription, seen at its lane from outside.
+
+
+SENT_BEFORE = "sent before"
+
+
+class DecisionObserver:
+    """Looks at a seat after each call, and knows what it saw before.
+
+    A look costs the keys that the call was about: one for a message, for a flush or a take its
+    rows.
+    """
+
+    def __init__(self, seat: Subscriber) -> None:
+        self._seat = seat
+        self._held: dict[str, list[Held]] = {}
+        self._due: dict[Instant, dict[str, None]] = {}
+        self._released: list[Held] = []
+        self._awaited: dict[str, Frame] = {}
+        self._batch = None if seat.lane is None else seat.lane.batch
+        if seat.lane is not None and not isinstance(seat.lane, EveryMessageLane):
+            self._look(seat.lane)
+
+    def message(self, frame: Frame, now: Instant) -> Iterator[Decision]:
+        """What became of a message that has just been published, alone."""
+        lane, feed = self._seat.lane, self._seat.feed
+        if lane is None or feed is None:
+            yield self._without_lane(frame, now)
+            return
+        changed = feed.board.rows(frame.offset - 1, oof=True)
+        stirred = feed.stirred(frame.offset)
+        if not changed and not stirred:
+            why = why_filtered(lane.id, frame)
+            yield Decision(now, DecisionKind.FILTERED, frame.key, frame.offset, why=why)
+        for board_key, row in changed:
+            why = row.reason if isinstance(row, Tombstone) else ""
+            yield Decision(now, DecisionKind.ACCEPTED, board_key, frame.offset, why=why)
+            yield from self._holding(lane, board_key, row, now)
+        for board_key in stirred:
+            yield Decision(now, DecisionKind.ACCEPTED, board_key, frame.offset)
+            yield self._grouping(lane, board_key, frame, now)
+
+    def flushed(self, now: Instant) -> Iterator[Decision]:
+        """What the lane let go, and what of it nobody is told."""
+        lane = self._seat.lane
+        batch = None if lane is None else lane.batch
+        if lane is None or batch is None or batch is self._batch:
+            return
+        self._batch = batch
+        yield Decision(now, DecisionKind.FLUSHED, offset=batch.low_water, rows=len(batch.frames))
+        # A message is one row, but of a window or of groups it may be several.
+        by_key = lane.id.feed.shape is not None
+        told = {(row.offset, row.key if by_key else "") for row in batch.frames}
+        for slot in self._let_go(lane, now):
+            if (slot.offset, slot.board_key if by_key else "") not in told:
+                why = "came and went" if slot.removed or not lane.id.no_empties else "no change"
+                yield of_slot(DecisionKind.SUPPRESSED, slot, now, why=why)
+        yield from self._let_wait(lane, batch.frames, now)
+
+    def _let_wait(self, lane: Lane, rows: Sequence[Frame], now: Instant) -> Iterator[Decision]:
+        """Rows wait to be taken; in the place of an earlier flush's, but in a list."""
+        missed = {row.key: self._awaited.get(row.key) for row in rows}
+        for row in rows:
+            if isinstance(lane, IntervalLane) and lane.has_sent(self._seat.member, row):
+                yield Decision(now, DecisionKind.SUPPRESSED, row.key, row.offset, why=SENT_BEFORE)
+                continue
+            self._awaited[row.key] = row
+            older = missed.pop(row.key, None)
+            if older is not None and not isinstance(lane, EveryMessageLane):
+                yield Decision(
+                    now, DecisionKind.REPLACED, row.key, row.offset, older.offset, why="behind"
+                )
+
+    def conflated(self, before: int, now: Instant) -> Decision:
+        """A queue of so many messages was put together by its policy."""
+        self._awaited.clear()
+        after, _ = self._seat.queued()
+        return Decision(now, DecisionKind.CONFLATED, messages=before, rows=after)
+
+    def place(self) -> str:
+        """From where the next take will be served."""
+        seat, lane = self._seat, self._seat.lane
+        if seat.opening is not None:
+            return "opening"
+        if seat.owed is not None or lane is None:
+            return "owed"
+        shared = lane.batch
+        in_step = shared is not None and lane.ready(seat.member)
+        return "in step" if in_step and lane.in_step(seat.member, shared) else "behind"  # type: ignore[arg-type]  # in_step says it is there
+
+    def took(self, place: str, outputs: Sequence[Output], now: Instant) -> Iterator[Decision]:
+        """What the session was given, and what it was not, although the lane let it go."""
+        batches = [output.batch for output in outputs if isinstance(output, Rows)]
+        rows = [row for batch in batches for row in batch.frames]
+        low_water = batches[-1].low_water if batches else None
+        yield Decision(now, DecisionKind.TAKEN, offset=low_water, rows=len(rows), why=place)
+        for row in rows:
+            yield delivered(row, now)
+            awaited = self._awaited.get(row.key)
+            if awaited is not None and awaited.offset <= row.offset:
+                del self._awaited[row.key]
+        yield from self._passed_over(now)
+
+    def _without_lane(self, frame: Frame, now: Instant) -> Decision:
+        """A query has its rows already; a replay tells the message in its turn."""
+        if self._seat.member.subscription.command is Command.SOW:
+            return Decision(
+                now, DecisionKind.FILTERED, frame.key, frame.offset, why="after the query"
+            )
+        return Decision(now, DecisionKind.HELD, frame.key, frame.offset, why="replay")
+
+    def _holding(self, lane: Lane, board_key: str, row: Frame, now: Instant) -> Iterator[Decision]:
+        """How what is held of a key differs from what was."""
+        if isinstance(lane, EveryMessageLane):
+            yield from self._listed(lane, board_key, row, now)
+            return
+        before = {slot.opened: slot for slot in self._held.pop(board_key, ())}
+        held: list[Held] = []
+        is_told = False
+        for slot in lane.held(board_key):
+            known = before.pop(slot.opened, None)
+            if known is not None and known.offset == slot.offset:
+                held.append(known)
+                continue
+            slot = counted(slot, known)
+            held.append(slot)
+            self._note_due(slot)
+            is_told = True
+            if known is None:
+                yield of_slot(DecisionKind.HELD, slot, now, why="apart" if len(held) > 1 else "")
+            else:
+                yield joined(lane.id, known, slot, row, now)
+        if held:
+            self._held[board_key] = held
+        if lane.id.flush_on is not None:
+            self._released += before.values()
+            self._release(lane)
+        elif before or not is_told:
+            why = why_untold(lane.id, row)
+            yield Decision(now, DecisionKind.SUPPRESSED, board_key, row.offset, why=why)
+
+    def _grouping(self, lane: Lane, board_key: str, frame: Frame, now: Instant) -> Decision:
+        """A group whose row is made when it is flushed."""
+        known = next(iter(self._held.get(board_key, ())), None)
+        slot = counted(Held(board_key, 0, frame.offset, lane.deadline, b""), known)
+        self._held[board_key] = [slot]
+        self._note_due(slot)
+        if known is None:
+            return of_slot(DecisionKind.HELD, slot, now)
+        return joined(lane.id, known, slot, frame, now)
+
+    def _listed(self, lane: Lane, board_key: str, row: Frame, now: Instant) -> Iterator[Decision]:
+        """Of a list nothing is replaced: every message waits for its turn."""
+        slots = lane.held(board_key)
+        for slot in slots:
+            yield of_slot(DecisionKind.HELD, counted(slot, None), now)
+        if not slots:
+            why = why_untold(lane.id, row)
+            yield Decision(now, DecisionKind.SUPPRESSED, board_key, row.offset, why=why)
+
+    def _passed_over(self, now: Instant) -> Iterator[Decision]:
+        """Once a member has all that its lane let go: what of that did not come its way."""
+        seat, lane = self._seat, self._seat.lane
+        if lane is None or seat.opening is not None or seat.owed is not None:
+            return
+        if lane.ready(seat.member):
+            return
+        for row in self._awaited.values():
+            if row.offset <= seat.member.cut:
+                why = "before its cut"
+            elif row.removed:
+                why = "never sent" if seat.member.sent is not None else "came and went"
+            else:
+                why = SENT_BEFORE
+            yield Decision(now, DecisionKind.SUPPRESSED, row.key, row.offset, why=why)
+        self._awaited.clear()
+
+    def _look(self, lane: Lane) -> None:
+        for slot in lane.held():
+            self._held.setdefault(slot.board_key, []).append(slot)
+            self._note_due(slot)
+
+    def _note_due(self, slot: Held) -> None:
+        if slot.due is not None:
+            self._due.setdefault(slot.due, {})[slot.board_key] = None
+
+    def _let_go(self, lane: Lane, now: Instant) -> list[Held]:
+        """The slots that are not held any more, of those that were due."""
+        gone, self._released = self._released, []
+        for due in [due for due in self._due if due <= now]:
+            for board_key in self._due.pop(due):
+                gone += self._not_held(lane, board_key)
+        return gone
+
+    def _not_held(self, lane: Lane, board_key: str) -> list[Held]:
+        """What was held of a key and is not any more."""
+        before = self._held.pop(board_key, [])
+        opened = {slot.opened: slot.offset for slot in lane.held(board_key)}
+        kept = [slot for slot in before if opened.get(slot.opened) == slot.offset]
+        if kept:
+            self._held[board_key] = kept
+        return [slot for slot in before if slot not in kept]
+
+    def _release(self, lane: Lane) -> None:
+        """`flush_on` lets everything go that was held: if one key's is gone, then all."""
+        oldest = next(iter(self._held), None)
+        if oldest is not None and self._not_held(lane, oldest):
+            for board_key in list(self._held):
+                self._released += self._not_held(lane, board_key)

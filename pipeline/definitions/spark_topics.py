@@ -1,0 +1,157 @@
+"""Topics that say `engine: spark`, as streams: what is asked for over REST needs no file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate.keys.errors import KeysError
+from tidegate.keys.filter import Filter
+from tidegate.keys.projection import Projection
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.bookmark import START
+from tidegate.keys.text.duration import parse_interval, whole_ms
+from tidegate.pipeline.definitions.conflation import PLAIN, ConflationDefinition
+from tidegate.pipeline.definitions.sink import TopicSink
+from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.definitions.stream import StreamDefinition
+from tidegate.pipeline.definitions.terms import RECORDS
+from tidegate.pipeline.definitions.view import ViewDefinition
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.merging import registered
+
+Document = Mapping[str, Any]
+NAME_CHARACTERS_MAX = 50
+REPLACES = "replace"
+SHAPE = ("filter", "grouping", "projection")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A topic that the pipeline is to fill, and the one that it is filled from.
+
+    Both are as `GET /v1/topics` tells them.
+    """
+
+    topic: Document
+    source: Document
+
+    @property
+    def name(self) -> str:
+        """The stream's: the topic's as far as a stream may be called so, and a digest of it."""
+        topic = str(self.topic["topic"])
+        readable = re.sub(r"[^A-Za-z0-9_-]", "-", topic)[:NAME_CHARACTERS_MAX]
+        return f"{readable}-{_digest([topic])[:8]}"
+
+    @property
+    def keeps_records(self) -> bool:
+        """Whether its source has records to begin with."""
+        return bool(self.source["key"]) and bool(self.source["retain"])
+
+    def conflation(self, wanted: Filter | None) -> ConflationDefinition:
+        """As the gateway's filler conflates: by what the source says of merging.
+
+        Raises:
+            DefinitionInvalid: its merger is not here, or a reducer writes into the key.
+        """
+        merge, oof = self.source["merge"], self.keeps_records
+        try:
+            if isinstance(merge, Mapping):
+                reduce = Reduce.of(merge)
+                if reduce.writes_to(KeySpec.of(self.topic["key"]).paths):
+                    raise DefinitionInvalid("a reducer of its source writes to a field of the key")
+                return ConflationDefinition(filter=wanted, reduce=reduce, oof=oof)
+            if merge != REPLACES:
+                registered(merge)
+                return ConflationDefinition(filter=wanted, merger=merge, oof=oof)
+        except DefinitionInvalid as error:
+            raise DefinitionInvalid(f"topic {self.topic['topic']} is not filled: {error}") from None
+        return ConflationDefinition(filter=wanted, oof=oof)
+
+    def stream(self, gateway: str, checkpoints: Path) -> StreamDefinition:
+        """What fills it, with a checkpoint that no other life and no other source of it has.
+
+        Raises:
+            DefinitionInvalid: it can only be filled by a stream from a file.
+        """
+        asked, topic = self.topic["source"], str(self.topic["topic"])
+        folder = checkpoints.resolve() / self.name
+        wanted, shape = _shape(asked, topic)
+        if shape is None and self.keeps_records and self.topic["key"] != self.source["key"]:
+            raise DefinitionInvalid(
+                f"topic {topic} is not filled: its key is {self.topic['key']}, that of its source "
+                f"{self.source['topic']} is {self.source['key']}; a definition file may say so"
+            )
+        return StreamDefinition(
+            name=self.name,
+            gateway=gateway.rstrip("/"),
+            source=TopicSource(asked["topic"], RECORDS if self.keeps_records else START, None),
+            key=KeySpec.of(self.topic["key"]),
+            interval_text=asked["interval"],
+            interval_ms=whole_ms(parse_interval(asked["interval"])),
+            sink=TopicSink(topic, declared=True),
+            description="",
+            checkpoint=folder / self._life(),
+            dead_letters=folder / "dead",
+            view=None if shape is None else ViewDefinition(None, wanted, shape, None),
+            conflation=self.conflation(wanted) if shape is None else PLAIN,
+        )
+
+    def _life(self) -> str:
+        """Differs where what was held and read before is of no use; an interval may change."""
+        asked = self.topic["source"]
+        lives = [self.topic["epoch"], self.source["epoch"], asked["topic"], self.topic["key"]]
+        merge = self.source["merge"] if asked["grouping"] is None else REPLACES
+        return _digest([*lives, *(asked[field] for field in SHAPE), merge])
+
+
+def streams_of(
+    topics: Sequence[Document], gateway: str, checkpoints: Path, taken: Collection[str]
+) -> tuple[list[StreamDefinition], list[str]]:
+    """A stream for each topic that says `engine: spark`; and why others are not filled.
+
+    Streams from a file fill those that are `taken`.
+    """
+    streams, unfit = [], []
+    for each in declarations(topics):
+        if each.topic["topic"] in taken:
+            continue
+        try:
+            streams.append(each.stream(gateway, checkpoints))
+        except DefinitionInvalid as error:
+            unfit.append(str(error))
+    return streams, unfit
+
+
+def declarations(topics: Sequence[Document]) -> list[Declaration]:
+    """Of all topics of a gateway those that the pipeline is to fill, and can be used there."""
+    by_name = {it["topic"]: it for it in topics if it.get("state") != "unusable"}
+    return [
+        Declaration(topic, by_name[topic["source"]["topic"]])
+        for topic in by_name.values()
+        if topic["source"] is not None
+        and topic["source"]["engine"] == "spark"
+        and topic["source"]["topic"] in by_name
+    ]
+
+
+def _shape(asked: Document, topic: str) -> tuple[Filter | None, Projection | None]:
+    try:
+        wanted = None if asked["filter"] is None else Filter.parse(asked["filter"])
+        if asked["grouping"] is None:
+            return wanted, None
+        columns, grouping = ",".join(asked["projection"]), str(KeySpec.of(asked["grouping"]))
+        return wanted, Projection.parse(f"[{columns}]", 0, grouping, 0)
+    except KeysError as error:
+        raise DefinitionInvalid(f"topic {topic} is not filled: {error.detail}") from None
+
+
+def _digest(parts: Sequence[object]) -> str:
+    text = json.dumps(parts, ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

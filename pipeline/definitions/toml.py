@@ -1,0 +1,222 @@
+"""A TOML table taken apart field by field, so that nothing unknown is passed over."""
+
+from __future__ import annotations
+
+import codecs
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tidegate.pipeline.errors import DefinitionInvalid
+
+COUNT_MAX = 2**31 - 1
+ALIKE_MIN = 0.66  # `kye` is a `key`; no required field is as like another that may stand beside it
+SHOWN_MAX = 100
+PLACE_MAX = 200
+_CREDENTIALS = re.compile(r"//[^/@\s]*@")
+
+
+class TomlTable:
+    """A TOML table whose fields are taken one by one; what is left at the end is unknown.
+
+    `asked` are the fields that it might have, as far as anybody has asked for them.
+    """
+
+    def __init__(self, fields: Mapping[str, Any], file: str, place: str) -> None:
+        self._file = file
+        self._place = place
+        self._left = dict(fields)
+        self.asked: set[str] = set()
+
+    @property
+    def left(self) -> list[str]:
+        """The fields that have not been taken, in their order."""
+        return list(self._left)
+
+    def where(self, field: str) -> str:
+        """Where a field stands, as errors name it: on one line, and never at length."""
+        place = f"{self._place}{field}"[:PLACE_MAX]
+        plain = "".join(each if each.isprintable() else "?" for each in place)
+        return f"{self._file}: {plain}"
+
+    def wrong(self, field: str, expected: str, found: object) -> DefinitionInvalid:
+        """The error for a field of the wrong kind."""
+        return DefinitionInvalid(f"{self.where(field)}: expected {expected}, found {shown(found)}")
+
+    def missing(self, field: str, expected: str) -> DefinitionInvalid:
+        """The error for a field that must be there, and may have been misspelt."""
+        if other := alike(field, self._left):
+            hint = f"; did you mean {field} instead of {other[:SHOWN_MAX]}?"
+        else:
+            hint = f", expected {expected}"
+        return DefinitionInvalid(f"{self.where(field)}: is missing{hint}")
+
+    def has(self, field: str) -> bool:
+        """Whether an optional field is there and has not been taken."""
+        self.asked.add(field)
+        return field in self._left
+
+    def raw(self, field: str) -> Any:
+        """The value of a field, whatever its type, or None; it is known from now on."""
+        self.asked.add(field)
+        return self._left.pop(field, None)
+
+    def says(self, field: str, text: str) -> bool:
+        """Whether a field is just this text; then it is taken."""
+        if not self.has(field) or self._left[field] != text:
+            return False
+        self.raw(field)
+        return True
+
+    def take(self, field: str, kind: type, expected: str) -> Any:
+        """The value of a field, of this type, or None; it is known from now on."""
+        found = self.raw(field)
+        # A TOML boolean is a Python int as well.
+        if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
+            raise self.wrong(field, expected, found)
+        return found
+
+    def text(self, field: str, default: str | None = None, expected: str = "a text") -> str:
+        """A text; `default` None makes the field required."""
+        found: str | None = self.take(field, str, expected)
+        if found is not None:
+            return found
+        if default is None:
+            raise self.missing(field, expected)
+        return default
+
+    def texts(self, field: str, expected: str) -> list[str]:
+        """A required list of texts, at least one."""
+        found: list[str] | None = self.take(field, list, expected)
+        if found is None:
+            raise self.missing(field, expected)
+        if not found or not all(isinstance(text, str) for text in found):
+            raise self.wrong(field, expected, found)
+        return found
+
+    def checked(self, field: str, fits: Callable[[str], object], expected: str) -> str:
+        """A required text for which `fits` gives something true."""
+        found = self.text(field, expected=expected)
+        if not fits(found):
+            raise self.wrong(field, expected, found)
+        return found
+
+    def secret(self, field: str, form: re.Pattern[str], expected: str) -> str:
+        """A required text of a form that no error repeats: it may hold a password."""
+        found = self.text(field, expected=expected)
+        if not form.fullmatch(found):
+            raise DefinitionInvalid(f"{self.where(field)}: expected {expected}")
+        return found
+
+    def count(self, field: str, most: int = COUNT_MAX) -> int | None:
+        """A whole number above 0, or None."""
+        expected = f"a whole number from 1 to {most}"
+        found: int | None = self.take(field, int, expected)
+        if found is not None and not 1 <= found <= most:
+            raise self.wrong(field, expected, found)
+        return found
+
+    def flag(self, field: str, default: bool) -> bool:
+        """True or false."""
+        found = self.raw(field)
+        if found is None:
+            return default
+        if not isinstance(found, bool):
+            raise self.wrong(field, "true or false", found)
+        return found
+
+    def table(self, field: str, expected: str = "a table") -> TomlTable:
+        """A required table inside this one."""
+        found = self.take(field, dict, expected)
+        if found is None:
+            raise self.missing(field, expected)
+        return TomlTable(found, self._file, f"{self._place}{field}.")
+
+    def finish(self, elsewhere: Mapping[str, str] | None = None) -> None:
+        """Refuse what has not been taken; `elsewhere` are fields that belong to another place."""
+        named = elsewhere or {}
+        for field in self._left:
+            if field in named:
+                raise DefinitionInvalid(f"{self.where(field)}: {named[field]}")
+            if other := alike(field, [*self.asked, *named]):
+                hint = f"did you mean {other}?"
+            else:
+                hint = f"known are {', '.join(sorted(self.asked))}"
+            raise DefinitionInvalid(f"{self.where(field)}: unknown field; {hint}")
+
+
+def alike(field: str, others: Iterable[str]) -> str | None:
+    """Which of other names is nearly the same, if one is; capitals make no difference."""
+    by_name = {other.lower(): other for other in others}
+    found = difflib.get_close_matches(field.lower(), by_name, 1, ALIKE_MIN)
+    return by_name[found[0]] if found else None
+
+
+def shown(found: object) -> str:
+    """A value much as it stands in the file, never at length, and without a password."""
+    text = json.dumps(found, ensure_ascii=False, default=str)
+    return _CREDENTIALS.sub("//...@", text)[:SHOWN_MAX]
+
+
+# A TOML file as tables; what is wrong with it is one sentence with the line.
+
+
+_PLACED = re.compile(r"(.*) \(at (?:(line \d+, column \d+)|end of document)\)", re.DOTALL)
+_NAMES = re.compile(r"\((['\"].*)\)")  # how Python writes the parts of a dotted name
+_QUOTES = 'a text stands in quotes, such as "1s"'
+# What is nearly always meant, where the parser only says what it cannot go on with.
+_ADVICE = {
+    "Invalid value": _QUOTES,
+    "Expected newline or end of document after a statement": _QUOTES,
+    "Illegal character '\\n'": "the quote at the end of a text is missing",
+    "Unterminated string": "the quote at the end of a text is missing",
+    "Unclosed array": "a comma between two values is missing, or ] at the end",
+    "Unclosed inline table": "a comma between two fields is missing, or } at the end",
+    "Invalid initial character for a key part": (
+        "a table in braces stands on one line, without a comma at its end"
+    ),
+    "Cannot overwrite a value": "the same field stands twice",
+    "Unescaped '\\' in a string": "write \\\\ for a backslash, or put the text in single quotes",
+}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a file.
+
+    Raises:
+        DefinitionInvalid: it cannot be read, or is no TOML; the text names the line.
+    """
+    try:
+        content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    except OSError as error:
+        raise DefinitionInvalid(f"{path}: {error.strerror or error}") from None
+    try:
+        return tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DefinitionInvalid(f"{path}: line {line}: not UTF-8, save the file as that") from None
+    except tomllib.TOMLDecodeError as error:
+        raise DefinitionInvalid(f"{path}: {_sentence(str(error))}") from None
+    except RecursionError:
+        raise DefinitionInvalid(f"{path}: lists or tables stand too deep in one another") from None
+    except ValueError:  # of Python, which reads no number of thousands of digits
+        raise DefinitionInvalid(f"{path}: a number has too many digits") from None
+
+
+def _sentence(said: str) -> str:
+    """The place before the reason, and what to do if that is known."""
+    found = _PLACED.fullmatch(said)
+    if found is None:
+        return f"not TOML, {said}"
+    reason, line = found.groups()
+    advice = f"; {_ADVICE[reason]}" if line and reason in _ADVICE else ""
+    plain = _NAMES.sub(_dotted, reason[:1].lower() + reason[1:])
+    return f"{line or 'at the end'}: not TOML, {plain}{advice}"
+
+
+def _dotted(names: re.Match[str]) -> str:
+    return ".".join(re.findall(r"['\"](.*?)['\"]", names[1]))

@@ -1,0 +1,136 @@
+"""NDJSON envelopes of the journal as rows, values byte for byte as published."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from tidegate.keys.text.bookmark import join_bookmark, split_bookmark
+from tidegate.keys.text.time import parse_time
+from tidegate.pipeline.errors import SourceLost
+
+# Rows of format "tidegate": a message or removal each, as columns.
+
+
+SCHEMA = "offset long, key string, value string, timestamp_ms long, bookmark string, removed string"
+ROWS = pa.schema(
+    [
+        ("offset", pa.int64()),
+        ("key", pa.string()),
+        ("value", pa.string()),
+        ("timestamp_ms", pa.int64()),
+        ("bookmark", pa.string()),
+        ("removed", pa.string()),
+    ]
+)
+
+
+class Row(NamedTuple):
+    """One message, or with a reason in `removed` a removal: then its value is None.
+
+    `key` and `value` are JSON texts; `key` is None on a topic without one.
+    """
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int | None
+    removed: str | None
+
+
+def row_batch(rows: Sequence[Row], epoch: str, after: int) -> pa.RecordBatch:
+    """Rows at contiguous positions behind `after`, as `ROWS`."""
+    return placed_batch(rows, epoch, range(after + 1, after + 1 + len(rows)))
+
+
+def placed_batch(rows: Sequence[Row], epoch: str, positions: Sequence[int]) -> pa.RecordBatch:
+    """Rows at these positions, as `ROWS`."""
+    keys, values, times, reasons = zip(*rows, strict=True) if rows else ((), (), (), ())
+    columns = (
+        positions,
+        keys,
+        values,
+        times,
+        [join_bookmark(epoch, position) for position in positions],
+        reasons,
+    )
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, kind) for column, kind in zip(columns, ROWS.types, strict=True)],
+        schema=ROWS,
+    )
+
+
+def of_shard(batch: pa.RecordBatch, shard: int, shards: int) -> pa.RecordBatch:
+    """The rows whose keys belong to a shard; of a topic without key all belong to the first."""
+    keys = batch.column("key").to_pylist()
+    return batch.filter(pa.array([shard_of(text, shards) == shard for text in keys], pa.bool_()))
+
+
+def shard_of(key_text: str | None, shards: int) -> int:
+    """Which of so many shards has a key; the same in every process."""
+    return 0 if key_text is None else zlib.crc32(key_text.encode()) % shards
+
+
+class Envelope(msgspec.Struct, gc=False):
+    """One line of the journal; `key` and `value` stay JSON text. A removal has a `reason`."""
+
+    bookmark: str
+    value: msgspec.Raw
+    key: msgspec.Raw = msgspec.Raw(b"null")
+    timestamp: int | float | str | None = None
+    reason: str | None = None
+
+
+_lines = msgspec.json.Decoder(Envelope).decode_lines
+
+
+def envelope_batch(body: bytes, epoch: str, after: int) -> pa.RecordBatch:
+    """The rows of one page, which must continue position `after` of `epoch` without a gap.
+
+    Raises:
+        SourceLost: a gap or another epoch: some message would have been passed over.
+    """
+    envelopes = _lines(body)
+    for position, envelope in enumerate(envelopes, start=after + 1):
+        if split_bookmark(envelope.bookmark) != (epoch, position):
+            raise SourceLost(
+                f"expected position {position} of epoch {epoch} in the journal, "
+                f"found {envelope.bookmark}: messages between are gone"
+            )
+    return row_batch([_row(envelope) for envelope in envelopes], epoch, after)
+
+
+def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
+    """The records of a state of the world that were published up to position `last`.
+
+    Raises:
+        SourceLost: they are of another epoch.
+    """
+    rows, positions = [], []
+    for envelope in _lines(body):
+        found, position = split_bookmark(envelope.bookmark)
+        if found != epoch:
+            raise SourceLost(f"expected records of epoch {epoch}, found {envelope.bookmark}")
+        if position <= last:
+            rows.append(_row(envelope))
+            positions.append(position)
+    return placed_batch(rows, epoch, positions)
+
+
+def _row(envelope: Envelope) -> Row:
+    key_text = bytes(envelope.key)
+    return Row(
+        None if key_text == b"null" else key_text,
+        bytes(envelope.value) if envelope.reason is None else None,
+        _milliseconds(envelope.timestamp),
+        envelope.reason,
+    )
+
+
+def _milliseconds(timestamp: float | str | None) -> int | None:
+    if isinstance(timestamp, str):
+        return parse_time(timestamp)
+    return None if timestamp is None else int(timestamp)

@@ -1,0 +1,140 @@
+"""The options of format "tidegate", read strictly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidegate.clients import DEFAULT_ADDRESS
+from tidegate.keys.errors import KeysError
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.bookmark import START
+from tidegate.pipeline.definitions.terms import RECORDS
+from tidegate.pipeline.definitions.toml import alike
+from tidegate.pipeline.errors import DefinitionInvalid
+
+BUS_SCHEMES = ("redis://", "rediss://", "unix://")
+GATEWAY_SCHEMES = ("http://", "https://")
+SHARDS_MAX = 1_000
+READS = {"gateway", "prefix", "topic", "from", "rows_per_batch", "shards"}
+WRITES = {"gateway", "topic", "key", "run"}
+OF_SPARK = {"checkpointlocation", "path", "queryname", "triggerinterval"}
+"""What Spark's own methods put among the options."""
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What is read, and how it is cut.
+
+    `start` is `epoch`, `now`, `records` or a bookmark. `gateway` is the address of a gateway, or of
+    the Redis that gateways share, where the names of keys begin with `prefix`. With `shards` each
+    of so many partitions has all messages of its keys.
+    """
+
+    gateway: str
+    topic: str
+    prefix: str = "tidegate"
+    start: str = START
+    rows_per_batch: int | None = None
+    shards: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> ReadOptions:
+        """From Spark's option texts.
+
+        Raises:
+            DefinitionInvalid: unknown, missing or malformed options.
+        """
+        given = _given(options, READS)
+        prefix = given.get("prefix", cls.prefix)
+        if "{" in prefix or "}" in prefix:
+            raise DefinitionInvalid("prefix has no braces")
+        gateway, start = _address(given), given.get("from", START)
+        if start == RECORDS and gateway.startswith(BUS_SCHEMES):
+            raise DefinitionInvalid("a gateway tells records, a Redis does not")
+        return cls(
+            gateway=gateway,
+            topic=given["topic"],
+            prefix=prefix,
+            start=start,
+            rows_per_batch=_whole(given, "rows_per_batch"),
+            shards=_whole(given, "shards", SHARDS_MAX),
+        )
+
+    @property
+    def is_bus(self) -> bool:
+        """Whether it is read straight from Redis."""
+        return self.gateway.startswith(BUS_SCHEMES)
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Where it is written.
+
+    With `fields`, its key, the topic is made if it is not there. `run` numbers the lives of a
+    stream; None: the time at which it was started.
+    """
+
+    gateway: str
+    topic: str
+    fields: tuple[str, ...] = ()
+    run: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> WriteOptions:
+        """From Spark's option texts.
+
+        Raises:
+            DefinitionInvalid: unknown, missing or malformed options; the address of a Redis.
+        """
+        given = _given(options, WRITES)
+        gateway = _address(given)
+        if gateway.startswith(BUS_SCHEMES):
+            raise DefinitionInvalid(
+                "format tidegate writes through a gateway, which checks each message and its key "
+                "before anybody sees it: give the http address of a gateway on that Redis"
+            )
+        run = _whole(given, "run", 2**63 - 1)
+        return cls(gateway=gateway, topic=given["topic"], fields=_fields(given), run=run)
+
+
+def _given(options: Mapping[str, str], known: set[str]) -> dict[str, str]:
+    given = {name.lower(): text for name, text in options.items()}
+    unknown = sorted(given.keys() - known - OF_SPARK)
+    if unknown:
+        meant = alike(unknown[0], known)
+        hint = f"did you mean {meant}?" if meant else f"it takes {', '.join(sorted(known))}"
+        raise DefinitionInvalid(f"format tidegate has no option {unknown[0]} here; {hint}")
+    if not given.get("topic"):
+        raise DefinitionInvalid('format tidegate needs .option("topic", NAME)')
+    return given
+
+
+def _address(given: Mapping[str, str]) -> str:
+    address = given.get("gateway", DEFAULT_ADDRESS)
+    # Asked for nothing, it would be tried for a minute. It is not shown: it may hold a password.
+    if not address.startswith((*GATEWAY_SCHEMES, *BUS_SCHEMES)):
+        raise DefinitionInvalid(
+            f"gateway is an address such as {DEFAULT_ADDRESS} or redis://127.0.0.1:6379/0"
+        )
+    return address
+
+
+def _fields(given: Mapping[str, str]) -> tuple[str, ...]:
+    """The paths of a key as a topic spells them, by which one that is there is compared."""
+    texts = [text.strip() for text in given.get("key", "").split(",")]
+    try:
+        return tuple(str(path) for path in KeySpec.of(list(filter(None, texts))).paths)
+    except KeysError as error:
+        raise DefinitionInvalid(f"key is fields such as /symbol,/venue: {error.detail}") from None
+
+
+def _whole(given: Mapping[str, str], name: str, most: int | None = None) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    is_number = text.isascii() and text.isdigit() and len(text) < 20 and int(text) > 0
+    if not is_number or (most is not None and int(text) > most):
+        above = "" if most is None else f" and at most {most}"
+        raise DefinitionInvalid(f"{name} is a whole number above 0{above}, not {text[:40]}")
+    return int(text)

@@ -1,0 +1,260 @@
+"""A topic's journal as Spark reads it: once, or followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidegate.clients.answers import Journal
+from tidegate.keys.text.bookmark import START, join_bookmark, split_bookmark
+from tidegate.pipeline.definitions.terms import RECORDS
+from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, SourceLost
+from tidegate.pipeline.format.envelope import of_shard
+from tidegate.pipeline.format.executor_check import Traveller
+from tidegate.pipeline.format.journal import GatewayJournal, open_journal
+from tidegate.pipeline.format.options import ReadOptions
+
+# What lies between two bookmarks of a topic, cut into slices that tasks read.
+
+
+MESSAGES_PER_TASK_MAX = 20_000
+
+
+@dataclass(frozen=True)
+class JournalSlice(InputPartition):
+    """The messages of one task: positions after `after` up to and including `last`.
+
+    With `shards`, of these only the ones whose keys belong to `shard`. Of `trimmed` ones what the
+    topic still has are records.
+    """
+
+    epoch: str
+    after: int
+    last: int
+    shard: int = 0
+    shards: int = 1
+    trimmed: bool = False
+
+
+class JournalEdge:
+    """The driver's view of a topic's journal: its ends, and what is cut from it."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def initial(self) -> str:
+        """The bookmark after which reading begins; `epoch` if an empty topic tells no epoch.
+
+        Raises:
+            DefinitionInvalid: `from` is no bookmark.
+            SourceLost: it is none of this topic.
+        """
+        journal = self._journal()
+        end = _end(journal)
+        if self._options.start == "now":
+            return end or START
+        if self._options.start == RECORDS:
+            return START if end is None else join_bookmark(split_bookmark(end)[0], 0)
+        if self._options.start == START:
+            if journal.first is None:
+                return end or START
+            epoch, position = split_bookmark(journal.first)
+            return join_bookmark(epoch, position - 1)
+        return self._given(end)
+
+    def end(self) -> str | None:
+        """The bookmark of the newest message, None if an empty topic tells no epoch."""
+        return _end(self._journal())
+
+    def resolve(self, start: str, end: str | None) -> int:
+        """The position of `start`, after proof that it belongs to the topic's life of `end`.
+
+        Raises:
+            SourceLost: another epoch, or a position that the topic has not reached.
+        """
+        if start == START:
+            return 0
+        epoch, position = split_bookmark(start)
+        live_epoch, live_position = _life(end)
+        if epoch != live_epoch:
+            raise SourceLost(
+                f"the checkpoint was made with another life of topic {self._options.topic} "
+                f"(epoch {epoch}, now {live_epoch}): "
+                "remove the checkpoint to read the new one from its start"
+            )
+        if position > live_position:
+            raise SourceLost(
+                f"topic {self._options.topic} ends at position {live_position}, before position "
+                f"{position} that was read earlier: the gateway has lost messages"
+            )
+        return position
+
+    def slices(self, start: str, end: str) -> list[JournalSlice]:
+        """Even slices of what lies between two bookmarks, or all of it for each shard."""
+        epoch, last = split_bookmark(end)
+        after = self.resolve(start, end)
+        if after == 0 and self._options.start == RECORDS:
+            first = self._journal().first
+            known = last if first is None else min(last, split_bookmark(first)[1] - 1)
+            told = self._even(epoch, known, last)
+            return [JournalSlice(epoch, 0, known, trimmed=True), *told] if known else told
+        return self._even(epoch, after, last)
+
+    def _even(self, epoch: str, after: int, last: int) -> list[JournalSlice]:
+        rows = last - after
+        if self._options.shards is not None and rows > 0:
+            shards = self._options.shards
+            return [JournalSlice(epoch, after, last, shard, shards) for shard in range(shards)]
+        count = -(-rows // MESSAGES_PER_TASK_MAX)
+        cuts = [after + rows * part // count for part in range(count)] + [last] if rows > 0 else []
+        return [JournalSlice(epoch=epoch, after=low, last=high) for low, high in pairwise(cuts)]
+
+    def _given(self, end: str | None) -> str:
+        """The bookmark that `from` is, proven as `resolve` does: no checkpoint is to blame yet."""
+        start, topic = self._options.start, self._options.topic
+        try:
+            epoch, position = split_bookmark(start)
+        except ValueError as error:
+            raise DefinitionInvalid(f"from is epoch, now, records or a bookmark: {error}") from None
+        live_epoch, live_position = _life(end)
+        if epoch != live_epoch:
+            raise SourceLost(
+                f"from = {start[:140]!r} is no bookmark of topic {topic}, "
+                f"whose epoch is {live_epoch}: from = 'epoch' reads all that it has"
+            )
+        if position > live_position:
+            raise SourceLost(
+                f"from = {start[:140]!r} is ahead of topic {topic}, which ends at {live_position}"
+            )
+        return start
+
+    def _journal(self) -> Journal:
+        with open_journal(self._options) as journal:
+            return journal.ends()
+
+
+def _life(end: str | None) -> tuple[str, int]:
+    """Epoch and position of a topic's end."""
+    return split_bookmark(end) if end else ("that of an empty topic", 0)
+
+
+def _end(journal: Journal) -> str | None:
+    if journal.last is None and journal.epoch is not None:
+        return join_bookmark(journal.epoch, 0)
+    return journal.last
+
+
+def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBatch]:
+    """Fetch one slice in pages; positions must be contiguous, else messages are missing.
+
+    Raises:
+        SourceLost: the journal was trimmed, or the topic began a new life.
+    """
+    after = part.after
+    if part.trimmed:
+        with GatewayJournal(options.gateway, options.topic) as records:
+            yield from records.records(part.epoch, part.last)
+        return
+    with open_journal(options) as journal:
+        while after < part.last:
+            page = journal.page(part.epoch, after, part.last)
+            if page.num_rows == 0:
+                raise SourceLost(
+                    f"topic {options.topic} no longer holds the messages after position {after}"
+                )
+            after += page.num_rows
+            yield page if part.shards == 1 else of_shard(page, part.shard, part.shards)
+
+
+class JournalReader(Traveller, DataSourceReader):
+    """A topic's journal, read once."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Slices from the option `from` to the newest message."""
+        edge = JournalEdge(self._options)
+        start, end = edge.initial(), edge.end()
+        return [] if end is None else edge.slices(start, end)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one slice, from an executor."""
+        if not isinstance(partition, JournalSlice):  # Spark makes one up where there is none
+            return iter(())
+        return read_slice(self._options, partition)
+
+
+class JournalStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A topic's journal, followed; admission is by rows, targets by bookmark."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._edge = JournalEdge(options)
+        self._newest: str | None = None
+        self._target: str | None = None
+        self._targeted = False
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """Where a stream without checkpoint begins."""
+        return {"bookmark": self._edge.initial()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """`rows_per_batch` as Spark knows it."""
+        rows = self._options.rows_per_batch
+        return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Fix the newest message as the last one to be read."""
+        self._target = self._edge.end()
+        self._targeted = True
+
+    def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
+        """The end of the next micro-batch, at most `limit` rows on; `start` if nothing is new."""
+        self._newest = newest = self._edge.end()
+        last = self._target if self._targeted else newest
+        after = self._edge.resolve(_bookmark(start), newest)
+        if last is None:
+            return start
+        epoch, position = split_bookmark(last)
+        if isinstance(limit, ReadMaxRows):
+            position = min(position, after + limit.max_rows)
+        return start if position <= after else {"bookmark": join_bookmark(epoch, position)}
+
+    def reportLatestOffset(self) -> dict[str, str] | None:  # noqa: N802 - Spark's name
+        """The topic's newest message as it was last seen: how far a stream is behind."""
+        return None if self._newest is None else {"bookmark": self._newest}
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        """Slices of one micro-batch, each small enough for one task."""
+        if start == end:
+            return []
+        return self._edge.slices(_bookmark(start), _bookmark(end))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one slice, from an executor."""
+        assert isinstance(partition, JournalSlice)
+        return read_slice(self._options, partition)
+
+
+def _bookmark(offset: dict[str, str]) -> str:
+    """The bookmark of an offset in a checkpoint.
+
+    Raises:
+        CheckpointMismatch: another source has written it.
+    """
+    if "bookmark" not in offset:
+        raise CheckpointMismatch(
+            "the checkpoint has the offsets of another source: each stream has one of its own"
+        )
+    return offset["bookmark"]

@@ -1,0 +1,79 @@
+"""`format("tidegate")`: a topic's journal as a stream and as a batch, and a topic as a sink.
+
+Reading takes the options `gateway` (the address of a gateway, or of the Redis that gateways share,
+there with `prefix`), `topic`, `from` (`epoch`, `now` or a bookmark), `rows_per_batch` and `shards`;
+writing takes `gateway`, `topic`, `key` and `run`. Offsets are bookmarks,
+`{"bookmark": "<epoch>-<position>"}`, so a checkpoint says by itself which life of the topic it
+belongs to. Planning costs one small request; messages are fetched by the executors alone.
+"""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.types import StructType
+
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.format.envelope import SCHEMA
+from tidegate.pipeline.format.executor_check import Traveller
+from tidegate.pipeline.format.options import ReadOptions, WriteOptions
+from tidegate.pipeline.format.reader import JournalReader, JournalStreamReader
+from tidegate.pipeline.format.writer import batch_writer, stream_writer
+
+
+class TidegateSource(Traveller, DataSource):
+    """A topic; read with the columns of `rows.SCHEMA`, written as `writer` says."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Spark makes one of these as a stream starts, and asks it for each commit.
+        self._started_ms = time.time_ns() // 1_000_000
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "tidegate"
+
+    def schema(self) -> str:
+        """The columns, always the same."""
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch: all that the journal holds now, from `from` on."""
+        _require_own(schema)
+        return JournalReader(ReadOptions.of(self.options))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """A stream that follows the journal."""
+        _require_own(schema)
+        return JournalStreamReader(ReadOptions.of(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A batch of messages, published in one step."""
+        return batch_writer(WriteOptions.of(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Messages of a stream, each of its batches published in one step, once."""
+        options = WriteOptions.of(self.options)
+        return stream_writer(options, schema, options.run or self._started_ms, overwrite=overwrite)
+
+
+def _require_own(schema: StructType) -> None:
+    """Refuse columns that somebody has asked for: rows have those that they have.
+
+    Raises:
+        DefinitionInvalid: there are others.
+    """
+    asked = ", ".join(f"{each.name} {each.dataType.typeName()}" for each in schema.fields)
+    if asked != SCHEMA:
+        raise DefinitionInvalid(
+            f"format tidegate has columns of its own ({SCHEMA}): leave .schema(...) out, and take "
+            "fields by from_json(value, ...)"
+        )

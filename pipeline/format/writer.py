@@ -1,0 +1,306 @@
+"""A topic as Spark writes it: tasks stage, the driver commits a batch in one step, once.
+
+The number of a commit is the batch's, its producer has the id that lives in the checkpoint: so a
+batch that comes again, after a retry, in other partitions or from another driver, publishes nothing
+more. The run is when the stream was started: what an older driver still sends is refused.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+
+from tidegate.clients.gateway import Gateway
+from tidegate.keys.errors import KeysError
+from tidegate.keys.jsontext import check_json, one_line
+from tidegate.keys.spec import canonical_key
+from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, StreamFailed
+from tidegate.pipeline.format.executor_check import Traveller
+from tidegate.pipeline.format.options import WriteOptions
+
+# Rows of a frame on their way to a topic: checked here, where the row is still known.
+
+
+REASONS = ("deleted", "expired", "match")
+
+
+class Line(NamedTuple):
+    """A message's JSON text on one line, or an envelope: of a removal, or of a message and key."""
+
+    text: bytes
+    is_envelope: bool
+
+
+def lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
+    """The lines of rows with a column `value`, and perhaps `key` and `removed`.
+
+    A row without a value, or with a reason in `removed`, removes the record of its key. A key
+    beside a value goes along: only the gateway knows whether it is the one that the value says.
+
+    Raises:
+        StreamFailed: a value is no JSON, a key is none, a removal has no key; the text says why.
+    """
+    for value, key_text, reason in zip(
+        _texts(batch, "value"), _texts(batch, "key"), _texts(batch, "removed"), strict=True
+    ):
+        record_key = None if key_text is None else _key(key_text)
+        if value is None or reason is not None:
+            yield Line(_removal(record_key, reason or b"deleted"), is_envelope=True)
+        elif record_key is not None:
+            envelope = b'{"key":%s,"value":%s}' % (record_key, _message(value))
+            yield Line(envelope, is_envelope=True)
+        else:
+            yield Line(_message(value), is_envelope=False)
+
+
+def body_of(lines: list[Line]) -> tuple[bytes, bool]:
+    """Lines as the body of a request, and whether it is one of envelopes."""
+    if not any(line.is_envelope for line in lines):
+        return b"\n".join(line.text for line in lines) + b"\n", False
+    envelopes = (
+        line.text if line.is_envelope else b'{"value":' + line.text + b"}" for line in lines
+    )
+    return b"\n".join(envelopes) + b"\n", True
+
+
+def _texts(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
+    if name not in batch.schema.names:
+        return [None] * batch.num_rows
+    texts: list[bytes | None] = batch.column(name).cast(pa.binary()).to_pylist()
+    return texts
+
+
+def _message(value: bytes) -> bytes:
+    try:
+        check_json(value)
+    except KeysError as error:
+        raise StreamFailed(
+            f"a value is no JSON text ({error.detail}): write to_json(struct(...)) AS value"
+        ) from None
+    return one_line(value)
+
+
+def _removal(record_key: bytes | None, reason: bytes) -> bytes:
+    if record_key is None:
+        raise StreamFailed("a row without value removes a record, and needs the record's key")
+    if reason.decode() not in REASONS:
+        raise StreamFailed(f"removed is null or one of {', '.join(REASONS)}")
+    return b'{"key":%s,"reason":%s}' % (record_key, msgspec.json.encode(reason.decode()))
+
+
+def _key(text: bytes) -> bytes:
+    try:
+        check_json(text)
+        return canonical_key(text).encode()
+    except KeysError as error:
+        raise StreamFailed(f"the key of a row is none: {error.detail}") from None
+
+
+# What one task writes, kept aside at the gateway until the driver commits it.
+
+
+STAGE_MESSAGES_MAX = 10_000
+STAGE_BYTES_MAX = 8 * 1024 * 1024
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task has kept aside, as `producer`: stages in their order, and how many messages."""
+
+    producer: str
+    messages: int = 0
+    stages: list[str] = field(default_factory=list)
+
+
+def stage_rows(options: WriteOptions, producer: str, batches: Iterable[pa.RecordBatch]) -> Staged:
+    """Keep a task's rows aside, in their order.
+
+    Raises:
+        StreamFailed: a row is no message.
+        GatewayRefused, GatewayUnreachable: it could not be done.
+    """
+    with gateway_at(options.gateway) as gateway:
+        staging = Staging(gateway, options.topic, Staged(producer))
+        for batch in batches:
+            for line in lines_of(batch):
+                staging.add(line)
+        return staging.end()
+
+
+class Staging:
+    """Fills stage after stage. No two attempts, batches or runs have a stage's name in common."""
+
+    def __init__(self, gateway: Gateway, topic: str, staged: Staged) -> None:
+        self._gateway = gateway
+        self._topic = topic
+        self._staged = staged
+        self._attempt = uuid.uuid4().hex
+        self._lines: list[Line] = []
+        self._bytes = 0
+
+    def add(self, line: Line) -> None:
+        """One line more; a full stage goes to the gateway."""
+        is_full = len(self._lines) == STAGE_MESSAGES_MAX
+        if is_full or self._bytes + len(line.text) >= STAGE_BYTES_MAX:
+            self._stage()
+        self._lines.append(line)
+        self._bytes += len(line.text) + 1
+
+    def end(self) -> Staged:
+        """What is left goes too."""
+        self._stage()
+        return self._staged
+
+    def _stage(self) -> None:
+        if not self._lines:
+            return
+        staged = self._staged
+        name = f"{staged.producer}.{self._attempt}.{len(staged.stages)}"
+        body, enveloped = body_of(self._lines)
+        self._gateway.stage(self._topic, [body], name, staged.producer, enveloped=enveloped)
+        staged.stages.append(name)
+        staged.messages += len(self._lines)
+        self._lines, self._bytes = [], 0
+
+
+PRODUCER_PREFIX = "tidegate.spark."
+QUERY_ID = "sql.streaming.queryId"
+COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "value": (StringType, BinaryType),
+    "key": (StringType,),
+    "removed": (StringType,),
+}
+STAGES_MAX = 10_000
+
+
+class TopicStreamWriter(Traveller, DataSourceStreamArrowWriter):
+    """Writes the batches of a stream; `run` numbers the stream's lives."""
+
+    def __init__(self, options: WriteOptions, run: int) -> None:
+        self._options = options
+        self._run = run
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Keep a task's rows aside, on an executor."""
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY_ID) if context else None
+        if not query:
+            raise StreamFailed("Spark does not say which query this is, so it cannot be numbered")
+        return stage_rows(self._options, PRODUCER_PREFIX + query, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Publish a batch in one step, unless it has been."""
+        commit_stages(self._options, messages, self._run, batchId)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Nothing is to do: what nobody commits is forgotten after an hour."""
+
+
+class TopicBatchWriter(Traveller, DataSourceArrowWriter):
+    """Writes one frame, of whatever size a commit may have."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._producer = PRODUCER_PREFIX + str(uuid.uuid4())
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Keep a task's rows aside, on an executor."""
+        return stage_rows(self._options, self._producer, iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish all of it in one step."""
+        commit_stages(self._options, messages, run=0, number=0)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Nothing is to do: what nobody commits is forgotten after an hour."""
+
+
+def stream_writer(
+    options: WriteOptions, schema: StructType, run: int, *, overwrite: bool
+) -> TopicStreamWriter:
+    """A writer for a topic that is there.
+
+    Raises:
+        DefinitionInvalid: columns that make no message, or output mode complete.
+        GatewayRefused, GatewayUnreachable: the topic is not there, or has another key.
+    """
+    _check(options, schema, overwrite=overwrite)
+    return TopicStreamWriter(options, run)
+
+
+def batch_writer(options: WriteOptions, schema: StructType, *, overwrite: bool) -> TopicBatchWriter:
+    """As `stream_writer`, for one frame."""
+    _check(options, schema, overwrite=overwrite)
+    return TopicBatchWriter(options)
+
+
+def commit_stages(
+    options: WriteOptions, messages: Sequence[WriterCommitMessage | None], run: int, number: int
+) -> bool:
+    """Publish what tasks have staged in the order of partitions; False if it had been before.
+
+    Raises:
+        StreamFailed: more stages than a commit has.
+        GatewayRefused: more messages than a commit has, or stages that are gone.
+        RunFenced: a newer run has committed.
+    """
+    reports = [report for report in messages if isinstance(report, Staged) and report.stages]
+    stages = [name for report in reports for name in report.stages]
+    if not stages:
+        return False
+    if len(stages) > STAGES_MAX:
+        raise StreamFailed(
+            f"a batch in {len(stages)} stages is more than one commit takes ({STAGES_MAX}): "
+            "coalesce it into fewer partitions"
+        )
+    with gateway_at(options.gateway) as gateway:
+        done = gateway.commit(options.topic, reports[0].producer, run, number, stages)
+    return not done.duplicate
+
+
+def _check(options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+    if overwrite:
+        raise DefinitionInvalid(
+            "a topic is added to: use mode append (of a stream, output mode append or update)"
+        )
+    _check_columns(schema)
+    with gateway_at(options.gateway) as gateway:
+        found = gateway.find_topic(options.topic)
+        if found is None and not options.fields:
+            raise GatewayRefused(
+                f"{options.gateway} has no topic {options.topic} (topic-unknown): create it, or "
+                'give its key with .option("key", "/field,/field")'
+            )
+        if found is None:
+            gateway.put_topic(options.topic, {"key": list(options.fields)})
+        elif options.fields and found.get("key") != list(options.fields):
+            raise GatewayRefused(
+                f"topic {options.topic} exists with key {found.get('key')}, "
+                f"the option says {list(options.fields)}"
+            )
+
+
+def _check_columns(schema: StructType) -> None:
+    for column in schema.fields:
+        taken = COLUMNS.get(column.name)
+        if taken is None or not isinstance(column.dataType, taken):
+            kind = column.dataType.simpleString()
+            raise DefinitionInvalid(
+                "format tidegate writes value (JSON text), and perhaps key and removed, not column "
+                f"{column.name} ({kind}): write to_json(struct(...)) AS value"
+            )
+    if "value" not in schema.fieldNames():
+        raise DefinitionInvalid("format tidegate writes a column value, which is JSON text")

@@ -1,0 +1,198 @@
+"""What there is to say of a running stream at a moment: on the terminal, to metrics, to a topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from tidegate.keys.errors import BookmarkInvalid
+from tidegate.keys.text.bookmark import split_bookmark
+
+
+class State(StrEnum):
+    """Where a stream stands."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    WAITING = "waiting"  # for its next start, after a failure
+    FAILED = "failed"  # for a reason that no start mends
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How its newest batch went.
+
+    `batch` is its number, `rows_per_s` how fast rows were worked off, `batch_s` how long it took,
+    `lag` how many messages of a topic it left for the next; None where nothing says so.
+    """
+
+    batch: int | None = None
+    rows_per_s: float = 0.0
+    batch_s: float = 0.0
+    lag: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """A stream at a moment; counts are those since the command was started.
+
+    `held` is how many keys wait for the end of their interval, None where none can;
+    `merger_failures` those since the checkpoint began, None without a merger. `working_s` is
+    for how long a batch has been worked on, None where none is; `finds_nothing`, whether there was
+    nothing to read when it last looked. `error` is why it last failed, in a sentence; `at_s` is
+    when this was seen, in seconds of the epoch.
+    """
+
+    name: str
+    state: State = State.STARTING
+    pace: Pace = Pace()
+    batches: int = 0
+    messages: int = 0
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+    held: int | None = None
+    merger_failures: int | None = None
+    working_s: float | None = None
+    finds_nothing: bool = False
+    restarts: int = 0
+    error: str = ""
+    at_s: float = 0.0
+
+
+def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
+    """From what Spark tells of a query's newest trigger (`StreamingQuery.lastProgress`).
+
+    One that found nothing to read was no batch: the pace is what it was `before`.
+    """
+    took = (progress or {}).get("durationMs", {})
+    if not progress or "addBatch" not in took:
+        return before
+    lags = [lag for source in progress.get("sources", ()) if (lag := _lag(source)) is not None]
+    took_ms = took.get("triggerExecution", 0)
+    return Pace(
+        batch=progress.get("batchId"),
+        rows_per_s=float(progress.get("processedRowsPerSecond") or 0.0),
+        batch_s=took_ms / 1000,
+        lag=sum(lags) if lags else None,
+    )
+
+
+def finds_nothing(status: Mapping[str, Any]) -> bool:
+    """Whether a query waits since there is nothing to read (`StreamingQuery.status`)."""
+    is_busy = status.get("isDataAvailable") or status.get("isTriggerActive")
+    return not is_initializing(status) and not is_busy
+
+
+def is_initializing(status: Mapping[str, Any]) -> bool:
+    """Whether a query has not looked at its sources yet (`StreamingQuery.status`)."""
+    return str(status.get("message", "")).startswith("Initializing")
+
+
+def _lag(source: Mapping[str, Any]) -> int | None:
+    """Positions between where a batch of a topic ended and the topic's newest."""
+    ended, newest = _position(source.get("endOffset")), _position(source.get("latestOffset"))
+    if ended is None or newest is None:
+        return None
+    return max(0, newest - ended)
+
+
+def _position(offset: Any) -> int | None:
+    """Of `{"bookmark": "<epoch>-<position>"}`, which Spark gives as a text or as it is."""
+    if isinstance(offset, str):
+        try:
+            offset = json.loads(offset)
+        except ValueError:
+            return None
+    bookmark = offset.get("bookmark") if isinstance(offset, Mapping) else None
+    try:
+        return split_bookmark(bookmark)[1] if isinstance(bookmark, str) else None
+    except BookmarkInvalid:
+        return None
+
+
+# What a stream did since its command was started.
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counts: `repeated` are rows that an earlier try had written, `refused` no messages at all."""
+
+    batches: int = 0
+    messages: int = 0
+    published: int = 0
+    repeated: int = 0
+    refused: int = 0
+
+    def with_batch(
+        self, *, messages: int, published: int, repeated: int = 0, refused: int = 0
+    ) -> Totals:
+        """These, and one batch more."""
+        return Totals(
+            batches=self.batches + 1,
+            messages=self.messages + messages,
+            published=self.published + published,
+            repeated=self.repeated + repeated,
+            refused=self.refused + refused,
+        )
+
+
+# What is said of streams on the terminal.
+
+
+PROGRESS_EVERY_S = 3.0
+WORKING_S_MIN = 1.0
+"""A batch that takes less needs no word."""
+
+
+def progress_line(now: StreamStatus, dead_letters: Path | None = None) -> str:
+    """How far a stream is, how fast, how much is left, and what was refused, if it may refuse."""
+    parts = [
+        f"{now.batches:,} batches",
+        f"{now.messages:,} messages in",
+        f"{now.published:,} out",
+    ]
+    if now.batches:
+        parts.append(f"{now.pace.rows_per_s:,.0f}/s, {now.pace.batch_s:.2f} s a batch")
+    if now.pace.lag is not None:
+        parts.append(f"{now.pace.lag:,} behind")
+    if now.held is not None:
+        parts.append(f"{now.held:,} keys held")
+    if now.repeated:
+        parts.append(f"{now.repeated:,} written by an earlier run")
+    if now.refused:
+        parts.append(f"{now.refused:,} refused (see {dead_letters})")
+    if now.merger_failures:
+        parts.append(f"{now.merger_failures:,} merges failed")
+    doing = _doing(now)
+    if doing:
+        parts.append(doing)
+    if now.restarts:
+        parts.append(f"{now.restarts:,} restarts")
+    return f"{now.name}: {', '.join(parts)}"
+
+
+def _doing(now: StreamStatus) -> str:
+    """Why nothing seems to happen, if nothing does."""
+    match now.state:
+        case State.RUNNING if now.working_s is not None:
+            return f"at a batch for {now.working_s:.0f} s" * (now.working_s >= WORKING_S_MIN)
+        case State.RUNNING if now.finds_nothing:
+            return "nothing new to read"
+        case State.RUNNING:
+            has_read = now.batches or now.pace.batch is not None
+            return "" if has_read else "getting ready to read"
+        case State.WAITING:
+            return "waiting for its next start"
+        case state:
+            return state.value
+
+
+def restart_line(error: str, pause_s: float) -> str:
+    """Why a stream stands still, and until when."""
+    return f"{error}; it is started again in {pause_s:.0f} s"

@@ -1,0 +1,112 @@
+"""A Redis or Valkey, asked with patience: the one place of the pipeline that knows redis-py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from redis import ConnectionPool, Redis
+from redis.backoff import NoBackoff
+from redis.connection import parse_url
+from redis.exceptions import (
+    AuthenticationError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
+from redis.retry import Retry as RedisRetry
+
+from tidegate.clients.retry import Retry
+from tidegate.pipeline.connection import PATIENT
+from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, GatewayUnreachable
+
+ANSWER_SECONDS_MAX = 60.0
+CONNECT_SECONDS_MAX = 5.0
+
+
+class RedisServer:
+    """One address, and a connection that ends with the `with` block. Answers are bytes (RESP2).
+
+    What cannot be reached is asked again, so ask nothing that must not be
+    done twice.
+    """
+
+    def __init__(self, address: str, retry: Retry = PATIENT) -> None:
+        """Nothing is reached yet.
+
+        Args:
+            address: `redis://`, `rediss://` or `unix://`.
+            retry: how it is asked again.
+
+        Raises:
+            DefinitionInvalid: not such an address.
+        """
+        self.place = _place(address)
+        self._retry = retry
+        self._redis = _client(address)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._redis.close()
+
+    def ask(self, *words: object) -> Any:
+        """What a command is answered, in redis-py's shape of the command.
+
+        Raises:
+            GatewayRefused: Redis said no.
+            GatewayUnreachable: it does not answer.
+        """
+        [answer] = self.ask_together(words)
+        return answer
+
+    def ask_together(self, *commands: Sequence[object]) -> list[Any]:
+        """What commands are answered that see one state of the server, nothing between them."""
+        return self._retry.call(lambda: self._asked(commands), _may_be_over_soon)
+
+    def _asked(self, commands: Sequence[Sequence[object]]) -> list[Any]:
+        try:
+            with self._redis.pipeline(transaction=len(commands) > 1) as made:
+                step: Any = made  # its own types leave out what RESP2 settles
+                for words in commands:
+                    step.execute_command(*words)
+                return list(step.execute())
+        except (ResponseError, AuthenticationError) as error:
+            raise GatewayRefused(f"{self.place} said no: {error}") from error
+        except (RedisError, OSError) as error:
+            said = str(error) or type(error).__name__
+            raise GatewayUnreachable(f"cannot reach {self.place}: {said}") from error
+
+
+def _may_be_over_soon(error: Exception) -> bool:
+    """Nobody there, or a replica that is about to be the one that takes writes."""
+    return isinstance(error, GatewayUnreachable) or isinstance(error.__cause__, ReadOnlyError)
+
+
+def _client(address: str) -> Redis:
+    try:
+        given: dict[str, Any] = {**parse_url(address)}  # type: ignore[no-untyped-call]  # redis-py's
+    except ValueError:  # what it says may hold a part of a password that is not escaped
+        raise DefinitionInvalid(
+            "not the address of a Redis, such as redis://USER:PASSWORD@127.0.0.1:6379/0, in which "
+            "a password has %2F for / and %23 for #"
+        ) from None
+    given |= {
+        "protocol": 2,
+        "decode_responses": False,
+        "socket_timeout": ANSWER_SECONDS_MAX,
+        "retry": RedisRetry(NoBackoff(), 0),
+        "health_check_interval": 0,
+    }
+    if "path" not in given:
+        given["socket_connect_timeout"] = CONNECT_SECONDS_MAX
+    return Redis(connection_pool=ConnectionPool(**given))
+
+
+def _place(address: str) -> str:
+    """The address without who asks."""
+    parts = urlsplit(address)
+    where = parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
+    return f"the Redis at {where}"

@@ -1,0 +1,1 @@
+"""The Spark session: its Java, its packages, and what executors need."""

@@ -1,0 +1,189 @@
+"""The Java that Spark runs in: no signal that is meant for us reaches it, and it ends with us.
+
+PySpark would start it among our own processes, where Ctrl-C, and whoever stops a whole group, would
+end it before us; and what it prints would be on the terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Thread
+
+from tidegate.pipeline.errors import SparkUnavailable
+
+JAVA_MIN = 17
+JAVA_VERSION_SECONDS_MAX = 30
+JAVA_ADVICE = (
+    f"Spark needs Java {JAVA_MIN} or newer (Debian: apt-get install openjdk-17-jre-headless)"
+)
+LOOK_EVERY_S = 0.05
+BEGUN_SECONDS_MAX = 30.0
+GONE_SECONDS_MAX = 3.0
+LINES_KEPT = 50
+TOLD = "told"
+_PLACE = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # where Spark's Java writes its port and its secret
+_PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_NOISE = ("WARNING:", "Picked up ", "NOTE: ", "\tat ")
+
+
+class Jvm:
+    """Spark's Java, from its start on; it ends when its standard input does.
+
+    That is when this process is gone, however it went.
+
+    Args:
+        settings: Spark's, of which some are Java's own.
+
+    Raises:
+        SparkUnavailable: it has ended before it could be talked to; the text is its first word.
+    """
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._said: deque[str] = deque(maxlen=LINES_KEPT)
+        self._listening = Thread(target=self._listen, name="what Java says", daemon=True)
+        folder = Path(tempfile.mkdtemp(prefix="tidegate-java-"))
+        starting: Future[subprocess.Popen[bytes]] = Future()
+        begin = Thread(target=_begin, args=(starting, settings, folder / TOLD), daemon=True)
+        try:
+            # A signal is heeded in the main thread alone: whom another starts is not lost by it.
+            begin.start()
+            self._process = starting.result()
+            self._listening.start()
+            self._place = self._await(folder / TOLD)
+        except BaseException:
+            with suppress(Exception):  # it was never there, and why is what is raised
+                self._process = starting.result(BEGUN_SECONDS_MAX)
+                self._kill()
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def at_hand(self) -> Iterator[None]:
+        """While the block runs PySpark connects to it instead of starting another."""
+        port, secret = self._place
+        os.environ |= {_PORT: str(port), _SECRET: secret}
+        try:
+            yield
+        finally:
+            del os.environ[_PORT], os.environ[_SECRET]
+
+    def end(self) -> None:
+        """Have it end; what does not end by itself is killed."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(GONE_SECONDS_MAX)
+        self._kill()
+
+    def _await(self, told: Path) -> tuple[int, str]:
+        """Its port and its secret, once it has told them."""
+        while not told.exists():
+            if self._process.poll() is not None:
+                self._listening.join(GONE_SECONDS_MAX)
+                raise SparkUnavailable(f"Spark's Java does not start: {first_word(self._said)}")
+            time.sleep(LOOK_EVERY_S)
+        content = told.read_bytes()
+        port, size = struct.unpack_from(">ii", content)
+        return port, content[8 : 8 + size].decode()
+
+    def _listen(self) -> None:
+        """Keep what it and Spark's Python workers print; nobody is to read it but for a reason."""
+        is_wanted = os.environ.get("TIDEGATE_LOG_LEVEL") == "debug"
+        with suppress(ValueError):  # closed while it is read
+            for line in self._process.stdout or ():
+                text = line.decode(errors="replace")
+                self._said.append(text)
+                if is_wanted:
+                    sys.stderr.write(text)
+
+    def _kill(self) -> None:
+        """Whatever is left of it, and what held it to us."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._listening.is_alive():
+            self._listening.join(GONE_SECONDS_MAX)
+        self._process.__exit__(None, None, None)
+
+
+def java_command() -> str:
+    """The Java that Spark will use.
+
+    Raises:
+        SparkUnavailable: there is none.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        raise SparkUnavailable(f"no java found: {JAVA_ADVICE}")
+    return java
+
+
+def require_java() -> int:
+    """The major version of the Java that Spark will use.
+
+    Raises:
+        SparkUnavailable: no Java, or one below 17; the text says what to do.
+    """
+    java, advice = java_command(), JAVA_ADVICE
+    try:
+        said = subprocess.run(
+            [java, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=JAVA_VERSION_SECONDS_MAX,
+            start_new_session=True,  # a terminal's Ctrl-C is for us alone
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        raise SparkUnavailable(f"{java} does not run: {advice}") from None
+    found = re.search(r'version "(?:1\.)?(\d+)', said)
+    if found is None or int(found[1]) < JAVA_MIN:
+        version = f"version {found[1]}" if found else "of an unknown version"
+        raise SparkUnavailable(f"{java} is {version}: {advice}")
+    return int(found[1])
+
+
+def first_word(said: Iterator[str] | deque[str]) -> str:
+    """The first line that says what is wrong."""
+    lines = (line.strip() for line in said if line.strip() and not line.startswith(_NOISE))
+    return next(lines, "it says nothing")[:500]
+
+
+def _begin(
+    starting: Future[subprocess.Popen[bytes]], settings: Mapping[str, str], told: Path
+) -> None:
+    try:
+        starting.set_result(_started(settings, told))
+    except Exception as error:
+        starting.set_exception(error)
+
+
+def _started(settings: Mapping[str, str], told: Path) -> subprocess.Popen[bytes]:
+    from pyspark.find_spark_home import _find_spark_home
+
+    command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]
+    for name, setting in settings.items():
+        command += ["--conf", f"{name}={setting}"]
+    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, _PLACE: str(told), "SPARK_CONNECT_MODE": "0"},
+        start_new_session=True,
+    )

@@ -1,0 +1,219 @@
+"""The one SparkSession of a process, quiet and cheap for small batches."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate import HOME
+from tidegate.pipeline.errors import SparkUnavailable
+from tidegate.pipeline.spark.executors import prepare_executors
+from tidegate.pipeline.spark.jvm import Jvm, require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SHUFFLES = "spark.sql.shuffle.partitions"
+SPARKS_SHUFFLES = "200"  # Spark's default: many times what a batch of a second has work for
+LOCAL_SHUFFLE_PARTITIONS = 2
+DRIVER_MEMORY = "1g"
+# The lines are read and combined in Python; a second compiler and a parallel collector would
+# take more from the few cores of one machine than they give (a start costs a third less).
+LOCAL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_STARTED: list[Jvm] = []  # at most one, as PySpark has it
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+
+@contextmanager
+def spark_session(master: str, jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
+    """Spark as `open_session` starts it, while the block runs.
+
+    A `KeyboardInterrupt` finds PySpark in the middle of an answer: nothing more can be asked then,
+    and Java ends as it is.
+
+    Raises:
+        SparkUnavailable: as `open_session`.
+    """
+    spark: SparkSession | None = None
+    try:
+        spark = open_session(master, jars)
+        yield spark
+    except KeyboardInterrupt:
+        spark = None
+        _end_java()
+        raise
+    finally:
+        if spark is not None:
+            close_session(spark)
+
+
+def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
+    """Start Spark on `master` (`local[*]`, `spark://HOST:PORT`, ...): some six seconds.
+
+    `jars` are what some streams need besides Spark's own; executors get them from here. Signals
+    stay as they are; a `KeyboardInterrupt` ends Java.
+
+    Raises:
+        SparkUnavailable: Java or PySpark is missing or too old, or Spark does not start.
+    """
+    require_java()
+    if find_spec("pyspark") is None:
+        raise SparkUnavailable(
+            "PySpark is not installed: run python3 dev.py setup (without --no-spark)"
+        )
+    _silence_py4j()
+    local = master.startswith("local")
+    _prepare_environment(local)
+    settings = {"spark.master": master, "spark.app.name": "tidegate", **_settings(local)}
+    if jars:
+        settings["spark.jars"] = ",".join(map(str, jars))
+    with _java(settings):
+        spark = _aside(lambda: _made(settings, local))
+    # Makes it the session of this thread, by which Spark looks for formats to write.
+    spark.createDataFrame([], "nothing int")
+    return spark
+
+
+def close_session(spark: SparkSession) -> None:
+    """Close it, if its JVM is still there to be told."""
+    from py4j.protocol import Py4JError
+
+    with warnings.catch_warnings(), suppress(Py4JError, OSError):
+        warnings.simplefilter("ignore")  # PySpark warns where the JVM is gone
+        spark.stop()
+
+
+def _java(settings: Mapping[str, str]) -> AbstractContextManager[None]:
+    """The one Java that a process has: at hand for PySpark, unless that has one already."""
+    from pyspark import SparkContext
+
+    begun = SparkContext._gateway  # noqa: SLF001 - whether PySpark has a Java tells nothing else
+    if begun is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return nullcontext()
+    jvm = Jvm(settings)
+    _STARTED.append(jvm)
+    return jvm.at_hand()
+
+
+def _end_java() -> None:
+    for jvm in _STARTED:
+        jvm.end()
+
+
+def _aside(make: Callable[[], SparkSession]) -> SparkSession:
+    """What `make` returns, made in a thread of its own.
+
+    In the main one PySpark would put its own reaction to SIGINT in the place of ours, and a signal
+    would come in the middle of one of Java's answers.
+    """
+    with warnings.catch_warnings(), ThreadPoolExecutor(1) as aside:
+        try:
+            return aside.submit(make).result()
+        except KeyboardInterrupt:
+            warnings.simplefilter("ignore")  # PySpark warns where the JVM is gone
+            _end_java()  # or the thread would go on to its end
+            raise
+
+
+def _made(settings: Mapping[str, str], local: bool) -> SparkSession:
+    master = settings["spark.master"]
+    try:
+        spark = _connected(settings)
+    except Exception as error:  # whatever Spark, py4j or the JVM has to say
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise SparkUnavailable(f"Spark does not start on {master}: {first[:500]}") from error
+    if not local:
+        try:
+            prepare_executors(spark)
+        except SparkUnavailable:
+            spark.stop()
+            raise
+        _fit_shuffles(spark)
+    return spark
+
+
+def _connected(settings: Mapping[str, str]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.config(map=dict(settings)).getOrCreate()
+    counting = spark.sparkContext._accumulatorServer  # noqa: SLF001 - nothing else has it
+    # It would print a traceback where Java is gone before it.
+    counting.handle_error = _say_nothing  # type: ignore[method-assign, assignment]  # as it is made
+    return spark
+
+
+def _silence_py4j() -> None:
+    """It would print tracebacks of failed batches, and of interrupts, which we tell as sentences.
+
+    Of these it tells the root logger, whose filter sees nothing but what it is told itself.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def _say_nothing(*_: object) -> None:
+    pass
+
+
+def _fit_shuffles(spark: SparkSession) -> None:
+    """As many partitions as the cluster has cores, unless its configuration says how many."""
+    if spark.conf.get(SHUFFLES) == SPARKS_SHUFFLES:
+        cores = max(spark.sparkContext.defaultParallelism, LOCAL_SHUFFLE_PARTITIONS)
+        spark.conf.set(SHUFFLES, str(cores))
+
+
+def _prepare_environment(local: bool) -> None:
+    # Workers would take PATH's python3, and must find these packages wherever they were started.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if local:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    else:  # other machines may have it elsewhere
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    root = str(HOME)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *filter(None, paths)])
+    if local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+
+
+def _settings(local: bool) -> dict[str, str]:
+    quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    settings = {
+        "spark.driver.memory": DRIVER_MEMORY,
+        "spark.driver.extraJavaOptions": f"{quiet} {LOCAL_JVM}" if local else quiet,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # Where Java and a Python talk for the first time; a busy machine takes more than 15 s.
+        "spark.python.authenticate.socketTimeout": "60s",
+        # Spark would plan a stage while another thread sends what it has planned: a task may get a
+        # plan that changes under way, and small batches have nothing to gain.
+        "spark.sql.adaptive.streaming.stateless.enabled": "false",
+        # Batches without rows have nothing to conflate, and no state waits for them.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    }
+    if local:
+        settings |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            SHUFFLES: str(LOCAL_SHUFFLE_PARTITIONS),
+            # Renames on a local disk are atomic; checksum files and fsync by proxy only cost.
+            "spark.sql.streaming.checkpointFileManagerClass": (
+                f"{_CHECKPOINTS}.FileSystemBasedCheckpointFileManager"
+            ),
+            "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+        }
+    return settings

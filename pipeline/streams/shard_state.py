@@ -1,0 +1,257 @@
+"""Held state: tables that outlive a batch, beside Spark's own checkpoint.
+
+    <checkpoint>/held/<batch>/<shard>.arrow   what a shard holds after a batch
+    <checkpoint>/held/ended                   the batch after which all that was held went out
+
+A task writes what its shard holds after batch n, and reads what it held after n - 1. What it
+writes follows from those two, so that attempts and replays write the same; batch n forgets what
+was before n - 1. All nodes share the folder.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.pipeline.atomic_files import write, written
+from tidegate.pipeline.columns.blocks import ORDER, ROWS, Block, Messages, unpacked
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.deliveries import REFUSED, cut_messages
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS
+from tidegate.pipeline.columns.rows import DELIVERIES
+from tidegate.pipeline.columns.shard import Shard, refused, restored, saved
+from tidegate.pipeline.columns.timeline import EARLIEST_NS
+from tidegate.pipeline.errors import CheckpointMismatch
+from tidegate.pipeline.sinks.dead_letters import attempt
+from tidegate.pipeline.sinks.sink import END, Batch
+from tidegate.pipeline.streams.plans import bound_batches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+SHARDS = b"shards"
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """The tables of one stream; `folder` is `<checkpoint>/held`."""
+
+    folder: Path
+
+    def before(self, batch: Batch) -> str | None:
+        """The label of what was held before a batch; None before the first."""
+        if batch.is_end:
+            return Batch(batch.number, 0, "").label
+        if batch.number == 0:
+            return None
+        last = batch.number - 1
+        return Batch(last, 0, "", is_end=self.ended == last).label
+
+    def shards(self, label: str | None, new: int) -> int:
+        """How many shards there are: as many as were before, `new` for a stream that begins.
+
+        Raises:
+            CheckpointMismatch: one of their tables is not there.
+        """
+        if label is None:
+            return new
+        found = sorted((self.folder / label).glob("*.arrow"))
+        shards = int(self.notes(found[0])[SHARDS]) if found else 1
+        for shard in range(shards):
+            if not self.path(label, shard).exists():
+                raise self._missing(self.path(label, shard))
+        return shards
+
+    def read(self, label: str, shard: int) -> pa.Table:
+        """What a shard held.
+
+        Raises:
+            CheckpointMismatch: it is not there, or cannot be read.
+        """
+        path = self.path(label, shard)
+        try:
+            with pa.OSFile(str(path)) as file:
+                return pa.ipc.open_file(file).read_all()
+        except (OSError, pa.ArrowInvalid):
+            raise self._missing(path) from None
+
+    def write(self, label: str, shard: int, table: pa.Table, attempt: int) -> None:
+        """Keep what a shard holds; `table` has its `SHARDS` in the schema's notes."""
+        path = self.path(label, shard)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(f".{attempt}.unfinished")
+        with (
+            written(path, unfinished) as file,
+            pa.ipc.new_file(file, table.schema, options=_LZ4) as stream,
+        ):
+            stream.write_table(table)
+
+    def notes(self, path: Path) -> Mapping[bytes, bytes]:
+        """What the schema of a table notes beside its columns.
+
+        Raises:
+            CheckpointMismatch: it cannot be read.
+        """
+        try:
+            with pa.OSFile(str(path)) as file:
+                return dict(pa.ipc.open_file(file).schema.metadata or {})
+        except (OSError, pa.ArrowInvalid):
+            raise self._missing(path) from None
+
+    def forget(self, number: int) -> None:
+        """Remove what no batch from `number` on needs."""
+        for path in self._tables():
+            if _number(path) < number - 1:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def earliest(self, note: bytes) -> int | None:
+        """The least that the newest tables note; None where there are none."""
+        tables = [] if self.last is None else self.last.glob("*.arrow")
+        return min((int(self.notes(path)[note]) for path in tables), default=None)
+
+    def total(self, note: bytes) -> int:
+        """What the newest tables note, summed up; those that go away meanwhile are left out."""
+        found = 0
+        for path in [] if self.last is None else self.last.glob("*.arrow"):
+            with suppress(CheckpointMismatch):
+                found += int(self.notes(path).get(note, 0))
+        return found
+
+    @property
+    def last(self) -> Path | None:
+        """The folder of the newest tables; None before the first batch."""
+        return max(self._tables(), default=None)
+
+    @property
+    def last_number(self) -> int | None:
+        """The number of the batch that wrote the newest tables."""
+        return None if self.last is None else _number(self.last)
+
+    @property
+    def ended(self) -> int | None:
+        """The batch after which all that was held has gone out; None if there is none."""
+        path = self.folder / "ended"
+        text = path.read_text() if path.exists() else ""
+        return int(text) if text.strip().isdigit() else None
+
+    def end(self, number: int) -> None:
+        """Note that what was held after a batch has gone out."""
+        write(self.folder / "ended", b"%d\n" % number)
+
+    def path(self, label: str, shard: int) -> Path:
+        """Where the table of a shard stands."""
+        return self.folder / label / f"{shard:04d}.arrow"
+
+    def _tables(self) -> list[Path]:
+        return [path for path in self.folder.glob("[0-9]*") if path.is_dir()]
+
+    def _missing(self, path: Path) -> CheckpointMismatch:
+        return CheckpointMismatch(
+            f"{path} is missing or damaged, and what was held went with it: put the checkpoint "
+            "back as a whole, or remove it to begin again"
+        )
+
+
+def _number(path: Path) -> int:
+    return int(path.name.removesuffix(END))
+
+
+# Batches of a stream that holds something between them: by shards, from one batch to the next.
+#
+#     messages ──► blocks (mapInArrow, where they are) ──► shuffle of blocks ──► shards ──► SENT
+#                   rows
+#
+# A shard goes on from its table of the batch before, and leaves one for the batch after.
+# Every shard has its turn in every batch, also where nothing came for it: something may be due.
+
+
+NONE = np.zeros(0, np.int64)
+NOTHING = Messages(
+    "\0" + "0" * 19, 0, EARLIEST_NS, NONE, NONE, NONE, NONE, NONE, NONE, pa.array([], pa.binary())
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """What the shards of a batch go on from; travels to the executors.
+
+    `before` is the label of the tables of the batch before, None at the first; `now_ms` the time
+    of the batch in processing time.
+    """
+
+    asked: Conflation
+    held: ShardState
+    batch: Batch
+    before: str | None
+    shards: int
+    now_ms: int | None
+
+    def opened(self, number: int) -> Shard:
+        """A shard as the batch before has left it.
+
+        Raises:
+            CheckpointMismatch: what it held is not there.
+        """
+        now_ns = None if self.now_ms is None else self.now_ms * MILLISECOND_NS
+        if self.before is None:
+            return Shard(self.asked, now_ns)
+        return restored(self.held.read(self.before, number), self.asked, now_ns)
+
+    def close(self, number: int, shard: Shard) -> None:
+        """Keep a shard for the next batch."""
+        table = saved(shard)
+        notes = {**table.schema.metadata, SHARDS: str(self.shards)}
+        noted = table.replace_schema_metadata(notes)
+        self.held.write(self.batch.label, number, noted, attempt())
+
+
+def kept(messages: DataFrame, keeping: Keeping) -> DataFrame:
+    """DELIVERIES of a batch of PUBLISHED rows."""
+    bound_batches(messages)
+    cut = partial(cut_messages, conflation=keeping.asked, shards=keeping.shards)
+    blocks = messages.mapInArrow(cut, ROWS)
+    return _conflated(blocks.union(_roll_call(messages.sparkSession, keeping)), keeping)
+
+
+def ended(spark: SparkSession, keeping: Keeping) -> DataFrame:
+    """DELIVERIES of all that is held."""
+    return _conflated(_roll_call(spark, keeping), keeping)
+
+
+def conflate_shards(
+    batches: Iterator[pa.RecordBatch], keeping: Keeping
+) -> Iterator[pa.RecordBatch]:
+    """The shards of one task, whose blocks come in order."""
+    for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
+        if number == REFUSED:
+            yield from map(refused, map(Messages.set_aside, blocks))
+            continue
+        shard = keeping.opened(number)
+        for block in blocks:
+            yield from shard.add(Messages.of_block(block), block.keys)
+        yield from shard.finish() if keeping.batch.is_end else shard.close()
+        keeping.close(number, shard)
+
+
+def _conflated(blocks: DataFrame, keeping: Keeping) -> DataFrame:
+    in_order = blocks.repartition(keeping.shards, "stream").sortWithinPartitions(*ORDER)
+    return in_order.mapInArrow(partial(conflate_shards, keeping=keeping), DELIVERIES)
+
+
+def _roll_call(spark: SparkSession, keeping: Keeping) -> DataFrame:
+    """An empty block for each shard."""
+    blocks: list[Block] = [
+        NOTHING.block(number, NONE.astype(np.bool_), [], NONE) for number in range(keeping.shards)
+    ]
+    return spark.createDataFrame([block.row_of_spark() for block in blocks], ROWS)

@@ -1,0 +1,171 @@
+"""Several gateways on one bus: what one takes in all have, and who subscribes may be anywhere.
+
+Rules cluster-6 and cluster-7 are told here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from tests.support.buses import PREFIXES, BusServer, document, gateways, has_topic
+from tests.support.children import serving
+from tests.support.gateways import Running, client_of, eventually, running_gateway
+from tests.support.rules import rule
+
+pytestmark = [pytest.mark.redis, rule("cluster-6", "cluster-7")]
+
+
+async def test_what_one_takes_in_a_subscriber_of_another_gets(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with other.subscribe("conflation=none") as stream:
+            await stream.until("group_end")
+            told = await one.publish({"k": "a", "v": 1}, {"k": "b", "v": 2})
+            assert await stream.values(2) == [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
+            assert stream.last_id == told["last"]
+        await other.publish({"k": "a", "v": 3})
+        assert {row["v"] for row in await other.sow()} == {2, 3}
+
+
+async def test_a_publish_is_in_the_state_of_the_world_of_its_gateway_at_once(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        for number, gateway in enumerate([one, other] * 20):
+            await gateway.publish({"k": "a", "v": number})
+            assert await gateway.sow() == [{"k": "a", "v": number}]
+
+
+async def test_a_stream_is_resumed_at_another_gateway_by_changes(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await one.publish({"k": "a", "v": 1}, {"k": "b", "v": 1})
+        async with one.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            seen = stream.last_id
+        await one.publish({"k": "b", "v": 2})
+        await has_topic(other)
+        head = one.gateway.driver.engine.topic("px").head
+        await eventually(
+            lambda: other.gateway.driver.engine.topic("px").head == head, "all has arrived"
+        )
+        async with other.subscribe("conflation=10ms", last_id=seen) as stream:
+            assert (await document(stream, "resumed"))["mode"] == "changes"
+            assert await stream.values(1) == [{"k": "b", "v": 2}]
+
+
+async def test_a_gateway_that_starts_later_has_all_of_it(redis_bus: BusServer) -> None:
+    prefix = next(PREFIXES)
+    given = {"redis": redis_bus.url, "redis_prefix": prefix}
+    async with running_gateway(**given) as one:
+        await one.topic()
+        await one.publish(*({"k": str(number % 3), "v": number} for number in range(9)))
+        await one.http.delete("/v1/topics/px/sow", params={"key": '["0"]'})
+        async with one.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            seen = stream.last_id
+        async with running_gateway(**given) as other:
+            assert await other.sow() == [{"k": "1", "v": 7}, {"k": "2", "v": 8}]
+            await other.publish({"k": "1", "v": 10})
+    async with (
+        running_gateway(**given) as third,
+        third.subscribe("conflation=10ms", last_id=seen) as stream,
+    ):
+        assert (await document(stream, "resumed"))["mode"] == "changes"
+        assert await stream.values(1) == [{"k": "1", "v": 10}]
+
+
+async def test_deltas_from_two_sides_build_one_record(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+
+        async def patch(gateway: Running, field: str) -> None:
+            for number in range(10):
+                answer = await gateway.http.post(
+                    "/v1/topics/px/messages",
+                    content=json.dumps({"k": "a", f"{field}{number}": number}),
+                    headers={"Content-Type": "application/merge-patch+json"},
+                )
+                assert answer.status_code == 200, answer.text
+
+        await asyncio.gather(patch(one, "x"), patch(other, "y"))
+        [record] = await one.sow()
+        assert len(record) == 21
+
+
+async def test_what_expires_is_removed_by_one_of_them(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(expiration="200ms")
+        await has_topic(other)
+        async with one.subscribe("conflation=none,oof") as stream:
+            await stream.until("group_end")
+            await other.publish({"k": "a"}, {"k": "b"})
+            assert await stream.values(2) == [{"k": "a"}, {"k": "b"}]
+            for _ in range(2):
+                assert (await document(stream, "oof"))["reason"] == "expired"
+        topics = [it.gateway.driver.engine.topic("px") for it in (one, other)]
+        await eventually(lambda: all(it.head == 4 for it in topics), "both know")
+        assert await other.sow() == []
+
+
+async def test_a_filled_topic_is_filled_by_one_and_when_that_goes_by_another(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # After its first look nobody looks for the lease by itself: it could be back where it was.
+    monkeypatch.setattr("tidegate.app.cluster.membership.BEATS_PER_TERM", 0.001)
+    given = {"redis": redis_bus.url, "redis_prefix": next(PREFIXES)}
+    async with running_gateway(**given) as stays, contextlib.AsyncExitStack() as gone:
+        goes = await gone.enter_async_context(running_gateway(**given))
+        await stays.topic()
+        await stays.topic("slow", key=[], source={"topic": "px", "interval": "100ms"})
+        await has_topic(goes, "slow")
+        holders = [it for it in (stays, goes) if it.gateway.leadership.is_held]
+        assert holders == [stays], "the first to come has the duties"
+        async with goes.subscribe("conflation=none", topic="slow") as stream:
+            await stream.until("group_end")
+            for number in range(1, 5):
+                await goes.publish({"k": "a", "v": number})
+                assert await stream.values(1) == [{"k": "a", "v": number}], "each once"
+        lease = goes.gateway.bus._lease if goes.gateway.bus else None
+        assert lease is not None
+        await stays.gateway.bus._lease.release()  # type: ignore[union-attr]  # it has one
+        await lease.step()
+        assert goes.gateway.leadership.is_held
+        assert not stays.gateway.leadership.is_held
+        async with stays.subscribe("conflation=none", topic="slow") as stream:
+            await stream.until("group_end")
+            await stays.publish({"k": "a", "v": 5})
+            assert await stream.values(1) == [{"k": "a", "v": 5}]
+        assert (lease.number or 0) > 1
+
+
+@pytest.mark.slow
+async def test_processes_share_a_bus_and_one_that_is_killed_leaves_all_to_the_other(
+    redis_bus: BusServer,
+) -> None:
+    variables = {"TIDEGATE_REDIS": redis_bus.url, "TIDEGATE_REDIS_PREFIX": next(PREFIXES)}
+    async with (
+        serving(**variables) as (process, address),
+        serving(**variables) as (_, elsewhere),
+        client_of(address) as one,
+        client_of(elsewhere) as other,
+    ):
+        await one.topic()
+        await one.publish({"k": "a", "v": 1})
+        async with one.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            seen = stream.last_id
+        told = await one.publish({"k": "b", "v": 2})
+        process.kill()
+        async with other.subscribe("conflation=10ms", last_id=seen) as stream:
+            assert (await document(stream, "resumed"))["mode"] == "changes"
+            assert await stream.values(1) == [{"k": "b", "v": 2}]
+            assert stream.last_id == told["last"]

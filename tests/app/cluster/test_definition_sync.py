@@ -1,0 +1,382 @@
+"""Definitions that other gateways make, change and delete hold here, atomically for who subscribes.
+
+Rule cluster-4 is told here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.support.buses import BusServer, document, gateways, has_topic
+from tests.support.gateways import NDJSON, Remote, Running, eventually
+from tests.support.rules import rule
+from tidegate.app.cluster.definition_sync import DefinitionSync
+from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.stores.store import TopicRecord
+from tidegate.conflation.frame import RestoredTopic
+
+pytestmark = [pytest.mark.redis, rule("cluster-4")]
+
+
+async def test_definitions_hold_everywhere(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with other.subscribe() as stream:
+            await stream.until("group_end")
+            await one.topic(description="prices")
+            await eventually(
+                lambda: other.gateway.catalog.get("px").document.description == "prices",
+                "the description is known",
+            )
+            await one.publish({"k": "a", "v": 1})
+            assert await stream.values(1) == [{"k": "a", "v": 1}]
+            await one.http.delete("/v1/topics/px")
+            event = await document(stream, "unsubscribed")
+            assert event["reason"] == "REMOVED"
+        assert other.gateway.catalog.find("px") is None
+
+
+async def test_two_who_make_the_same_topic_make_one(redis_bus: BusServer) -> None:
+    async with gateways(redis_bus) as (one, other):
+        for number in range(5):
+            name = f"t{number}"
+            told = await asyncio.gather(
+                one.publish({"v": 1}, topic=name), other.publish({"v": 2}, topic=name)
+            )
+            epochs, offsets = zip(*(each["last"].split("-") for each in told), strict=True)
+            assert len(set(epochs)) == 1
+            assert set(offsets) == {"1", "2"}
+
+
+async def test_a_change_of_identity_elsewhere_ends_what_was_subscribed(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        async with other.subscribe() as stream:
+            await stream.until("group_end")
+            await one.topic(key=["/other"])
+            assert (await document(stream, "unsubscribed"))["reason"] == "REMOVED"
+        await eventually(
+            lambda: str(other.gateway.catalog.get("px").document.key_spec) == "[/other]",
+            "the other key is known",
+        )
+
+
+async def test_who_changes_what_another_has_just_changed_decides_beside_that(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        await has_topic(other)
+        await asyncio.gather(
+            one.http.patch("/v1/topics/px", json={"description": "d"}),
+            other.http.patch("/v1/topics/px", json={"priority": "high"}),
+        )
+        entries = [gateway.gateway.catalog.get("px") for gateway in (one, other)]
+        both = ("d", "high")
+        await eventually(
+            lambda: all((it.document.description, it.document.priority) == both for it in entries),
+            "both changes hold",
+        )
+
+
+def store_of(gateway: Running) -> RedisStore:
+    """What a gateway asks of the bus."""
+    assert gateway.gateway.bus is not None
+    return gateway.gateway.bus.store
+
+
+async def keys_of(*gateways: Remote) -> list[list[str]]:
+    """What each of them tells of the topic."""
+    return [(await it.http.get("/v1/topics/px")).json()["key"] for it in gateways]
+
+
+async def has_key(gateway: Running, pointer: str) -> None:
+    """Wait until a change of key is known."""
+    catalog = gateway.gateway.catalog
+    await eventually(
+        lambda: str(catalog.get("px").document.key_spec) == f"[{pointer}]", f"{pointer} is known"
+    )
+
+
+async def test_who_has_heard_of_a_change_of_key_but_not_taken_it_over_answers_by_it(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was checked by the old definition never gets into the new epoch."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        await has_topic(other)
+        store, heard, go_on = store_of(other), asyncio.Event(), asyncio.Event()
+        doubts: list[str] = []
+        kept_as, doubt = store.load_as, store.on_suspect
+
+        async def held(record: TopicRecord) -> RestoredTopic:
+            heard.set()
+            await go_on.wait()
+            return await kept_as(record)
+
+        def doubted(name: str) -> None:
+            doubts.append(name)
+            doubt(name)
+
+        monkeypatch.setattr(store, "load_as", held)
+        monkeypatch.setattr(store, "on_suspect", doubted)
+        await one.topic(key=["/z"])
+        await heard.wait()
+        path = "/v1/topics/px/messages"
+        posting = asyncio.create_task(other.http.post(path, json={"id": 1}))
+        await eventually(lambda: bool(doubts) or posting.done(), "it is refused")
+        go_on.set()
+        answer = await posting
+        assert (answer.status_code, answer.json()["code"]) == (422, "key-missing")
+        assert await keys_of(one, other) == [["/z"], ["/z"]]
+        assert [await it.sow() for it in (one, other)] == [[], []]
+
+
+async def test_a_change_of_key_holds_at_once_for_who_publishes_elsewhere(
+    redis_bus: BusServer,
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        for _ in range(10):
+            await one.topic(key=["/id"])
+            await has_topic(other)
+            await has_key(other, "/id")
+            await one.topic(key=["/z"])
+            answer = await other.http.post("/v1/topics/px/messages", json={"id": 1})
+            assert (answer.status_code, answer.json()["code"]) == (422, "key-missing")
+            await has_key(other, "/z")
+            assert await keys_of(one, other) == [["/z"], ["/z"]]
+        await other.publish({"z": 1})
+        assert await other.sow() == [{"z": 1}]
+
+
+async def test_a_message_that_another_takes_in_meanwhile_keeps_the_key(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        await has_topic(other)
+        store = store_of(one)
+        put_topic = store.put_topic
+
+        async def late(record: TopicRecord) -> None:
+            await other.publish({"id": 1})
+            await put_topic(record)
+
+        monkeypatch.setattr(store, "put_topic", late)
+        answer = await one.http.put("/v1/topics/px", json={"key": ["/z"]})
+        assert (answer.status_code, answer.json()["code"]) == (409, "topic-conflict")
+        monkeypatch.undo()
+        await one.publish({"id": 2})
+        assert await one.sow() == [{"id": 1}, {"id": 2}]
+        assert await keys_of(one, other) == [["/id"], ["/id"]]
+
+
+async def test_nothing_is_taken_in_by_a_key_that_is_about_to_go(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From when a change of key is decided until it is told."""
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        await has_topic(other)
+        definitions = store_of(one).definitions
+        put = definitions.put
+        codes: list[int] = []
+
+        async def late(record: TopicRecord) -> None:
+            if not codes:
+                answer = await other.http.post("/v1/topics/px/messages", json={"id": 1})
+                codes.append(answer.status_code)
+            await put(record)
+
+        monkeypatch.setattr(definitions, "put", late)
+        changed = await one.http.put("/v1/topics/px", json={"key": ["/z"]})
+        assert (changed.status_code, codes) in [(200, [503]), (409, [200])], "one of the two holds"
+        pointer = "z" if changed.status_code == 200 else "id"
+        await has_key(other, f"/{pointer}")
+        await other.publish({pointer: 1})
+        assert await other.sow() == [{pointer: 1}]
+        assert await keys_of(one, other) == [[f"/{pointer}"], [f"/{pointer}"]]
+
+
+async def test_a_pattern_has_a_topic_that_is_made_elsewhere_from_its_beginning(
+    redis_bus: BusServer,
+) -> None:
+    async with (
+        gateways(redis_bus) as (one, other),
+        one.subscribe(topic="g0.*") as stream,
+    ):
+        async with one.gateway.catalog.changing:  # it hears of nothing meanwhile
+            await other.publish({"v": 1}, topic="g0.x")
+            await other.publish({"v": 2}, topic="g0.x")
+        assert (await document(stream, "subscribed"))["topic"] == "g0.x"
+        told: list[int] = []
+        while len(told) < 2:
+            rows = (await document(stream, "message"))["rows"]
+            told += [row["value"]["v"] for row in rows]
+        assert told == [1, 2]
+
+
+STAGED = {**NDJSON, "Tidegate-Stage": "s", "Tidegate-Producer": "p"}
+COMMIT = {"producer": "p", "run": 1, "sequence": 1, "stages": ["s"]}
+
+
+@rule("cluster-7")
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("POST", "messages", {"content": b'{"id":1}', "headers": NDJSON}), (422, "key-missing")),
+        (("POST", "messages", {"content": b'{"z":1}', "headers": NDJSON}), (200, None)),
+        (("POST", "messages", {"content": b'{"id":1}', "headers": STAGED}), (422, "key-missing")),
+        (("POST", "messages", {"content": b'{"z":1}', "headers": STAGED}), (201, None)),
+        (("POST", "commits", {"json": COMMIT}), (412, "precondition-failed")),
+    ],
+)
+async def test_whatever_is_written_goes_by_a_key_that_has_just_changed(
+    redis_bus: BusServer,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: tuple[str, str, dict[str, Any]],
+    told: tuple[int, str | None],
+) -> None:
+    monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        path = "/v1/topics/px"
+        old = await other.http.post(f"{path}/messages", content=b'{"id":1}', headers=STAGED)
+        assert old.status_code == 201
+        await one.topic(key=["/z"])
+        method, what, words = asked
+        answer = await other.http.request(method, f"{path}/{what}", **words)
+        assert (answer.status_code, answer.json().get("code")) == told, answer.text
+        if answer.status_code == 201:
+            committed = await one.http.post(f"{path}/commits", json=COMMIT)
+            assert committed.status_code == 200, committed.text
+            assert await one.sow() == [{"z": 1}]
+
+
+@rule("cluster-7")
+async def test_what_is_removed_is_of_the_topic_that_is_there(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic(key=["/id"])
+        await other.publish({"id": 1})
+        await one.http.delete("/v1/topics/px")
+        await one.topic(key=["/z"])
+        answer = await other.http.delete("/v1/topics/px/sow", params={"filter": "TRUE"})
+        assert (answer.status_code, answer.json()) == (200, {"deleted": 0}), answer.text
+
+
+@rule("cluster-7")
+async def test_a_topic_that_was_just_made_elsewhere_is_known_to_who_asks_for_it(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus, auto_create_topics=False) as (one, other):
+        names = (f"t{number}" for number in itertools.count())
+
+        async def made(**document: Any) -> str:
+            name = next(names)
+            await one.topic(name, **document)
+            return name
+
+        async with other.subscribe(topic=await made()) as stream:
+            await stream.until("group_end")
+        await other.publish({"k": 1}, topic=await made())
+        text = await made(key=[], type="text")
+        path = f"/v1/topics/{text}/messages"
+        words = {"Content-Type": "text/plain"}
+        assert (await other.http.post(path, content=b"a", headers=words)).status_code == 200
+        assert await other.sow(await made()) == []
+        for path in ("", "/messages"):
+            assert (await other.http.get(f"/v1/topics/{await made()}{path}")).status_code == 200
+        lanes = await other.http.get("/v1/lanes", params={"topic": await made()})
+        assert lanes.status_code == 200
+        explained = await other.http.post("/v1/explain", json={"topic": await made()})
+        assert explained.status_code == 200
+        opened = await other.http.post(
+            "/v1/sessions", json={"subscriptions": [{"topic": await made()}]}
+        )
+        assert opened.status_code == 201, opened.text
+        added = await other.http.post(
+            f"/v1/sessions/{opened.json()['session']}/subscriptions", json={"topic": await made()}
+        )
+        assert added.status_code == 201, added.text
+        commit = {"producer": "p", "run": 1, "sequence": 1, "stages": ["s"]}
+        answer = await other.http.post(f"/v1/topics/{await made()}/commits", json=commit)
+        assert answer.json()["code"] == "precondition-failed"
+        changed = await other.http.patch(f"/v1/topics/{await made()}", json={"description": "d"})
+        assert changed.status_code == 200
+        assert (await other.http.delete(f"/v1/topics/{await made()}")).status_code == 204
+        await other.topic("slow", source={"topic": await made(), "interval": "1s"})
+        answer = await other.http.get("/v1/topics/nowhere")
+        assert (answer.status_code, answer.json()["code"]) == (404, "topic-unknown")
+
+
+async def test_nothing_is_refused_for_a_definition_that_has_changed_by_then(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        for number in range(3):
+            asked = {"description": str(number)}
+            gateway = (one, other)[number % 2]
+            tag = (await gateway.http.get("/v1/topics/px")).headers["etag"]
+            changed = await gateway.http.patch("/v1/topics/px", json=asked)
+            match = {"If-Match": changed.headers["etag"]}
+            elsewhere = (other, one)[number % 2]
+            again = await elsewhere.http.patch(
+                "/v1/topics/px", json={"priority": ("high", "low", "high")[number]}, headers=match
+            )
+            assert again.status_code == 200, again.text
+            stale = await gateway.http.patch(
+                "/v1/topics/px", json={"priority": "default"}, headers={"If-Match": tag}
+            )
+            assert stale.status_code == 412
+
+
+async def test_a_change_that_could_not_be_taken_over_is_taken_over_later(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with gateways(redis_bus) as (one, other):
+        store = store_of(other)
+        kept_as, failures = store.load_as, iter((OSError("once"), RuntimeError("twice")))
+
+        async def failing(record: TopicRecord) -> RestoredTopic:
+            for failure in failures:
+                raise failure
+            return await kept_as(record)
+
+        monkeypatch.setattr(store, "load_as", failing)
+        await one.topic()
+        await has_topic(other)
+        assert list(failures) == []
+
+
+async def test_a_bus_that_could_not_be_taken_as_it_is_is_taken_later(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DefinitionSync, "run", asyncio.Event().wait)  # nothing is heard by itself
+    async with gateways(redis_bus) as (one, other):
+        await one.topic()
+        store = store_of(other)
+        kept_as, failures = store.load_as, iter((RuntimeError("once"),))
+
+        async def failing(record: TopicRecord) -> RestoredTopic:
+            for failure in failures:
+                raise failure
+            return await kept_as(record)
+
+        monkeypatch.setattr(store, "load_as", failing)
+        store.definitions.invalidate()  # as of a bus that has lost something
+        await has_topic(other)
+        assert list(failures) == []

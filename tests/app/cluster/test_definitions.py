@@ -1,0 +1,94 @@
+"""Definitions on the bus, in the order in which they were written."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.buses import BusServer
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.definitions import Definitions
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.stores.store import TopicRecord
+
+pytestmark = pytest.mark.redis
+NUMBERS = itertools.count()
+
+
+@pytest.fixture
+async def connection(redis_bus: BusServer) -> AsyncIterator[BusConnection]:
+    made = BusConnection(redis_bus.url, f"definitions-{next(NUMBERS)}")
+    yield made
+    await made.aclose()
+
+
+async def seen(connection: BusConnection) -> Definitions:
+    definitions = Definitions(connection, Mergers())
+    await definitions.open()
+    return definitions
+
+
+def record(name: str, epoch: str = "e") -> TopicRecord:
+    return TopicRecord(name, TopicDocument(description=name), epoch)
+
+
+async def test_they_come_in_the_order_in_which_they_were_written(connection: BusConnection) -> None:
+    one, other = await seen(connection), await seen(connection)
+    for name in ("b", "a"):
+        await one.put(record(name))
+    await one.delete("b")
+    assert await other.is_behind()
+    told = [(change.name, change.record) for change in await other.changes()]
+    assert told == [("b", record("b")), ("a", record("a")), ("b", None)]
+    assert await other.is_behind()
+    for change in await other.changes():
+        other.mark_seen(change.version)
+    assert not await other.is_behind()
+    assert await other.read() == [record("a")]
+
+
+async def test_who_was_away_for_too_long_reads_all_of_them(connection: BusConnection) -> None:
+    one, other = await seen(connection), await seen(connection)
+    for name in ("a", "b", "c"):
+        await one.put(record(name))
+    await connection.execute("XDEL", one.stream, "1-0")
+    for _ in range(2):
+        told = {change.name: change.record for change in await other.changes(["gone"])}
+        assert told == {"a": record("a"), "b": record("b"), "c": record("c"), "gone": None}
+    for change in await other.changes():
+        assert other.version == 0, "until the last one holds"
+        other.mark_seen(change.version)
+    assert other.version == 3
+    for name in ("a", "b", "c"):
+        await one.delete(name)
+    await connection.execute("XDEL", one.stream, "4-0")
+    assert list(await other.changes()) == []
+    assert other.version == 6
+
+
+async def test_a_bus_that_was_emptied_or_set_back_is_another(connection: BusConnection) -> None:
+    definitions = await seen(connection)
+    await definitions.put(record("a"))
+    assert await definitions.is_intact()
+    await connection.execute("HSET", connection.shared_key("life"), "version", 0)
+    assert not await definitions.is_intact()
+    await connection.execute("DEL", connection.shared_key("life"))
+    assert not await definitions.is_intact()
+    await definitions.open()
+    assert await definitions.is_intact()
+
+
+async def test_what_asks_for_a_merger_that_is_not_here_is_there_and_unusable(
+    connection: BusConnection,
+) -> None:
+    definitions = await seen(connection)
+    await definitions.put(record("a"))
+    document = b'{"merge":"nowhere:merge"}'
+    await connection.execute("HSET", connection.shared_key("documents"), "a", document)
+    [stored] = await definitions.read()
+    assert isinstance(stored, Unusable)
+    assert (stored.name, stored.text, stored.epoch) == ("a", document, record("a").epoch)

@@ -1,0 +1,262 @@
+"""The bus goes away, comes back, or has lost something: everybody is told, nothing is pretended.
+
+Rules cluster-2 to cluster-4 are told here (I25 and I26).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.buses import BusServer, bus_server
+from tests.support.deadlines import HANGS_S
+from tests.support.gateways import Running, Stream, names, running_gateway
+from tests.support.rules import rule
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.log_reader import TopicLogReader
+from tidegate.app.stores.store import Message, pack
+
+pytestmark = [pytest.mark.redis, pytest.mark.slow, rule("cluster-2", "cluster-3", "cluster-4")]
+
+A1 = {"k": "a", "v": 1}
+B2 = {"k": "b", "v": 2}
+
+
+@pytest.fixture
+def server() -> Iterator[BusServer]:
+    with bus_server() as running:
+        yield running
+
+
+async def status_of(stream: Stream) -> object:
+    """What the next `status` says."""
+    events = await stream.until("status")
+    told = json.loads(events[-1].text)
+    assert told["source"] == "bus"
+    return told["stale_since"]
+
+
+async def began_again(stream: Stream) -> list[object]:
+    """The rows of the snapshot that the next `resumed` announces."""
+    events = await stream.until("group_end")
+    assert "resumed" in names(events), names(events)
+    [resumed] = [json.loads(event.text) for event in events if event.name == "resumed"]
+    assert resumed["mode"] == "snapshot"
+    behind = events[names(events).index("resumed") :]
+    return [json.loads(event.text) for event in behind if event.name == "message"]
+
+
+async def published(gateway: Running, *messages: object) -> str:
+    """Published as soon as the bus takes it; the epoch that it is in."""
+    lines = b"\n".join(json.dumps(message).encode() for message in messages)
+    async with asyncio.timeout(HANGS_S):
+        while True:
+            answer = await gateway.http.post(
+                "/v1/topics/px/messages",
+                content=lines,
+                headers={"Content-Type": "application/x-ndjson"},
+            )
+            if answer.status_code == 200:
+                return str(answer.json()["last"]).split("-")[0]
+            assert answer.json()["code"] == "bus-unavailable", answer.text
+            await asyncio.sleep(0.02)
+
+
+async def test_while_the_bus_is_out_streams_stay_open_and_are_told(server: BusServer) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        await gateway.publish(A1)
+        async with gateway.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            server.kill()
+            since = await status_of(stream)
+            assert isinstance(since, str)
+            assert since.endswith("Z")
+            answer = await gateway.http.post("/v1/topics/px/messages", json=A1)
+            assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
+            assert (await gateway.http.get("/readyz")).status_code == 503
+            assert (await gateway.http.get("/healthz")).status_code == 200
+            assert await gateway.sow() == [A1]
+            async with gateway.subscribe("conflation=10ms") as late:
+                assert await status_of(late) == since
+            server.start()
+            assert await status_of(stream) is None
+            assert (await gateway.http.get("/readyz")).status_code == 200
+
+
+async def test_a_bus_that_may_have_lost_its_tail_begins_another_epoch(server: BusServer) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        before = await published(gateway, A1)
+        async with gateway.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            seen = stream.last_id
+            server.kill()
+            server.start()
+            assert await began_again(stream) == [A1]
+            assert await published(gateway, B2) != before
+            assert await stream.values(1) == [B2]
+        async with gateway.subscribe("conflation=10ms", last_id=seen) as stream:
+            assert len(await began_again(stream)) == 2
+
+
+async def test_a_bus_that_syncs_each_write_goes_on(server: BusServer) -> None:
+    server.kill()
+    server.start("--appendfsync", "always")
+    async with running_gateway(redis=server.url, durability="power") as gateway:
+        await gateway.topic()
+        before = await published(gateway, A1)
+        async with gateway.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            server.kill()
+            await status_of(stream)
+            server.start("--appendfsync", "always")
+            assert await status_of(stream) is None
+            assert await published(gateway, B2) == before
+            assert await stream.values(1) == [B2]
+
+
+async def test_a_bus_that_was_emptied_begins_again_with_the_definitions(
+    server: BusServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_gateway(redis=server.url) as one, running_gateway(redis=server.url) as other:
+        await one.topic(description="prices")
+        before = await published(one, A1)
+        async with other.subscribe("conflation=10ms") as stream, one.subscribe() as second:
+            await stream.until("group_end")
+            await second.until("group_end")
+            await flush(server)
+            assert await began_again(stream) == []
+            assert await began_again(second) == []
+            assert await published(one, B2) != before
+            assert await stream.values(1) == [B2]
+            assert await second.values(1) == [B2]
+        answer = await other.http.get("/v1/topics/px")
+        assert answer.json()["description"] == "prices"
+    assert "the bus has lost " in caplog.text
+    assert "px restarts in epoch " in caplog.text
+
+
+@rule("cluster-12")
+async def test_what_is_served_first_is_of_the_life_that_the_server_has(
+    server: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        before = await published(gateway, A1)
+    server.kill()
+    server.start()
+    monkeypatch.setattr(TopicLogReader, "run", asyncio.Event().wait)  # nothing is mended afterwards
+    async with running_gateway(redis=server.url) as gateway:
+        shown = (await gateway.http.get("/v1/topics/px")).json()
+        assert shown["epoch"] != before
+
+
+async def test_a_bus_that_was_set_back_is_noticed(server: BusServer) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        await published(gateway, A1)
+        server.kill()
+        backup = server.folder.with_name(server.folder.name + "-backup")
+        shutil.copytree(server.folder, backup, ignore=shutil.ignore_patterns("*.sock"))
+        server.start()
+        await published(gateway, B2)
+        async with gateway.subscribe("conflation=10ms") as stream:
+            assert [event.text for event in await stream.until("group_end")][1:]
+            server.kill()
+            put_back(server, backup)
+            server.start()
+            assert await began_again(stream) == [A1]
+
+
+@rule("cluster-5")
+async def test_a_bus_that_was_set_back_while_nobody_looked_is_shown_by_its_readers(
+    server: BusServer,
+) -> None:
+    """With `appendfsync always` another life of the server proves nothing by itself."""
+    always = ("--appendfsync", "always")
+    server.kill()
+    server.start(*always)
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        before = await published(gateway, A1)
+    server.kill()
+    backup = server.folder.with_name(server.folder.name + "-backup")
+    shutil.copytree(server.folder, backup, ignore=shutil.ignore_patterns("*.sock"))
+    server.start(*always)
+    async with running_gateway(redis=server.url) as gateway:
+        last = (await gateway.publish(B2))["last"]
+    server.kill()
+    put_back(server, backup)
+    server.start(*always)
+    async with running_gateway(redis=server.url) as one, running_gateway(redis=server.url) as other:
+        async with other.subscribe("conflation=10ms") as present:
+            await present.until("group_end")
+            async with one.subscribe("conflation=10ms", last_id=last) as stream:
+                assert await began_again(stream) == [A1]
+            assert await began_again(present) == [A1]
+            after = await published(one, B2)
+            assert after != before
+            assert await present.values(1) == [B2]
+        await other.http.get(f"/v1/topics/px/messages?from={after}-99")
+        assert await published(other, B2) == after, "it was made since"
+
+
+def put_back(server: BusServer, backup: Path) -> None:
+    for folder in server.folder.iterdir():
+        shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+    shutil.copytree(backup, server.folder, dirs_exist_ok=True)
+    shutil.rmtree(backup)
+
+
+async def test_a_stream_that_was_lost_is_noticed(server: BusServer) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        before = await published(gateway, A1)
+        async with gateway.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            connection = BusConnection(server.url)
+            await connection.execute("DEL", connection.topic_key("px", "stream"))
+            await connection.aclose()
+            assert await published(gateway, B2) != before
+            assert await began_again(stream) == [A1]
+            assert await stream.values(1) == [B2]
+
+
+async def test_who_missed_what_was_trimmed_begins_again_in_the_same_epoch(
+    server: BusServer,
+) -> None:
+    async with running_gateway(redis=server.url) as gateway:
+        await gateway.topic()
+        epoch = await published(gateway, A1)
+        async with gateway.subscribe("conflation=10ms") as stream:
+            await stream.until("group_end")
+            connection = BusConnection(server.url)
+            items = pack([Message(json.dumps(B2).encode(), '["b"]')])
+            await connection.execute(
+                "EVAL",
+                "redis.call('HSET', KEYS[1], 'head', 9) "
+                "redis.call('XADD', KEYS[2], '9-0', 'e', ARGV[1], 'f', 9, 't', 0, 'b', 0, "
+                "'i', ARGV[2]) "
+                "redis.call('XDEL', KEYS[2], '1-0')",
+                2,
+                connection.topic_key("px", "state"),
+                connection.topic_key("px", "stream"),
+                epoch,
+                items,
+            )
+            await connection.aclose()
+            assert await began_again(stream) == [A1, B2]
+            assert stream.last_id == f"{epoch}-9"
+            assert await published(gateway, A1) == epoch
+
+
+async def flush(server: BusServer) -> None:
+    connection = BusConnection(server.url)
+    await connection.execute("FLUSHALL")
+    await connection.aclose()

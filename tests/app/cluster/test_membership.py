@@ -1,0 +1,176 @@
+"""The roll: who is there, who has left, and whose time is up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.rules import rule
+from tidegate.app.cluster import membership as rolls
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.membership import LEADER_LEASE, Lease, Membership, lease_key
+from tidegate.app.http.problems import Problem
+
+pytestmark = pytest.mark.redis
+
+
+@pytest.fixture
+async def bus(redis_url: str) -> AsyncIterator[BusConnection]:
+    made = BusConnection(redis_url, "roll-test")
+    await made.execute("DEL", made.shared_key("gateways"))
+    yield made
+    await made.aclose()
+
+
+async def test_each_sees_the_others_until_they_leave(bus: BusConnection) -> None:
+    one, two = Membership(bus, "one"), Membership(bus, "two")
+    await one.heartbeat()
+    assert one.others == []
+    await two.heartbeat()
+    assert two.others == ["one"]
+    assert await one.has("two"), "who is not known is looked for"
+    await two.leave()
+    await one.heartbeat()
+    assert one.others == []
+
+
+async def test_who_is_not_heard_of_is_gone(
+    bus: BusConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = Membership(bus, "one"), Membership(bus, "two")
+    with monkeypatch.context() as patched:
+        patched.setattr(rolls, "DEAD_S", 0.001)
+        await two.heartbeat()
+    await one.heartbeat()
+    while "two" in one.others:
+        await one.heartbeat()
+    assert not await one.has("two")
+    assert await one.has("one")
+
+
+@rule("cluster-10")
+@pytest.mark.parametrize("is_connected", [False, True])
+async def test_who_is_silent_has_died_if_it_is_not_connected(
+    bus: BusConnection,
+    redis_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_connected: bool,
+) -> None:
+    monkeypatch.setattr(rolls, "SUSPECT_S", 0.0)
+    theirs = BusConnection(redis_url, "roll-test")
+    one, two = Membership(bus, "one"), Membership(theirs, "two")
+    await two.heartbeat()
+    await one.heartbeat()
+    if not is_connected:
+        await theirs.aclose()
+        while "tidegate:two" in await bus.client_names():
+            await asyncio.sleep(0)
+    await one.remove_dead()
+    assert one.others == (["two"] if is_connected else [])
+    await one.heartbeat()
+    assert await one.has("two") == is_connected, "it is struck off for all"
+    if not is_connected:
+        await one.wait_until_gone("two")
+    await two.heartbeat()
+    assert await one.has("two"), "who says so is there"
+    await theirs.aclose()
+
+
+@rule("cluster-6")
+async def test_what_the_dead_did_for_all_is_free_at_once(
+    bus: BusConnection, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not only when its term is over."""
+    monkeypatch.setattr(rolls, "SUSPECT_S", 0.0)
+    theirs = BusConnection(redis_url, "roll-test")
+    one, two, mine = Membership(bus, "one"), Membership(theirs, "two"), lease_of(bus, "one")
+    await bus.execute("DEL", lease_key(bus, LEADER_LEASE))
+    await lease_of(theirs, "two").step()
+    await two.heartbeat()
+    await one.heartbeat()
+    await one.remove_dead()
+    assert not await takes(mine), "who is connected keeps it"
+    await theirs.aclose()
+    while "tidegate:two" in await bus.client_names():
+        await asyncio.sleep(0)
+    await one.remove_dead()
+    assert await takes(mine)
+    await Membership(bus, "three").heartbeat()
+    await one.heartbeat()
+    await one.remove_dead()  # three, which had nothing
+    assert await bus.execute("GET", lease_key(bus, LEADER_LEASE)) == b"one"
+
+
+def lease_of(bus: BusConnection, holder: str) -> Lease:
+    """The lease of what one does for all, as this gateway has it."""
+
+    async def taken(_: int) -> None: ...
+
+    async def lost() -> None: ...
+
+    return Lease(
+        bus, LEADER_LEASE, holder, on_acquired=taken, on_lost=lost, clock=lambda: 0.0, term_s=60.0
+    )
+
+
+async def takes(lease: Lease) -> bool:
+    """Whether it is had after a step."""
+    await lease.step()
+    return lease.number is not None
+
+
+@rule("cluster-10")
+async def test_who_was_not_heard_of_himself_strikes_nobody_off(
+    bus: BusConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolls, "SUSPECT_S", 60.0)
+    now = [1_000.0]
+    monkeypatch.setattr(rolls, "_now_s", lambda: now[0])
+    one = Membership(bus, "one")
+    assert not one.is_connected_for(0.0)
+    await one.heartbeat()
+    now[0] += 60
+    assert one.is_connected_for(60.0)
+    await one.heartbeat()
+    lost = BusConnection("unix:///nowhere/bus.sock")
+    monkeypatch.setattr(one, "_bus", lost)
+    with pytest.raises(Problem):
+        await one.heartbeat()
+    assert not one.is_connected_for(0.0)
+    await lost.aclose()
+
+
+async def test_who_may_not_look_for_connections_waits(
+    bus: BusConnection, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolls, "SUSPECT_S", 0.0)
+    await bus.execute("ACL SETUSER", "blind", "on", "nopass", "~*", "+@all", "-client|list")
+    blind = BusConnection(redis_url.replace("unix://", "unix://blind:none@"), "roll-test")
+    await Membership(bus, "two").heartbeat()
+    one = Membership(blind, "one")
+    await one.heartbeat()
+    await one.remove_dead()
+    assert one.others == ["two"]
+    await blind.aclose()
+    await bus.execute("ACL DELUSER", "blind")
+
+
+async def test_all_go_by_the_bus_s_clock(
+    bus: BusConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roll = Membership(bus, "one")
+    right = roll.now_ms()
+    monkeypatch.setattr(rolls, "_wall_ms", lambda: 1_000)
+    await roll.heartbeat()
+    assert abs(roll.now_ms() - right) < 5_000
+
+
+async def test_without_a_bus_what_was_known_holds() -> None:
+    roll = Membership(BusConnection("unix:///nowhere/bus.sock"), "one")
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await roll.heartbeat()
+    await roll.leave()
+    assert roll.others == []

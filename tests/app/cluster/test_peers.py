@@ -1,0 +1,291 @@
+"""Neighbours: sessions that are asked for from elsewhere, taken along, and left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.support.deadlines import HANGS_S
+from tests.support.rooms import Room
+from tests.support.rules import rule
+from tests.support.servers import edge_settings
+from tidegate.app.cluster import membership as rolls
+from tidegate.app.cluster import peers as module
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.peers import Peers
+from tidegate.app.gateway import Gateway
+from tidegate.app.http.internal_call import Call, Reply
+from tidegate.app.http.problems import Problem
+from tidegate.app.main import create_app
+from tidegate.app.sessions.session import Session, State
+
+pytestmark = pytest.mark.redis
+runs = itertools.count()
+
+
+class House(Room):
+    """A gateway on the bus, without a socket."""
+
+    def __init__(self, gateway: Gateway, bus: BusConnection) -> None:
+        super().__init__(gateway)
+        self.bus = bus
+
+    @property
+    def peers(self) -> Peers:
+        assert self.gateway.peers is not None
+        return self.gateway.peers
+
+    async def asks(self, session: str, method: str = "GET", body: object = None) -> Reply | None:
+        """What is answered about a session of somebody else."""
+        headers = [(b"content-type", b"application/json")]
+        text = b"" if body is None else json.dumps(body).encode()
+        path = f"/v1/sessions/{session}".encode()
+        return await self.peers.forward(session, Call(method, path, b"", headers, text))
+
+
+@contextlib.asynccontextmanager
+async def houses(redis_url: str, count: int = 2, **given: Any) -> AsyncIterator[list[House]]:
+    """Gateways that share a bus and no messages."""
+    prefix = f"neighbours-test-{next(runs)}"
+    async with contextlib.AsyncExitStack() as stack:
+        made = [
+            await stack.enter_async_context(house(redis_url, prefix, **given)) for _ in range(count)
+        ]
+        for each in made:
+            await each.peers.membership.heartbeat()
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def house(redis_url: str, prefix: str, **given: Any) -> AsyncIterator[House]:
+    bus = BusConnection(redis_url, prefix)
+    gateway: Gateway = create_app(edge_settings(**given), bus=bus).state.gateway
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(bus.aclose)
+        stack.push_async_callback(gateway.aclose)
+        await gateway.open()
+        yield House(gateway, bus)
+
+
+async def brought(house: House, session: Session, number: int | None = None) -> bool:
+    return await house.peers.bring_here(session.id, number)
+
+
+async def test_a_session_s_id_begins_with_its_gateway_s(redis_url: str) -> None:
+    async with houses(redis_url, 1) as [one]:
+        session = one.kept()
+        assert session.id.startswith(f"{one.gateway.id}.s")
+        assert len(f"{session.id}-{10**17}") < 128
+
+
+async def test_a_request_is_answered_where_the_session_is(redis_url: str) -> None:
+    async with houses(redis_url) as (one, two):
+        session = one.kept()
+        reply = await two.asks(session.id, "PATCH", {"conflated": False})
+        assert reply is not None
+        assert (reply.status, json.loads(reply.body)["conflated"]) == (200, False)
+        assert not session.conflated
+        refused = await two.asks(session.id, "PATCH", {"limits": 5})
+        assert refused is not None
+        problem = json.loads(refused.body)
+        assert (refused.status, problem["pointer"]) == (400, "/limits")
+        assert (b"content-type", b"application/problem+json") in refused.headers
+
+
+@pytest.mark.parametrize("name", ["s1", "gone.s1", "{own}.s1", "{other}.s1"])
+async def test_what_is_nowhere_is_answered_here(redis_url: str, name: str) -> None:
+    async with houses(redis_url) as (one, two):
+        session = name.format(own=one.gateway.id, other=two.gateway.id)
+        assert await one.asks(session) is None
+        assert await one.peers.bring_here(session, None)
+        assert session not in one.gateway.sessions
+        assert not await one.peers.is_elsewhere("s1")
+
+
+@rule("cluster-8")
+async def test_a_session_goes_where_its_reader_is(redis_url: str) -> None:
+    async with houses(redis_url, 3) as (one, two, three):
+        session = one.kept(limits=None)
+        reader, _ = one.read(session)
+        assert await brought(two, session)
+        assert one.told(reader) == ["goodbye REPLACED"]
+        assert session.id not in one.gateway.sessions
+        assert two.gateway.sessions.get(session.id).state is State.AWAY
+        assert two.peers.has(session.id)
+        for other in (one, three):
+            assert await other.peers.is_elsewhere(session.id)
+            reply = await other.asks(session.id)
+            assert reply is not None
+            assert reply.status == 200
+        assert await brought(three, session)
+        assert await brought(one, session)
+        homes = [each for each in (one, two, three) if session.id in each.gateway.sessions]
+        assert homes == [one]
+
+
+@rule("cluster-8")
+async def test_who_was_replaced_does_not_take_it_back(redis_url: str) -> None:
+    async with houses(redis_url) as (one, two):
+        session = one.kept()
+        one.read(session)
+        one.read(session)
+        [number] = session.replaced
+        assert not await brought(two, session, number)
+        assert session.id in one.gateway.sessions
+
+
+async def test_one_that_ends_with_its_stream_stays(redis_url: str) -> None:
+    async with houses(redis_url) as (one, two):
+        session = one.gateway.sessions.open()
+        assert await brought(two, session)
+        assert session.id not in two.gateway.sessions
+        reply = await two.asks(session.id, "DELETE")
+        assert reply is not None
+        assert (reply.status, session.has_ended) == (204, True)
+
+
+async def test_many_that_look_at_once_find_one(redis_url: str) -> None:
+    async with houses(redis_url, 3) as (one, two, three):
+        session = one.kept()
+        looking = [brought(each, session) for each in (two, three) * 5]
+        asking = [each.asks(session.id) for each in (one, two, three) * 5]
+        told = await asyncio.gather(*looking, *asking, return_exceptions=True)
+        problems = [each for each in told if isinstance(each, BaseException)]
+        assert all(isinstance(each, Problem) for each in problems), problems
+        homes = [each for each in (one, two, three) if session.id in each.gateway.sessions]
+        assert len(homes) == 1
+        reply = await one.asks(session.id)
+        assert homes == [one] if reply is None else reply.status == 200
+
+
+@rule("cluster-9")
+async def test_who_leaves_leaves_its_sessions(redis_url: str) -> None:
+    async with houses(redis_url) as (one, two):
+        left, ended = one.kept(), one.kept()
+        one.gateway.sessions.close(ended)
+        await one.peers.aclose()
+        assert not one.gateway.sessions.kept()
+        assert await two.asks(left.id) is None, "it is here by now"
+        assert two.gateway.sessions.get(left.id).state is State.AWAY
+        assert await brought(two, ended)
+        assert two.gateway.sessions.get(ended.id).has_ended
+        await two.peers.membership.heartbeat()
+        assert two.peers.membership.others == []
+
+
+async def test_who_is_full_leaves_it_to_others(redis_url: str) -> None:
+    async with houses(redis_url, 3, sessions_max=1) as (one, two, three):
+        session = one.kept()
+        two.kept()
+        with pytest.raises(Problem, match="limit-reached"):
+            await brought(two, session)
+        assert await brought(three, session)
+        assert session.id in three.gateway.sessions
+
+
+async def test_on_its_way_it_is_nobody_s(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "HAND_OVER_S_MAX", 0.05)
+    async with houses(redis_url) as (one, two):
+        session = one.kept()
+        held = asyncio.Event()
+        park = one.peers.locations.store
+
+        async def late(*given: Any) -> None:
+            await held.wait()
+            await park(*given)
+
+        monkeypatch.setattr(one.peers.locations, "store", late)
+        moving = asyncio.create_task(brought(two, session))
+        while one.peers.has(session.id):
+            await asyncio.sleep(0)
+        with pytest.raises(Problem, match="moving"):
+            await one.asks(session.id)
+        call = Call("GET", f"/v1/sessions/{session.id}".encode(), b"", [])
+        with pytest.raises(Problem, match="moving"):  # what it changed would be lost
+            await one.peers._handle_call(msgspec.msgpack.encode((session.id, call)))
+        held.set()
+        assert await moving
+        reply = await one.asks(session.id)
+        assert reply is not None
+        assert reply.status == 200
+
+
+async def dies(house: House) -> None:
+    """As of `kill -9`: it says nothing any more, and its connections end."""
+    await house.peers._messages.aclose()
+    for task in house.peers._running:
+        task.cancel()
+    await asyncio.gather(*house.peers._running, return_exceptions=True)
+    await house.bus.aclose()
+
+
+@rule("cluster-10")
+async def test_who_waits_for_a_gateway_that_dies_hears_that_there_is_no_such_session(
+    redis_url: str,
+) -> None:
+    async with houses(redis_url) as (one, two):
+        session = one.kept()
+        asking = asyncio.create_task(two.asks(session.id))
+        bringing = asyncio.create_task(brought(two, session))
+        await dies(one)
+        assert await asking is None
+        assert await bringing
+        assert session.id not in two.gateway.sessions
+        assert two.peers.membership.others == []
+
+
+@rule("cluster-11")
+async def test_lists_are_of_all_and_who_is_silent_is_named(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with houses(redis_url, 3) as (one, two, three):
+        ids = [each.kept().id for each in (one, two, three)]
+        ask = one.peers._messages.request
+
+        async def asked(gateway: str, subject: str, body: bytes, _: float) -> bytes:
+            """Of whom nothing comes not much is waited for."""
+            is_silent = gateway == three.gateway.id
+            return await ask(gateway, subject, body, 0.1 if is_silent else HANGS_S)
+
+        monkeypatch.setattr(one.peers._messages, "request", asked)
+        await three.peers._messages.aclose()
+        for task in three.peers._running:
+            task.cancel()
+        replies = await one.peers.broadcast(Call("GET", b"/v1/sessions", b"", []))
+        assert replies.keys() == {two.gateway.id, three.gateway.id}
+        assert replies[three.gateway.id] is None
+        answered = replies[two.gateway.id]
+        assert answered is not None
+        assert [each["session"] for each in json.loads(answered.body)["sessions"]] == [ids[1]]
+
+
+@rule("cluster-11")
+async def test_who_has_just_come_is_on_lists(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No beat lies between its coming and the question."""
+    monkeypatch.setattr(rolls, "HEARTBEAT_S", 3_600.0)
+    prefix = f"neighbours-test-{next(runs)}"
+    async with house(redis_url, prefix) as one, house(redis_url, prefix) as two:
+        replies = await one.peers.broadcast(Call("GET", b"/v1/sessions", b"", []))
+        assert replies.keys() == {two.gateway.id}
+        assert replies[two.gateway.id] is not None
+
+
+async def test_lists_are_of_those_known_last_while_the_bus_is_out(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def out() -> None:
+        raise Problem("bus-unavailable", "The bus is out.")
+
+    async with houses(redis_url) as (one, two):
+        monkeypatch.setattr(one.peers.membership, "heartbeat", out)
+        replies = await one.peers.broadcast(Call("GET", b"/v1/sessions", b"", []))
+        assert replies.keys() == {two.gateway.id}

@@ -1,0 +1,282 @@
+"""What the store on a bus does beyond what every store does (`tests/app/stores/test_store.py`).
+
+Rules cluster-4 and publish-11 are told here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.buses import BusServer, bus_server
+from tests.support.rules import rule
+from tests.support.world import make_frames, tokens
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.definitions import Definitions
+from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.http.problems import Problem
+from tidegate.app.settings import Settings
+from tidegate.app.stores.store import (
+    Appended,
+    Change,
+    DefinitionsMoved,
+    EpochMoved,
+    HeadMoved,
+    Message,
+    Producer,
+    Publication,
+    Removal,
+    Retry,
+    TopicRecord,
+)
+from tidegate.conflation.frame import RemovalReason
+
+pytestmark = [pytest.mark.redis, rule("cluster-4", "publish-11")]
+NUMBERS = itertools.count()
+KEYED = TopicDocument.parse(b'{"key":["/k"]}')
+
+
+class Shared:
+    """A prefix on a bus, and gateways' stores on it."""
+
+    def __init__(self, server: BusServer) -> None:
+        self._server = server
+        self._prefix = f"redis-store-{next(NUMBERS)}"
+        self.connections: list[BusConnection] = []
+
+    async def store(self) -> RedisStore:
+        connection = BusConnection(self._server.url, self._prefix)
+        self.connections.append(connection)
+        store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+        await store.open()
+        await store.records()
+        return store
+
+
+@pytest.fixture
+async def shared(redis_bus: BusServer) -> AsyncIterator[Shared]:
+    made = Shared(redis_bus)
+    yield made
+    for connection in made.connections:
+        await connection.aclose()
+
+
+async def heard(store: RedisStore) -> Change:
+    """The one definition that was written since; it holds here from now on."""
+    [change] = await store.changes()
+    store.set_record(change.name, change.record)
+    store.mark_applied(change)
+    return change
+
+
+async def put(store: RedisStore, *words: str, topic: str = "px", **more: object) -> None:
+    for word in words:
+        items = [
+            Message(frame.payload, frame.key) if not it.startswith("-")
+            else Removal(frame.key, RemovalReason.DELETED)
+            for it in word.split()
+            for frame in make_frames(it.removeprefix("-"))
+        ]  # fmt: skip
+        await store.append(topic, Publication(items, 1_000))
+
+
+async def test_what_is_kept_is_the_same_wherever_it_is_asked_for(shared: Shared) -> None:
+    one = await shared.store()
+    await one.put_topic(TopicRecord("px", KEYED, "e1"))
+    await put(one, "a1 b1 a2", "c1 -b1", "a3")
+    for kept in (await one.load("px"), await (await shared.store()).load("px")):
+        assert (kept.head, kept.horizon, kept.dropped_through) == (6, 0, 0)
+        assert [(it.key, it.offset, it.removed) for it in kept.records] == [
+            ('["c"]', 4, False), ('["b"]', 5, True), ('["a"]', 6, False),
+        ]  # fmt: skip
+        assert [it.offset for it in kept.journal] == [1, 2, 3, 4, 5, 6]
+        assert kept.journal[0].timestamp_ms == 1_000
+
+
+async def test_of_a_plain_topic_only_the_journal_is_kept(shared: Shared) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await store.append("t", Publication([Message(b"1"), Message(b"2")], 0))
+    kept = await store.load("t")
+    assert (list(kept.records), [it.payload for it in kept.journal]) == ([], [b"1", b"2"])
+
+
+@pytest.mark.parametrize(
+    ("history", "left"),
+    [
+        ('{"messages":3,"age":"1h"}', ["b2 c1", "d1 e1"]),
+        ('{"messages":4,"bytes":"1KiB"}', ["b2 c1", "d1 e1"]),
+        ('{"messages":100,"bytes":"40B"}', ["d1 e1"]),
+        ('{"messages":100,"bytes":"1B"}', ["d1 e1"]),
+        ('{"messages":100,"age":"1h"}', ["a1", "b1", "b2 c1", "d1 e1"]),
+    ],
+)
+async def test_the_journal_is_trimmed_by_requests_and_records_stay(
+    shared: Shared, history: str, left: list[str]
+) -> None:
+    store = await shared.store()
+    document = TopicDocument.parse(b'{"key":["/k"],"history":%b}' % history.encode())
+    await store.put_topic(TopicRecord("px", document, "e1"))
+    await put(store, "a1", "b1", "b2 c1", "d1 e1")
+    kept = await store.load("px")
+    assert tokens(kept.journal) == " ".join(left)
+    assert tokens(kept.records) == "a1 b2 c1 d1 e1"
+    assert kept.dropped_through == 6 - len(kept.journal)
+
+
+async def test_messages_age_with_those_behind_them(shared: Shared) -> None:
+    store = await shared.store()
+    document = TopicDocument.parse(b'{"history":{"age":"1s"}}')
+    await store.put_topic(TopicRecord("t", document, "e1"))
+    for at_ms in (0, 500, 1_400):
+        await store.append("t", Publication([Message(b"%d" % at_ms)], at_ms))
+    assert [it.payload for it in (await store.load("t")).journal] == [b"500", b"1400"]
+
+
+async def test_a_writer_whose_lease_was_taken_over_is_refused(shared: Shared) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    for fence in (3, 3, None, 5):
+        await store.append("t", Publication([Message(b"1")], 0, fence=fence))
+    with pytest.raises(Problem, match="producer-fenced"):
+        await store.append("t", Publication([Message(b"1")], 0, fence=4))
+    assert (await store.append("t", Publication([Message(b"1")], 0, fence=5))).first == 5
+
+
+async def test_definitions_are_written_by_who_has_seen_all_before(shared: Shared) -> None:
+    one, other = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("a", TopicDocument(), "e1"))
+    with pytest.raises(DefinitionsMoved):
+        await other.put_topic(TopicRecord("a", KEYED, "e2"))
+    assert (await heard(other)).record == TopicRecord("a", TopicDocument(), "e1")
+    assert (await other.append("a", Publication([Message(b"1")], 0))).first == 1
+    await other.delete_topic("a")
+    change = await heard(one)
+    assert (change.name, change.record) == ("a", None)
+    assert list(await other.changes()) == []
+
+
+async def test_what_was_behind_is_not_written_upon(shared: Shared) -> None:
+    store = await shared.store()
+    doubts: list[str] = []
+    store.on_suspect = doubts.append
+    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await store.append("t", Publication([Message(b"1")], 0))
+    store.head_seen = lambda name: 2
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await store.append("t", Publication([Message(b"1")], 0))
+    assert doubts == ["t"]
+    assert await store.find_suspects(["t"], store.head_seen) == ["t"]
+
+
+async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
+    one, other = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    other.set_record("t", TopicRecord("t", TopicDocument(), "e1"))
+    await heard(other)
+    await one.append("t", Publication([Message(b"1")], 0))
+    assert await one.confirm_epoch("t", seen=1) == "e1", "there is nothing to doubt"
+    epoch = await one.confirm_epoch("t", seen=2)
+    assert epoch != "e1"
+    assert await other.confirm_epoch("t", seen=1) == epoch
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await other.append("t", Publication([Message(b"2")], 0))
+    renewed = TopicRecord("t", TopicDocument(), epoch)
+    await one.put_epoch(renewed)
+    one.set_record("t", renewed)
+    assert (await one.append("t", Publication([Message(b"2")], 0))).first == 2
+    with pytest.raises(EpochMoved):
+        await other.append("t", Publication([Message(b"3")], 0))  # it has not taken it over
+    await heard(other)
+    assert (await other.append("t", Publication([Message(b"3")], 0))).first == 3
+
+
+async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: Shared) -> None:
+    """From then on nothing is appended by the old definition, be the new one ever told or not."""
+    one, other = await shared.store(), await shared.store()
+    await one.put_topic(TopicRecord("px", TopicDocument(), "e1"))
+    await heard(other)
+    await one.put_topic(TopicRecord("px", KEYED, "e2"))
+    with pytest.raises(EpochMoved):
+        await other.append("px", Publication([Message(b"1")], 0))
+    with pytest.raises(EpochMoved):
+        await other.stage("px", "s", [Message(b"1")], 0)
+    assert await other.confirm_epoch("px", seen=0) == "e2"
+    assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 1
+    with pytest.raises(HeadMoved):
+        await one.put_topic(TopicRecord("px", TopicDocument(), "e3"))
+    assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 2
+
+
+async def test_a_retry_is_known_through_all_epochs_of_its_topic_and_in_no_other(
+    shared: Shared,
+) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("px", KEYED, "e1"))
+    asked = Publication([Message(b"1", '["a"]')], 1_000, retry=Retry("r", b"digest"))
+    assert await store.append("px", asked) == Appended(1, 1)
+    epoch = await store.confirm_epoch("px", seen=2)
+    await store.put_epoch(TopicRecord("px", KEYED, epoch))
+    store.set_record("px", TopicRecord("px", KEYED, epoch))
+    assert epoch != "e1"
+    assert await store.append("px", asked) == Appended(1, 1, duplicate=True)
+    await store.delete_topic("px")
+    await store.put_topic(TopicRecord("px", KEYED, "e3"))
+    assert await store.append("px", asked) == Appended(1, 1)
+
+
+async def test_what_went_with_its_stream_is_published_when_it_is_sent_again(
+    shared: Shared,
+) -> None:
+    """Nobody is told that it is there; only an older run stays out."""
+    store = await shared.store()
+    await store.put_topic(TopicRecord("px", KEYED, "e1"))
+    keyed = Publication([Message(b"1", '["a"]')], 1_000, retry=Retry("r", b"digest"))
+    numbered = Publication([Message(b"2", '["b"]')], 1_000, Producer("p", 7, run=2))
+    for asked in (keyed, numbered):
+        await store.append("px", asked)
+    await shared.connections[-1].writer.delete(store.log("px").stream)
+    epoch = await store.confirm_epoch("px", seen=2)
+    await store.put_epoch(TopicRecord("px", KEYED, epoch))
+    store.set_record("px", TopicRecord("px", KEYED, epoch))
+    assert await store.append("px", keyed) == Appended(3, 3)
+    assert await store.append("px", numbered) == Appended(4, 4)
+    with pytest.raises(Problem, match="producer-fenced"):
+        await store.append("px", Publication([Message(b"3")], 1_000, Producer("p", 8, run=1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fsync", ["everysec", "always"])
+async def test_another_life_of_the_server_is_written_upon_only_if_it_syncs(fsync: str) -> None:
+    with bus_server("redis", "--appendfsync", fsync) as server:
+        shared = Shared(server)
+        store = await shared.store()
+        await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+        await store.append("t", Publication([Message(b"1")], 0))
+        server.kill()
+        server.start("--appendfsync", fsync)
+        with pytest.raises(Problem, match="bus-unavailable"):
+            await store.append("t", Publication([Message(b"2")], 0))  # of a broken connection
+        for connection in shared.connections:
+            await connection.writer.connection_pool.disconnect()
+        if fsync == "always":
+            assert (await store.append("t", Publication([Message(b"2")], 0))).first == 2
+        else:
+            with pytest.raises(Problem, match="being checked"):
+                await store.append("t", Publication([Message(b"2")], 0))
+            assert await store.confirm_epoch("t", seen=1) != "e1"
+        await store.aclose()
+
+
+async def test_while_the_bus_is_out_nobody_is_kept_waiting(shared: Shared) -> None:
+    store = await shared.store()
+    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    store.is_unavailable = lambda: True
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await store.append("t", Publication([Message(b"1")], 0))
+    store.is_unavailable = lambda: False
+    assert (await store.append("t", Publication([Message(b"1")], 0))).first == 1

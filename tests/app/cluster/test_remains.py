@@ -1,0 +1,105 @@
+"""What gateways that have died have said of their sessions goes, and nothing else does.
+
+Rule session-7 is told here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.buses import BusServer, gateways
+from tests.support.gateways import Running, eventually
+from tests.support.rules import rule
+from tests.support.sessions import opened
+from tidegate.app.cluster import membership as rolls
+from tidegate.app.cluster import session_locations as module
+from tidegate.app.cluster.peers import Peers
+from tidegate.app.cluster.session_locations import DeadPeerCleanup
+from tidegate.app.topics.system_topics import SESSIONS
+
+pytestmark = [pytest.mark.redis, rule("session-7")]
+
+
+def neighbours_of(gateway: Running) -> Peers:
+    assert gateway.gateway.peers is not None
+    return gateway.gateway.peers
+
+
+def told(gateway: Running) -> set[str]:
+    """The sessions that there is a row of."""
+    sow = gateway.gateway.driver.engine.topic(SESSIONS).sow
+    assert sow is not None
+    return {row.key[2:-2] for row in sow.board.live()}
+
+
+def remains_of(gateway: Running) -> DeadPeerCleanup:
+    here, peers = gateway.gateway, neighbours_of(gateway)
+    return DeadPeerCleanup(
+        peers.membership, peers.locations, here.catalog, here.driver, here.writer, here.leadership
+    )
+
+
+async def leaves(gateway: Running) -> None:
+    """It says nothing any more, also not that it is there, and is off the roll."""
+    peers = neighbours_of(gateway)
+    for task in peers._running:
+        task.cancel()
+    await asyncio.gather(*peers._running, return_exceptions=True)
+    await peers.membership.leave()
+
+
+async def test_rows_go_with_the_gateway_that_alone_has_their_sessions(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DEAD_S", 0.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)  # it looks when it is told to
+    async with gateways(redis_bus) as (stays, dies):
+        peers, places = neighbours_of(stays), neighbours_of(dies).locations
+        here, moved, parked, lost = [await opened(it) for it in (stays, dies, dies, dies)]
+        assert await peers.bring_here(moved, None)
+        await eventually(lambda: told(stays) == {here, moved, parked, lost}, "all are told of")
+        await remains_of(stays).clear()
+        assert told(stays) == {here, moved, parked, lost}, "both gateways are there"
+        await places.store(parked, b"transfer", 60_000)
+        await leaves(dies)
+        await peers.membership.heartbeat()
+        assert peers.membership.others == []
+        await remains_of(stays).clear()
+        assert told(stays) == {here, moved, parked}
+        bus = stays.gateway.bus
+        assert bus is not None
+        await bus.connection.execute("DEL", bus.connection.shared_key("session", parked))
+        with monkeypatch.context() as unsteady:
+            unsteady.setattr(module, "DEAD_S", 3_600.0)
+            await remains_of(stays).clear()
+            assert told(stays) == {here, moved, parked}, "who was not heard of may be there"
+        await remains_of(stays).clear()
+        assert told(stays) == {here, moved}, "nobody can take it up any more"
+
+
+async def test_a_gateway_that_has_just_come_is_not_taken_for_dead(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No beat lies between its coming and the look."""
+    monkeypatch.setattr(module, "DEAD_S", 0.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 3_600.0)
+    monkeypatch.setattr(rolls, "HEARTBEAT_S", 3_600.0)
+    async with gateways(redis_bus) as (stays, new):
+        session = await opened(new)
+        await eventually(lambda: session in told(stays), "it is told of")
+        await remains_of(stays).clear()
+        assert told(stays) == {session}
+
+
+async def test_it_is_done_by_who_has_the_duty(
+    redis_bus: BusServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "DEAD_S", 0.0)
+    monkeypatch.setattr(module, "CHECK_INTERVAL_S", 0.01)
+    async with gateways(redis_bus, 3) as (stays, other, dies):
+        lost = await opened(dies)
+        await eventually(lambda: lost in told(stays) & told(other), "it is told of")
+        await leaves(dies)
+        await eventually(lambda: not told(stays) | told(other), "it is gone everywhere")

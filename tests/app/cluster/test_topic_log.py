@@ -1,0 +1,68 @@
+"""A topic in Redis: its keys are in one slot, and what is kept is of one moment."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+from redis.crc import key_slot
+
+from tests.support.buses import BusServer
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.definitions import Definitions
+from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.cluster.topic_log import TopicLog
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.settings import Settings
+from tidegate.app.stores.store import Bounds, Message, Publication, Retry, TopicRecord
+from tidegate.conflation.journal import History
+
+NUMBERS = itertools.count()
+RECORD = TopicRecord("px", TopicDocument.parse(b'{"key":["/k"]}'), "e1")
+
+
+def test_one_append_touches_one_slot() -> None:
+    log = TopicLog(BusConnection("redis://localhost"), RECORD, History(10), Bounds())
+    publication = Publication([], 0, retry=Retry("r", b"d"), stages=["a", "b"])
+    keys = log.append_keys(publication)
+    assert len(set(keys)) == 9
+    assert len({key_slot(name.encode()) for name in keys}) == 1
+
+
+def test_what_is_kept_aside_belongs_to_the_epoch() -> None:
+    connection = BusConnection("redis://localhost")
+    before = TopicLog(connection, RECORD, History(10), Bounds())
+    after = TopicLog(connection, TopicRecord("px", RECORD.document, "e2"), History(10), Bounds())
+    assert before.stage_key("s") != after.stage_key("s")
+    asked = Publication([], 0, retry=Retry("r", b"d"))
+    differ = set(before.append_keys(asked)) ^ set(after.append_keys(asked))
+    assert differ == {before.stages_key, after.stages_key}
+
+
+@pytest.mark.redis
+async def test_what_is_kept_is_of_one_moment_while_others_write(redis_bus: BusServer) -> None:
+    """Records and journal tell the same, however much is written while they are read."""
+    connection = BusConnection(redis_bus.url, f"topic-log-{next(NUMBERS)}")
+    store = RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+    await store.open()
+    await store.put_topic(RECORD)
+    is_over = asyncio.Event()
+
+    async def write() -> None:
+        for number in itertools.count():
+            if is_over.is_set():
+                return
+            message = Message(b"%d" % number, f'["{number % 50}"]')
+            await store.append("px", Publication([message], 0))
+
+    writing = asyncio.create_task(write())
+    for _ in range(5):
+        kept = await store.load("px")
+        newest = {frame.key: frame for frame in kept.journal}
+        assert sorted(newest.values(), key=lambda it: it.offset) == list(kept.records)
+        assert kept.head == len(kept.journal)
+    is_over.set()
+    await writing
+    await store.aclose()

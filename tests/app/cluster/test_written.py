@@ -1,0 +1,123 @@
+"""What is acknowledged has been written: the death of Redis takes nothing of it along.
+
+Rule publish-2 is told here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.buses import BusServer, bus_server, on_a_slow_disk
+from tests.support.rules import rule
+from tidegate.app.cluster import persistence as module
+from tidegate.app.cluster.connection import BusConnection
+from tidegate.app.cluster.definitions import Definitions
+from tidegate.app.cluster.persistence import LogState, wait_until_written
+from tidegate.app.cluster.redis_store import RedisStore
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.http.problems import Problem
+from tidegate.app.settings import Settings
+from tidegate.app.stores.store import Message, Publication, Retry, TopicRecord
+
+pytestmark = rule("publish-2")
+
+
+SYNC_S = 1.5
+
+
+def store_on(connection: BusConnection) -> RedisStore:
+    return RedisStore(connection, Settings(), Definitions(connection, Mergers()))
+
+
+async def is_syncing(connection: BusConnection) -> bool:
+    return bool((await connection.execute("INFO", "persistence"))["aof_pending_bio_fsync"])
+
+
+@pytest.mark.redis
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["redis", "valkey"])
+@pytest.mark.parametrize("is_again", [False, True])
+async def test_what_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
+    kind: str, *, is_again: bool
+) -> None:
+    asked = Publication([Message(b"2")], 0, retry=Retry("r", b"digest"))
+    with bus_server(kind) as server:
+        server.kill()
+        server.start("--appendfsync", "everysec", before=on_a_slow_disk(SYNC_S))
+        connection = BusConnection(server.url)
+        store = store_on(connection)
+        await store.open()
+        await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+        while not await is_syncing(connection):
+            await store.append("t", Publication([Message(b"1")], 0))
+        last = (await store.append("t", asked)).last if not is_again else 0
+        if is_again:
+            first = asyncio.create_task(store.append("t", asked))  # whose answer is not waited for
+            while not await connection.execute("EXISTS", connection.topic_key("t", "retry:r")):
+                await asyncio.sleep(0)
+            again = await store.append("t", asked)
+            assert again.duplicate
+            last = again.last
+            first.cancel()
+        server.kill()
+        await connection.aclose()
+        server.start()
+        connection = BusConnection(server.url)
+        store = store_on(connection)
+        await store.open()
+        await store.records()
+        assert (await store.load("t")).head == last
+        await connection.aclose()
+
+
+@pytest.mark.redis
+async def test_nobody_waits_where_nothing_waits(redis_bus: BusServer) -> None:
+    connection = BusConnection(redis_bus.url, "written-test")
+    await connection.execute("SET", connection.shared_key("x"), "1")
+    await wait_until_written(connection)
+    await connection.aclose()
+
+
+@pytest.mark.parametrize(
+    ("now", "is_written"),
+    [
+        (LogState(100, 50), False),
+        (LogState(149, 60), False),
+        (LogState(150, 60), True),
+        (LogState(40, 60), False),
+        (LogState(40, 0), True),
+    ],
+)
+def test_what_waited_is_written_once_the_file_has_grown_by_it(
+    now: LogState, *, is_written: bool
+) -> None:
+    assert now.has_written(LogState(100, 50)) is is_written
+
+
+class Told(BusConnection):
+    """A bus that tells of its file what a test has made up, the last of it for ever."""
+
+    def __init__(self, *states: tuple[int, int]) -> None:
+        super().__init__("unix:///nowhere/bus.sock")
+        self.states = list(states)
+
+    async def execute(self, *arguments: object) -> dict[str, int]:
+        assert arguments == ("INFO", "persistence")
+        size, waiting = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        return {"aof_current_size": size, "aof_buffer_length": waiting}
+
+
+async def test_a_file_that_is_rewritten_counts_anew() -> None:
+    told = Told((1_000, 50), (200, 70), (260, 30), (270, 20))
+    await wait_until_written(told)
+    assert told.states == [(270, 20)]
+
+
+async def test_a_bus_that_does_not_write_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WRITE_S_MAX", 0.05)
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await wait_until_written(Told((100, 50)))
+    assert LogState.parse({}) == LogState(0, 0)

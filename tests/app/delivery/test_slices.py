@@ -1,0 +1,42 @@
+"""Large publishes come in pieces that any queue can hold."""
+
+from __future__ import annotations
+
+from tests.support.stage import PLENTY
+from tidegate.app.delivery.backpressure import SLICE_MESSAGES_MAX, split_publish
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.sessions.session import QueueLimits
+
+
+def frames(*sizes: int) -> list[Frame]:
+    return [Frame(at, b"x" * size) for at, size in enumerate(sizes, 1)]
+
+
+def test_slices_hold_a_thousand_messages_or_half_a_queue() -> None:
+    lengths = [
+        len(piece) for piece in split_publish(frames(*[1] * 2_500), QueueLimits(10_000, PLENTY))
+    ]
+    assert lengths == [SLICE_MESSAGES_MAX, SLICE_MESSAGES_MAX, 500]
+    assert [len(piece) for piece in split_publish(frames(*[1] * 7), QueueLimits(6, PLENTY))] == [
+        3,
+        3,
+        1,
+    ]
+    assert [len(piece) for piece in split_publish(frames(1, 1), QueueLimits(1, PLENTY))] == [1, 1]
+
+
+def test_slices_hold_half_of_a_queues_bytes() -> None:
+    pieces = list(split_publish(frames(30, 20, 1, 80, 10), QueueLimits(1_000, 100)))
+    assert [[len(frame.payload) for frame in piece] for piece in pieces] == [
+        [30, 20],
+        [1],
+        [80],
+        [10],
+    ]
+
+
+def test_slices_lose_nothing() -> None:
+    whole = frames(*range(1, 200))
+    pieces = split_publish(whole, QueueLimits(16, 500))
+    assert [frame for piece in pieces for frame in piece] == whole
+    assert list(split_publish([], QueueLimits(16, 500))) == []

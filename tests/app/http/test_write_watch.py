@@ -1,0 +1,132 @@
+"""The write watch, on sockets whose far ends take what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.deadlines import HANGS_S
+from tidegate.app.http.connection import Connection, ConnectionFigures
+from tidegate.app.http.write_deadline import WriteWatch
+
+pytestmark = pytest.mark.usefixtures("steady")
+
+TIMEOUT_S = 0.25
+MORE_THAN_BUFFERS = b"x" * (8 << 20)
+
+
+class Pair:
+    """A watched connection, and the far end as a bare socket that reads when told to."""
+
+    def __init__(self, transport: asyncio.Transport, far: socket.socket) -> None:
+        self.figures = ConnectionFigures(1)
+        self.connection = Connection(transport, lambda: None, self.figures)
+        self.watch = WriteWatch(TIMEOUT_S)
+        self.transport = transport
+        self.far = far
+
+    def write(self, piece: bytes) -> None:
+        self.transport.write(piece)
+        self.watch.wrote(self.connection)
+
+    async def read(self, size_bytes: int) -> int:
+        loop = asyncio.get_running_loop()
+        return len(await loop.sock_recv(self.far, size_bytes))
+
+    async def given_up_after_s(self) -> float:
+        loop = asyncio.get_running_loop()
+        began_at = loop.time()
+        async with asyncio.timeout(HANGS_S):
+            while not self.connection.is_given_up:
+                await asyncio.sleep(0.005)
+        return loop.time() - began_at
+
+
+@contextlib.asynccontextmanager
+async def pair() -> AsyncIterator[Pair]:
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        far = socket.create_connection(listener.getsockname())
+        near, _ = listener.accept()
+    far.setblocking(False)
+    near.setblocking(False)
+    transport, _ = await loop.create_connection(asyncio.Protocol, sock=near)
+    assert isinstance(transport, asyncio.Transport)
+    with far:
+        yield Pair(transport, far)
+        transport.abort()
+    await asyncio.sleep(0)
+
+
+async def test_a_peer_that_takes_nothing_is_cut_in_time() -> None:
+    async with pair() as frozen:
+        frozen.write(MORE_THAN_BUFFERS)
+        assert TIMEOUT_S <= await frozen.given_up_after_s() < TIMEOUT_S + 1
+        assert frozen.figures.given_up == 1
+        assert frozen.connection.unsent_bytes == 0
+
+
+async def test_a_connection_that_is_being_closed_is_watched_to_its_end() -> None:
+    """asyncio waits for the last byte, and a frozen peer would have it wait for ever."""
+    async with pair() as frozen:
+        frozen.write(MORE_THAN_BUFFERS)
+        frozen.transport.close()
+        assert TIMEOUT_S <= await frozen.given_up_after_s() < TIMEOUT_S + 1
+
+
+async def test_slow_is_not_frozen() -> None:
+    async with pair() as slow:
+        slow.write(MORE_THAN_BUFFERS)
+        left_bytes = len(MORE_THAN_BUFFERS)
+        async with asyncio.timeout(HANGS_S):
+            while left_bytes:  # in all much longer than the time-out
+                await asyncio.sleep(TIMEOUT_S / 10)
+                left_bytes -= await slow.read(256 << 10)
+        assert not slow.connection.is_given_up
+
+
+async def test_what_was_taken_is_forgotten_and_silence_costs_no_timer() -> None:
+    async with pair() as quick:
+        quick.write(b"x")
+        assert await quick.read(1) == 1
+        async with asyncio.timeout(HANGS_S):
+            while quick.watch._next_look is not None:
+                await asyncio.sleep(0.005)
+        assert not quick.watch._waiting
+        await asyncio.sleep(2 * TIMEOUT_S)
+        assert not quick.connection.is_given_up
+        assert quick.watch._next_look is None
+
+
+async def test_small_writes_to_a_peer_with_a_full_window_count_from_the_first_it_did_not_take() -> (
+    None
+):
+    """A stream with little to say is never told to wait; its peer is cut all the same."""
+    async with pair() as frozen:
+        loop = asyncio.get_running_loop()
+        while not frozen.connection.write_buffer_bytes:
+            frozen.write(b"x" * 4096)
+        began_at = loop.time()
+        async with asyncio.timeout(HANGS_S):
+            while not frozen.connection.is_given_up:
+                frozen.write(b": heartbeat\n\n")
+                await asyncio.sleep(TIMEOUT_S / 20)
+        assert TIMEOUT_S / 2 < loop.time() - began_at < TIMEOUT_S + 1
+
+
+@pytest.mark.parametrize("is_orderly", [True, False])
+async def test_a_peer_that_left_has_nothing_to_take(is_orderly: bool) -> None:
+    async with pair() as leaving:
+        leaving.write(b"x" * 100_000)
+        if is_orderly:
+            leaving.far.shutdown(socket.SHUT_RDWR)
+        leaving.far.close()  # with bytes unread: a reset
+        async with asyncio.timeout(HANGS_S):
+            while not leaving.connection.is_closing:
+                await asyncio.sleep(0.001)
+        assert leaving.connection.unsent_bytes == 0
+        assert not leaving.connection.is_given_up

@@ -1,0 +1,53 @@
+"""A trace as it is served: woken, beating, overrun."""
+
+from __future__ import annotations
+
+from tests.app.routes.test_trace import traced
+from tests.support.gateways import names, running_gateway
+from tests.support.rules import rule
+from tidegate.app.routes.trace import TraceStream
+from tidegate.conflation.sessions.recorder import MESSAGES_MAX
+
+
+async def test_silence_is_filled_with_heartbeats() -> None:
+    async with running_gateway(heartbeat="100ms") as running:
+        await running.topic()
+        async with running.subscribe("conflation=1s"), traced(running) as trace:
+            assert (await trace.next()).name == "call"
+            raw = await trace.raw_until(b": heartbeat\n\n: heartbeat\n\n")
+            assert raw.startswith(b"event: call\n")
+
+
+@rule("trace-5")
+async def test_whoever_reads_too_slowly_is_told_so_and_keeps_nothing() -> None:
+    """The publisher does not wait for it."""
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe("conflation=1h"):
+            engine = running.gateway.driver.engine
+            seat = engine.subscriber(running.hellos[0]["session"], ("s1", "px"))
+            assert seat is not None
+            stream = TraceStream(running.gateway, seat)
+            (recorder,) = engine.recorders.running
+            await running.publish({"k": 1})
+            frames = engine.topic("px").journal.after(0) * 1_000
+            for _ in range(MESSAGES_MAX // 1_000 + 1):
+                recorder.published(engine.topic("px"), frames, running.gateway.driver.now())
+            assert recorder.is_over
+            (told,) = [piece async for piece in stream.body_iterator]
+            assert isinstance(told, bytes)
+            assert told.startswith(b"event: end\n")
+            assert b'"reason":"OVERRUN"' in told
+            engine.recorders.end(recorder)
+
+
+@rule("trace-5")
+async def test_it_ends_with_the_gateway() -> None:
+    async with running_gateway() as running:
+        await running.topic()
+        async with running.subscribe("conflation=1s"), traced(running) as trace:
+            await trace.next()
+            running.gateway.say_goodbye()
+            events = await trace.rest()
+            assert names(events) == ["decision", "end"]
+            assert '"reason":"SHUTDOWN"' in events[-1].text

@@ -1,0 +1,198 @@
+"""What a trace looks like on the wire."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.support.rules import rule
+from tests.support.tracing import TracedWorld
+from tests.support.world import make_frames
+from tidegate.app.routes.trace import PIECE, TraceText
+from tidegate.clients.sse import Parser
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.sessions.recorder import OVERRUN, Ended, Published
+from tidegate.conflation.tracing.decisions import Decision, DecisionKind
+from tidegate.conflation.tracing.replay import Trace
+from tidegate.keys.text.duration import MILLISECOND
+
+Told = list[tuple[str, dict[str, Any]]]
+
+
+class Reader:
+    """One who reads a trace."""
+
+    def __init__(self, world: TracedWorld, kind: Kind = Kind.JSON) -> None:
+        assert world.running is not None
+        self._recorder = world.running
+        self._text = TraceText(kind, world.now)
+        self._trace, self._parser = Trace(), Parser()
+
+    def reads(self) -> Told:
+        calls = self._recorder.drain()
+        flow = b"".join(piece for call in calls for piece in self._text.events(self._trace, call))
+        return [(event.name, json.loads(event.text)) for event in self._parser.feed(flow)]
+
+
+def traced(options: str = "conflation=100ms", **more: Any) -> tuple[TracedWorld, Reader]:
+    world = TracedWorld()
+    world.topic()
+    world.say("z1")
+    world.sleep("5ms")
+    world.subscribed(options, **more)
+    return world, Reader(world)
+
+
+@rule("trace-2")
+def test_it_begins_with_the_seat() -> None:
+    _, reader = traced()
+    assert reader.reads() == [
+        (
+            "call",
+            {
+                "at_ms": 0.0,
+                "call": "seated",
+                "session": "s",
+                "sub": "sub1",
+                "topic": "px",
+                "bookmark": "e1-1",
+                "definition": {"key": ["/k"], "type": "json", "conflation": "conflate"},
+                "command": "subscribe",
+                "options": "conflation=100ms,conflation_key=[/k],pace=batch",
+                "lane": "conflation=100ms,conflation_key=[/k],pace=batch",
+                "paused": False,
+                "held": 0,
+                "waiting": 0,
+            },
+        )
+    ]
+
+
+@rule("trace-3", "trace-4")
+def test_a_message_from_call_to_delivery() -> None:
+    """Times count from the beginning of the trace."""
+    world, reader = traced()
+    world.sleep("2ms")
+    world.say("a1")
+    world.wait("100ms")
+    world.take()
+    assert reader.reads()[1:] == [
+        (
+            "call",
+            {
+                "at_ms": 2.0,
+                "call": "published",
+                "messages": [{"offset": 2, "key": ["a"], "value": {"k": "a", "v": 1}}],
+            },
+        ),
+        ("decision", {"at_ms": 2.0, "decision": "accepted", "key": ["a"], "offset": 2}),
+        (
+            "decision",
+            {
+                "at_ms": 2.0,
+                "decision": "held",
+                "key": ["a"],
+                "offset": 2,
+                "messages": 1,
+                "due_ms": 102.0,
+            },
+        ),
+        ("call", {"at_ms": 102.0, "call": "advanced"}),
+        ("decision", {"at_ms": 102.0, "decision": "flushed", "offset": 2, "rows": 1}),
+        (
+            "call",
+            {
+                "at_ms": 102.0,
+                "call": "taken",
+                "bytes_max": 1 << 30,
+                "rows": [{"offset": 2, "messages": 1}],
+            },
+        ),
+        (
+            "decision",
+            {"at_ms": 102.0, "decision": "taken", "offset": 2, "rows": 1, "why": "in step"},
+        ),
+        (
+            "decision",
+            {"at_ms": 102.0, "decision": "delivered", "key": ["a"], "offset": 2, "messages": 1},
+        ),
+    ]
+
+
+@rule("trace-1", "trace-2")
+def test_removals_exempt_messages_joins_and_changes() -> None:
+    world, reader = traced("conflation=100ms,oof,pace=key")
+    world.say("a1", exempt=True)
+    world.remove("a1")
+    world.subscribe("conflation=100ms,oof,pace=key", session="other")
+    world.change("sub1", "conflation=1s")
+    calls = [document for name, document in reader.reads() if name == "call"]
+    assert calls[1]["messages"][0]["exempt"] is True
+    assert calls[2]["messages"] == [{"offset": 3, "key": ["a"], "removed": "deleted"}]
+    assert [call["call"] for call in calls[3:]] == ["joined", "changed", "seated"]
+    assert calls[4]["options"] == "conflation=1s,conflation_key=[/k],pace=batch"
+
+
+@rule("trace-1", "trace-4")
+def test_a_queue_that_is_conflated_and_a_new_definition() -> None:
+    world = TracedWorld()
+    world.topic()
+    world.session(messages_max=1)
+    world.subscribed()
+    reader = Reader(world)
+    world.say("a1")
+    world.topic(values_only=True)
+    world.say("a2")
+    assert [document["call"] for name, document in reader.reads() if name == "call"] == [
+        "seated", "published", "redefined", "published", "conflated"
+    ]  # fmt: skip
+
+
+@rule("trace-5")
+def test_it_ends_with_the_reason() -> None:
+    world, reader = traced()
+    reader.reads()
+    world.engine.unsubscribe("s", "sub1")
+    assert reader.reads() == [
+        ("decision", {"at_ms": 0.0, "decision": "unsubscribed", "why": "REQUESTED"}),
+        ("end", {"at_ms": 0.0, "reason": "REQUESTED"}),
+    ]
+
+
+@rule("trace-5")
+def test_an_overrun_is_told_as_the_end_alone() -> None:
+    text = TraceText(Kind.JSON, 0)
+    pieces = list(text.events(Trace(), Ended(3 * MILLISECOND, OVERRUN)))
+    assert pieces == [b'event: end\ndata: {"at_ms":3.0,"reason":"OVERRUN"}\n\n']
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "value"),
+    [(Kind.TEXT, "é".encode(), "é"), (Kind.BINARY, b"\x00\xff", "AP8=")],
+)
+def test_texts_and_bytes_are_shown_as_in_envelopes(kind: Kind, payload: bytes, value: str) -> None:
+    (frame,) = make_frames("a1")
+    frames = [type(frame)(1, payload)]
+    assert TraceText(kind, 0).call(Published(0, frames)) | {"messages": []} == {
+        "at_ms": 0.0, "call": "published", "messages": []
+    }  # fmt: skip
+    (message,) = TraceText(kind, 0).call(Published(0, frames))["messages"]
+    assert (message["key"], json.loads(bytes(message["value"]))) == (None, value)
+
+
+def test_many_decisions_come_in_pieces() -> None:
+    """So that others have their turn, and memory is bounded."""
+    world, _ = traced()
+    world.say(" ".join(["a1"] * PIECE))
+    assert world.running is not None
+    text, trace = TraceText(Kind.JSON, 0), Trace()
+    pieces = [list(text.events(trace, call)) for call in world.running.drain()]
+    assert [len(each) for each in pieces] == [1, 2]
+    assert [piece.count(b"event: ") for piece in pieces[1]] == [PIECE + 1, PIECE]
+
+
+def test_what_there_is_nothing_to_say_of_is_left_out() -> None:
+    shown = TraceText(Kind.JSON, 0).decision(Decision(0, DecisionKind.FLUSHED, rows=0))
+    assert shown == {"at_ms": 0.0, "decision": "flushed", "rows": 0}

@@ -1,0 +1,95 @@
+"""A store that may have gone back in time begins another epoch in every topic, and no other does.
+
+The machine's own word for a start of itself is played here.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tidegate.app.stores import generation as lives
+from tidegate.app.stores.schema import open_database
+
+
+@pytest.fixture(autouse=True)
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which a machine says which start of itself this is."""
+    path = tmp_path / "boot_id"
+    path.write_text("first\n")
+    monkeypatch.setattr(lives, "BOOT_ID", path)
+    return path
+
+
+def opened(tmp_path: Path, *, survives_power: bool = False) -> sqlite3.Connection:
+    return open_database(tmp_path / "db", survives_power=survives_power)
+
+
+def epochs(connection: sqlite3.Connection) -> list[str]:
+    return [epoch for (epoch,) in connection.execute("SELECT epoch FROM topics ORDER BY id")]
+
+
+def filled(tmp_path: Path, *, survives_power: bool = False) -> sqlite3.Connection:
+    connection = opened(tmp_path, survives_power=survives_power)
+    for name in "ab":
+        connection.execute(
+            "INSERT INTO topics (name, epoch, document) VALUES (?, 'e', x'7b7d')", (name,)
+        )
+    return connection
+
+
+def test_a_process_that_dies_leaves_no_doubt(tmp_path: Path) -> None:
+    filled(tmp_path).close()  # without a good end
+    assert epochs(opened(tmp_path)) == ["e", "e"]
+
+
+def test_a_machine_that_goes_down_leaves_doubt_once(tmp_path: Path, machine: Path) -> None:
+    filled(tmp_path).close()
+    machine.write_text("second\n")
+    with opened(tmp_path) as connection:
+        renewed = epochs(connection)
+    connection.close()
+    assert "e" not in renewed
+    assert len(set(renewed)) == 2
+    assert epochs(opened(tmp_path)) == renewed
+
+
+def test_a_good_end_leaves_no_doubt(tmp_path: Path, machine: Path) -> None:
+    connection = filled(tmp_path)
+    lives.record_close(connection)
+    connection.close()
+    machine.write_text("second\n")
+    assert epochs(opened(tmp_path)) == ["e", "e"]
+
+
+def test_a_store_that_survives_its_machine_is_never_in_doubt(tmp_path: Path, machine: Path) -> None:
+    filled(tmp_path, survives_power=True).close()
+    machine.write_text("second\n")
+    assert epochs(opened(tmp_path, survives_power=True)) == ["e", "e"]
+
+
+def test_what_it_survives_is_asked_of_the_life_before(tmp_path: Path, machine: Path) -> None:
+    filled(tmp_path).close()
+    machine.write_text("second\n")
+    assert "e" not in epochs(opened(tmp_path, survives_power=True))
+
+
+def test_a_machine_that_says_nothing_is_doubted_after_every_bad_end(
+    tmp_path: Path, machine: Path
+) -> None:
+    machine.unlink()
+    connection = filled(tmp_path)
+    lives.record_close(connection)
+    connection.close()
+    connection = opened(tmp_path)
+    assert epochs(connection) == ["e", "e"]
+    connection.close()
+    assert "e" not in epochs(opened(tmp_path))
+
+
+def test_the_note_is_on_the_disk_before_anything_follows(tmp_path: Path) -> None:
+    connection = opened(tmp_path)
+    assert connection.execute("PRAGMA synchronous").fetchone()[0] == 1  # NORMAL again
+    assert connection.execute("SELECT boot FROM life").fetchall() == [("first",)]

@@ -1,0 +1,61 @@
+"""What is stored of a definition is read again as the same one, or is not accepted.
+
+Rule topic-13 is told here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.place import parsed
+from tests.support.rules import rule
+from tests.support.servers import edge_settings
+from tidegate.app.definitions.topic import NO_MERGERS, TopicDocument
+from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.definitions import check_readable, encode_definition, parse_stored
+from tidegate.app.stores.store import TopicRecord
+from tidegate.keys.merging import Merger
+from tidegate.keys.text.duration import DURATION_MAX
+
+pytestmark = rule("topic-13")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        parsed(),
+        parsed(key=["/k", "/a/b"], merge={"/qty": "sum", "/px": "max@hi"}, match=["/k"]),
+        parsed(key=["/k"], expiration="36500d", history={"age": "36500d", "bytes": "1GiB"}),
+        parsed(key=["/k"], schema={"properties": {"k": {"type": "integer"}}}),
+        parsed(key=["/k"], source={"topic": "s", "interval": "1s", "filter": "/a IN (1, 'b')"}),
+        parsed(type="series", options="live"),
+    ],
+)
+def test_what_parses_is_read_again(document: TopicDocument) -> None:
+    check_readable(document, NO_MERGERS, edge_settings())
+    read = parse_stored("px", encode_definition(document), "e1", NO_MERGERS)
+    assert read == TopicRecord("px", document, "e1")
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        replace(parsed(key=["/k"]), expiration_ns=DURATION_MAX + 1),
+        replace(parsed(key=["/k"]), merge=Merger("no:such", lambda current, new: new)),
+        replace(parsed(key=["/k"]), retain=True),
+        replace(parsed(), history={"age": "9e9d"}),
+    ],
+)
+def test_what_would_not_be_is_refused(document: TopicDocument) -> None:
+    with pytest.raises(Problem, match="topic-invalid"):
+        check_readable(document, NO_MERGERS, edge_settings())
+
+
+@pytest.mark.parametrize("garbage", [b"", b"\xff", b"[]", b"{", b'{"key":7}', b"[" * 100_000])
+def test_garbage_is_unusable_with_a_reason(garbage: bytes) -> None:
+    read = parse_stored("px", garbage, "e1", NO_MERGERS)
+    assert isinstance(read, Unusable)
+    assert read.reason.endswith(".")

@@ -1,0 +1,60 @@
+"""A writer waits until the engine has what it stored."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.place import Place
+from tidegate.app.http.problems import Problem
+from tidegate.app.topics.writer import AppendWaiters
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import RestoredTopic
+
+
+async def test_who_waits_goes_on_when_the_engine_is_there() -> None:
+    place = Place()
+    entry, _ = await place.put("t")
+    arrivals = AppendWaiters(place.driver)
+    waiting = [
+        asyncio.create_task(arrivals.reached("t", entry.record.epoch, offset)) for offset in (1, 2)
+    ]
+    await asyncio.sleep(0)
+    await place.say("t", 1)
+    arrivals.moved("t")
+    await waiting[0]
+    assert not waiting[1].done()
+    await place.say("t", 2)
+    arrivals.moved("t")
+    await waiting[1]
+    await arrivals.reached("t", entry.record.epoch, 2)
+
+
+async def test_a_topic_that_began_again_leaves_it_unknown() -> None:
+    place = Place()
+    entry, _ = await place.put("t")
+    arrivals = AppendWaiters(place.driver)
+    waiting = asyncio.create_task(arrivals.reached("t", entry.record.epoch, 1))
+    await asyncio.sleep(0)
+    place.driver.engine.restart_topic("t", "e2", RestoredTopic(), place.driver.now(), 0)
+    arrivals.moved("t")
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await waiting
+
+
+async def test_a_topic_that_was_deleted_is_unknown() -> None:
+    place = Place()
+    entry, _ = await place.put("t")
+    arrivals = AppendWaiters(place.driver)
+    await place.catalog.delete("t")
+    with pytest.raises(TopicUnknown):
+        await arrivals.reached("t", entry.record.epoch, 1)
+
+
+async def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.app.topics.writer.PATIENCE_S", 0)
+    place = Place()
+    entry, _ = await place.put("t")
+    with pytest.raises(Problem, match="bus-unavailable"):
+        await AppendWaiters(place.driver).reached("t", entry.record.epoch, 1)

@@ -1,0 +1,320 @@
+"""Conflated topics and views: filled from a source, exactly, and changed as they run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.support.clocks import Clock
+from tests.support.place import Place
+from tests.support.rules import rule
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.store import Appended, Message, Publication, Store, TopicRecord
+from tidegate.keys.text.duration import SECOND
+
+PX = {"topic": "px", "interval": "1s"}
+
+
+class Filled(Place):
+    """A place whose time a test moves, with a keyed topic px."""
+
+    def __init__(self, store: Store | None = None) -> None:
+        self.clock = Clock()
+        super().__init__(store, clock=self.clock)
+
+    async def pass_time(self, seconds: float = 1.0) -> None:
+        """Let intervals end, and fillers write."""
+        self.clock.forward(self.driver, int(seconds * SECOND))
+        await self.settled()
+
+    async def settled(self) -> None:
+        """Let every task go as far as it can."""
+        for _ in range(50):
+            await asyncio.sleep(0)
+
+    def journal(self, name: str) -> list[tuple[str, bytes]]:
+        """What a topic was told: key and payload, of removals the reason in capitals."""
+        frames = self.driver.engine.topic(name).journal.after(0)
+        return [
+            (frame.key, getattr(frame, "reason", "").upper().encode() or frame.payload)
+            for frame in frames
+        ]
+
+
+@contextlib.asynccontextmanager
+async def filled(store: Store | None = None, **slow: Any) -> AsyncIterator[Filled]:
+    place = Filled(store)
+    await place.put("px", key=["/k"])
+    if slow:
+        await place.put("slow", **slow)
+    yield place
+    await place.derived_topics.aclose()
+
+
+async def test_a_conflated_topic_has_one_message_per_key_and_interval() -> None:
+    async with filled(source=PX) as place:
+        await place.settled()
+        await place.say("px", {"k": 1, "v": 1}, {"k": 2, "v": 1}, {"k": 1, "v": 2})
+        await place.settled()
+        assert place.journal("slow") == []
+        await place.pass_time()
+        assert place.journal("slow") == [
+            ("[2]", b'{"k": 2, "v": 1}'), ("[1]", b'{"k": 1, "v": 2}')
+        ]  # fmt: skip
+        await place.pass_time()
+        assert len(place.journal("slow")) == 2
+
+
+@rule("topic-9")
+async def test_it_begins_with_what_its_source_has() -> None:
+    async with filled() as place:
+        await place.say("px", {"k": 1}, {"k": 2})
+        entry, _ = await place.put("slow", source=PX)
+        await place.settled()
+        assert place.sow("slow") == [{"k": 1}, {"k": 2}]
+        assert entry.document.document()["key"] == ["/k"]
+
+
+@rule("topic-8")
+async def test_what_leaves_the_source_leaves_the_topic() -> None:
+    async with filled(source={**PX, "filter": "/v = 1"}) as place:
+        await place.say("px", {"k": 1, "v": 1}, {"k": 2, "v": 2}, {"k": 3, "v": 1})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 1, "v": 1}, {"k": 3, "v": 1}]
+        await place.say("px", {"k": 1, "v": 2})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 3, "v": 1}]
+        assert place.journal("slow")[-1] == ("[1]", b"MATCH")
+
+
+async def test_a_view_has_a_record_for_each_group() -> None:
+    shape = {"grouping": ["/g"], "projection": ["SUM(/v) AS /total", "COUNT(/k) AS /n"]}
+    async with filled(source={**PX, **shape}) as place:
+        await place.say("px", {"k": 1, "g": "a", "v": 1}, {"k": 2, "g": "a", "v": 2})
+        await place.say("px", {"k": 3, "g": "b", "v": 5})
+        await place.pass_time()
+        assert place.sow("slow") == [
+            {"g": "a", "total": 3, "n": 2}, {"g": "b", "total": 5, "n": 1}
+        ]  # fmt: skip
+        assert [frame.key for frame in place.live("slow")] == ['["a"]', '["b"]']
+        await place.say("px", {"k": 3, "g": "a", "v": 5})
+        await place.pass_time()
+        assert place.sow("slow") == [{"g": "a", "total": 8, "n": 3}]
+
+
+@rule("topic-8")
+async def test_a_source_without_a_key_is_conflated_by_the_topics_own() -> None:
+    """With a null where a message has no such field."""
+    async with filled() as place:
+        await place.put("log")
+        await place.say("log", {"k": 0})
+        await place.put("slow", source={"topic": "log", "interval": "1s"}, key=["/k"])
+        await place.settled()
+        await place.say("log", {"k": 1, "v": 1}, {"k": 1, "v": 2}, 7)
+        await place.pass_time()
+        assert [(frame.key, frame.payload) for frame in place.live("slow")] == [
+            ("[1]", b'{"k": 1, "v": 2}'), ("[null]", b"7")
+        ]  # fmt: skip
+
+
+async def test_they_chain() -> None:
+    async with filled(source=PX) as place:
+        await place.put("slower", source={"topic": "slow", "interval": "10s"})
+        for v in range(3):
+            await place.say("px", {"k": 1, "v": v})
+            await place.pass_time()
+        assert [payload for _, payload in place.journal("slow")] == [
+            b'{"k": 1, "v": %d}' % v for v in range(3)
+        ]
+        assert place.journal("slower") == []
+        await place.pass_time(10)
+        assert place.journal("slower") == [("[1]", b'{"k": 1, "v": 2}')]
+
+
+@rule("topic-9")
+async def test_another_interval_keeps_what_is_held() -> None:
+    async with filled(source={**PX, "interval": "10s"}) as place:
+        await place.say("px", {"k": 1, "v": 1})
+        await place.pass_time(1)
+        await place.put("slow", source=PX)
+        await place.pass_time(1)
+        assert place.journal("slow") == [("[1]", b'{"k": 1, "v": 1}')]
+        await place.say("px", {"k": 1, "v": 2})
+        await place.pass_time(1)
+        assert len(place.journal("slow")) == 2
+
+
+async def test_another_filter_brings_in_and_takes_out_nothing_twice() -> None:
+    async with filled(source={**PX, "filter": "/v < 3"}) as place:
+        await place.say("px", *({"k": v, "v": v} for v in range(1, 5)))
+        await place.pass_time()
+        await place.put("slow", source={**PX, "filter": "/v > 1"})
+        await place.pass_time()
+        await place.pass_time()
+        assert sorted(record["k"] for record in place.sow("slow")) == [2, 3, 4]
+        assert sorted(place.journal("slow")[2:]) == [
+            ("[1]", b"MATCH"), ("[3]", b'{"k": 3, "v": 3}'), ("[4]", b'{"k": 4, "v": 4}')
+        ]  # fmt: skip
+
+
+@rule("topic-9")
+async def test_another_source_takes_the_place_of_the_first() -> None:
+    async with filled(source=PX) as place:
+        await place.put("other", key=["/k"])
+        await place.say("px", {"k": 1}, {"k": 2})
+        await place.say("other", {"k": 2}, {"k": 3})
+        await place.pass_time()
+        await place.put("slow", source={"topic": "other", "interval": "1s"})
+        await place.settled()
+        assert place.journal("slow")[2:] == [("[3]", b'{"k": 3}'), ("[1]", b"DELETED")]
+        await place.say("px", {"k": 4})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 2}, {"k": 3}]
+
+
+@rule("topic-9")
+async def test_a_topic_that_has_a_source_no_more_stays_as_it_is() -> None:
+    async with filled(source=PX) as place:
+        await place.say("px", {"k": 1})
+        await place.pass_time()
+        await place.put("slow", key=["/k"])
+        await place.say("px", {"k": 2})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 1}]
+        await place.say("slow", {"k": 3})
+        assert place.driver.engine.stats().sessions == 0
+
+
+async def test_a_filled_topic_takes_no_other_message() -> None:
+    async with filled(source=PX) as place:
+        with pytest.raises(Problem) as refused:
+            await place.say("slow", {"k": 1})
+        assert refused.value.code == "topic-read-only"
+
+
+async def test_a_deleted_topic_leaves_its_source() -> None:
+    async with filled(source=PX) as place:
+        await place.say("px", {"k": 1})
+        await place.catalog.delete("slow")
+        assert place.driver.engine.stats().sessions == 0
+        await place.pass_time()
+        await place.catalog.delete("px")
+
+
+@rule("topic-8")
+async def test_exempt_messages_come_through_one_by_one() -> None:
+    async with filled(source=PX) as place:
+        entry = place.catalog.get("px")
+        async with entry.writing:
+            await place.writer.write(
+                entry, [Message(b"%d" % n, "[1]", exempt=True) for n in range(3)]
+            )
+        await place.pass_time()
+        assert [payload for _, payload in place.journal("slow")] == [b"0", b"1", b"2"]
+        assert all(frame.exempt for frame in place.driver.engine.topic("slow").journal.after(0))
+
+
+class ForgetfulStore(MemoryStore):
+    """A store that is out for one call."""
+
+    is_out = False
+
+    async def append(self, topic: str, publication: Publication) -> Appended:
+        if self.is_out and topic == "slow":
+            self.is_out = False
+            raise ConnectionError("out")
+        return await super().append(topic, publication)
+
+
+async def test_what_a_store_that_is_out_did_not_take_is_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tidegate.app.topics.derived.RETRY_S", 0)
+    store = ForgetfulStore()
+    async with filled(store, source=PX) as place:
+        await place.say("px", {"k": 1})
+        store.is_out = True
+        await place.pass_time()
+        assert not store.is_out
+        assert place.journal("slow") == [("[1]", b'{"k": 1}')]
+
+
+async def test_topics_taken_over_from_a_store_are_filled_whatever_their_order() -> None:
+    async with filled(source=PX) as before:
+        again = Filled()
+        for record in reversed(await before.store.records()):
+            assert isinstance(record, TopicRecord)
+            await again.store.put_topic(record)
+        await again.catalog.open()
+        await again.catalog.start_filling()
+        await again.say("px", {"k": 1})
+        await again.pass_time()
+        assert again.sow("slow") == [{"k": 1}]
+        await again.derived_topics.aclose()
+
+
+class Refusing(MemoryStore):
+    """A store that is out for definitions while it is told to be."""
+
+    is_out = False
+
+    async def put_topic(self, record: TopicRecord) -> None:
+        self._answer()
+        await super().put_topic(record)
+
+    async def delete_topic(self, name: str) -> None:
+        self._answer()
+        await super().delete_topic(name)
+
+    def _answer(self) -> None:
+        if self.is_out:
+            raise Problem("bus-unavailable", "The store is out.")
+
+
+@rule("topic-11")
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source": {**PX, "filter": "/v > 9"}},
+        {"source": {**PX, "topic": "other"}},
+        {"source": {**PX, "projection": ["SUM(/v) AS /sum", "/k"], "grouping": ["/k"]}},
+        {"source": {**PX, "topic": "plain"}, "key": ["/other"]},
+        {"key": ["/k"]},
+        None,
+    ],
+)
+async def test_a_change_that_is_not_stored_leaves_the_topic_filled_as_it_was(
+    change: dict[str, Any] | None,
+) -> None:
+    store = Refusing()
+    async with filled(store, source=PX) as place:
+        await place.put("other", key=["/k"])
+        await place.put("plain")
+        before = place.catalog.get("slow").document
+        store.is_out = True
+        changing = place.put("slow", **change) if change else place.catalog.delete("slow")
+        with pytest.raises(Problem):
+            await changing
+        store.is_out = False
+        assert place.catalog.get("slow").document == before
+        await place.say("px", {"k": 1, "v": 1})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 1, "v": 1}]
+
+
+@rule("topic-11")
+async def test_a_source_that_cannot_be_asked_is_refused_and_nothing_else_changes() -> None:
+    async with filled(source=PX) as place:
+        wrong = {**PX, "projection": ["SUM(/v) AS /sum", "/k"], "grouping": ["/k"], "filter": "/v"}
+        for more in ({"source": {**PX, "topic": "none"}}, {"source": wrong, "key": ["/other"]}):
+            with pytest.raises(Problem):
+                await place.put("slow", description="other", **more)
+        await place.say("px", {"k": 1, "v": 1})
+        await place.pass_time()
+        assert place.sow("slow") == [{"k": 1, "v": 1}]
+        assert place.catalog.get("slow").document.description == ""

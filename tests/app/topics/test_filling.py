@@ -1,0 +1,57 @@
+"""A topic is filled as the definition that holds says, whatever becomes of a change."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.gateways import eventually
+from tests.support.place import Place, parsed
+
+SLOW = {"topic": "px", "interval": "100ms"}
+
+
+async def filled() -> Place:
+    place = Place()
+    for name in ("px", "other"):
+        await place.put(name, key=["/k"])
+    await place.put("slow", key=["/k"], source=SLOW)
+    return place
+
+
+async def follows(place: Place, source: str, value: int) -> None:
+    """What is published there comes to the topic that is filled."""
+    await place.say(source, {"k": 1, "v": value})
+    await eventually(lambda: {"k": 1, "v": value} in place.sow("slow"), f"{source} fills it")
+
+
+@pytest.mark.parametrize("source", [SLOW | {"interval": "200ms"}, SLOW | {"topic": "other"}])
+async def test_a_change_that_fails_leaves_it_filled_as_it_was(source: dict[str, str]) -> None:
+    place = await filled()
+    document = parsed(key=["/k"], source=source)
+    with pytest.raises(OSError, match="the store"):
+        async with place.catalog.filling.refilled(place.catalog.get("slow"), document):
+            raise OSError("the store")
+    await follows(place, "px", 1)
+    await place.derived_topics.aclose()
+
+
+async def test_a_change_that_holds_fills_it_from_the_other_source() -> None:
+    place = await filled()
+    entry, document = (
+        place.catalog.get("slow"),
+        parsed(key=["/k"], source=SLOW | {"topic": "other"}),
+    )
+    async with place.catalog.filling.refilled(entry, document):
+        pass
+    await follows(place, "other", 2)
+    await place.derived_topics.aclose()
+
+
+async def test_a_turn_ends_and_begins_again() -> None:
+    place = await filled()
+    await place.catalog.filling.end()
+    await place.say("px", {"k": 1, "v": 1})
+    place.catalog.filling.begin(place.catalog.entries())
+    await follows(place, "px", 2)
+    await place.catalog.filling.stop("slow")
+    await place.derived_topics.aclose()

@@ -1,0 +1,100 @@
+"""Queries of the state of the world."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.rules import rule
+from tidegate.app.http.problems import Problem
+from tidegate.app.topics.query import LOOKED_AT_ONCE, SowQuery, matching
+from tidegate.conflation.definition import Kind
+from tidegate.conflation.frame import Frame
+from tidegate.keys.filter import Filter
+from tidegate.keys.order import Order
+
+RECORDS = [
+    Frame(n, b'{"k":%d,"v":%d}' % (n, value), f"[{n}]")
+    for n, value in enumerate([3, 1, 2, 1], start=1)
+]
+
+
+async def keys(**values: str) -> list[str]:
+    query = SowQuery.read(values, Kind.JSON, 4_096)
+    return [row.key for row in await query.rows(RECORDS, "px")]
+
+
+async def test_everything_by_last_change() -> None:
+    assert await keys() == ["[1]", "[2]", "[3]", "[4]"]
+    assert await keys(filter=" ", order_by="", select="") == await keys()
+
+
+@rule("topic-10")
+async def test_those_that_match_in_an_order_with_ties_by_key() -> None:
+    assert await keys(filter="/v < 3") == ["[2]", "[3]", "[4]"]
+    assert await keys(order_by="/v") == ["[2]", "[4]", "[3]", "[1]"]
+    assert await keys(order_by="/v DESC", filter="/v > 1") == ["[1]", "[3]"]
+
+
+async def test_a_window_is_cut_from_the_order() -> None:
+    assert await keys(order_by="/v DESC", top_n="2") == ["[1]", "[3]"]
+    assert await keys(order_by="/v DESC", top_n="2", skip_n="1") == ["[3]", "[2]"]
+    assert await keys(top_n="2") == ["[1]", "[2]"]
+    assert await keys(top_n="2", skip_n="9") == []
+
+
+def test_a_row_has_the_fields_that_are_asked_for() -> None:
+    query = SowQuery.read({"select": "[-/,+/v]"}, Kind.JSON, 4_096)
+    shown = query.shown(RECORDS[0])
+    assert (shown.payload, shown.key, shown.offset) == (b'{"v":3}', "[1]", 1)
+
+
+REFUSED = [
+    ({"filter": "/v >"}, "filter-invalid", 4),
+    ({"order_by": "/v UP"}, "options-invalid", 3),
+    ({"select": "-/"}, "options-invalid", 0),
+    ({"top_n": "0"}, "options-invalid", None),
+    ({"top_n": "1_0"}, "options-invalid", None),
+    ({"skip_n": "1"}, "options-invalid", None),
+    ({"filter": "x" * 5_000}, "filter-invalid", None),
+]
+
+
+@pytest.mark.parametrize(("values", "code", "position"), REFUSED, ids=lambda v: str(v)[:40])
+def test_what_cannot_be_read_is_refused(
+    values: dict[str, str], code: str, position: int | None
+) -> None:
+    with pytest.raises(Problem) as refused:
+        SowQuery.read(values, Kind.JSON, 4_096)
+    assert (refused.value.code, refused.value.position) == (code, position)
+
+
+@pytest.mark.parametrize("kind", [Kind.TEXT, Kind.BINARY])
+@pytest.mark.parametrize("name", ["filter", "order_by", "select"])
+def test_a_text_has_no_fields_to_ask_for(kind: Kind, name: str) -> None:
+    with pytest.raises(Problem):
+        SowQuery.read({name: "TRUE"}, kind, 4_096)
+
+
+async def test_others_get_their_turn_while_many_are_looked_at() -> None:
+    records = RECORDS * LOOKED_AT_ONCE
+    task = asyncio.create_task(matching(records, Filter.parse("/v = 1"), "px"))
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 4
+    assert len(await task) == 2 * LOOKED_AT_ONCE
+
+
+@pytest.mark.parametrize("top_n", [None, 1, 2 * LOOKED_AT_ONCE + 1])
+async def test_many_are_put_in_order_in_pieces(top_n: int | None) -> None:
+    records = [
+        Frame(n, b'{"v":%d}' % (n * 7_919 % 3_001), f"[{n}]")
+        for n in range(1, 3 * LOOKED_AT_ONCE + 3)
+    ]
+    query = SowQuery(order=Order.parse("/v DESC"), top_n=top_n, skip_n=0)
+    found = await query.rows(records, "px")
+    ranked = sorted(records, key=lambda record: -(record.offset * 7_919 % 3_001))
+    assert found == ranked[:top_n]

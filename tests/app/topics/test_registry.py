@@ -1,0 +1,68 @@
+"""Topics by name: what is done to an entry is done in the engine in the same step."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.place import Place, parsed
+from tidegate.app.stores.store import TopicRecord
+from tidegate.app.topics.registry import TopicRegistry
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import RestoredTopic
+
+
+def topics_of(place: Place) -> TopicRegistry:
+    return TopicRegistry(place.driver, place.settings)
+
+
+def record(name: str, epoch: str = "e1", **document: object) -> TopicRecord:
+    return TopicRecord(name, parsed(**document), epoch)
+
+
+async def test_one_that_is_admitted_is_in_the_engine_until_it_is_dropped() -> None:
+    place = Place()
+    topics = topics_of(place)
+    entry = topics.admit(record("px", key=["/k"]))
+    assert topics.get("px") is topics.find("px") is entry
+    assert topics.document("px") == parsed(key=["/k"])
+    assert place.driver.engine.topic("px").epoch == "e1"
+    topics.define(entry, record("px", key=["/k"], conflation="off"))
+    assert place.driver.engine.topic("px").definition.policy == "off"
+    topics.drop(entry)
+    assert (topics.find("px"), topics.document("px"), topics.has_ended("e1")) == (None, None, True)
+    with pytest.raises(TopicUnknown):
+        place.driver.engine.topic("px")
+
+
+async def test_another_takes_a_name_over_and_is_told_as_made() -> None:
+    place, heard = Place(), list[str]()
+    topics = topics_of(place)
+    topics.listen(heard.append)
+    before = topics.admit(record("px"))
+    after = topics.supersede(record("px", "e2", key=["/k"]))
+    assert topics.entries() == [after] != [before]
+    assert place.driver.engine.topic("px").epoch == "e2"
+    topics.unlisten(heard.append)
+    topics.restore(record("later"), RestoredTopic())
+    assert heard == ["px", "px"]
+
+
+async def test_one_begins_again_under_its_entry() -> None:
+    place = Place()
+    topics = topics_of(place)
+    entry = topics.admit(record("px"))
+    topics.renew(record("px", "e2"), RestoredTopic())
+    assert entry.record.epoch == place.driver.engine.topic("px").epoch == "e2"
+    topics.renew(record("gone", "e2"), RestoredTopic())
+    assert topics.find("gone") is None
+
+
+async def test_there_is_room_beside_the_gateway_s_own() -> None:
+    topics = topics_of(Place(topics_max=1))
+    topics.admit(record("tidegate.sessions", key=["/session"]))
+    assert topics.has_room()
+    topics.admit(record("px"))
+    assert not topics.has_room()
+    assert [it.record.name for it in topics.listed("", "", 9)] == ["px"]
+    assert [it.record.name for it in topics.listed("tidegate.", "", 9)] == ["tidegate.sessions"]
+    assert not topics.is_source("px")

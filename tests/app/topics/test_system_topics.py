@@ -1,0 +1,120 @@
+"""The gateway's own topics: written some time later, in order, and again where the store failed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+
+import pytest
+
+from tests.support.gateways import eventually
+from tests.support.place import Place
+from tests.support.rules import rule
+from tidegate.app.http.problems import Problem
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.store import Appended, Publication
+from tidegate.app.topics import system_topics as own_topics
+from tidegate.app.topics.system_topics import SESSIONS, SessionsTopic, open_own
+
+
+class Reluctant(MemoryStore):
+    """A store that is out for a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_out = False
+        self.error: Exception = OSError("out")
+        self.asked = 0
+
+    async def append(self, topic: str, publication: Publication) -> Appended:
+        self.asked += 1
+        if self.is_out:
+            raise self.error
+        return await super().append(topic, publication)
+
+
+@contextlib.asynccontextmanager
+async def telling(place: Place) -> AsyncIterator[SessionsTopic]:
+    topic = SessionsTopic(place.catalog, place.writer)
+    await open_own(place.catalog)
+    task = asyncio.create_task(topic.run())
+    try:
+        yield topic
+    finally:
+        task.cancel()
+
+
+def states(place: Place) -> list[tuple[str, str]]:
+    return [(row["session"], row["event"]) for row in place.sow(SESSIONS)]
+
+
+def is_opened(place: Place, session: str) -> bool:
+    return (session, "opened") in states(place)
+
+
+async def test_the_newest_word_about_each_session_is_its_record() -> None:
+    place = Place()
+    async with telling(place) as topic:
+        topic.note("a", {"event": "opened"})
+        topic.note("b", {"event": "opened"})
+        topic.note("a", {"event": "closed"})
+        await eventually(lambda: len(states(place)) == 2, "it is written")
+        assert states(place) == [("b", "opened"), ("a", "closed")]
+        topic.forget("b")
+        topic.forget("never seen")
+        await eventually(lambda: states(place) == [("a", "closed")], "the record goes")
+
+
+async def test_what_the_store_did_not_take_is_written_later_and_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(own_topics, "RETRY_S", 0.01)
+    store = Reluctant()
+    place = Place(store)
+    async with telling(place) as topic:
+        store.is_out = True
+        topic.note("a", {"event": "opened"})
+        await eventually(lambda: store.asked > 1, "it is tried again")
+        topic.note("a", {"event": "closed"})
+        store.is_out = False
+        await eventually(lambda: states(place) == [("a", "closed")], "it is written")
+    assert place.driver.engine.topic(SESSIONS).head == 2
+
+
+@rule("cluster-3")
+async def test_a_store_that_is_out_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(own_topics, "RETRY_S", 0.01)
+    store = Reluctant()
+    store.error = Problem("bus-unavailable", "The bus is out.")
+    place = Place(store)
+    async with telling(place) as topic:
+        for name in ("a", "b"):
+            store.is_out, store.asked = True, 0
+            topic.note(name, {"event": "opened"})
+            await eventually(lambda: store.asked > 3, "it is tried again and again")
+            store.is_out = False
+            written = partial(is_opened, place, name)
+            await eventually(written, "it is written")
+            for _ in range(10):  # its writer hears of it, and of nothing else meanwhile
+                await asyncio.sleep(0)
+    told = [record.levelname for record in caplog.records if "behind" in record.message]
+    assert told == ["WARNING", "WARNING"]
+
+
+async def test_what_cannot_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = SessionsTopic(Place().catalog, Place().writer)
+    for number in range(own_topics.PENDING_MAX + 5):
+        topic.note(str(number), {})
+    assert len(topic._pending) == own_topics.PENDING_MAX
+
+
+async def test_the_topic_is_made_once() -> None:
+    place = Place()
+    await open_own(place.catalog)
+    epoch = place.catalog.get(SESSIONS).record.epoch
+    await open_own(place.catalog)
+    assert place.catalog.get(SESSIONS).record.epoch == epoch

@@ -1,0 +1,207 @@
+"""The one way into a topic: numbered, delivered, and removals among the messages."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.place import Place
+from tests.support.rules import rule
+from tidegate.app.stores.memory import MemoryStore
+from tidegate.app.stores.store import (
+    Appended,
+    Item,
+    Message,
+    Producer,
+    Publication,
+    Removal,
+    Retry,
+    TopicRecord,
+)
+from tidegate.app.topics.writer import FRAMED_AT_ONCE, REMOVED_AT_ONCE
+from tidegate.conflation.errors import TopicUnknown
+from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
+
+
+async def keyed(*messages: object) -> Place:
+    place = Place()
+    await place.put("px", key=["/k"])
+    if messages:
+        await place.say("px", *messages)
+    return place
+
+
+async def test_a_removal_has_its_place_between_messages() -> None:
+    place = await keyed({"k": 1}, {"k": 2})
+    entry = place.catalog.get("px")
+    async with entry.writing:
+        items: list[Item] = [Removal("[1]", RemovalReason.DELETED), Message(b'{"k":3}', "[3]")]
+        assert await place.writer.write(entry, items) == Appended(3, 4)
+    assert place.sow("px") == [{"k": 2}, {"k": 3}]
+    removal, message = place.driver.engine.topic("px").journal.after(2)
+    assert isinstance(removal, Tombstone)
+    assert (removal.key, removal.payload, removal.reason) == (
+        "[1]",
+        b'{"k": 1}',
+        RemovalReason.DELETED,
+    )
+    assert not message.removed
+
+
+async def test_what_is_refused_as_a_duplicate_is_not_delivered() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    async with entry.writing:
+        for duplicate in (False, True):
+            item = Message(b'{"k":1}', "[1]")
+            appended = await place.writer.write(entry, [item], Producer("p", 1))
+            assert appended.duplicate is duplicate
+    assert place.driver.engine.topic("px").head == 1
+
+
+async def test_a_topic_of_another_epoch_is_another_topic() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    await place.catalog.delete("px")
+    await place.put("px", key=["/k"])
+    async with entry.writing:
+        with pytest.raises(TopicUnknown):
+            await place.writer.write(entry, [Message(b'{"k":1}', "[1]")])
+
+
+async def test_only_records_that_are_still_the_same_are_removed() -> None:
+    place = await keyed({"k": 1}, {"k": 2}, {"k": 3})
+    records = place.live("px")
+    await place.say("px", {"k": 2, "v": "new"})
+    entry = place.catalog.get("px")
+    assert await place.writer.remove(entry, records, RemovalReason.DELETED) == 2
+    assert place.sow("px") == [{"k": 2, "v": "new"}]
+    assert await place.writer.remove(entry, records, RemovalReason.DELETED) == 0
+    assert place.driver.engine.topic("px").head == 6
+
+
+async def test_a_record_of_a_topic_that_was_taken_anew_is_still_the_same() -> None:
+    """After an outage the topic goes on in another epoch, with what was kept of it."""
+    place = await keyed({"k": 1}, {"k": 2})
+    records = place.live("px")
+    entry = place.catalog.get("px")
+    again = [Frame(it.offset, it.payload, it.key, it.timestamp_ms) for it in records]
+    renewed = TopicRecord("px", entry.document, "another")
+    place.catalog.renew(renewed, RestoredTopic(head=2, records=again, journal=again))
+    assert await place.writer.remove(entry, records, RemovalReason.DELETED) == 2
+    assert place.sow("px") == []
+
+
+@rule("topic-7")
+async def test_publishers_have_their_turn_while_many_are_removed() -> None:
+    """What is published meanwhile stays."""
+    place = await keyed(*({"k": n} for n in range(3 * REMOVED_AT_ONCE)))
+    entry = place.catalog.get("px")
+    removing = asyncio.create_task(
+        place.writer.remove(entry, place.live("px"), RemovalReason.DELETED)
+    )
+    await asyncio.sleep(0)
+    last = {"k": 3 * REMOVED_AT_ONCE - 1, "v": "new"}
+    await place.say("px", last)
+    assert not removing.done()
+    assert await removing == 3 * REMOVED_AT_ONCE - 1
+    assert place.sow("px") == [last]
+
+
+async def test_whether_a_request_came_before_is_asked_without_publishing() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    retry = Retry("r", b"digest")
+    async with entry.writing:
+        for _ in range(2):
+            assert await place.writer.earlier(entry, Producer("p", 1), retry=retry) is None
+        written = await place.writer.write(
+            entry, [Message(b'{"k":1}', "[1]")], Producer("p", 1), retry=retry
+        )
+        again = Appended(written.first, written.last, duplicate=True)
+        assert await place.writer.earlier(entry, retry=retry) == again
+        number = await place.writer.earlier(entry, Producer("p", 1))
+        assert number is not None
+        assert number.duplicate
+    assert place.driver.engine.topic("px").head == 1
+
+
+async def test_stages_are_kept_aside_and_forgotten_with_what_they_became() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    message = Message(b'{"k":1}', "[1]")
+    async with entry.writing:
+        await place.writer.stage(entry, "s", [message])
+        assert await place.writer.staged(entry, ["s"]) == [message]
+        await place.writer.write(entry, [message], Producer("p", 1, run=1), stages=["s"])
+        assert await place.writer.staged(entry, ["s"]) is None
+    assert place.sow("px") == [{"k": 1}]
+
+
+async def test_nothing_is_staged_for_a_topic_that_has_gone() -> None:
+    place = await keyed()
+    entry = place.catalog.get("px")
+    await place.catalog.delete("px")
+    async with entry.writing:
+        with pytest.raises(TopicUnknown):
+            await place.writer.stage(entry, "s", [Message(b'{"k":1}', "[1]")])
+        with pytest.raises(TopicUnknown):
+            await place.writer.staged(entry, ["s"])
+        with pytest.raises(TopicUnknown):
+            await place.writer.earlier(entry, Producer("p", 1))
+
+
+async def test_a_large_request_is_numbered_through() -> None:
+    place = Place(journal_messages_max=3 * FRAMED_AT_ONCE)
+    await place.put("px")
+    entry = place.catalog.get("px")
+    async with entry.writing:
+        await place.writer.write(entry, [Message(b"%d" % n) for n in range(2 * FRAMED_AT_ONCE + 1)])
+    journal = place.driver.engine.topic("px").journal.after(0)
+    assert [(f.offset, f.payload) for f in journal] == [
+        (n + 1, b"%d" % n) for n in range(2 * FRAMED_AT_ONCE + 1)
+    ]
+
+
+async def test_a_removal_is_stored_with_the_value_that_it_takes_away() -> None:
+    store = NotingStore()
+    place = Place(store)
+    await place.put("px", key=["/k"])
+    await place.say("px", {"k": 1})
+    entry = place.catalog.get("px")
+    async with entry.writing:
+        gone = [Removal(key, RemovalReason.DELETED) for key in ("[1]", "[2]", "[3]")]
+        await place.writer.write(entry, [gone[0], Message(b"2", "[2]"), *gone[1:]])
+    assert [item.payload for item in store.items[1:]] == [b'{"k": 1}', b"2", b"2", b""]
+
+
+async def test_what_is_stored_is_delivered_although_nobody_waits_any_more() -> None:
+    store = NotingStore()
+    place = Place(store)
+    await place.put("px")
+    store.go_on.clear()
+    asked = asyncio.create_task(place.say("px", 1))
+    while not store.items:
+        await asyncio.sleep(0)
+    asked.cancel()
+    store.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert place.driver.engine.topic("px").head == 1
+    assert await place.say("px", 2) == Appended(2, 2)
+
+
+class NotingStore(MemoryStore):
+    """Remembers what is appended; goes on when it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.items: list[Item] = []
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+
+    async def append(self, topic: str, publication: Publication) -> Appended:
+        self.items += publication.items
+        await self.go_on.wait()
+        return await super().append(topic, publication)

@@ -1,0 +1,73 @@
+"""Which failures a request is sent again over."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from tests.clients.support.streams import plain, scripted
+from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
+from tidegate.clients.gateway import Gateway
+from tidegate.clients.retry import Retry
+from tidegate.clients.transport import Transport, is_out_for_a_while, may_be_over_soon
+
+NDJSON = "application/x-ndjson"
+QUICK = Retry(60.0, pause=lambda seconds: None, clock=lambda: 0.0)
+TOPIC = plain(200, b'{"topic":"t"}', "application/json")
+PUBLISHED = b'{"topic":"t","messages":1,"first":"e-1","last":"e-1"}'
+
+
+def problem(status: int) -> GatewayProblem:
+    return GatewayProblem(status, f"http-{status}", "")
+
+
+def test_a_gateway_behind_a_proxy_that_is_out_may_come_back() -> None:
+    out = [status for status in range(400, 600) if is_out_for_a_while(problem(status))]
+    assert out == [502, 503, 504]
+
+
+def test_a_gateway_that_was_never_reached_is_waited_for_by_who_has_time_alone() -> None:
+    lost = GatewayUnreachable("lost")
+    assert (is_out_for_a_while(lost), may_be_over_soon(lost)) == (False, True)
+    lost.was_reached = True
+    assert is_out_for_a_while(lost)
+
+
+def test_who_has_time_asks_again_over_any_trouble_and_no_refusal() -> None:
+    found = [status for status in range(400, 600) if may_be_over_soon(problem(status))]
+    assert found == [429, *range(500, 600)]
+    assert not may_be_over_soon(AnswerInvalid("no gateway"))
+
+
+def test_every_request_is_sent_again_where_that_is_asked_for() -> None:
+    with scripted(plain(500), plain(429), TOPIC) as fake:
+        with Gateway(fake.address, every=QUICK) as gateway:
+            assert gateway.topic("t") == {"topic": "t"}
+        assert len(fake.requests) == 3
+
+
+def test_otherwise_only_what_is_published_is() -> None:
+    with scripted(plain(503), TOPIC) as fake, Gateway(fake.address) as gateway:
+        with pytest.raises(GatewayProblem):
+            gateway.topic("t")
+        assert len(fake.requests) == 1
+
+
+def test_a_failure_of_a_publish_is_told_once() -> None:
+    told: list[str] = []
+    with (
+        scripted(plain(503), plain(200, PUBLISHED, "application/json")) as fake,
+        Gateway(fake.address) as gateway,
+    ):
+        gateway.publish("t", [b"1"], trouble=told.append)
+    assert len(told) == 1
+    assert told[0].endswith("; trying again")
+
+
+def test_a_file_holds_an_answer_and_nothing_of_before() -> None:
+    with scripted(plain(200, b"1\n2\n", NDJSON)) as fake:
+        transport, file = Transport(fake.address, 10.0, Retry(0), None), io.BytesIO(b"of before")
+        transport.fetch("/", {}, file)
+        transport.close()
+    assert file.getvalue() == b"1\n2\n"

@@ -1,0 +1,159 @@
+"""The normalised form asks for exactly what was granted (rule option-8)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.conflation.definition import Definition, Kind
+from tidegate.conflation.errors import EngineError
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.options.readers import FLAGS, ONLY_IN_A_CHANGE
+from tidegate.conflation.subscription import Subscription
+from tidegate.keys.merging import Merger
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+
+pytestmark = rule("option-8")
+
+
+KEY = KeySpec.parse("[/a,/b]")
+TOPICS = (
+    Definition(History(1), KEY),
+    Definition(History(1), KEY, merge=Reduce.parse("[/q:sum]"), replaces=True),
+    Definition(History(1), KEY, merge=Merger("shop:merge", max), match=KeySpec.parse("[/c]")),
+    Definition(History(1)),
+    Definition(History(1), retains=True),
+    Definition(History(1), kind=Kind.TEXT),
+)
+INTERVALS = st.integers(1_000_000, 86_400_000_000_000).map("{}ns".format)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)
+PATHS = NAMES.filter(lambda name: name != "*").map(
+    lambda name: "$['" + name.replace("\\", "\\\\").replace("'", "\\'") + "']"
+)
+FILTERS = st.builds("{} = 'x,]{}'".format, PATHS, st.sampled_from(["", "y", "[", "("]))
+VALUES = {
+    "conflation": INTERVALS | st.sampled_from(["auto", "none", "1s"]),
+    "conflation_key": st.sampled_from(["[/a,/b]", "[/b,/a]", "[/c]"])
+    | st.lists(PATHS, min_size=1, max_size=2, unique=True).map(lambda some: f"[{','.join(some)}]"),
+    "pace": st.sampled_from(["batch", "key"]),
+    "edge": st.sampled_from(["trailing", "leading"]),
+    "min": st.sampled_from(["1ms", "60ms", "2s"]),
+    "max": st.sampled_from(["3s", "30s", "1d"]),
+    "max_age": st.sampled_from(["1m", "700ms", "1d"]),
+    "never": FILTERS.map("[{}]".format),
+    "flush_on": FILTERS.map("[{}]".format),
+    "select": st.sampled_from(["[-/,+/a]", "[+/a]", "[-/a/b,+/a/b/c]"]),
+    "top_n": st.integers(1, 10_000).map(str),
+    "skip_n": st.integers(0, 1_000_000).map(str),
+    "batch_size": st.integers(1, 10_000).map(str),
+    "bookmark": st.sampled_from(["epoch", "now", "e1-7", "20250909T171919.976304Z"]),
+    "bookmark_not_found": st.sampled_from(["epoch", "now", "fail"]),
+    "rate": st.sampled_from(["1000", "1500KB", ".5X", "2x"]),
+    "rate_max_gap": INTERVALS,
+    "reduce": st.sampled_from(["[/q:sum]", "[/q:last]", "[/q:max@hi,/p:avg]"]),
+}
+PROJECTION = "projection=[SUM(/q) AS /t, /a],grouping=[/a]"
+COMMANDS = (None, "subscribe", "sow", "sow_and_subscribe", "delta_subscribe")
+
+
+@st.composite
+def option_texts(draw: st.DrawFn) -> str:
+    """Options that often stand together, so that many requests are granted."""
+    often = st.sampled_from(
+        ["", "", "conflation=1s", "conflation=auto", "bookmark=e1-7", PROJECTION]
+    )
+    parts = [part for part in [draw(often)] if part]
+    taken = {part.partition("=")[0] for text in parts for part in text.split(",")}
+    names = draw(st.lists(st.sampled_from(sorted(VALUES)), max_size=3, unique=True))
+    parts += [f"{name}={draw(VALUES[name])}" for name in names if name not in taken]
+    flags = sorted(set(FLAGS) - set(ONLY_IN_A_CHANGE))
+    return ",".join([*parts, *draw(st.lists(st.sampled_from(flags), max_size=2, unique=True))])
+
+
+@examples(1_500, nightly=50_000)
+@given(
+    st.sampled_from(TOPICS),
+    option_texts(),
+    st.sampled_from(COMMANDS),
+    st.sampled_from(["", "/a = 'x'"]),
+    st.sampled_from(["", "/a DESC"]),
+    st.booleans(),
+)
+def test_asking_for_what_was_granted_gives_the_same(
+    definition: Definition,
+    text: str,
+    command: str | None,
+    filter_text: str,
+    order_text: str,
+    counted: bool,
+) -> None:
+    def decided(text: str, command: str | None) -> Subscription:
+        return decide(
+            "px",
+            definition,
+            Options.parse(text),
+            command=command,
+            filter_text=filter_text,
+            order_text=order_text,
+            counted=counted,
+        )
+
+    try:
+        first = decided(text, command)
+    except (EngineError, ValueError):
+        return
+    normal = granted(first)
+    assert decided(normal, str(first.command)) == first
+    assert granted(decided(normal, str(first.command))) == normal
+
+
+@pytest.mark.parametrize("topics", ["conflation=1s,pace=key,oof", "conflation=auto,max_age=2s"])
+@pytest.mark.parametrize("own", ["", "conflation=none", "conflation=5s", "pace=batch"])
+def test_what_was_granted_also_holds_against_the_topic_s_own(topics: str, own: str) -> None:
+    first = decide("px", TOPICS[0], Options.parse(own), defaults=Options.parse(topics))
+    again = decide("px", TOPICS[0], Options.parse(granted(first)), defaults=Options.parse(topics))
+    assert again == first
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "conflation=none"),
+        (
+            "conflation=auto,max_age=1m,timestamp,progress,batch_size=3",
+            "conflation=50ms,conflation_key=[/a,/b],pace=batch,receipt",
+        ),
+        (
+            "conflation=1s,edge=leading,oof,reduce=[/q:sum]",
+            "conflation=1s,conflation_key=[/a,/b],pace=key,edge=leading,oof,reduce=[/q:sum]",
+        ),
+    ],
+)
+def test_a_lane_is_told_by_what_its_members_share(text: str, expected: str) -> None:
+    assert lane_text(decide("px", TOPICS[0], Options.parse(text)).lane_id) == expected
+
+
+def test_a_lane_is_told_with_what_is_no_option() -> None:
+    window = decide(
+        "px",
+        TOPICS[0],
+        Options.parse("top_n=3"),
+        command="sow_and_delta_subscribe",
+        filter_text="/a=1",
+        order_text="/b desc",
+    )
+    assert lane_text(window.lane_id) == (
+        "conflation=none,oof,top_n=3&command=delta_subscribe&filter=/a = 1&order_by=/b DESC"
+    )
+
+
+def test_a_topic_s_merger_has_no_option() -> None:
+    subscription = decide("px", TOPICS[2], Options.parse("conflation=1s"))
+    assert "reduce" not in granted(subscription)

@@ -1,0 +1,390 @@
+"""A full queue, in its three steps: send, conflate, close."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.support.rules import rule
+from tests.support.world import World
+from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.frame import Frame
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import decide
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.outputs import CloseReason, Goodbye, QueueCrossed, Rows, SessionClosed
+from tidegate.conflation.sessions.session import QueueLimits, Session
+from tidegate.keys.spec import KeySpec
+
+SPEC = KeySpec.of(["/t"])
+
+
+class Gate:
+    """Sessions that want every message of topic `p`, at most four of them waiting."""
+
+    def __init__(self, policy: QueuePolicy, *sessions: str, bytes_max: int = 1 << 20) -> None:
+        self.engine = Engine(sessions_max=9, subscriptions_max=9)
+        self.engine.define_topic("p", Definition(History(99), SPEC, policy), "e")
+        self.offset = 0
+        for session in sessions:
+            self.engine.open_session(session, QueueLimits(4, bytes_max))
+            wish = decide(
+                "p", Definition(History(100), SPEC), Options.parse(""), command="subscribe"
+            )
+            self.engine.subscribe(session, "s", wish, 0)
+
+    def publish(self, names: str, size: int = 1) -> None:
+        frames = [
+            Frame(self.offset + at, name.encode() * size, name)
+            for at, name in enumerate(names, start=1)
+        ]
+        self.offset += len(frames)
+        self.engine.publish("p", frames, 0)
+        self.engine.advance(0)
+
+    def take(self, session: str) -> str:
+        taken = iter(lambda: self.engine.take(session, 1 << 20), [])
+        rows = [out for outputs in taken for out in outputs if isinstance(out, Rows)]
+        return "".join(frame.payload[:1].decode() for out in rows for frame in out.batch.frames)
+
+    def closed(self) -> dict[str, CloseReason | None]:
+        events = self.engine.events()
+        return {e.session: e.reason for e in events if isinstance(e, SessionClosed)}
+
+
+def test_what_was_sent_is_not_in_the_queue() -> None:
+    gate = Gate(QueuePolicy.OFF, "a")
+    for _ in range(5):
+        gate.publish("ABAB")
+        assert gate.take("a") == "ABAB"
+    assert gate.closed() == {}
+
+
+def test_a_full_queue_is_conflated_whole() -> None:
+    gate = Gate(QueuePolicy.CONFLATE, "a")
+    gate.publish("ABAC")
+    gate.publish("B")
+    assert gate.take("a") == "ACB"
+    gate.publish("ABAB")
+    assert gate.take("a") == "ABAB"
+
+
+def test_what_policy_off_keeps_closes_the_session() -> None:
+    gate = Gate(QueuePolicy.OFF, "a", "b")
+    gate.publish("ABAB")
+    assert gate.take("b") == "ABAB"
+    gate.publish("A")
+    assert gate.closed() == {"a": CloseReason.QUEUE_LIMIT}
+    assert gate.engine.take("a", 1) == [Goodbye(CloseReason.QUEUE_LIMIT)]
+    assert gate.take("b") == "A"
+
+
+def test_more_keys_than_may_wait_close_the_session() -> None:
+    gate = Gate(QueuePolicy.CONFLATE, "a")
+    gate.publish("ABCDE")
+    assert gate.closed() == {"a": CloseReason.QUEUE_LIMIT}
+
+
+@pytest.mark.parametrize(("size", "is_closed"), [(25, False), (26, True)])
+def test_bytes_count_as_messages_do(size: int, is_closed: bool) -> None:
+    gate = Gate(QueuePolicy.OFF, "a", bytes_max=100)
+    gate.publish("ABAB", size=size)
+    assert bool(gate.closed()) is is_closed
+
+
+def test_who_is_half_full_is_crowded() -> None:
+    gate = Gate(QueuePolicy.CONFLATE, "a", "b")
+    gate.publish("AB")
+    assert gate.engine.over_half_full("p") == set()
+    gate.publish("A")
+    gate.take("b")
+    assert gate.engine.over_half_full("p") == {"a"}
+
+
+def world_of(*topics: tuple[str, str], messages_max: int = 4, **more: Any) -> World:
+    """Topics with their policies, and a session that lasts."""
+    world = World()
+    for name, policy in topics:
+        world.topic(name, policy=policy)
+    world.session(messages_max=messages_max, lasts=True, **more)
+    return world
+
+
+def closed(world: World) -> bool:
+    return any(isinstance(event, SessionClosed) for event in world.events())
+
+
+def crossings(world: World) -> list[tuple[str, int]]:
+    return [
+        ("upper" if event.upper else "lower", event.messages)
+        for event in world.events()
+        if isinstance(event, QueueCrossed)
+    ]
+
+
+def queued(world: World) -> int:
+    return world.engine.session_stats("s").queued_messages
+
+
+@rule("queue-7")
+def test_unsubscribe_ends_all_subscriptions_to_the_topic_and_they_may_be_made_again() -> None:
+    world = world_of(("px", "unsubscribe"), ("other", "conflate"))
+    names = [world.subscribe(), world.subscribe("conflation=1s"), world.subscribe(topic="other")]
+    world.say("a1 a2", topic="other")
+    world.say("a1 a2 a3")
+    world.flush()
+    assert world.hears() == ["unsubscribed from px: BACK_PRESSURE"] * 2 + ["a2"]
+    assert not closed(world)
+    stats = world.engine.topic_stats("px")
+    assert (stats.matched, stats.dropped, stats.conflated) == (6, 4, 2)
+    assert stats.dropped_by == (("BACK_PRESSURE", 4),)
+    assert world.engine.stats().reliefs.unsubscribed == 2
+    world.engine.subscribe("s", names[0], world.wish(), world.now)
+    world.say("b1")
+    world.flush()
+    assert world.hears() == ["b1"]
+
+
+@rule("queue-7")
+def test_an_unsubscribe_topic_that_adds_nothing_to_the_queue_is_left_alone() -> None:
+    world = world_of(("px", "unsubscribe"), ("other", "conflate"))
+    world.subscribe()
+    world.subscribe("conflation=1s")
+    world.subscribe(topic="other")
+    world.say("a1")
+    world.flush()
+    assert world.hears() == ["a1"]
+    world.say("a1 a2 a3 a4 a5", topic="other")
+    world.flush()
+    assert world.hears() == ["a5"]
+
+
+def test_back_pressure_on_the_only_subscription_ends_a_session_that_does_not_last() -> None:
+    gate = Gate(QueuePolicy.UNSUBSCRIBE, "a")
+    gate.publish("ABABA")
+    assert gate.closed() == {"a": CloseReason.UNSUBSCRIBED}
+
+
+@rule("queue-8")
+@pytest.mark.parametrize("policy", ["conflate", "always", "unsubscribe"])
+def test_no_policy_saves_a_session_that_is_not_conflated(policy: str) -> None:
+    world = world_of(("px", policy), conflated=False)
+    world.subscribe()
+    world.say("a1 a2 a3 a4")
+    assert not closed(world)
+    world.say("a5")
+    assert closed(world)
+
+
+def test_step_two_is_for_all_topics_and_leaves_those_alone_that_are_off() -> None:
+    world = world_of(("px", "conflate"), ("log", "off"))
+    world.subscribe()
+    world.subscribe(topic="log")
+    world.say("a1 a2 a3")
+    world.say("a1", topic="log")
+    world.say("a2", topic="log")
+    world.flush()
+    assert world.hears() == ["a3", "a1 a2"]
+
+
+@rule("queue-6")
+def test_what_the_socket_holds_counts_while_something_is_queued() -> None:
+    world = World()
+    world.topic(policy="off")
+    world.session(bytes_max=100)
+    world.subscribe()
+    world.engine.note_unsent("s", 1_000)
+    assert not closed(world)
+    world.engine.note_unsent("s", 90)
+    world.say("a1")
+    assert closed(world)
+
+
+def test_what_has_drained_counts_no_more() -> None:
+    world = World()
+    world.topic(policy="off")
+    world.session(bytes_max=100)
+    world.subscribe()
+    world.engine.note_unsent("s", 90)
+    world.engine.note_unsent("s", 0)
+    world.say("a1 a2 a3")
+    assert not closed(world)
+
+
+@rule("queue-6")
+def test_bytes_of_a_delta_are_those_of_its_patch() -> None:
+    world = World()
+    world.topic()
+    world.session()
+    world.subscribe(command="sow_and_delta_subscribe")
+    world.publish({"k": "a", "note": "x" * 500, "v": 1})
+    world.flush()
+    world.take()
+    world.publish({"k": "a", "note": "x" * 500, "v": 2})
+    world.flush()
+    assert world.engine.session_stats("s").queued_bytes == len(b'{"k":"a","v":2}')
+
+
+@rule("queue-8")
+def test_new_limits_hold_at_once() -> None:
+    world = world_of(("px", "conflate"), messages_max=100)
+    world.subscribe()
+    world.say("a1 a2 b1 a3")
+    world.flush()
+    world.engine.set_session_limits("s", QueueLimits(3, 1 << 20), conflated=True)
+    assert queued(world) == 2
+    world.engine.set_session_limits("s", QueueLimits(1, 1 << 20), conflated=True)
+    assert world.hears() == ["goodbye MESSAGE_QUEUE_LIMIT_REACHED"]
+
+
+@rule("queue-11")
+def test_thresholds_are_told_in_turn() -> None:
+    world = world_of(("px", "off"), messages_max=10)
+    world.subscribe()
+    told = []
+    for number in range(9):
+        world.say(f"a{number}")
+        world.flush()
+        told += crossings(world)
+    assert told == [("upper", 9)]
+    world.take_once(4 * 15)
+    assert crossings(world) == [("lower", 5)]
+    world.take()
+    assert crossings(world) == []
+    world.say("a1 a2 a3 a4 a5 a6 a7 a8 a9")
+    assert crossings(world) == [("upper", 9)]
+
+
+@rule("queue-11")
+def test_a_queue_that_is_conflated_crosses_both() -> None:
+    world = world_of(("px", "conflate"), messages_max=10)
+    world.subscribe()
+    world.say(" ".join(f"a{number}" for number in range(11)))
+    assert crossings(world) == [("upper", 11), ("lower", 1)]
+
+
+@rule("queue-11")
+def test_in_idle_time_the_fullest_queue_is_conflated_a_part_at_a_time() -> None:
+    world = World()
+    world.topic()
+    for name, limit in (("half", 6_000), ("full", 3_000), ("short", 100_000)):
+        world.session(name, messages_max=limit)
+        world.subscribe(session=name)
+    assert not world.engine.conflate_idle(world.now)
+    world.say(" ".join(f"{'abc'[n % 3]}{n}" for n in range(3_000)))
+    world.flush()
+
+    def waiting(name: str) -> int:
+        return world.engine.session_stats(name).queued_messages
+
+    assert world.engine.conflate_idle(world.now)
+    assert (waiting("full"), waiting("half"), waiting("short")) == (2_000, 3_000, 3_000)
+    assert world.engine.conflate_idle(world.now)
+    assert not world.engine.conflate_idle(world.now), "below the lower threshold there is no need"
+    assert world.engine.stats().reliefs.background == 2
+
+
+@rule("queue-11")
+def test_of_several_long_queues_the_fullest_comes_first() -> None:
+    """By the share of what each may have, not by its length."""
+    world = World()
+    world.topic(policy=QueuePolicy.CONFLATE)
+    for session, messages_max in (("roomy", 45), ("narrow", 35)):
+        world.session(session, messages_max=messages_max)
+        world.subscribe(session=session)
+    for number in range(30):
+        world.say(f"a{number}")
+    for conflated, untouched in (("narrow", "roomy"), ("roomy", "narrow")):
+        before = world.engine.session_stats(untouched).queued_messages
+        assert world.engine.conflate_idle(world.now)
+        assert world.engine.session_stats(conflated).queued_messages == 1
+        assert world.engine.session_stats(untouched).queued_messages == before
+
+
+@rule("queue-11")
+def test_what_is_conflated_already_is_not_conflated_again() -> None:
+    world = world_of(("px", "conflate"), messages_max=30)
+    world.subscribe()
+    letters = "abcdefghijklmnopqrst"
+    world.say(" ".join(f"{letter}{n}" for n, letter in enumerate(letters)))
+    world.flush()
+    assert world.engine.conflate_idle(world.now)
+    assert queued(world) == 20
+    assert not world.engine.conflate_idle(world.now)
+    world.say("a1 a2")
+    assert not world.engine.conflate_idle(world.now), "less than an eighth is new"
+    world.say("a3 a4")
+    assert world.engine.conflate_idle(world.now)
+    assert queued(world) == 20
+
+
+@pytest.mark.parametrize("policy", ["off", "unsubscribe"])
+def test_what_may_not_be_conflated_is_not_in_idle_time_either(policy: str) -> None:
+    world = world_of(("px", policy), messages_max=4)
+    world.subscribe()
+    world.say("a1 a2 a3")
+    assert not world.engine.conflate_idle(world.now)
+    assert queued(world) == 3
+
+
+def replayed(*, idle: bool) -> tuple[int, list[str]]:
+    """A recorded morning of twelve keys before a slow reader; how often it had to be conflated."""
+    world = world_of(("px", "conflate"), messages_max=40)
+    world.subscribe()
+    heard: list[str] = []
+    for turn in range(120):
+        burst = [f"{'abcdefghijkl'[(turn * 7 + n * n) % 12]}{turn * 20 + n}" for n in range(13)]
+        world.say(" ".join(burst))
+        world.flush()
+        if turn % 10 == 9:
+            heard += world.hears()
+        while idle and world.engine.conflate_idle(world.now):
+            pass
+    return world.engine.stats().reliefs.forced, heard
+
+
+@rule("queue-11")
+def test_idle_time_saves_forced_conflations() -> None:
+    """Recorded traffic, with the same newest values in the end."""
+    forced, heard = replayed(idle=False)
+    saved, also_heard = replayed(idle=True)
+    assert saved < forced
+    for one, other in ((heard, also_heard), (also_heard, heard)):
+        assert {row for told in one for row in told.split()[-1:]} == {
+            row for told in other for row in told.split()[-1:]
+        }
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_rows_still_rise_and_stand_for_all_messages(idle: bool) -> None:
+    world = world_of(("px", "conflate"), messages_max=6)
+    world.subscribe("receipt")
+    for number in range(30):
+        world.say(f"{'abc'[number % 3]}{number}")
+        world.flush()
+        if idle:
+            world.engine.conflate_idle(world.now)
+    rows = [frame for out in world.take() if isinstance(out, Rows) for frame in out.batch.frames]
+    assert all(one.offset < other.offset for one, other in pairwise(rows))
+    assert sum(getattr(row, "messages", 1) for row in rows) == 30
+
+
+def test_a_healthy_session_is_looked_at_only_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 1: a publish does not look at every session's queue."""
+    world = World()
+    world.topic()
+    for number in range(50):
+        world.session(f"s{number}", messages_max=1_000)
+        world.subscribe(session=f"s{number}")
+    looked: list[str] = []
+    fills = Session.fills
+
+    def spy(session: Session) -> tuple[int, int]:
+        looked.append(session.id)
+        return fills(session)
+
+    monkeypatch.setattr(Session, "fills", spy)
+    for number in range(400):
+        world.say(f"a{number}")
+    assert looked == []

@@ -1,0 +1,75 @@
+"""Who is there: sessions come and go, and the shell is told once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.world import World
+from tidegate.conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
+from tidegate.conflation.outputs import (
+    CloseReason,
+    Goodbye,
+    SessionClosed,
+    SessionReady,
+    Unsubscribed,
+)
+from tidegate.conflation.sessions.accounting import Accounting
+from tidegate.conflation.sessions.registry import SessionRegistry
+from tidegate.conflation.sessions.session import QueueLimits, Session
+
+
+def roster(sessions_max: int = 2) -> SessionRegistry:
+    sessions: dict[str, Session] = {}
+    return SessionRegistry(sessions, Accounting({}, sessions), sessions_max)
+
+
+def session(name: str) -> Session:
+    return Session(name, QueueLimits(10, 1_000))
+
+
+def test_a_session_is_found_until_it_is_forgotten() -> None:
+    there = roster()
+    there.open(session("a"))
+    assert there.find("a").id == "a"
+    there.forget(there.find("a"))
+    with pytest.raises(SessionUnknown):
+        there.find("a")
+
+
+def test_no_more_sessions_than_may_be() -> None:
+    there = roster(1)
+    there.open(session("a"))
+    with pytest.raises(LimitReached):
+        there.open(session("b"))
+
+
+def test_a_session_without_such_a_subscription_says_so() -> None:
+    with pytest.raises(SubscriptionUnknown):
+        roster().seats(session("a"), "s1")
+
+
+def test_a_close_with_a_reason_owes_a_goodbye_and_one_without_forgets() -> None:
+    there = roster()
+    for name in "ab":
+        there.open(session(name))
+    a, b = there.find("a"), there.find("b")
+    there.close(a, CloseReason.SHUTDOWN)
+    there.close(a, CloseReason.SHUTDOWN)
+    there.close(b, None)
+    assert list(a.outbox) == [Goodbye(CloseReason.SHUTDOWN)]
+    assert there.events() == [
+        SessionClosed("a", CloseReason.SHUTDOWN),
+        SessionReady("a"),
+        SessionClosed("b", None),
+    ]
+    assert there.events() == []
+
+
+def test_who_leaves_last_ends_the_session_unless_it_lasts() -> None:
+    world = World()
+    world.topic()
+    world.engine.open_session("s", QueueLimits(10, 1_000), lasts=True)
+    name = world.subscribe("")
+    world.engine.unsubscribe("s", name)
+    assert world.take() == [Unsubscribed(name, "px", "REQUESTED")]
+    assert world.engine.session_stats("s").subscriptions == ()

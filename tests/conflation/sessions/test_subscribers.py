@@ -1,0 +1,66 @@
+"""Seats are shown to their lanes when it is time."""
+
+from __future__ import annotations
+
+from tests.support.world import World
+from tidegate.conflation.sessions.session import QueueLimits
+
+LIMITS = QueueLimits(100, 1 << 20)
+
+
+def lanes(world: World, topic: str = "px") -> int:
+    return world.engine.topic_stats(topic).lanes
+
+
+def test_a_seat_changes_lanes_when_what_is_held_is_due() -> None:
+    world = World()
+    world.topic()
+    name = world.subscribe("conflation=1s")
+    world.say("a1")
+    world.change(name, "conflation=100ms")
+    world.wait("100ms")
+    assert world.hears() == ["a1"]
+    world.say("a2")
+    world.wait("100ms")
+    assert world.hears() == ["a2"]
+
+
+def test_only_who_must_change_lanes_does() -> None:
+    world = World()
+    world.topic(policy="always")
+    world.topic("other")
+    world.session()
+    world.subscribe()
+    world.subscribe("conflation=1s")
+    world.subscribe(topic="other")
+    before = [seat.lane for seat in world.engine._registry.find("s").seats.values()]
+    world.engine.set_session_limits("s", LIMITS, conflated=True)
+    assert [seat.lane for seat in world.engine._registry.find("s").seats.values()] == before
+    world.engine.set_session_limits("s", LIMITS, conflated=False)
+    after = [seat.lane for seat in world.engine._registry.find("s").seats.values()]
+    assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
+
+
+def test_a_change_that_is_on_its_way_is_not_hurried_by_a_switch() -> None:
+    world = World()
+    world.topic(policy="always")
+    world.session()
+    name = world.subscribe("conflation=1s")
+    world.say("a1")
+    world.change(name, "conflation=none")
+    world.engine.set_session_limits("s", LIMITS, conflated=False)
+    world.flush()
+    world.say("a2 a3")
+    world.flush()
+    assert world.hears() == ["a1", "a2 a3"]
+
+
+def test_a_query_is_over_with_its_rows() -> None:
+    world = World()
+    world.topic()
+    world.say("a1")
+    world.subscribe(command="sow")
+    assert world.hears() == [
+        "group of 1", "snapshot: a1", "group ends at e1-1", "goodbye UNSUBSCRIBED",
+    ]  # fmt: skip
+    assert lanes(world) == 0

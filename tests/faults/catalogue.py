@@ -1,0 +1,236 @@
+"""The catalogue: faults F1 to F14 and F25 to F28 of the plan, each with what it leaves whole."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from functools import partial
+
+import httpx2
+
+from tests.faults.judges.writer import Refused
+from tests.faults.kinds import (
+    cluster_faults,
+    gateway_faults,
+    held_faults,
+    pipeline_faults,
+    redis_faults,
+    sink_faults,
+)
+from tests.faults.kinds.starts import UNFIT, start_on
+from tests.faults.stages.children import DidNotStart
+from tests.faults.stages.stage import CannotRun, Stage, embedded, on_redis
+from tests.faults.voyage import Crash, Tally, Voyage
+from tests.support.fault_proxy import Line
+
+LOAD_S = 0.5
+KEPT = "nothing acknowledged is lost, doubled or reordered"
+SUNK = "the sink topic has every message exactly once, in order"
+STATE = "deliveries of pace=key in event time and the rows of a view: exactly what they have to be"
+TOLD = "every loss is told by a new epoch before anything follows"
+SLOW = Line(latency_s=0.2, jitter_s=0.15)
+THIN = Line(bytes_per_s=10_000, slice_bytes=500)
+SLICED = Line(slice_bytes=1)
+SMALL_DISK_KB = 20 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a fault went: what was wrong, what was measured; or why it was not played."""
+
+    findings: list[str] = field(default_factory=list)
+    figures: list[str] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    not_run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: its name in the plan, what happens, what it has to leave whole, how it is played.
+
+    `play` takes a seed, and whether it is to be short.
+    """
+
+    name: str
+    what: str
+    passes: str
+    play: Callable[[int, bool], Awaitable[Outcome]]
+
+
+async def play(fault: Fault, seed: int, *, short: bool = False) -> Outcome:
+    """Play a fault once."""
+    try:
+        return await fault.play(seed, short)
+    except CannotRun as reason:
+        return Outcome(not_run=str(reason))
+    except (httpx2.HTTPError, Refused, DidNotStart, TimeoutError) as error:
+        return Outcome([f"it broke off: {type(error).__name__} {error}"])
+
+
+def voyage(
+    stage_of: Callable[[int], AbstractAsyncContextManager[Stage]],
+    crash_of: Callable[[Stage, bool], Crash],
+    *,
+    keeps: bool = True,
+    load_s: float = LOAD_S,
+    judge: Callable[[Voyage, Stage], None] | None = None,
+) -> Callable[[int, bool], Awaitable[Outcome]]:
+    """A fault in the midst of writers and watchers, with everything held against the ledgers."""
+
+    async def play_it(seed: int, short: bool) -> Outcome:
+        async with stage_of(seed) as stage:
+            sailing = Voyage(stage.gateway.address, crash_of(stage, short), seed, keeps=keeps)
+            tally = await sailing.sail(1, (load_s, load_s), lambda: None)
+            if judge is not None:
+                judge(sailing, stage)
+            back_s = max(tally.ready_s)
+            figures = [*stage.figures, f"back after {back_s:.2f} s"]
+            return Outcome([*stage.findings, *tally.findings], figures, tally)
+
+    return play_it
+
+
+def pipeline(
+    stage_of: Callable[[int], AbstractAsyncContextManager[Stage]],
+    play_on: Callable[[Stage, bool], Awaitable[None]],
+) -> Callable[[int, bool], Awaitable[Outcome]]:
+    """A fault of a running pipeline; what its sink has is held against what was published."""
+
+    async def play_it(seed: int, short: bool) -> Outcome:
+        async with stage_of(seed) as stage:
+            await play_on(stage, short)
+            return Outcome(stage.findings, stage.figures)
+
+    return play_it
+
+
+async def refused_starts(seed: int, short: bool) -> Outcome:
+    """Every unfit Redis is refused."""
+    found = [await start_on(name) for name in UNFIT]
+    return Outcome([finding for finding in found if finding], [f"{len(UNFIT)} kinds"])
+
+
+def told_out(sailing: Voyage, stage: Stage) -> None:
+    """Streams say that the bus is out, and that it is back."""
+    for watcher in sailing.watchers:
+        status = [out for visit in watcher.visits for out in visit.status]
+        stage.expect(status[:1] == [True], f"{watcher.options}: no status said that the bus is out")
+        stage.expect(status[-1:] == [False], f"{watcher.options}: no status said that it is back")
+
+
+def farewells(sailing: Voyage, stage: Stage) -> None:
+    """Streams end with a goodbye."""
+    for watcher in sailing.watchers:
+        said = watcher.visits[0].goodbye
+        stage.expect(said == "SHUTDOWN", f"{watcher.options}: the goodbye said {said!r}")
+
+
+def no_burst(sailing: Voyage, stage: Stage) -> None:
+    """No key comes oftener than its interval (I2)."""
+    stage.findings += sailing.rate_findings()
+
+
+def _stopped(seconds: float, short_s: float) -> Callable[[Stage, bool], Crash]:
+    return lambda stage, short: gateway_faults.stopped(stage, short_s if short else seconds, 2.5)
+
+
+def _redis_stopped(seconds: float) -> Callable[[Stage, bool], Crash]:
+    return lambda stage, short: redis_faults.redis_stopped(stage, seconds)
+
+
+def _line(line: Line) -> Callable[[Stage, bool], Crash]:
+    return lambda stage, short: redis_faults.slow_line(stage, line, 1.0 if short else 5.0)
+
+
+def _plain(crash_of: Callable[[Stage], Crash]) -> Callable[[Stage, bool], Crash]:
+    return lambda stage, short: crash_of(stage)
+
+
+POWER = partial(embedded, strace=True, TIDEGATE_DURABILITY="power")
+NO_POWER = partial(
+    embedded,
+    strace=True,
+    TIDEGATE_DURABILITY="process",
+    TIDEGATE_AUTO_CREATE_TOPICS="false",
+)
+ALWAYS = partial(on_redis, fsync="always")
+gateway, bus, spark = gateway_faults, redis_faults, pipeline_faults
+
+FAULTS = [
+    Fault("F1", "kill -9 of the gateway", KEPT, voyage(embedded, _plain(gateway.killed))),
+    Fault(
+        "F2", "SIGTERM of the gateway", f"{KEPT}; a goodbye, and an end in time",
+        voyage(embedded, _plain(gateway.terminated), judge=farewells),
+    ),
+    Fault(
+        "F3", "SIGSTOP of the gateway", f"{KEPT}; no burst afterwards",
+        voyage(embedded, _stopped(10.0, 1.0), judge=no_burst),
+    ),
+    Fault("F4a", "kill -9 of Redis, AOF everysec", KEPT,
+          voyage(on_redis, _plain(bus.redis_killed))),
+    Fault("F4b", "kill -9 of Redis, AOF always", KEPT, voyage(ALWAYS, _plain(bus.redis_killed))),
+    Fault("F4c", "kill -9 of Redis right after a lost reply", KEPT,
+          voyage(on_redis, _plain(bus.reply_lost_and_killed))),
+    Fault("F5a", "loss of power, embedded store, durability=power", KEPT,
+          voyage(POWER, _plain(gateway.power_lost))),
+    Fault("F5b", "loss of power, embedded store, durability=process", TOLD,
+          voyage(NO_POWER, _plain(gateway.power_lost), keeps=False, load_s=8.0)),
+    Fault("F6a", "SIGSTOP of Redis for 1 s", KEPT, voyage(on_redis, _redis_stopped(1.0))),
+    Fault(
+        "F6b", "SIGSTOP of Redis for 12 s", f"{KEPT}; 503, not ready, streams are told",
+        voyage(on_redis, _redis_stopped(12.0), judge=told_out),
+    ),
+    Fault("F7", "replies of Redis are lost", KEPT, voyage(on_redis, _plain(bus.replies_lost))),
+    Fault(
+        "F8", "the road to Redis is a black hole", f"{KEPT}; 503, not ready, streams are told",
+        voyage(on_redis, _plain(bus.half_open), judge=told_out),
+    ),
+    Fault("F9a", "FLUSHALL", TOLD, voyage(on_redis, _plain(bus.flushed), keeps=False)),
+    Fault("F9b", "a topic's stream is deleted", TOLD,
+          voyage(on_redis, _plain(bus.stream_deleted), keeps=False)),
+    Fault(
+        "F9c", "older files of Redis are restored, AOF everysec", TOLD,
+        voyage(on_redis, lambda stage, _: bus.older_restored(stage, 0.3), keeps=False),
+    ),
+    Fault(
+        "F9d", "older files of Redis are restored, AOF always", TOLD,
+        voyage(ALWAYS, lambda stage, _: bus.older_restored(stage, 0.3), keeps=False),
+    ),
+    Fault("F10", "Redis is out of memory", f"{KEPT}; 503, and taken again afterwards",
+          voyage(on_redis, _plain(bus.out_of_memory))),
+    Fault("F11", "a Redis that evicts or keeps nothing", "refused with exit 78 and one sentence",
+          refused_starts),
+    Fault(
+        "F12a", "the embedded store's disk is full", f"{KEPT}; 503, and taken again afterwards",
+        voyage(partial(embedded, disk_kb=SMALL_DISK_KB), _plain(gateway.disk_full)),
+    ),
+    Fault(
+        "F12b", "the disk of Redis is full", f"{KEPT}; 503, and taken again afterwards",
+        voyage(partial(on_redis, disk_kb=SMALL_DISK_KB), _plain(bus.redis_disk_full)),
+    ),
+    Fault("F13", "failover to a replica that is behind", TOLD,
+          voyage(on_redis, _plain(bus.failed_over), keeps=False)),
+    Fault("F14a", "Redis answers after 200 ms and up to 150 more", KEPT,
+          voyage(on_redis, _line(SLOW))),
+    Fault("F14b", "the road to Redis carries 10 kB/s", KEPT, voyage(on_redis, _line(THIN))),
+    Fault("F14c", "Redis's bytes come one by one", KEPT, voyage(on_redis, _line(SLICED))),
+    Fault(
+        "F14d", "ten resets a second", KEPT,
+        voyage(on_redis, lambda stage, short: bus.resets(stage, 1.0 if short else 5.0, 0.1)),
+    ),
+    Fault("F25a", "kill -9 of the Spark driver at six points of a batch", SUNK,
+          pipeline(embedded, spark.driver_killed)),
+    Fault("F25b", "kill -9 of the Spark driver between what it holds, its commits and its end",
+          STATE, pipeline(embedded, held_faults.held_state_killed)),
+    Fault("F26a", "kill -9 of the Python workers of Spark in a batch", SUNK,
+          pipeline(embedded, spark.workers_killed)),
+    Fault("F26b", "a Spark driver is stopped, another takes over, the first wakes up",
+          f"{SUNK}; the older run is fenced", pipeline(embedded, spark.older_run_wakes)),
+    Fault("F26c", "kill -9 of gateway and Redis, AOF always, while a pipeline commits", SUNK,
+          pipeline(ALWAYS, spark.gateway_restarted)),
+    Fault("F26d", "kill -9 of a Python worker, then of an executor of a Spark cluster", SUNK,
+          pipeline(embedded, cluster_faults.executor_killed)),
+    Fault("F28", "a batch comes to the sink again, cut otherwise, or is older", SUNK,
+          pipeline(embedded, sink_faults.batches_again)),
+]  # fmt: skip

@@ -1,0 +1,60 @@
+"""Faults of a standalone cluster: what works for the pipeline's driver in other processes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from urllib.parse import urlsplit
+
+import psutil
+
+from tests.faults.kinds.pipeline_faults import IN_STAGE, MESSAGES, finish, is_connected
+from tests.faults.stages.pipeline_stage import PipelineChild, publish
+from tests.faults.stages.stage import Stage
+from tests.support.spark_cluster import ENVIRONMENT, spark_cluster
+from tests.support.turnstile import turnstile
+
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+async def executor_killed(stage: Stage, short: bool) -> None:
+    """`kill -9` of the Python worker that stages a batch, then of the executor of another.
+
+    Spark gives the task to another; the stream itself is not started again.
+    """
+    await publish(stage.gateway.address, 0, MESSAGES)
+    with spark_cluster(stage.folder) as cluster:
+        async with turnstile(stage.gateway.address) as relay:
+            words = ("--master", cluster.master, "--no-restart")
+            hold = relay.hold(IN_STAGE(1))
+            async with PipelineChild(
+                stage.folder, relay.address, *words, before=ENVIRONMENT
+            ) as running:
+                for kills_executor in (False, True):
+                    reached = await running.gets_to(hold.reached)
+                    stage.expect(reached, f"no batch was staged: {running.logged[-500:]}")
+                    worker, executor = _who_asks(relay.address)
+                    (executor if kills_executor else worker).kill()
+                    at_place, hold = hold, relay.hold(IN_STAGE(1))
+                    at_place.released.set()
+                stage.expect(await running.gets_to(hold.reached), "no batch was staged")
+                hold.released.set()
+                await finish(stage, running)
+        stage.figures.append(f"{len(cluster.executors())} executors were started")
+        stage.expect(len(cluster.executors()) > 2, "no executor was started for the one killed")
+
+
+def _who_asks(address: str) -> tuple[psutil.Process, psutil.Process]:
+    """The Python worker of a cluster that stands at an address, and its executor.
+
+    Raises:
+        LookupError: there is none.
+    """
+    port = urlsplit(address).port or 0
+    for executor in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if EXECUTOR not in " ".join(executor.cmdline()):
+                continue
+            for worker in executor.children(recursive=True):
+                if is_connected(worker, port):
+                    return worker, executor
+    raise LookupError("no task stands there")

@@ -1,0 +1,62 @@
+"""Faults of what a sink is given: batches again, cut otherwise, by another run, and older ones."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pyarrow as pa
+
+from tests.faults.stages.pipeline_stage import NEWEST, judge, sunk
+from tests.faults.stages.stage import Stage
+from tidegate.pipeline.columns.rows import SENT, arrow_schema
+from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.errors import GatewayRefused
+from tidegate.pipeline.sinks.dead_letters import DeadLetters
+from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.topic import Staging, TopicWriter
+
+ROWS, BATCHES = 40, 6
+QUERY = "0a"
+
+
+async def batches_again(stage: Stage, short: bool) -> None:
+    """Every batch comes twice, the second time in other parts; then all of them, by a newer run."""
+    letters = DeadLetters(str(stage.folder / "dead"))
+    writer = TopicWriter(stage.gateway.address, NEWEST, "s", {"key": ["/k"]}, letters)
+    await asyncio.to_thread(_write_all, writer, stage)
+    stage.findings += judge(await sunk(stage.gateway.address), ROWS * BATCHES)
+
+
+def _write_all(writer: TopicWriter, stage: Stage) -> None:
+    writer.prepare()
+    for number in range(BATCHES):
+        receipt = _write(writer, Batch(number, 1, QUERY), 1)
+        stage.expect(receipt.published == ROWS, f"batch {number} was not taken: {receipt}")
+        receipt = _write(writer, Batch(number, 1, QUERY), 4)
+        stage.expect(receipt.repeated == ROWS, f"batch {number} was taken again: {receipt}")
+    numbers = [*range(BATCHES)]
+    stage.chance.shuffle(numbers)
+    for number in numbers:
+        receipt = _write(writer, Batch(number, 2, QUERY), 3)
+        stage.expect(receipt.repeated == ROWS, f"older batch {number} was taken: {receipt}")
+    try:
+        _write(writer, Batch(BATCHES, 1, QUERY), 1)
+    except GatewayRefused as error:
+        stage.expect("[producer-fenced]" in str(error), f"an older run was told {error}")
+    else:
+        stage.expect(False, "an older run was let in")
+    stage.figures.append(f"{BATCHES} batches came {BATCHES * 3} times")
+
+
+def _write(writer: TopicWriter, batch: Batch, parts: int) -> Receipt:
+    """A batch of numbered messages, staged by so many attempts."""
+    first, size, reports = batch.number * ROWS, -(-ROWS // parts), []
+    with gateway_at(writer.gateway) as gateway:
+        for attempt in range(parts):
+            numbers = range(first, first + ROWS)[attempt * size : (attempt + 1) * size]
+            rows = [{"value": b'{"k":%d,"n":%d}' % (n, n), "messages": 1} for n in numbers]
+            staging = Staging(writer, gateway, batch, attempt)
+            staging.take(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(SENT)))
+            staging.end()
+            reports.append(staging.report())
+    return writer.commit(reports, batch)

@@ -1,0 +1,173 @@
+"""A voyage: one store through many crashes, with writers and watchers that stay on through all."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import httpx2
+
+from tests.faults.judges.ledger import Ledger, Level, Sender
+from tests.faults.judges.oracle import Finding, judge_journal, judge_records, judge_world
+from tests.faults.judges.watcher import Watcher, judge_rate, judge_visits, watching
+from tests.faults.judges.writer import Writer, writing
+from tests.faults.stages.children import Child
+from tests.faults.stages.waiting import happens
+from tests.faults.stages.world import LONG, SHORT, Held, define, held
+from tests.support.deadlines import HANGS_S
+
+SELDOM_S, LEEWAY_S = 1.0, 0.35  # the road and a busy machine have their part in what is seen
+CREW = [
+    ("numbered", Sender.NUMBERED, Level.PERSISTED),
+    ("keyed", Sender.KEYED, Level.PERSISTED),
+    ("plain", Sender.PLAIN, Level.PERSISTED),
+    ("hasty", Sender.PLAIN, Level.PROCESSED),
+]
+"""Writers of each topic, with what they wait for."""
+
+
+@dataclass(slots=True, eq=False)
+class Tally:
+    """What runs came to, summed up."""
+
+    runs: int = 0
+    findings: list[str] = field(default_factory=list)
+    sums: Counter[str] = field(default_factory=Counter)
+    ready_s: list[float] = field(default_factory=list)
+    caught_up_s: list[float] = field(default_factory=list)
+
+    def found(self, where: str, findings: list[Finding] | list[str]) -> None:
+        """Note what was wrong in a run."""
+        self.findings += (f"{where}: {finding}" for finding in findings)
+        self.sums.update(finding.kind for finding in findings if isinstance(finding, Finding))
+
+    def add(self, other: Tally) -> None:
+        """Take over what another has."""
+        self.runs += other.runs
+        self.findings += other.findings
+        self.sums.update(other.sums)
+        self.ready_s += other.ready_s
+        self.caught_up_s += other.caught_up_s
+
+
+Crash = Callable[[random.Random], Awaitable[float]]
+"""Brings something down and up again; how long the way up took, in seconds."""
+
+
+class Voyage:
+    """Runs on one store: load, crash, recovery, and everything held against the ledgers."""
+
+    def __init__(self, address: str, crash: Crash, seed: int, *, keeps: bool = True) -> None:
+        """Nothing is reached yet.
+
+        Args:
+            address: of the gateway.
+            crash: what happens in each run.
+            seed: of all that is left to chance.
+            keeps: whether the fault may cost nothing; else a loss has to be told by a new epoch.
+        """
+        self.tally = Tally()
+        self._address = address
+        self._crash = crash
+        self._seed = seed
+        self._keeps = keeps
+        self._chance = random.Random(seed)
+        self._ledgers = {LONG: Ledger(), SHORT: Ledger()}
+        self._writers = [
+            Writer(f"{topic}-{name}", topic, ledger, sender, level, seed)
+            for topic, ledger in self._ledgers.items()
+            for name, sender, level in CREW
+        ]
+        self._every = Watcher(LONG, "conflation=none,oof", "subscribe")
+        self._newest = [
+            Watcher(LONG, "conflation=50ms,oof"),
+            Watcher(SHORT, "conflation=50ms,pace=key,oof"),
+        ]
+        self._seldom = Watcher(LONG, f"conflation={SELDOM_S:g}s,oof")
+        self.watchers = [self._every, *self._newest, self._seldom]
+
+    async def sail(self, runs: int, load_s: tuple[float, float], told: Callable[[], None]) -> Tally:
+        """Make so many runs; each time the load lasts within these bounds before the crash."""
+        async with httpx2.AsyncClient(
+            base_url=self._address, timeout=HANGS_S, trust_env=False
+        ) as http:
+            await define(http)
+            async with watching(self._address, self.watchers):
+                for number in range(runs):
+                    async with asyncio.timeout(HANGS_S):
+                        await self._run(http, f"seed {self._seed} run {number}", load_s)
+                    self.tally.runs += 1
+                    told()
+            long = await held(http, LONG)
+        every = list(judge_visits(self._every, long.epoch, long.journal))
+        self.tally.found(f"seed {self._seed}", every)
+        self._close()
+        return self.tally
+
+    async def _run(self, http: httpx2.AsyncClient, where: str, load_s: tuple[float, float]) -> None:
+        async with writing(self._address, self._writers):
+            await asyncio.sleep(self._chance.uniform(*load_s))
+            known = {topic: ledger.last_epoch() for topic, ledger in self._ledgers.items()}
+            self.tally.ready_s.append(await self._crash(self._chance))
+            ready_at = time.monotonic()
+        settled_at = time.monotonic()
+        long, short = await held(http, LONG), await held(http, SHORT)
+        await self._catch_up(where, long, short)
+        self.tally.caught_up_s.append(time.monotonic() - settled_at)
+        owed = {
+            topic: 0.0 if self._keeps or known[topic] == now.epoch else ready_at
+            for topic, now in ((LONG, long), (SHORT, short))
+        }
+        self.tally.sums["losses told by a new epoch"] += sum(since > 0 for since in owed.values())
+        journal = judge_journal(self._ledgers[LONG], long.epoch, long.journal, owed[LONG])
+        self.tally.found(where, journal)
+        self.tally.found(where, judge_world(long.journal, long.world))
+        self.tally.found(where, judge_records(self._ledgers[SHORT], short.world, owed[SHORT]))
+
+    async def _catch_up(self, where: str, long: Held, short: Held) -> None:
+        """Wait until every watcher has what there is; who never has it is a finding."""
+        if await happens(lambda: self._caught_up(long, short), HANGS_S):
+            return
+        for watcher in (self._every, *self._newest):
+            head = (long if watcher.topic == LONG else short).head
+            told = f"{watcher.topic} with {watcher.options} is at {watcher.head} of {head}"
+            self.tally.found(where, [f"watchers never caught up: {told}"])
+
+    def _caught_up(self, long: Held, short: Held) -> bool:
+        worlds = {LONG: long.world, SHORT: short.world}
+        return self._every.head >= long.head and all(
+            watcher.world() == worlds[watcher.topic] for watcher in self._newest
+        )
+
+    def rate_findings(self) -> list[str]:
+        """Where a key came oftener than its interval."""
+        return list(judge_rate(self._seldom, SELDOM_S, LEEWAY_S))
+
+    def _close(self) -> None:
+        for ledger in self._ledgers.values():
+            self.tally.sums.update(ledger.sums())
+        for watcher in self.watchers:
+            self.tally.sums["connections of watchers"] += len(watcher.visits)
+            self.tally.sums["rows sent to watchers"] += sum(
+                len(visit.rows) for visit in watcher.visits
+            )
+            for visit in watcher.visits:
+                self.tally.sums.update(f"resumed by {mode}" for mode in visit.modes)
+
+
+def crash_of(child: Child, early: float = 0.1) -> Crash:
+    """`kill -9` of a process and its start; now and then it is killed again while it starts."""
+
+    async def crash(chance: random.Random) -> float:
+        await child.kill()
+        while chance.random() < early:
+            await child.launch()
+            await asyncio.sleep(chance.uniform(0, 1.5))
+            await child.kill()
+        return await child.start()
+
+    return crash

@@ -1,0 +1,372 @@
+"""The product as the golden transcripts know it: its verbs in, lines of text out.
+
+Only this module and `lines` name what the product is made of. When a step of a restructuring moves
+or renames something, change these two and keep the text; then the recorded hashes still compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.golden.history import Message
+from tests.golden.lines import (
+    Lines,
+    decision_text,
+    engine_stats_lines,
+    event_of,
+    output_lines,
+    row_line,
+    session_stats_lines,
+    topic_stats_line,
+)
+from tidegate.conflation.auto import InFlight, State, step
+from tidegate.conflation.definition import Definition, Kind, Priority, QueuePolicy
+from tidegate.conflation.engine import Engine
+from tidegate.conflation.errors import EngineError
+from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
+from tidegate.conflation.journal import History
+from tidegate.conflation.options.grant import Request, grant
+from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.print import granted, spelled
+from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted
+from tidegate.conflation.sessions.recorder import TraceRecorder
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.subscription import Auto, Subscription
+from tidegate.conflation.topics.recorded import estimate
+from tidegate.conflation.topics.topic import Archived
+from tidegate.conflation.tracing.replay import Trace
+from tidegate.keys.errors import KeysError
+from tidegate.keys.merging import Matcher, Merger, Verdict
+from tidegate.keys.reducers import Reduce
+from tidegate.keys.spec import KeySpec
+from tidegate.keys.text.bookmark import Bookmark
+
+PLENTY = 1 << 30
+REFUSALS = (EngineError, KeysError)
+
+
+def refusal(error: Exception) -> str:
+    """The stable code and the position; the text is for people and may change."""
+    code = getattr(error, "code", "internal")
+    return f"refused {code} at {getattr(error, 'position', None)}"
+
+
+def merged(current: Any, new: Any) -> Any:
+    """All four verdicts of a registered merger, by what the new message says."""
+    match new.get("n"):
+        case 0 | 4:
+            return {**current, **new, "sum": current.get("sum", 0) + 1}
+        case 1:
+            return Verdict.KEEP_CURRENT
+        case 2:
+            return Verdict.KEEP_NEW
+    return Verdict.NO_CONFLATION
+
+
+def matches(current: Any, new: Any) -> bool:
+    """Values of one sign."""
+    return bool((current.get("n") or 0) > 1) == bool((new.get("n") or 0) > 1)
+
+
+MERGER = Merger("golden:merged", merged)
+MATCHER = Matcher("golden:matches", matches)
+
+
+def definition_of(given: dict[str, Any]) -> Definition:
+    """A topic's definition from plain values."""
+    merge, match = given["merge"], given["match"]
+    expiration_ms = given["expiration_ms"]
+    return Definition(
+        History(*given["history"]),
+        KeySpec.of(f"/{name}" for name in given["key"]),
+        QueuePolicy(given["policy"]),
+        Kind(given["kind"]),
+        retains=given["retains"],
+        values_only=given["values_only"],
+        merge=MERGER if merge == "merger" else Reduce.parse(merge) if merge else None,
+        match=MATCHER if match == "matcher" else KeySpec.parse(match) if match else None,
+        replaces=given["replaces"],
+        expiration_ns=None if expiration_ms is None else expiration_ms * 1_000_000,
+        priority=Priority(given["priority"]),
+        tidies=given["tidies"],
+    )
+
+
+def frame_of(message: Message, *, removes: bool = True) -> Frame:
+    """A message as it is published; a removal says why."""
+    if message.gone and removes:
+        return Tombstone(
+            message.offset, b"", message.key, message.at_ms, reason=RemovalReason(message.gone)
+        )
+    return Frame(message.offset, message.payload, message.key, message.at_ms, exempt=message.exempt)
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a subscription asked for last: what a change begins with."""
+
+    request: Request
+    options: Options
+
+
+class Product:
+    """One engine; every verb yields its lines. Refusals are for the caller."""
+
+    def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
+        self._engine = Engine(sessions_max=sessions_max, subscriptions_max=subscriptions_max)
+        self._asked: dict[tuple[str, str, str], Asked] = {}
+        self._traces: list[tuple[TraceRecorder, Trace]] = []
+
+    # Topics
+
+    def define(self, topic: str, definition: dict[str, Any], epoch: str) -> Lines:
+        self._engine.define_topic(topic, definition_of(definition), epoch)
+        yield from ()
+
+    def restore(self, topic: str, kept: dict[str, Any], now: int, now_ms: int) -> Lines:
+        self._engine.restore_topic(topic, _kept(kept), now, now_ms)
+        yield from ()
+
+    def renew(self, topic: str, epoch: str, kept: dict[str, Any], now: int, now_ms: int) -> Lines:
+        self._engine.restart_topic(topic, epoch, _kept(kept), now, now_ms)
+        yield from ()
+
+    def drop(self, topic: str) -> Lines:
+        self._engine.drop_topic(topic)
+        yield from ()
+
+    def checkpoint(self, topic: str, offset: int) -> Lines:
+        self._engine.set_checkpoint(topic, offset)
+        yield from ()
+
+    def archive(self, topic: str, first: int, last: int, stamps: list[list[int]]) -> Lines:
+        times = tuple((ms, offset) for ms, offset in stamps)
+        self._engine.topic(topic).archived = Archived(first, last, times)
+        yield from ()
+
+    def publish(self, topic: str, messages: Sequence[Message], now: int) -> Lines:
+        self._engine.publish(topic, [frame_of(one) for one in messages], now)
+        yield from ()
+
+    def history(self, topic: str, offset: int | None, messages_max: int) -> Lines:
+        """What the journal has behind a place, and what stands there."""
+        found = self._engine.topic(topic)
+        place = None if offset is None else found.bookmark(offset)
+        for frame in found.since(place, messages_max):
+            yield row_line(frame)
+
+    def records(self, topic: str, offset: int) -> Lines:
+        """What a store asks for: what has changed since, what has stood there up to a place."""
+        found = self._engine.topic(topic)
+        if found.sow is None:
+            yield "no records"
+            return
+        board = found.sow.board
+        for frame in found.records(found.sow.id):
+            yield f"live {row_line(frame)}"
+        for frame in board.newest(offset):
+            yield f"newest {row_line(frame)}"
+        for frame in board.oldest_through(offset, 5):
+            yield f"oldest {row_line(frame)}"
+        yield f"exempt {board.exempt_last} tombstones {len(board.left(offset))}"
+
+    def estimate(self, session: str, name: str, topic: str) -> Lines:
+        """What a lane would have sent of what the journal has."""
+        seat = self._engine.subscriber(session, (name, topic))
+        if seat is None:
+            yield "nothing to estimate"
+            return
+        there, lane_id = seat.topic, seat.member.subscription.lane_id
+        key_spec, records = there.definition.key_spec, there.records(lane_id.feed)
+        values = [one for one in there.since(None, PLENTY) if not one.removed]
+        found = estimate(values, records, lane_id, key_spec, topic)
+        if found is not None:
+            yield f"estimate {found.rows} {found.payload_bytes} {found.duration_ns}"
+
+    # Sessions
+
+    def open(self, session: str, limits: list[int], *, lasts: bool, conflated: bool) -> Lines:
+        self._engine.open_session(session, QueueLimits(*limits), lasts=lasts, conflated=conflated)
+        yield from ()
+
+    def close(self, session: str, reason: str | None) -> Lines:
+        self._engine.close_session(session, None if reason is None else CloseReason(reason))
+        yield from ()
+
+    def tune(self, session: str, limits: list[int], *, conflated: bool) -> Lines:
+        self._engine.set_session_limits(session, QueueLimits(*limits), conflated=conflated)
+        yield from ()
+
+    def unsent(self, session: str, unsent_bytes: int) -> Lines:
+        self._engine.note_unsent(session, unsent_bytes)
+        yield from ()
+
+    def conflate_idle(self, now: int) -> Lines:
+        yield f"long {self._engine.has_long_queues}"
+        yield f"relieved {self._engine.conflate_idle(now)}"
+
+    # Subscriptions
+
+    def subscribe(
+        self, session: str, name: str, topic: str, asked: dict[str, Any], now: int
+    ) -> Lines:
+        options = Options.parse(asked["options"])
+        yield f"asked {spelled(options)}"
+        resume = asked["resume"]
+        request = Request(
+            topic,
+            self._engine.topic(topic).definition,
+            options,
+            defaults=Options.parse(asked["defaults"]),
+            command=asked["command"],
+            filter_text=asked["filter"],
+            order_text=asked["order_by"],
+            default_pace=asked["pace"],
+            resume=None if resume is None else Bookmark.parse(resume),
+            counted=asked["counted"],
+            by_pattern=asked["by_pattern"],
+        )
+        subscription = yield from self._granted(request)
+        announced = asked["announced"]
+        cut = self._engine.subscribe(session, name, subscription, now, announced=announced)
+        yield f"cut {cut}"
+        earlier = options.over(request.defaults)
+        self._asked[session, name, topic] = Asked(replace(request, resume=None), earlier)
+
+    def change(self, session: str, name: str, topic: str, asked: dict[str, Any], now: int) -> Lines:
+        """As a PATCH does: the earlier options hold where the new ones are silent."""
+        before = self._asked.get((session, name, topic))
+        if before is None:
+            yield "nothing to change"
+            return
+        options = Options.parse(asked["options"], is_change=True)
+        request = replace(
+            before.request,
+            definition=self._engine.topic(topic).definition,
+            options=options,
+            defaults=before.options,
+            filter_text=asked.get("filter", before.request.filter_text),
+            order_text=asked.get("order_by", before.request.order_text),
+        )
+        subscription = yield from self._granted(request)
+        self._engine.change(session, name, subscription, now)
+        self._asked[session, name, topic] = Asked(request, options.over(before.options))
+
+    def unsubscribe(self, session: str, name: str, reason: str) -> Lines:
+        self._engine.unsubscribe(session, name, reason)
+        yield from ()
+
+    def _granted(self, request: Request) -> Generator[str, None, Subscription]:
+        found = grant(request)
+        yield f"granted {granted(found.subscription)}"
+        yield f"as {found.subscription.command} warnings {len(found.warnings)}"
+        return found.subscription
+
+    # Time
+
+    def advance(self, now: int) -> Lines:
+        self._engine.advance(now)
+        yield from ()
+
+    @property
+    def next_deadline(self) -> int | None:
+        return self._engine.next_deadline()
+
+    def take(self, session: str, bytes_max: int) -> tuple[list[str], bool]:
+        """The lines, and whether there may be more."""
+        outputs = self._engine.take(session, bytes_max)
+        goes_on = bool(outputs) and not any(isinstance(out, Goodbye) for out in outputs)
+        return [line for output in outputs for line in output_lines(output)], goes_on
+
+    def events(self) -> list[tuple[str, dict[str, Any]]]:
+        """The word of each event and what it says."""
+        return [event_of(event) for event in self._engine.events()]
+
+    def bring(self, wanted: dict[str, Any], piece: Sequence[Message], now: int) -> Lines:
+        seat = (wanted["name"], wanted["topic"])
+        past = HistoryWanted(wanted["session"], seat, wanted["epoch"], wanted["after"])
+        self._engine.supply_history(past, [frame_of(one) for one in piece], now)
+        yield from ()
+
+    # Questions
+
+    def stats(self) -> Lines:
+        yield from engine_stats_lines(self._engine.stats())
+
+    def session_stats(self, session: str) -> Lines:
+        yield from session_stats_lines(self._engine.session_stats(session))
+        for (name, topic), bookmark in self._engine.caught_up(session):
+            yield f"caught up {name} {topic} {bookmark}"
+        for undelivered in self._engine.undelivered(session):
+            yield from output_lines(undelivered)
+
+    def topic_stats(self, topic: str, sessions: Sequence[str]) -> Lines:
+        yield topic_stats_line(self._engine.topic_stats(topic))
+        yield f"crowded {sorted(self._engine.over_half_full(topic))}"
+        for limits in self._engine.limits_at(topic, sessions):
+            yield f"limits {limits.messages_max} {limits.bytes_max}"
+
+    # Traces
+
+    def trace(self, session: str, name: str, topic: str, now: int) -> Lines:
+        seat = self._engine.subscriber(session, (name, topic))
+        if seat is None:
+            yield "nothing to trace"
+            return
+        recorder = self._engine.recorders.begin(seat, now, lambda: None)
+        self._traces.append((recorder, Trace()))
+
+    def read_traces(self) -> Lines:
+        for number, (recorder, trace) in enumerate(self._traces):
+            for call in recorder.drain():
+                if trace.ended is None:
+                    for decision in trace.tell(call):
+                        yield f"trace {number} {decision_text(decision)}"
+            if trace.ended is not None:
+                yield f"trace {number} ended {trace.ended}"
+
+    def end_trace(self, number: int) -> Lines:
+        yield from self.read_traces()
+        if self._traces:
+            recorder, _ = self._traces.pop(number % len(self._traces))
+            self._engine.recorders.end(recorder)
+
+
+class AutoInterval:
+    """The controller of `conflation=auto` over what one socket shows."""
+
+    def __init__(self, shortest_ns: int, longest_ns: int) -> None:
+        self._state = State(Auto(shortest_ns, longest_ns), shortest_ns)
+        self._sent = InFlight()
+
+    @property
+    def interval_ns(self) -> int:
+        return self._state.interval_ns
+
+    def observe(self, now: int, seen: dict[str, Any]) -> Lines:
+        flush_bytes = seen["flush_bytes"]
+        self._sent.left(seen["unsent_bytes"])
+        observation = self._sent.observed(
+            now, self._state.interval_ns,
+            round_trip_ns=seen["round_trip_ns"], flush_bytes=flush_bytes, is_full=seen["is_full"],
+        )  # fmt: skip
+        self._state, decision = step(self._state, observation)
+        if flush_bytes:
+            self._sent.wrote(now, flush_bytes)
+        if decision is not None:
+            told = decision.figures
+            figures = (told.flush_bytes, told.unsent_bytes, told.overdue_bytes, told.drain_ns)
+            rest = (told.late_rounds, told.calm_ns)
+            yield f"{decision.from_ns} to {decision.to_ns} {decision.reason} {figures} {rest}"
+        yield f"look {self._state.look_due(now, seen['round_trip_ns'])}"
+
+
+def _kept(kept: dict[str, Any]) -> RestoredTopic:
+    records = [frame_of(message) for message in kept["records"]]
+    journal = [frame_of(message) for message in kept["journal"]]
+    return RestoredTopic(
+        kept["head"], records, kept["horizon"], journal,
+        kept["dropped_through"], kept["exempt_through"],
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""Fixed seeds are answered as they were recorded; all of them by `python -m tests.golden check`."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dev import ROOT
+from tests.golden.__main__ import main
+from tests.golden.calls import WEIGHTS, make_calls
+from tests.golden.play import transcript
+from tests.golden.record import ENGINE, RECORDINGS, SIMULATION, Recording
+from tests.golden.worlds import wire_transcript
+
+ENGINE_BLOCKS = ENGINE.blocks[::5]
+SIMULATION_BLOCKS = SIMULATION.blocks[::7]
+
+
+@pytest.mark.search
+@pytest.mark.parametrize("seeds", ENGINE_BLOCKS, ids=str)
+def test_the_engine_answers_as_recorded(seeds: range) -> None:
+    assert not list(ENGINE.differing([seeds])), "explain it: python -m tests.golden diff"
+
+
+@pytest.mark.search
+@pytest.mark.parametrize("seeds", SIMULATION_BLOCKS, ids=str)
+def test_the_gateway_writes_as_recorded(seeds: range) -> None:
+    assert not list(SIMULATION.differing([seeds])), "explain it: python -m tests.golden diff"
+
+
+@pytest.mark.parametrize("kind", RECORDINGS)
+def test_every_block_is_recorded(kind: str) -> None:
+    recording = RECORDINGS[kind]
+    assert list(recording.recorded()) == recording.blocks
+    assert all(re.fullmatch("[0-9a-f]{64}", found) for found in recording.recorded().values())
+
+
+def test_another_process_says_the_same() -> None:
+    """Also where texts have other hashes, and sets another order."""
+    for kind, seeds in (("engine", range(3)), ("simulation", range(1))):
+        lines = (line for seed in seeds for line in RECORDINGS[kind].transcript(seed))
+        command = [sys.executable, "-m", "tests.golden", "show", kind, f"0-{len(seeds)}"]
+        environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(ROOT)}
+        run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        assert run.stdout == "".join(f"{line}\n" for line in lines)
+
+
+def test_calls_hang_on_the_seed_alone() -> None:
+    assert make_calls(5) == make_calls(5)
+    assert make_calls(5) != make_calls(6)
+
+
+def test_every_verb_is_called() -> None:
+    made = {verb for seed in range(100) for verb, _ in make_calls(seed)}
+    assert made >= (set(WEIGHTS) - {"redefine", "traffic", "crowd", "ask", "lost"})
+    assert made >= {"define", "serve", "stats", "session_stats", "topic_stats"}
+
+
+def test_the_wire_has_bytes() -> None:
+    lines = list(wire_transcript(0))
+    assert any(line.startswith("@ ") and "data: " in line for line in lines)
+
+
+def words(seed: int) -> Iterator[str]:
+    yield from (f"word {seed}", "another")
+
+
+def test_a_difference_is_found(tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "words.txt", 10, 4, words)
+    recording.record()
+    assert not list(recording.differing(recording.blocks))
+    text = recording.path.read_text()
+    hashes = recording.recorded()
+    recording.path.write_text(text.replace(hashes[range(4, 8)], hashes[range(8)[:4]]))
+    assert list(recording.differing(recording.blocks)) == [range(4, 8)]
+
+
+def test_a_line_that_is_missing_is_a_difference(tmp_path: Path) -> None:
+    recording = Recording(tmp_path / "words.txt", 10, 4, words)
+    recording.record()
+    lines = recording.path.read_text().splitlines(keepends=True)
+    recording.path.write_text("".join(lines[:-1]))
+    assert list(recording.differing(recording.blocks)) == [range(8, 10)]
+
+
+def test_a_transcript_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "engine", "1"]) == 0
+    assert capsys.readouterr().out.splitlines() == list(transcript(1))
+
+
+def test_a_checkout_is_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diff", str(ROOT), "engine", "1-3"]) == 0
+    assert not capsys.readouterr().out

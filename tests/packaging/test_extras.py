@@ -1,0 +1,130 @@
+"""The base alone is the client and the command line; each extra brings what its part imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+
+import pytest
+
+from dev import ROOT
+from tests.packaging.dependencies import EXTRAS, declared, installed_with, modules
+from tests.support.commands import Ended, environment
+from tests.support.deadlines import HANGS_S
+from tidegate.app.cli.extras import MODULES
+
+LACKING = """
+import importlib, json, sys
+from importlib.machinery import PathFinder
+lacking, names = map(json.loads, sys.argv[1:3])
+class Lacking(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name.partition(".")[0] in lacking:
+            return None
+        return super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Lacking
+sys.argv[1:] = sys.argv[3:]
+"""
+COMMAND = "from tidegate.app.cli.main import main; sys.exit(main())"
+IMPORT = "list(map(importlib.import_module, names))"
+
+pytestmark = pytest.mark.slow
+
+
+def run(extras: tuple[str, ...], program: str, names: list[str], *arguments: str) -> Ended:
+    """Run a program in a Python in which only the base and some extras can be found."""
+    lacking = set(packages_distributions()) - modules(installed_with(*extras)) - {"tidegate"}
+    lacking -= set(sys.stdlib_module_names)
+    command = [sys.executable, "-P", "-W", "error", "-c", LACKING + program]
+    ended = subprocess.run(
+        [*command, json.dumps(sorted(lacking)), json.dumps(names), *arguments],
+        capture_output=True,
+        env=environment(),
+        timeout=HANGS_S,
+    )
+    return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+
+
+def in_folders(*folders: str) -> list[str]:
+    """Every module below some folders of the product."""
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
+    shown = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    return sorted(it if it.startswith("pyspark_tidegate") else f"tidegate.{it}" for it in shown)
+
+
+@pytest.mark.parametrize(
+    ("extras", "folders", "without"),
+    [
+        ((), ("clients", "app/cli"), ()),
+        (("server",), ("app", "conflation", "keys"), ("app.archive", "app.demo")),
+        (("archive",), ("app/archive",), ()),
+        (("demo",), ("app/demo",), ()),
+        (("spark",), ("pipeline", "pyspark_tidegate"), ()),
+    ],
+    ids=["base", "server", "archive", "demo", "spark"],
+)
+def test_a_part_imports_what_its_extra_brings(
+    extras: tuple[str, ...], folders: tuple[str, ...], without: tuple[str, ...]
+) -> None:
+    names = in_folders(*folders)
+    if without:
+        left_out = tuple(f"tidegate.{name}" for name in without)
+        names = [name for name in names if not name.startswith(left_out)]
+    assert names
+    ended = run(extras, IMPORT, names)
+    assert (ended.code, ended.err) == (0, "")
+
+
+def test_an_import_that_the_base_does_not_bring_is_found() -> None:
+    ended = run((), IMPORT, ["tidegate.app.main"])
+    assert ended.code == 1
+    assert "ModuleNotFoundError" in ended.err
+
+
+def test_the_base_runs_the_command_line() -> None:
+    assert run((), COMMAND, [], "--help").code == 0
+    ended = run((), COMMAND, [], "version")
+    assert (ended.code, ended.err) == (0, "")
+    ended = run((), COMMAND, [], "topics", "list", "--gateway", "http://127.0.0.1:9")
+    assert (ended.code, ended.err.count("\n")) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("extras", "verb", "wanted"),
+    [
+        ((), ["serve", "--data", ":memory:"], "server"),
+        ((), ["restore", "backup.db"], "server"),
+        (("server",), ["demo", "--no-spark"], "demo"),
+        (("demo",), ["demo"], "spark"),
+        (("server",), ["pipeline", "run", "streams.toml"], "spark"),
+        (("server",), ["pipeline", "journal", "ticks", "--to", "archive"], "spark"),
+        (
+            ("spark",),
+            ["pipeline", "plan", "x", "--key=/a", "--interval=1s", "--chart=a.png"],
+            "plan",
+        ),
+    ],
+)
+def test_a_missing_extra_is_one_sentence(
+    extras: tuple[str, ...], verb: list[str], wanted: str
+) -> None:
+    ended = run(extras, COMMAND, [], *verb)
+    assert (ended.code, ended.out) == (78, "")
+    assert f'not installed: pip install "tidegate[{wanted}]"' in ended.err
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("extra", MODULES)
+def test_a_verb_asks_for_all_that_its_extra_brings(extra: str) -> None:
+    wanted = modules({requirement.name for requirement in declared(extra)})
+    extensions = {name for name in wanted if name.startswith("_")}
+    assert set(MODULES[extra]) == wanted - extensions
+
+
+def test_all_is_every_extra() -> None:
+    every = {requirement for extra in EXTRAS for requirement in declared(extra)}
+    assert declared("all") == every

@@ -1,0 +1,146 @@
+"""What is built holds every file once, and works beside packages of its user's own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+
+from dev import ROOT
+from tests.packaging.installs import ENDS_S_MAX, build, contents, install
+from tests.support.commands import address_of
+from tests.support.outside import require_java
+
+FOLDERS = ("app", "clients", "conflation", "keys", "pipeline")
+TICKS = b'{"id": "a", "price": 1}\n{"id": "b", "price": 2}\n{"id": "a", "price": 3}\n'
+CLIENT = """
+import sys
+from tidegate import Gateway
+with Gateway(sys.argv[1]) as gateway:
+    gateway.put_topic("ticks", {"key": ["/id"]})
+    for row in gateway.sow("ticks"):
+        print(row.decode())
+"""
+SPARK = """
+import sys
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+frame = spark.read.format("tidegate").option("gateway", sys.argv[1]).option("topic", "ticks")
+print(sorted(row.value for row in frame.load().collect()))
+spark.stop()
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment, and a folder of the user's own packages, which Python looks into first."""
+
+    python: Path
+    own: Path
+
+    def variables(self) -> dict[str, str]:
+        """The environment of its processes: nothing in it points at the checkout."""
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("TIDEGATE_")}
+        python = str(self.python)
+        return {**kept, "PYTHONPATH": str(self.own), "PYSPARK_PYTHON": python}
+
+    def run(self, *command: str, given: bytes = b"") -> str:
+        """The output of one of the environment's programs, which must not fail."""
+        ended = subprocess.run(
+            [str(self.python.with_name(command[0])), *command[1:]],
+            input=given,
+            capture_output=True,
+            cwd=self.own,
+            env=self.variables(),
+            timeout=ENDS_S_MAX,
+        )
+        assert ended.returncode == 0, ended.stderr.decode()
+        return ended.stdout.decode()
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """The address of `tidegate serve`, which holds a topic of three messages."""
+        command = [str(self.python.with_name("tidegate")), "serve", "--port", "0"]
+        process = subprocess.Popen(
+            [*command, "--data", ":memory:"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.own,
+            env=self.variables(),
+        )
+        try:
+            address = address_of(process)
+            self.run("python", "-c", CLIENT, address)
+            said = self.run("tidegate", "publish", "ticks", "-", "--gateway", address, given=TICKS)
+            assert said.startswith("Published 3 messages")
+            yield address
+        finally:
+            process.terminate()
+            process.communicate(timeout=ENDS_S_MAX)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("wheel", ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    own = tmp_path_factory.mktemp("own")
+    for name in FOLDERS:
+        (own / name).mkdir()
+        (own / name / "__init__.py").write_text('raise ImportError("a package of the user")\n')
+    return Installed(install(wheel, tmp_path_factory.mktemp("environment")), own)
+
+
+def test_the_wheel_holds_each_file_of_the_product(wheel: Path) -> None:
+    sources = {f"tidegate/{name}": ROOT / name for name in FOLDERS}
+    sources["pyspark_tidegate"] = ROOT / "pyspark_tidegate"
+    expected = {
+        f"{name}/{path.relative_to(folder)}": path.read_bytes()
+        for name, folder in sources.items()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    for name in ("tidegate/__init__.py", "tidegate/py.typed"):
+        expected[name] = (ROOT / name).read_bytes()
+    held = contents(wheel)
+    assert {n: text for n, text in held.items() if ".dist-info/" not in n} == expected
+    assert {"tidegate/app/static/index.html", "tidegate/pipeline/spark/log4j2.properties"} < set(
+        held
+    )
+
+
+def test_the_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
+    with tarfile.open(build("sdist", ROOT, tmp_path / "sdist")) as archive:
+        assert [member.name for member in archive if not member.isfile()] == []
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.glob("tidegate-*")
+    assert contents(build("wheel", source, tmp_path / "wheel")) == contents(wheel)
+
+
+def test_gateway_command_line_and_client_work(installed: Installed) -> None:
+    with installed.serving() as address:
+        rows = installed.run("python", "-c", CLIENT, address).splitlines()
+        assert sorted(rows) == ['{"id": "a", "price": 3}', '{"id": "b", "price": 2}']
+        with urlopen(f"{address}/", timeout=ENDS_S_MAX) as page:
+            assert b"<html" in page.read()
+
+
+@pytest.mark.spark
+def test_spark_finds_the_format(installed: Installed) -> None:
+    require_java()
+    with installed.serving() as address:
+        read = installed.run("python", "-c", SPARK, address)
+    assert read.strip() == repr(sorted(TICKS.decode().splitlines()))

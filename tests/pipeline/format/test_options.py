@@ -1,0 +1,67 @@
+"""Options, read strictly."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.format.options import ReadOptions, WriteOptions
+
+
+def test_only_a_topic_must_be_named() -> None:
+    read = ReadOptions.of({"topic": "t"})
+    assert (read.gateway, read.start, read.rows_per_batch, read.shards, read.is_bus) == (
+        "http://127.0.0.1:8080", "epoch", None, None, False,
+    )  # fmt: skip
+    assert WriteOptions.of({"topic": "t"}) == WriteOptions("http://127.0.0.1:8080", "t")
+
+
+def test_every_option_is_heard() -> None:
+    given = {
+        "Gateway": "redis://h/0", "topic": "t", "prefix": "p", "from": "e-7",
+        "rows_per_batch": "10", "shards": "4",
+    }  # fmt: skip
+    assert ReadOptions.of(given) == ReadOptions("redis://h/0", "t", "p", "e-7", 10, 4)
+    assert ReadOptions.of(given).is_bus
+    written = {"topic": "t", "key": "/a, /b", "run": "7", "checkpointLocation": "/c"}
+    assert WriteOptions.of(written) == WriteOptions("http://127.0.0.1:8080", "t", ("/a", "/b"), 7)
+
+
+def test_a_key_is_spelled_as_its_topic_tells_it() -> None:
+    """Else the topic that was made with it would be refused at the next start."""
+    assert WriteOptions.of({"topic": "t", "key": "$.a, /b/c"}).fields == ("/a", "/b/c")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "needs"),
+        ({"topic": "t", "rows_per_batch": "0"}, "whole number above 0"),
+        ({"topic": "t", "rows_per_batch": "1e3"}, "whole number above 0"),
+        ({"topic": "t", "shards": "1001"}, "at most 1000"),
+        ({"topic": "t", "rows": "1"}, "has no option rows"),
+        ({"topic": "t", "key": "/k"}, "has no option key here; it takes from, gateway"),
+        ({"topic": "t", "gatway": "http://h"}, "no option gatway here; did you mean gateway?"),
+        ({"topic": "t", "prefix": "{p}"}, "no braces"),
+        ({"topic": "t", "gateway": "127.0.0.1:8080"}, "address such as http://127.0.0.1:8080 or r"),
+    ],
+)
+def test_what_is_read_is_checked(given: dict[str, str], said: str) -> None:
+    with pytest.raises(DefinitionInvalid, match=said):
+        ReadOptions.of(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "needs"),
+        ({"topic": "t", "from": "now"}, "has no option from here"),
+        ({"topic": "t", "run": "-1"}, "whole number above 0"),
+        ({"topic": "t", "key": "/a,b"}, "key is fields such as /symbol,/venue: a field path"),
+        ({"topic": "t", "gateway": "redis://h/0"}, "writes through a gateway"),
+        ({"topic": "t", "gateway": "ftp://h"}, "gateway is an address such as http://"),
+    ],
+)
+def test_what_is_written_is_checked(given: dict[str, str], said: str) -> None:
+    with pytest.raises(DefinitionInvalid, match=said):
+        WriteOptions.of(given)

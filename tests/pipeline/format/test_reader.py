@@ -1,0 +1,164 @@
+"""What a reader plans and reads, batch by batch."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from tests.pipeline.journals import Journals
+from tidegate.pipeline.errors import (
+    CheckpointMismatch,
+    DefinitionInvalid,
+    GatewayRefused,
+    SourceLost,
+)
+from tidegate.pipeline.format import journal
+from tidegate.pipeline.format import reader as slices
+from tidegate.pipeline.format.options import ReadOptions
+from tidegate.pipeline.format.reader import JournalReader, JournalStreamReader
+
+LINES = [b'{"n":%d}' % at for at in range(1, 11)]
+
+
+def options(journals: Journals, **given: str) -> ReadOptions:
+    return ReadOptions.of({"gateway": journals.address, "topic": "t", **given})
+
+
+def reader(journals: Journals, **given: str) -> JournalStreamReader:
+    return JournalStreamReader(options(journals, **given))
+
+
+def at(position: int, epoch: str = "e1") -> dict[str, str]:
+    return {"bookmark": f"{epoch}-{position}"}
+
+
+def read(journals: Journals, start: dict[str, str], end: dict[str, str]) -> list[int]:
+    stream = reader(journals)
+    batches = [batch for part in stream.partitions(start, end) for batch in stream.read(part)]
+    return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+
+
+def test_a_batch_is_at_most_as_long_as_the_limit(journals: Journals) -> None:
+    journals.topic("t", LINES)
+    stream = reader(journals, rows_per_batch="4")
+    limit = stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(4)
+    assert stream.initialOffset() == at(0)
+    assert stream.reportLatestOffset() is None
+    assert stream.latestOffset(at(0), limit) == at(4)
+    assert stream.reportLatestOffset() == at(10)
+    assert stream.latestOffset(at(8), limit) == at(10)
+    assert stream.latestOffset(at(10), limit) == at(10)
+    assert stream.latestOffset(at(0), ReadAllAvailable()) == at(10)
+    assert isinstance(reader(journals).getDefaultReadLimit(), ReadAllAvailable)
+
+
+@pytest.mark.parametrize("start", ["now", "e1-10"])
+def test_where_nothing_is_to_be_read_there_are_no_rows(journals: Journals, start: str) -> None:
+    """Spark makes up a partition then."""
+    journals.topic("t", LINES)
+    journal = JournalReader(options(journals, **{"from": start}))
+    assert journal.partitions() == []
+    assert list(journal.read(InputPartition(None))) == []
+
+
+def test_what_comes_after_the_start_is_no_part_of_available_now(journals: Journals) -> None:
+    journals.topic("t", LINES)
+    stream = reader(journals)
+    stream.prepareForTriggerAvailableNow()
+    journals.topic("t", LINES)
+    assert stream.latestOffset(at(3), ReadAllAvailable()) == at(10)
+    assert stream.latestOffset(at(10), ReadAllAvailable()) == at(10)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("epoch", at(2)), ("now", at(10)), ("e1-7", at(7))]
+)
+def test_a_stream_starts_where_it_is_told(
+    journals: Journals, given: str, expected: dict[str, str]
+) -> None:
+    journals.topic("t", LINES).trimmed = 2
+    assert reader(journals, **{"from": given}).initialOffset() == expected
+
+
+@pytest.mark.parametrize("tells_epoch", [True, False])
+@pytest.mark.parametrize("given", ["epoch", "now"])
+def test_a_stream_on_an_empty_topic_starts_with_its_first_message(
+    journals: Journals, given: str, tells_epoch: bool
+) -> None:
+    journals.tells_epoch = tells_epoch
+    journals.topic("t")
+    stream = reader(journals, **{"from": given})
+    start = stream.initialOffset()
+    assert start == (at(0) if tells_epoch else {"bookmark": "epoch"})
+    assert stream.latestOffset(start, ReadAllAvailable()) == start
+    assert stream.partitions(start, start) == []
+    journals.topic("t", LINES)
+    end = stream.latestOffset(start, ReadMaxRows(3))
+    assert end == at(3)
+    assert read(journals, start, end) == [1, 2, 3]
+
+
+def test_a_batch_is_cut_into_slices_and_pages_without_gaps(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "MESSAGES_PER_TASK_MAX", 4)
+    monkeypatch.setattr(journal, "MESSAGES_PER_REQUEST_MAX", 2)
+    journals.topic("t", LINES)
+    assert len(reader(journals).partitions(at(1), at(10))) == 3
+    assert read(journals, at(1), at(10)) == list(range(2, 11))
+
+
+def test_another_life_of_the_topic_is_told(journals: Journals) -> None:
+    topic = journals.topic("t", LINES)
+    topic.epoch = "e2"
+    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e1, now e2\)"):
+        reader(journals).latestOffset(at(3), ReadAllAvailable())
+    topic.values.clear()
+    journals.tells_epoch = False
+    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e1, now that of an"):
+        reader(journals).latestOffset(at(3), ReadAllAvailable())
+
+
+def test_messages_that_are_gone_are_told(journals: Journals) -> None:
+    topic = journals.topic("t", LINES)
+    [part] = reader(journals).partitions(at(0), at(10))
+    topic.trimmed = 1
+    with pytest.raises(SourceLost, match="expected position 1"):
+        list(reader(journals).read(part))
+    with pytest.raises(SourceLost, match="ends at position 10, before position 11"):
+        reader(journals).latestOffset(at(11), ReadAllAvailable())
+    [part] = reader(journals).partitions(at(5), at(10))
+    topic.values = LINES[:7]
+    with pytest.raises(SourceLost, match="no longer holds the messages after position 7"):
+        list(reader(journals).read(part))
+
+
+def test_a_start_or_topic_that_is_not_there_is_refused(journals: Journals) -> None:
+    with pytest.raises(GatewayRefused, match="has no topic t"):
+        reader(journals).initialOffset()
+    journals.topic("t", LINES)
+    with pytest.raises(DefinitionInvalid, match="epoch, now, records or a bookmark"):
+        reader(journals, **{"from": "then"}).initialOffset()
+    no_such = "from = 'e0-7' is no bookmark of topic t, whose epoch is e1"
+    with pytest.raises(SourceLost, match=no_such):
+        reader(journals, **{"from": "e0-7"}).initialOffset()
+    with pytest.raises(SourceLost, match="'e1-11' is ahead of topic t, which ends at 10"):
+        reader(journals, **{"from": "e1-11"}).initialOffset()
+
+
+def test_a_batch_frame_has_all_that_the_journal_holds(journals: Journals) -> None:
+    journals.topic("t", LINES).trimmed = 2
+    once = JournalReader(options(journals))
+    rows = [
+        row for part in once.partitions() for batch in once.read(part) for row in batch["offset"]
+    ]
+    assert [row.as_py() for row in rows] == list(range(3, 11))
+    assert JournalReader(options(journals, **{"from": "now"})).partitions() == []
+
+
+def test_the_checkpoint_of_another_source_is_told(journals: Journals) -> None:
+    journals.topic("t", LINES)
+    with pytest.raises(CheckpointMismatch, match="offsets of another source"):
+        reader(journals).latestOffset({"logOffset": "3"}, ReadAllAvailable())

@@ -1,0 +1,127 @@
+"""Java is started so that nothing but us ends it, and nothing of it is left when we are gone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tidegate.pipeline.errors import SparkUnavailable
+from tidegate.pipeline.operations.shutdown import CutOff, Stop
+from tidegate.pipeline.spark import jvm as module
+from tidegate.pipeline.spark.jvm import Jvm, require_java
+
+TELLS = """
+printf '\\0\\0\\022\\147\\0\\0\\0\\003abc' > "$_PYSPARK_DRIVER_CONN_INFO_PATH.part"
+mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"
+"""
+PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+
+
+def java_that_says(folder: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "bin").mkdir()
+    java = folder / "bin" / "java"
+    java.write_text(f"#!/bin/sh\necho '{line}' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("line", "major"), [('openjdk version "17.0.15" 2025', 17), ('java version "21"', 21)]
+)
+def test_java_17_and_newer_will_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, major: int
+) -> None:
+    java_that_says(tmp_path, line, monkeypatch)
+    assert require_java() == major
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [('java version "1.8.0_392"', "is version 8"), ("nonsense", "of an unknown version")],
+)
+def test_an_old_java_is_told_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
+) -> None:
+    java_that_says(tmp_path, line, monkeypatch)
+    with pytest.raises(SparkUnavailable, match=f"{said}: Spark needs Java 17 or newer"):
+        require_java()
+
+
+@pytest.fixture
+def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Spark whose `bin/spark-submit` is still to be written."""
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setattr("pyspark.find_spark_home._find_spark_home", lambda: str(tmp_path))
+    for name in (PORT, SECRET, "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def submit_does(home: Path, script: str) -> None:
+    """Write `spark-submit`; it leaves its process id and its arguments behind."""
+    path = home / "bin/spark-submit"
+    path.write_text(f'#!/bin/sh\necho $$ > {home}/pid\necho "$@" > {home}/words\n{script}\n')
+    path.chmod(0o755)
+
+
+def pid(home: Path) -> int:
+    return int((home / "pid").read_text())
+
+
+def is_gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_pyspark_finds_it_while_it_is_at_hand(spark_home: Path) -> None:
+    submit_does(spark_home, f"{TELLS} cat > /dev/null")
+    jvm = Jvm({"spark.master": "local"})
+    with jvm.at_hand():
+        assert (os.environ[PORT], os.environ[SECRET]) == ("4711", "abc")
+    assert PORT not in os.environ
+    assert SECRET not in os.environ
+    assert (spark_home / "words").read_text() == "--conf spark.master=local pyspark-shell\n"
+    jvm.end()
+    assert is_gone(pid(spark_home))
+
+
+def test_it_is_in_no_group_of_ours_and_says_nothing_on_the_terminal(
+    spark_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    submit_does(spark_home, f"echo WARNING; echo loud >&2; {TELLS} cat > /dev/null")
+    jvm = Jvm({})
+    assert os.getsid(pid(spark_home)) == pid(spark_home) != os.getsid(0)
+    jvm.end()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_does_not_end_by_itself_is_killed(
+    spark_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "GONE_SECONDS_MAX", 0.01)
+    submit_does(spark_home, f"{TELLS} exec sleep 1000")
+    Jvm({}).end()
+    assert is_gone(pid(spark_home))
+
+
+def test_a_java_that_does_not_start_is_told_by_its_first_word(spark_home: Path) -> None:
+    submit_does(spark_home, "echo 'WARNING: none'; echo 'Error: no memory' >&2; exit 1")
+    with pytest.raises(SparkUnavailable, match="Spark's Java does not start: Error: no memory"):
+        Jvm({})
+    submit_does(spark_home, "exit 1")
+    with pytest.raises(SparkUnavailable, match="it says nothing"):
+        Jvm({})
+
+
+def test_a_signal_in_the_middle_of_its_start_leaves_nothing_behind(spark_home: Path) -> None:
+    submit_does(spark_home, "kill -INT $PPID; exec sleep 1000")
+    stop = Stop()
+    with stop.listening(), pytest.raises(CutOff), stop.cutting_off():
+        Jvm({})
+    assert is_gone(pid(spark_home))
+    assert stop.exit_code == 130

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from tests.support.deadlines import HANGS_S
+from tidegate.pipeline.errors import SparkUnavailable
+from tidegate.pipeline.operations.shutdown import CutOff, Stop
+from tidegate.pipeline.spark import session as module
+from tidegate.pipeline.spark.session import open_session, spark_session
+from tidegate.pipeline.streams.run import run
+
+
+class FakeSpark:
+    """Either of Java and the session on it; knows how often it was ended, and whose it is."""
+
+    def __init__(self) -> None:
+        self.ends = 0
+        self.thread: threading.Thread | None = None
+
+    def createDataFrame(self, *_: object) -> None:  # noqa: N802 - Spark's name
+        self.thread = threading.current_thread()
+
+    def end(self) -> None:
+        self.ends += 1
+
+    stop = end
+
+
+@pytest.mark.parametrize(
+    ("error", "closed", "cut_off"),
+    [(None, 1, 0), (SparkUnavailable("no"), 1, 0), (KeyboardInterrupt(), 0, 1)],
+)
+def test_a_session_is_closed_in_order_but_where_it_cannot_be_asked_any_more(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException | None, closed: int, cut_off: int
+) -> None:
+    spark, java = FakeSpark(), FakeSpark()
+    monkeypatch.setattr(module, "open_session", lambda master, jars: spark)
+    monkeypatch.setattr(module, "_STARTED", [java])
+
+    def work() -> None:
+        with spark_session("local"):
+            if error is not None:
+                raise error
+
+    if error is None:
+        work()
+    else:
+        with pytest.raises(type(error)):
+            work()
+    assert (spark.ends, java.ends) == (closed, cut_off)
+
+
+class StartingJava:
+    """A Java that a session is made on until it ends."""
+
+    def __init__(self) -> None:
+        self.gone = threading.Event()
+
+    def at_hand(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def end(self) -> None:
+        self.gone.set()
+
+
+@pytest.fixture
+def starting(monkeypatch: pytest.MonkeyPatch) -> StartingJava:
+    java = StartingJava()
+    monkeypatch.setattr(module, "require_java", lambda: 17)
+    monkeypatch.setattr(module, "_STARTED", [])
+    monkeypatch.setattr(module, "Jvm", lambda settings: java)
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(module, "_prepare_environment", lambda local: None)
+    return java
+
+
+@pytest.mark.parametrize("master", ["local", "spark://somewhere:7077"])
+def test_a_session_is_made_where_pyspark_takes_no_signals_from_us(
+    starting: StartingJava, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    spark, threads = FakeSpark(), []
+
+    def work(*_: object) -> FakeSpark:
+        threads.append(threading.current_thread())
+        return spark
+
+    for name in ("_connected", "prepare_executors", "_fit_shuffles"):
+        monkeypatch.setattr(module, name, work)
+    opened: object = open_session(master)
+    assert opened is spark
+    assert spark.thread is threading.main_thread()
+    assert threading.main_thread() not in threads
+    assert len(threads) == (1 if master == "local" else 3)
+    assert not starting.gone.is_set()
+
+
+@pytest.mark.parametrize("name", ["_connected", "prepare_executors"])
+def test_a_signal_while_a_session_is_made_ends_java_and_says_nothing(
+    starting: StartingJava,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    stop = Stop()
+
+    def interrupted(*_: object) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        starting.gone.wait(HANGS_S)
+        warnings.warn("the JVM is gone", stacklevel=1)
+        raise SparkUnavailable("gone")
+
+    monkeypatch.setattr(module, "_connected", lambda settings: FakeSpark())
+    monkeypatch.setattr(module, name, interrupted)
+    with stop.listening(), pytest.raises(CutOff), stop.cutting_off():
+        open_session("spark://somewhere:7077")
+    assert starting.gone.is_set()
+    assert stop.exit_code == 130
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_py4j_tells_the_root_logger_is_not_printed(
+    starting: StartingJava, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_connected", lambda settings: FakeSpark())
+    open_session("local")
+    root = logging.getLogger()
+    for path in ("/site-packages/py4j/java_gateway.py", "/elsewhere/source.py"):
+        root.handle(logging.LogRecord("root", logging.ERROR, path, 1, path, None, None))
+    assert caplog.messages == ["/elsewhere/source.py"]
+
+
+def test_no_java_is_told_in_one_sentence_and_exit_78(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    definition = tmp_path / "s.toml"
+    definition.write_text(
+        '[pipeline.s]\nkey = ["/a"]\ninterval = "1s"\n'
+        'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "newest"}\n'
+    )
+    assert run(definition) == 78
+    said = capsys.readouterr().err
+    assert said.startswith("tidegate: no java found: Spark needs Java 17")
+    assert said.count("\n") == 1

@@ -1,0 +1,149 @@
+"""Topics that say `engine: spark` are filled as those that the gateway fills itself."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from tests.pipeline.archive.served import Served, gateway
+from tests.support.deadlines import HANGS_S
+from tests.support.rules import rule
+from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.operations.run_options import RunOptions
+from tidegate.pipeline.operations.shutdown import Stop
+from tidegate.pipeline.streams import run as module
+from tidegate.pipeline.streams.run import Topics, run_streams
+from tidegate.pipeline.streams.runner import StreamRunner
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAIN = {"topic": "px", "interval": "200ms", "filter": "/qty > 0"}
+VIEW = {
+    "topic": "px",
+    "interval": "200ms",
+    "filter": "/qty > 0",
+    "grouping": ["/venue"],
+    "projection": ["/venue", "SUM(/qty) AS /total", "COUNT(/id) AS /n"],
+}
+
+
+def order(name: str, venue: str, qty: int) -> dict[str, Any]:
+    return {"id": name, "venue": venue, "qty": qty}
+
+
+def declare(served: Served, name: str, source: dict[str, Any]) -> None:
+    """A topic that Spark fills, and its twin that the gateway fills."""
+    served.define(name, source={**source, "engine": "spark"})
+    served.define(f"{name}.twin", source=source)
+
+
+def await_until(reached: Callable[[], bool]) -> None:
+    give_up_at = time.monotonic() + HANGS_S
+    while not reached():
+        assert time.monotonic() < give_up_at, "it does not come to that"
+        time.sleep(0.02)
+
+
+def await_twins(served: Served, *names: str) -> None:
+    """Return when topics have what their twins have."""
+    give_up_at = time.monotonic() + HANGS_S
+    for name in names:
+        while (found := served.records(name)) != (twin := served.records(f"{name}.twin")):
+            assert time.monotonic() < give_up_at, (found, twin)
+            time.sleep(0.02)
+
+
+@contextmanager
+def running(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, address: str, folder: Path
+) -> Iterator[list[str]]:
+    """The command in a thread, on the tests' own Spark; gives what it says."""
+    monkeypatch.setattr(module, "spark_session", lambda master, jars: nullcontext(spark))
+    said: list[str] = []
+    stop, ended = Stop(), list[BaseException | None]()
+
+    def work() -> None:
+        try:
+            run_streams(None, Topics(address, folder), RunOptions(), stop, said.append)
+            ended.append(None)
+        except BaseException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield said
+    except AssertionError as failure:
+        failure.add_note("\n".join(said))
+        raise
+    finally:
+        stop.ask()
+        thread.join()
+    assert ended == [None], said
+
+
+@rule("pipeline-9")
+def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> None:
+    path = tmp_path / "s.toml"
+    path.write_text(
+        'gateway = "http://127.0.0.1:1"\n[pipeline.s]\nkey = ["/a"]\ninterval = "1s"\n'
+        'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "newest"}\n'
+    )
+    said: list[str] = []
+    crew = StreamRunner(RunOptions(), said.append)
+    seat = crew.take(*read_definitions(path))
+    crew.spark = seat.stream.query = cast(Any, "there was a start")
+    seat.supervised.look()
+    assert len(said) == 1
+    assert "; it is started again in " in said[0]
+
+
+@rule("pipeline-12", "pipeline-13", "pipeline-14")
+@pytest.mark.spark
+@pytest.mark.slow
+def test_declared_topics_have_at_rest_what_the_gateways_own_have(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with gateway() as served:
+        served.define("px", key=["/id"], history={"messages": 3})
+        served.publish("px", *(order(f"o{at}", "EU" if at % 2 else "US", at) for at in range(9)))
+        served.remove("px", '["o3"]')
+        declare(served, "plain", PLAIN)
+        declare(served, "view.by-venue", VIEW)
+        served.define("raw", key=["/id"], merge={"/n": "sum"})
+        served.publish("raw", {"id": "s", "n": 0})
+        declare(served, "sums", {"topic": "raw", "interval": "200ms"})
+        with running(monkeypatch, spark, served.address, tmp_path) as said:
+            await_twins(served, "plain", "view.by-venue")
+            assert len(served.records("plain")) == 7
+            await_twins(served, "sums")
+            served.publish("raw", *[{"id": "s", "n": 1}] * 5)
+            await_until(lambda: served.records("sums.twin") == {'["s"]': {"id": "s", "n": 5}})
+            await_twins(served, "sums")
+            served.publish("px", order("o1", "US", 0), order("o5", "US", 50), order("n", "AP", 1))
+            served.remove("px", '["o2"]')
+            await_until(lambda: '["o2"]' not in served.records("plain.twin"))
+            await_twins(served, "plain", "view.by-venue")
+            # Another filter: what the topic has otherwise is published, what is not there removed.
+            for name in ("plain", "plain.twin"):
+                served.change(name, source={"filter": "/qty > 4"})
+            await_until(lambda: len(served.records("plain.twin")) == 4)
+            await_twins(served, "plain")
+            assert list(served.values("plain")).count(order("o5", "US", 50)) == 1
+            served.drop("view.by-venue")
+            await_until(lambda: any(line.endswith(": stopped") and "view" in line for line in said))
+            served.publish("px", order("o8", "EU", 80))
+            await_until(lambda: order("o8", "EU", 80) in served.records("plain").values())
+        published = len(served.values("plain"))
+        # Run again it goes on, and says nothing twice.
+        with running(monkeypatch, spark, served.address, tmp_path):
+            served.publish("px", order("o8", "EU", 81))
+            await_until(lambda: order("o8", "EU", 81) in served.records("plain").values())
+        assert len(served.values("plain")) == published + 1
