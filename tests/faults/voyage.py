@@ -20,6 +20,7 @@ from tests.faults.stages.waiting import happens
 from tests.faults.stages.world import LONG, SHORT, Held, define, held
 from tests.support.deadlines import HANGS_S
 
+CATCH_UP_S_MAX = HANGS_S / 2  # shorter than a run may take: who never catches up is a finding
 SELDOM_S, LEEWAY_S = 1.0, 0.35  # the road and a busy machine have their part in what is seen
 CREW = [
     ("numbered", Sender.NUMBERED, Level.PERSISTED),
@@ -61,7 +62,15 @@ Crash = Callable[[random.Random], Awaitable[float]]
 class Voyage:
     """Runs on one store: load, crash, recovery, and everything held against the ledgers."""
 
-    def __init__(self, address: str, crash: Crash, seed: int, *, keeps: bool = True) -> None:
+    def __init__(
+        self,
+        address: str,
+        crash: Crash,
+        seed: int,
+        *,
+        keeps: bool = True,
+        catch_up_s_max: float = CATCH_UP_S_MAX,
+    ) -> None:
         """Nothing is reached yet.
 
         Args:
@@ -69,12 +78,14 @@ class Voyage:
             crash: what happens in each run.
             seed: of all that is left to chance.
             keeps: whether the fault may cost nothing; else a loss has to be told by a new epoch.
+            catch_up_s_max: how long watchers may take to have what there is.
         """
         self.tally = Tally()
         self._address = address
         self._crash = crash
         self._seed = seed
         self._keeps = keeps
+        self._catch_up_s_max = catch_up_s_max
         self._chance = random.Random(seed)
         self._ledgers = {LONG: Ledger(), SHORT: Ledger()}
         self._writers = [
@@ -130,7 +141,7 @@ class Voyage:
 
     async def _catch_up(self, where: str, long: Held, short: Held) -> None:
         """Wait until every watcher has what there is; who never has it is a finding."""
-        if await happens(lambda: self._caught_up(long, short), HANGS_S):
+        if await happens(lambda: self._caught_up(long, short), self._catch_up_s_max):
             return
         for watcher in (self._every, *self._newest):
             head = (long if watcher.topic == LONG else short).head
