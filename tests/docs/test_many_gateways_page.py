@@ -19,8 +19,8 @@ from tidegate.app.cluster.session_locations import LOCATION_MS
 PAGE = " ".join((ROOT / "docs" / "many-gateways.md").read_text("utf-8").split())
 COMMANDS = re.findall(r"tidegate serve --redis [^`]*?--port \d+(?: --workers \d+)?", PAGE)
 FIGURES = [
-    (f"was not heard of for {roll.SUSPECT_S} s", "who has died"),
-    (f"is gone after {roll.DEAD_S:.0f} s without a word", "who is gone"),
+    (f"was silent for {roll.SUSPECT_S} s", "who has died"),
+    (f"is gone after {roll.DEAD_S:.0f} s without a heartbeat", "who is gone"),
     (f"does not answer within {post.REPLY_S_MAX:.0f} s", "who is silent"),
     (f"not answer within {neighbours.BROADCAST_S_MAX:.0f} s", "who is missing in a list"),
     (f"(at least {neighbours.TRANSFER_MS_MIN // 1_000} s)", "how long a session is left"),
