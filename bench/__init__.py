@@ -1,5 +1,5 @@
-"""Measurements: `python3 dev.py bench` runs them all, or those that are named.
+"""Measurements: `python3 dev.py bench` runs all suites, or the named ones.
 
-Timings live here and never in tests. Figures move between machines; ratios taken side by side
-in one run hold.
+Timings are measured here and never in tests. Figures differ between machines; ratios measured side
+by side in one run do not.
 """

@@ -1,7 +1,7 @@
-"""`python -m bench [SUITE]...`, each of `SUITES` or those named: figures, machine and versions.
+"""`python -m bench [SUITE]...`: print the figures of all suites or the named ones, and the machine.
 
-`python -m bench equality` is no suite: it says whether Spark and the engine deliver the same of a
-day.
+`python -m bench equality` is not a suite: it checks that Spark and the engine deliver the same rows
+of a recorded day.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import platform
 import sys
 from importlib.metadata import version
 
-from bench import engine, equality, pipeline, road, sizing, store, topics
+from bench import engine, equality, loopback, pipeline, sizing, store, topics
 
 SUITES = {
     "engine": engine.figures,
-    "road": road.figures,
+    "loopback": loopback.figures,
     "pipeline": pipeline.figures,
     "store": store.figures,
     "sizing": sizing.figures,
@@ -24,7 +24,7 @@ SUITES = {
 
 
 def main(names: list[str]) -> int:
-    """Run the suites that are named, or all; 2 for one that is not known."""
+    """Run the named suites, or all. Return 2 for an unknown name."""
     if names == ["equality"]:
         return equality.main()
     unknown = [name for name in names if name not in SUITES]

@@ -1,4 +1,4 @@
-"""What the engine's hot path costs, without sockets: a message, a lane, a flush."""
+"""The cost of the engine's hot path, without sockets: a message, a lane, a flush."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MESSAGES = 100_000
 KEYS = 1_000
 SPEC = KeySpec.of(["/tickerId"])
 
-Wish = tuple[str, str, str]
-"""Options, filter, command."""
+Request = tuple[str, str, str]
+"""Options, filter and command of a subscription."""
 
 
-def _intervals(count: int, more: str = "", command: str = "subscribe") -> list[Wish]:
+def _intervals(count: int, more: str = "", command: str = "subscribe") -> list[Request]:
     return [(f"conflation={n + 1}s{more}", "", command) for n in range(count)]
 
 
-AUDIENCES: dict[str, list[Wish]] = {
+AUDIENCES: dict[str, list[Request]] = {
     "no lane": [],
     "1 interval lane": _intervals(1),
     "10 interval lanes": _intervals(10),
@@ -47,7 +47,7 @@ AUDIENCES: dict[str, list[Wish]] = {
 
 
 def payloads() -> list[bytes]:
-    """Messages of about 150 bytes over 1,000 keys."""
+    """Return messages of about 150 bytes with 1,000 keys."""
     return [
         b'{"tickerId":"T%04d","exchange":"P","type":"quote","bid":%d.25,"bidSize":25200,'
         b'"ask":%d.75,"askSize":7900,"ts":%d,"note":"as long as a real one is"}'
@@ -57,7 +57,7 @@ def payloads() -> list[bytes]:
 
 
 def ns_each(work: Callable[[], object], count: int, repeats: int = 3) -> float:
-    """The best of some runs, in nanoseconds a piece."""
+    """Return the nanoseconds of one of `count` pieces of work, the best of some runs."""
     times: list[float] = []
     for _ in range(repeats):
         started = time.perf_counter_ns()
@@ -67,7 +67,7 @@ def ns_each(work: Callable[[], object], count: int, repeats: int = 3) -> float:
 
 
 def figures() -> Iterator[tuple[str, float, str]]:
-    """Name, value, unit."""
+    """Yield name, value and unit of each figure."""
     texts = payloads()
     key_of = record_key(SPEC)
     yield (
@@ -78,8 +78,8 @@ def figures() -> Iterator[tuple[str, float, str]]:
     yield "key of a message", ns_each(lambda: [key_of(t) for t in texts], MESSAGES), "ns"
     frames = [Frame(i, text, key_of(text)) for i, text in enumerate(texts, start=1)]
     yield "board put", ns_each(lambda: _fill(frames), MESSAGES), "ns"
-    for name, wishes in AUDIENCES.items():
-        cost = ns_each(lambda w=wishes: _publish(frames, w), MESSAGES)  # type: ignore[misc]  # mypy cannot type its default
+    for name, requests in AUDIENCES.items():
+        cost = ns_each(lambda r=requests: _publish(frames, r), MESSAGES)  # type: ignore[misc]  # mypy cannot type its default
         yield f"publish with {name}", cost, "ns"
     board = _fill(frames)
     yield (
@@ -96,13 +96,14 @@ def _fill(frames: list[Frame]) -> Board:
     return board
 
 
-def _publish(frames: list[Frame], wishes: list[Wish]) -> None:
+def _publish(frames: list[Frame], requests: list[Request]) -> None:
     definition = Definition(History(1_000), SPEC)
     engine = Engine(sessions_max=1_000, subscriptions_max=1)
     engine.define_topic("t", definition, "e")
-    for number, (options, wanted, command) in enumerate(wishes):
+    for number, (options, filter_text, command) in enumerate(requests):
         engine.open_session(f"s{number}", QueueLimits(1_000, 1 << 20))
-        wish = decide("t", definition, Options.parse(options), command=command, filter_text=wanted)
-        engine.subscribe(f"s{number}", "s1", wish, 0)
+        parsed = Options.parse(options)
+        granted = decide("t", definition, parsed, command=command, filter_text=filter_text)
+        engine.subscribe(f"s{number}", "s1", granted, 0)
     for start in range(0, len(frames), 1_000):
         engine.publish("t", frames[start : start + 1_000], start * SECOND // len(frames))

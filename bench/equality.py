@@ -1,9 +1,9 @@
 """`python -m bench equality`: a day of ticks through running streams and through the engine.
 
-The day is cut into files, ten a micro-batch, and conflated in event time to the end: whole in both
-paces, and its first half million messages with a filter, reducers, removals and messages that come
-late. All rows are compared: key, position of the first and last message, count, value, due time,
-and why a record is gone.
+The day is cut into files, ten a micro-batch, and conflated in event time to the end: the whole day
+in both paces, and its first half million messages with a filter, reducers, removals and late
+messages. All rows are compared: key, positions of the first and last message, count, value, due
+time, and the reason of a removal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from bench.ticks import came_in_order, laid_down, lines_of, recorded_day
+from bench.ticks import lines_of, recorded_day, set_file_time, write_files
 from tests.pipeline.mixed_ticks import KEY, REDUCERS, WANTED, mixed, timed
 from tests.pipeline.reordered import Timed, event_deliveries
 from tidegate.pipeline.columns.intervals import Pace
@@ -33,7 +33,7 @@ from tidegate.pipeline.streams.stream import Stream
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FILES = 120  # small enough for Spark not to cut them: positions are lines of a file then
+FILES = 120  # so small that Spark does not cut them: positions are then lines of a file
 MADE = 100_000
 MIXED = 500_000
 COLUMNS = ["key", "file", "position", "first", "messages", "value", "removed", "due_ns"]
@@ -57,7 +57,7 @@ in_order = itemgetter(0, 2)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """How ticks are conflated; `is_mixed` has filter, reducers, removals and late messages."""
+    """How ticks are conflated; `is_mixed` adds filter, reducers, removals and late messages."""
 
     pace: Pace
     lateness_ms: int
@@ -65,12 +65,12 @@ class Case:
 
     @property
     def name(self) -> str:
-        """What its files are called."""
+        """The name of its files."""
         return f"{'mixed' if self.is_mixed else 'plain'}-{self.pace}"
 
     @property
     def options(self) -> str:
-        """As a subscription asks for it."""
+        """The options of an equal subscription."""
         plain = f"conflation=1s,pace={self.pace}"
         return f"{plain},reduce={REDUCERS},oof" if self.is_mixed else plain
 
@@ -80,7 +80,7 @@ class Case:
         return WANTED if self.is_mixed else ""
 
     def definition(self, folder: Path) -> StreamDefinition:
-        """As a stream over the files of its name in a folder."""
+        """Return a stream over the files of this name in a folder."""
         fields = {"key": _listed(KEY), "pace": self.pace, "lateness_ms": self.lateness_ms}
         more = MORE.format(wanted=WANTED, reducers=_listed(REDUCERS)) if self.is_mixed else ""
         path = folder / f"{self.name}.toml"
@@ -100,22 +100,22 @@ CASES = (
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A sink that keeps the rows of each batch as Parquet."""
+    """A sink that stores the rows of each batch as Parquet."""
 
     path: Path
 
     def prepare(self) -> str:
-        """Nothing to make."""
+        """Do nothing: a new folder needs no preparation."""
         return ""
 
     def write(self, rows: DataFrame, batch: Batch) -> Receipt:
-        """Written by the tasks, under the batch's label."""
+        """Write the rows in Spark's tasks, under the label of the batch."""
         rows.select(*COLUMNS).write.parquet(str(self.path / batch.label))
         return Receipt()
 
 
 def main() -> int:
-    """Print how many rows there are and whether they are equal; 1 if they are not."""
+    """Print the number of rows and if they are equal. Return 1 if they are not."""
     lines = list(ticks())
     spark = open_session("local[2]")
     try:
@@ -127,13 +127,13 @@ def main() -> int:
 
 
 def is_equal(spark: SparkSession, folder: Path, case: Case, lines: list[bytes]) -> bool:
-    """Whether Spark and the engine deliver the same, which is printed."""
+    """Print and return if Spark and the engine deliver the same rows."""
     messages = mixed(islice(lines, MIXED)) if case.is_mixed else timed(lines)
     size = -(-len(messages) // FILES)
     if case.is_mixed:
-        laid_down_with_removals(folder / case.name, messages, size)
+        write_files_with_removals(folder / case.name, messages, size)
     else:
-        laid_down(folder / case.name, lines, size)
+        write_files(folder / case.name, lines, size)
     found = sorted(streamed(spark, folder, case, size), key=in_order)
     expected = sorted(expected_rows(messages, case, size), key=in_order)
     same = found == expected
@@ -147,7 +147,7 @@ def is_equal(spark: SparkSession, folder: Path, case: Case, lines: list[bytes]) 
 
 
 def ticks() -> Iterator[bytes]:
-    """The recorded day; where there is none, ticks of its shape, fewer, some of them late."""
+    """Yield the recorded day; without it fewer ticks of the same shape, some of them late."""
     day = recorded_day()
     if day is not None:
         yield from lines_of(day)
@@ -159,8 +159,8 @@ def ticks() -> Iterator[bytes]:
         )  # fmt: skip
 
 
-def laid_down_with_removals(folder: Path, messages: list[Timed], size: int) -> None:
-    """Files of so many rows, of which those without value remove the record of their key."""
+def write_files_with_removals(folder: Path, messages: list[Timed], size: int) -> None:
+    """Write files of `size` rows; a row without a value removes the record of its key."""
     folder.mkdir()
     for number, low in enumerate(range(0, len(messages), size)):
         piece = messages[low : low + size]
@@ -170,21 +170,21 @@ def laid_down_with_removals(folder: Path, messages: list[Timed], size: int) -> N
         }
         path = folder / f"{number:04}.parquet"
         pq.write_table(pa.table(columns), path)
-        came_in_order(path, number)
+        set_file_time(path, number)
 
 
 def streamed(spark: SparkSession, folder: Path, case: Case, size: int) -> Iterator[Row]:
-    """What a running stream sends of the files, to the end."""
+    """Yield the rows that a running stream sends of the files, to the end."""
     sent = folder / f"{case.name}-sent"
     run(spark, case.definition(folder), Folder(sent))
     for row in ds.dataset(sent, format="parquet").to_table().to_pylist():
         last = int(Path(row["file"]).stem) * size + row["position"]
-        said = (row["messages"], row["value"], row["removed"], row["due_ns"])
-        yield row["key"], row["first"], last, *said
+        rest = (row["messages"], row["value"], row["removed"], row["due_ns"])
+        yield row["key"], row["first"], last, *rest
 
 
 def run(spark: SparkSession, definition: StreamDefinition, sink: Folder) -> None:
-    """Run a stream into a sink until all is read and all that was held is sent."""
+    """Run a stream into a sink until everything is read and everything held is sent."""
     running = Stream(definition, sink)
     with Checkpoint(definition) as checkpoint:
         running.start(spark, checkpoint, available_now=True)
@@ -194,7 +194,7 @@ def run(spark: SparkSession, definition: StreamDefinition, sink: Folder) -> None
 
 
 def expected_rows(messages: list[Timed], case: Case, size: int) -> Iterator[Row]:
-    """What the engine sends; of the first message the place in its file."""
+    """Yield the rows that the engine sends, with the first message's position in its file."""
     rows = event_deliveries(messages, case.lateness_ms, case.options, case.wanted, key=KEY)
     for row in rows:
         first = (row.first - 1) % size + 1

@@ -1,6 +1,6 @@
-"""Conflation on Spark against reading the same parsed rows, Spark's own state, and polars.
+"""Conflation on Spark beside parsing alone, Spark's own state, and polars.
 
-`python -m bench pipeline` ends with an error if polars does not come to the same deliveries.
+`python -m bench pipeline` fails if the deliveries of polars are not the same.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from bench import peer
-from bench.peer import Outcome
+from bench import polars_baseline
+from bench.polars_baseline import Outcome
 from bench.ticks import lines_of, recorded_day
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec
@@ -39,12 +39,12 @@ Figure = tuple[str, float, str]
 
 
 def figures() -> Iterator[Figure]:
-    """Name, value, unit; nothing where there are no recorded ticks."""
+    """Yield name, value and unit of each figure; nothing without the recorded ticks."""
     day = recorded_day()
     if day is None:
         return
-    theirs = peer.deliveries(day)  # warms polars up, too
-    yield from _peer(day, theirs)
+    theirs = polars_baseline.deliveries(day)  # also warms polars up
+    yield from _polars(day, theirs)
     spark = open_session("local[2]")
     try:
         yield from _conflation(spark, day, theirs)
@@ -54,12 +54,12 @@ def figures() -> Iterator[Figure]:
 
 
 def _conflation(spark: SparkSession, path: Path, theirs: Outcome) -> Iterator[Figure]:
-    from bench import stateful  # it imports Spark, which other suites do without
+    from bench import stateful  # imports Spark, which other suites do not need
 
     lines = recorded_lines(read_history(spark, path))
     by_key = Conflation(KEY, Interval(SECOND_NS, Pace.KEY), TIME)
     counted = lines.mapInArrow(partial(count_parsed, conflation=by_key), "parsed long")
-    messages = counted.groupBy().sum().collect()[0][0]  # warms the workers up, too
+    messages = counted.groupBy().sum().collect()[0][0]  # also warms the workers up
     parsed_s = seconds(counted.collect)
     yield "rows parsed and counted", messages / parsed_s, "messages/s"
     deliveries = plan_recorded(lines, by_key).frame
@@ -72,31 +72,32 @@ def _conflation(spark: SparkSession, path: Path, theirs: Outcome) -> Iterator[Fi
     yield "conflated by batch, 1 s", messages / batch_s, "messages/s"
     ours = outcome(batches)
     if ours != theirs:
-        raise ValueError(f"ours {ours}, of polars {theirs}")
-    yield "conflated by batch: as polars has them", ours.rows, "rows"
+        raise ValueError(f"ours {ours}, those of polars {theirs}")
+    yield "conflated by batch: equal to those of polars", ours.rows, "rows"
     shards_s = seconds(lambda: run(by_shards(lines, by_key)))
     yield "conflated by key, shuffled by shards", messages / shards_s, "messages/s"
-    for name, way in (
+    for name, processor in (
         ("plain transformWithState", stateful.LatestOfKey),
         ("transformWithState, state once a batch", stateful.LatestOfKeyWithCare),
     ):
-        rate = stateful.stateful_rate(spark, lines_of(path), way)
+        rate = stateful.stateful_rate(spark, lines_of(path), processor)
         yield f"{name}, timers of 1 s", rate, "messages/s"
         yield f"conflated by key, of {name}", messages / conflated_s / rate, "times"
 
 
-def _peer(path: Path, theirs: Outcome) -> Iterator[Figure]:
-    """What polars does with the same file, by itself."""
+def _polars(path: Path, theirs: Outcome) -> Iterator[Figure]:
+    """Yield the figures of polars alone on the same file."""
     messages = theirs.messages
-    yield "polars: parsed and counted", messages / seconds(lambda: peer.counted(path)), "messages/s"
-    same_s = seconds(lambda: peer.deliveries(path))
+    counted_s = seconds(lambda: polars_baseline.counted(path))
+    yield "polars: parsed and counted", messages / counted_s, "messages/s"
+    same_s = seconds(lambda: polars_baseline.deliveries(path))
     yield "polars: conflated by batch, 1 s", messages / same_s, "messages/s"
-    tumbling_s = seconds(lambda: peer.tumbling(path))
+    tumbling_s = seconds(lambda: polars_baseline.tumbling(path))
     yield "polars: tumbling windows of 1 s", messages / tumbling_s, "messages/s"
 
 
 def _planning(spark: SparkSession) -> Iterator[Figure]:
-    """Five million messages made by Spark, 1,000 keys, three intervals, two keys, two paces."""
+    """Plan five million messages made by Spark: two keys, three intervals, two paces."""
     lines = spark.range(0, PLANNED, 1, 2).selectExpr(
         "'made' AS file",
         f"id DIV {PLANNED // 2} AS block",
@@ -109,12 +110,12 @@ def _planning(spark: SparkSession) -> Iterator[Figure]:
     question = Question(keys, intervals, tuple(Pace), TIME, 2)
     read = spark.sparkContext.accumulator(0)
 
-    def noted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def counting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             read.add(batch.num_rows)
             yield batch
 
-    watched = lines.mapInArrow(noted, lines.schema)
+    watched = lines.mapInArrow(counting, lines.schema)
     seconds_taken = seconds(lambda: answered(planned(watched, question), question))
     yield "planned with 12 choices", PLANNED / seconds_taken, "messages/s"
     yield "planned with 12 choices, reading each message", read.value / PLANNED, "times"
@@ -123,25 +124,25 @@ def _planning(spark: SparkSession) -> Iterator[Figure]:
 def count_parsed(
     batches: Iterator[pa.RecordBatch], conflation: Conflation
 ) -> Iterator[pa.RecordBatch]:
-    """How many rows (position, time, key, body) a task's lines are."""
+    """Yield how many rows (position, time, key, body) the lines of a task are."""
     count = sum(len(found.bodies) for found in Intake(conflation).messages(batches))
     yield pa.RecordBatch.from_arrays([pa.array([count], pa.int64())], ["parsed"])
 
 
 def outcome(deliveries: DataFrame) -> Outcome:
-    """What DELIVERIES come to."""
+    """Return the sums of deliveries (`DELIVERIES`)."""
     sums = ("messages", "length(value)", "first", "position")
     [found] = deliveries.selectExpr("count(*)", *(f"sum({one})" for one in sums)).collect()
     return Outcome(*found)
 
 
 def run(frame: DataFrame) -> None:
-    """Work a frame off, keeping nothing."""
+    """Compute a frame without storing it."""
     frame.write.format("noop").mode("overwrite").save()
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Return how long some work takes."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

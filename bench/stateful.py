@@ -1,8 +1,8 @@
-"""Spark's own way to conflate: a value state and a timer for each key.
+"""Conflation by Spark's own means: a value state and a timer for each key.
 
-Plain, state is read and written with each message; with care, once for each key of a batch. It is
-in RocksDB, since Spark's other store refuses `transformWithState`; it writes changes, no snapshots,
-in a batch.
+`LatestOfKey` reads and writes the state with each message, `LatestOfKeyWithCare` once for each key
+of a batch. The state is in RocksDB, because Spark's other store refuses `transformWithState`; a
+batch writes changes, no snapshots.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from bench.ticks import laid_down
+from bench.ticks import write_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ _EXECUTION = "org.apache.spark.sql.execution.streaming"
 STATE_STORE = {
     "spark.sql.streaming.stateStore.providerClass": f"{_EXECUTION}.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # The session's own choice suits checkpoints without state; RocksDB's files want Hadoop's.
+    # The session's own file system suits checkpoints without state; RocksDB needs Hadoop's.
     "fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
     "fs.file.impl.disable.cache": "true",
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -45,7 +45,7 @@ STATE_STORE = {
 
 
 class Held(NamedTuple):
-    """What is held of a key."""
+    """The state of a key."""
 
     opened_ms: int
     messages: int
@@ -53,7 +53,7 @@ class Held(NamedTuple):
 
 
 class LatestOfKey(StatefulProcessor):
-    """The newest message of a key, an interval after the first that is held."""
+    """Sends the newest message of a key, an interval after the first held one."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -88,7 +88,7 @@ class LatestOfKey(StatefulProcessor):
 
 
 class LatestOfKeyWithCare(LatestOfKey):
-    """The same; what a batch has of a key is put together before it meets the state."""
+    """Does the same, but combines the messages of a key and batch before it reads the state."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803 - Spark's names
         found = self._held.get()
@@ -107,23 +107,25 @@ class LatestOfKeyWithCare(LatestOfKey):
             self._handle.registerTimer(held.opened_ms + INTERVAL_MS)
 
 
-def stateful_rate(spark: SparkSession, lines: Iterable[bytes], way: type[LatestOfKey]) -> float:
-    """Messages a second in batches that follow warming ones, each from its planning to its log."""
+def stateful_rate(
+    spark: SparkSession, lines: Iterable[bytes], processor: type[LatestOfKey]
+) -> float:
+    """Return messages a second of the batches after the warm-up, from planning to log."""
     taken = list(islice(lines, (WARMING_BATCHES + BATCHES) * LINES_PER_BATCH))
     for name, setting in STATE_STORE.items():
         spark.conf.set(name, setting)
     with tempfile.TemporaryDirectory(prefix="tidegate-bench-") as folder:
-        laid_down(Path(folder, "in"), taken, LINES_PER_BATCH)
-        query = _started(spark, folder, way)
+        write_files(Path(folder, "in"), taken, LINES_PER_BATCH)
+        query = _started(spark, folder, processor)
         query.awaitTermination()
-        told = [each for each in query.recentProgress if each["numInputRows"]]
-    counted = told[WARMING_BATCHES:]
+        progress = [each for each in query.recentProgress if each["numInputRows"]]
+    counted = progress[WARMING_BATCHES:]
     rows = sum(int(each["numInputRows"]) for each in counted)
     took_ms = sum(int(each["durationMs"]["triggerExecution"]) for each in counted)
     return rows / took_ms * 1_000
 
 
-def _started(spark: SparkSession, folder: str, way: type[LatestOfKey]) -> StreamingQuery:
+def _started(spark: SparkSession, folder: str, processor: type[LatestOfKey]) -> StreamingQuery:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     return (
@@ -139,7 +141,7 @@ def _started(spark: SparkSession, folder: str, way: type[LatestOfKey]) -> Stream
         )
         .withWatermark("time", "0 seconds")
         .groupBy("key")
-        .transformWithState(way(), OUTPUT, "Append", "EventTime")
+        .transformWithState(processor(), OUTPUT, "Append", "EventTime")
         .writeStream.format("noop")
         .outputMode("append")
         .option("checkpointLocation", f"{folder}/checkpoint")

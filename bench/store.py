@@ -1,6 +1,6 @@
-"""What keeping costs: bulk publishing into the embedded store, beside one that keeps nothing.
+"""The cost of storing: bulk publishing into the embedded store, beside a store in memory.
 
-Both gateways run at once and take their turns, so that what else the machine does meets both.
+All gateways run at once and are measured in turn, so that other load of the machine affects each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
 def figures() -> Iterator[tuple[str, float, str]]:
-    """Name, value, unit."""
+    """Yield name, value and unit of each figure."""
     texts = payloads()
     bodies = [
         b"\n".join(texts[start : start + REQUEST_MESSAGES])
@@ -56,7 +56,7 @@ def figures() -> Iterator[tuple[str, float, str]]:
 
 @contextlib.contextmanager
 def _gateway(where: str, durability: str) -> Iterator[httpx2.Client]:
-    """A client of a gateway of its own, with a topic."""
+    """Start a gateway with a topic, and yield a client of it."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
     environment["TIDEGATE_DURABILITY"] = durability
     server = subprocess.Popen(
@@ -75,7 +75,7 @@ def _gateway(where: str, durability: str) -> Iterator[httpx2.Client]:
 
 
 def _publish(client: httpx2.Client, ack: str, bodies: list[bytes]) -> float:
-    """Seconds for all requests, one after the other."""
+    """Return the seconds that all requests take, one after the other."""
     began = time.perf_counter()
     for body in bodies:
         answer = client.post(

@@ -1,8 +1,8 @@
 """From topic to topic through Redis: how many messages a second Spark conflates, and how late.
 
-Throughput is of a backlog, read straight from Redis, in batches: what Spark's own progress says of
-the batches behind the first. Lateness is of live messages: each has the time of its publication in
-it, and is looked at where a subscriber of the conflated topic gets it.
+Throughput is that of a backlog, read directly from Redis: Spark's own progress of all batches but
+the first. Lateness is that of live messages: each contains the time of its publication, and a
+subscriber of the conflated topic compares it with the time of arrival.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Figure = tuple[str, float, str]
 
 
 def figures() -> Iterator[Figure]:
-    """Name, value, unit."""
+    """Yield name, value and unit of each figure."""
     with contextlib.ExitStack() as held:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
         redis = held.enter_context(_redis(folder))
@@ -94,7 +94,7 @@ def _lateness(client: httpx2.Client, gateway: str) -> Iterator[Figure]:
 
 
 def _listen(gateway: str, ages_ms: list[float], begun: float) -> None:
-    """Ages of what the conflated topic tells, once all is warm."""
+    """Collect the ages of messages of the conflated topic, after a time to warm up."""
     path = f"{gateway}/v1/topics/live.1s/subscribe"
     with httpx2.stream("GET", path, timeout=60, trust_env=False) as answer:
         ages_ms.extend(

@@ -58,7 +58,7 @@ BOUNDS = {
     "comments per 100 lines of code": Bound(1.65, least=True),
     "files entered by one published message": Bound(50),
     "files entered by one subscription": Bound(69),
-    "semantics rules": Bound(200),
+    "semantics rules": Bound(190),
 }
 
 

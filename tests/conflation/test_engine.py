@@ -15,7 +15,7 @@ from tidegate.conflation.errors import (
 from tidegate.conflation.outputs import CloseReason, SessionClosed
 
 
-@rule("queue-3")
+@rule("queue-2")
 def test_a_session_over_its_limit_on_an_off_topic_is_closed() -> None:
     world = World()
     world.topic(policy="off")

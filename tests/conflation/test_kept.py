@@ -1,6 +1,6 @@
 """What was kept of a topic puts it back: resumes, records and journal are as before.
 
-Rules cluster-1 and removal-6 are told here.
+Rules cluster-1 and removal-3 are told here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.outputs import RecordsExpired
 from tidegate.keys.text.duration import parse_duration
 
-pytestmark = rule("cluster-1", "removal-6")
+pytestmark = rule("cluster-1", "removal-3")
 
 
 class Shelf:
@@ -137,7 +137,7 @@ def test_behind_the_horizon_there_is_a_snapshot() -> None:
     assert resumed(world, 3, "conflation=1s,oof")[0].startswith("resumed by snapshot")
 
 
-@rule("removal-6")
+@rule("removal-3")
 def test_what_was_published_some_time_ago_expires_so_much_earlier() -> None:
     world = World()
     world.topic(expiration="10s")

@@ -26,7 +26,7 @@ def figures(world: World) -> tuple[int, int, int]:
     return row.matched, row.waiting, row.unreported
 
 
-@rule("removal-3", "account-5")
+@rule("removal-2", "account-5")
 def test_a_key_that_came_and_went_is_unreported_until_it_comes_again() -> None:
     world = World()
     world.topic()

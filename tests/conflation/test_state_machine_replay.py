@@ -83,7 +83,7 @@ class Mark:
 
 
 class ResumeMachine(Removing):
-    """Clients that come back with an id that they saw (rules resume-2 to resume-5)."""
+    """Clients that come back with an id that they saw (rules resume-2, resume-4 and resume-5)."""
 
     wishes = (
         *(Wish(ALL, 100), Wish(ALL, 100, oof=True), Wish(HIGH, 100), Wish(ALL, 0), Wish(HIGH, 0)),
@@ -137,7 +137,7 @@ def resume_script(topic: Chronicle, mark: Mark) -> list[ScriptLine]:
 
 
 class ExpiryMachine(Removing):
-    """Records that are not published again for a second are removed (rule removal-6)."""
+    """Records that are not published again for a second are removed (rule removal-3)."""
 
     wishes = (Wish(ALL, 100, oof=True), Wish(HIGH, 0, oof=True), Wish(ALL, 100))
 

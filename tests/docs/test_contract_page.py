@@ -5,6 +5,8 @@ import re
 import pytest
 
 from dev import ROOT
+from tidegate.app.cli.command import MODULES
+from tidegate.app.cli.pipeline import pipeline
 from tidegate.app.definitions.topic import FIELDS
 from tidegate.app.delivery.encoding import Format, Op
 from tidegate.app.delivery.notices import Cause
@@ -59,6 +61,11 @@ def test_there_are_events_to_look_for() -> None:
 )
 def test_words_of_requests_and_answers_stand_on_the_page(word: str) -> None:
     assert quoted(str(word))
+
+
+@pytest.mark.parametrize("verb", [*MODULES, *(f"pipeline {verb}" for verb in pipeline.commands)])
+def test_commands_stand_on_the_page(verb: str) -> None:
+    assert re.search(rf"`tidegate {verb}\b", PAGE)
 
 
 def test_metrics_have_their_page() -> None:

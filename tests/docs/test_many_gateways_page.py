@@ -9,24 +9,21 @@ import pytest
 
 from dev import ROOT
 from tests.support.commands import parsed
-from tidegate.app.cluster import membership as roll
-from tidegate.app.cluster import peer_messages as post
-from tidegate.app.cluster import peers as neighbours
-from tidegate.app.cluster import workers
+from tidegate.app.cluster import membership, peer_messages, peers, workers
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.session_locations import LOCATION_MS
 
 PAGE = " ".join((ROOT / "docs" / "many-gateways.md").read_text("utf-8").split())
 COMMANDS = re.findall(r"tidegate serve --redis [^`]*?--port \d+(?: --workers \d+)?", PAGE)
 FIGURES = [
-    (f"was not heard of for {roll.SUSPECT_S} s", "who has died"),
-    (f"is gone after {roll.DEAD_S:.0f} s without a word", "who is gone"),
-    (f"does not answer within {post.REPLY_S_MAX:.0f} s", "who is silent"),
-    (f"not answer within {neighbours.BROADCAST_S_MAX:.0f} s", "who is missing in a list"),
-    (f"(at least {neighbours.TRANSFER_MS_MIN // 1_000} s)", "how long a session is left"),
+    (f"was silent for {membership.SUSPECT_S} s", "who has died"),
+    (f"is gone after {membership.DEAD_S:.0f} s without a heartbeat", "who is gone"),
+    (f"does not answer within {peer_messages.REPLY_S_MAX:.0f} s", "who is silent"),
+    (f"not answer within {peers.BROADCAST_S_MAX:.0f} s", "who is missing in a list"),
+    (f"(at least {peers.TRANSFER_MS_MIN // 1_000} s)", "how long a session is left"),
     (f"ever longer, up to {workers.RESTART_S_MAX:.0f} s", "when a worker is started again"),
     (f"`shutdown_grace` and {workers.STOP_S_MAX:.0f} s", "when a worker is killed"),
-    (f"at most {post.INBOX_MAX:,}", "an inbox"),
+    (f"at most {peer_messages.INBOX_MAX:,}", "an inbox"),
 ]
 
 

@@ -259,7 +259,7 @@ async def test_a_bookmark_that_must_be_found() -> None:
             assert names(await stream.until("message"))[0] == "resumed"
 
 
-@rule("resume-10")
+@rule("resume-3")
 async def test_a_bookmark_of_another_epoch_is_a_snapshot() -> None:
     async with running_gateway() as running:
         await running.topic()

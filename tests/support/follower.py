@@ -129,7 +129,7 @@ class Follower:
         return complete and heard == self.lane.last_flush
 
     def next_answer(self) -> deque[Said]:
-        """The flushes that a member missed (rule delta-6), or a round (rule interval-11)."""
+        """The flushes that a member missed (rule delta-6), or a round (rule interval-10)."""
         if self.lane is None or not self.lane.interval_ns:
             return deque()
         is_round = not self.wish.by_slots
@@ -209,7 +209,7 @@ class Follower:
                 assert held == last.offset or unknown, f"{own_key}: {held}, not {last.offset}"
 
     def check_complete(self) -> None:
-        """Everything flushed has been taken: rules interval-3, interval-7 and interval-11."""
+        """Everything flushed has been taken: rules interval-3, interval-2 and interval-10."""
         if self.lane is None:
             return
         for own_key, said in self.lane.flushed.items():

@@ -1,6 +1,6 @@
 """The naive model of queues: rows in lists, and what a policy makes of them, looked at one by one.
 
-It is written from CONTRACT 6 and rules queue-1 to queue-9, merge-4 and queue-10 to queue-12, not
+It is written from CONTRACT 6 and rules queue-1 to queue-11 and merge-4, not
 from the engine, and shares no code with it. All messages have the fields k, v and w, so that a
 patch never takes one away.
 """

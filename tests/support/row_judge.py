@@ -158,7 +158,7 @@ class RowJudge(Listener):
         return event.offset
 
     def check_order(self, place: int) -> None:
-        """Rule merge-4, within an answer; a round has the order of its begin (rule interval-11)."""
+        """Rule merge-4, within an answer; a round has the order of its begin (rule interval-10)."""
         in_rounds = self.wish.interval_ms and not (self.wish.counts or self.at_once)
         if not self.wish.flush_text and not in_rounds:
             assert place >= self.order, "out of order"

@@ -86,8 +86,8 @@ def test_each_shell_finds_its_script(tmp_path: Path) -> None:
 def test_a_checkout_runs_its_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     became: list[list[str]] = []
     monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
-    main(["bench", "road", "engine"])
-    assert became[0][1:] == ["-P", "-m", "bench", "road", "engine"]
+    main(["bench", "loopback", "engine"])
+    assert became[0][1:] == ["-P", "-m", "bench", "loopback", "engine"]
 
 
 def test_an_installed_package_has_none(

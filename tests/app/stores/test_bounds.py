@@ -14,7 +14,7 @@ from tidegate.app.stores.store import Bounds
 BOUNDS = Bounds(stages_max=2, staged_bytes_max=100, retry_keys_max=3, producers_max=4)
 
 
-@rule("publish-12")
+@rule("publish-6")
 @pytest.mark.parametrize(
     ("check", "most", "beyond"),
     [

@@ -47,7 +47,7 @@ def test_retries_of_yesterday_are_forgotten(connection: sqlite3.Connection) -> N
     assert names(connection, "retries") == ["r1", "r2"]
 
 
-@rule("publish-12")
+@rule("publish-6")
 def test_senders_are_counted_again_only_where_there_may_be_no_room(
     connection: sqlite3.Connection,
 ) -> None:

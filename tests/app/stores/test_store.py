@@ -151,7 +151,7 @@ async def test_a_number_not_above_the_highest_publishes_nothing(store: Store) ->
     assert await append(store, "a", [Message(b"3")], Producer("p", 8)) == Appended(3, 3)
 
 
-@rule("publish-6")
+@rule("publish-5")
 @pytest.mark.parametrize("highest", [2**53, 2**63 - 2, 9, 99])
 async def test_numbers_are_compared_exactly(store: Store, highest: int) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
@@ -271,7 +271,7 @@ async def test_what_is_known_is_known_wherever_the_head_is(store: Store) -> None
     assert await append(store, "a", [Message(b"3")]) == Appended(3, 3)
 
 
-@rule("publish-12")
+@rule("publish-6")
 async def test_there_are_only_so_many_stages_and_bytes_in_them(narrow: Store) -> None:
     for name in ("s1", "s2", "s2"):  # the same again takes no more room
         await narrow.stage("a", name, [Message(b"x" * 300)], NOW_MS)
@@ -290,7 +290,7 @@ async def test_there_are_only_so_many_stages_and_bytes_in_them(narrow: Store) ->
         await narrow.stage("a", "s7", [Message(b"x")], later_ms)
 
 
-@rule("publish-12")
+@rule("publish-6")
 async def test_there_are_only_so_many_requests_that_may_come_again(narrow: Store) -> None:
     async def ask(name: str, at_ms: int = NOW_MS) -> Appended:
         return await narrow.append(
@@ -306,7 +306,7 @@ async def test_there_are_only_so_many_requests_that_may_come_again(narrow: Store
     assert (await ask("r3", NOW_MS + DAY_MS + HOUR_MS)).first == 4
 
 
-@rule("publish-12")
+@rule("publish-6")
 async def test_there_are_only_so_many_producers(narrow: Store) -> None:
     for number in range(1, 4):
         for name in ("p1", "p2"):

@@ -233,7 +233,7 @@ class BoardMachine(RuleBasedStateMachine):
 
     @invariant()
     def an_answer_up_to_a_position_is_what_was_newest_then(self) -> None:
-        """Rule interval-11, and what a removal takes away later is told before it."""
+        """Rule interval-10, and what a removal takes away later is told before it."""
         for until in range(self.horizon, self.offset + 1):
             within = self.board.rows(self.horizon, until)
             assert all(self.horizon < frame.offset <= until for _, frame in within)

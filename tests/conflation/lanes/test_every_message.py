@@ -80,7 +80,7 @@ def test_a_row_that_was_kept_goes_when_its_key_comes_again() -> None:
     assert world.hears() == ["a3 b2"]
 
 
-@rule("queue-3")
+@rule("queue-2")
 def test_more_keys_than_the_limit_close_the_session() -> None:
     world = World()
     world.topic()

@@ -48,7 +48,7 @@ def test_an_exempt_message_is_told_whatever_it_says() -> None:
     assert counts(world.take()) == [("a1", 1, 1), ("a1", 1, 2)]
 
 
-@rule("removal-3", "delta-6")
+@rule("removal-2", "delta-6")
 def test_messages_of_a_key_that_came_and_went_are_counted_when_it_comes_again() -> None:
     world = World()
     world.topic()

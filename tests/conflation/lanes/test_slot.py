@@ -50,7 +50,7 @@ def test_counts_add_up_and_the_first_stays_the_first() -> None:
     assert joined([message(3), message(5), message(9)]).count == Receipt(3, 3, 3)
 
 
-@rule("removal-3")
+@rule("removal-2")
 def test_a_key_that_came_and_went_is_no_row() -> None:
     unseen = joined([message(1, is_new=True), removal(2)])
     assert unseen.row(b"", None, RULES) is None
@@ -58,7 +58,7 @@ def test_a_key_that_came_and_went_is_no_row() -> None:
     assert left == Tombstone(2, b'{"v":0}', "k", first=1, first_ms=1, messages=1)
 
 
-@rule("removal-3", "delta-3")
+@rule("removal-2", "delta-3")
 def test_out_and_back_is_a_full_value() -> None:
     back = joined([removal(1), message(2, is_new=True)])
     assert (back.gone, back.patch, back.is_new) == (None, None, False)

@@ -49,7 +49,7 @@ def test_rows_that_leave_together_stand_in_publication_order() -> None:
     assert world.hears() == ["b1 a2"]
 
 
-@rule("interval-12")
+@rule("interval-7")
 def test_a_key_that_others_held_at_the_join_does_not_come_twice() -> None:
     world = World()
     world.topic()
@@ -95,7 +95,7 @@ def test_an_id_stands_below_the_first_message_that_is_held() -> None:
     assert ids(world.take()) == [4]
 
 
-@rule("interval-10", "removal-5", "delta-6")
+@rule("interval-10", "delta-6")
 def test_a_member_behind_gets_the_last_flushed_row_of_each_key_in_pieces() -> None:
     """Also where it was superseded since."""
     world = World()

@@ -49,7 +49,7 @@ def test_without_an_interval_the_removal_brings_the_record_as_it_is_now() -> Non
     assert world.hears() == ["a6 -a2 b7"]
 
 
-@rule("removal-3")
+@rule("removal-2")
 def test_out_and_back_is_a_value_and_in_and_out_is_nothing() -> None:
     world = filtered("conflation=1s,oof")
     world.take()

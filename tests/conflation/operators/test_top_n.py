@@ -44,7 +44,7 @@ def test_below_the_window_nothing_is_told() -> None:
     assert world.engine.session_stats("s").subscriptions[0].matched == 0
 
 
-@rule("removal-3", "view-1")
+@rule("removal-2", "view-1")
 def test_an_interval_tells_how_the_window_is_at_its_end() -> None:
     """B was out and is back."""
     world = window("top_n=2,oof,conflation=1s")

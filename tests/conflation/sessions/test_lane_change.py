@@ -260,7 +260,7 @@ def test_from_one_plain_interval_to_another_only_a_position_goes_along() -> None
     assert world.hears() == ["b2"]
 
 
-@rule("interval-11", "change-1")
+@rule("interval-10", "change-1")
 def test_what_a_move_lets_go_is_taken_as_it_is_by_then() -> None:
     world = World()
     world.topic()
@@ -274,7 +274,7 @@ def test_what_a_move_lets_go_is_taken_as_it_is_by_then() -> None:
     assert world.hears() == []
 
 
-@rule("interval-11", "change-1")
+@rule("interval-10", "change-1")
 @pytest.mark.parametrize(
     ("options", "rest"),
     [

@@ -15,7 +15,7 @@ def pairs(*frames: Frame) -> list[Pair]:
     return [(frame.key, frame) for frame in frames]
 
 
-@rule("removal-5")
+@rule("interval-10")
 def test_an_answer_in_pieces_has_its_id_on_the_last() -> None:
     owed = CatchUpRows(pairs(*make_frames("a1 b1 c1")), 9)
     pieces = [owed.take(1)[0] for _ in range(3)]

@@ -99,7 +99,7 @@ LOST = [
 ]
 
 
-@rule("resume-10")
+@rule("resume-3")
 @pytest.mark.parametrize(("options", "key", "gap", "records"), LOST)
 def test_a_bookmark_that_is_not_found_has_a_snapshot_in_its_place(
     options: str, key: str, gap: str, records: str

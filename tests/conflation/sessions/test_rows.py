@@ -78,7 +78,7 @@ def test_a_sow_ends_its_session_with_its_last_row() -> None:
     ]
 
 
-@rule("resume-2", "resume-3", "resume-4")
+@rule("resume-2", "resume-4")
 @pytest.mark.parametrize(
     ("options", "resume", "expected"),
     [
@@ -125,7 +125,7 @@ def test_a_resume_that_cannot_continue_begins_anew(
     ]
 
 
-@rule("resume-3")
+@rule("resume-2")
 def test_changes_outlive_the_journal() -> None:
     world = keyed("a1 b1 a2 c1", history=1)
     world.subscribe("conflation=1s", resume="e1-1")

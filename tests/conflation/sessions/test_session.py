@@ -115,7 +115,7 @@ def test_what_is_queued_counts_messages_and_bytes_of_every_list() -> None:
     assert (stats.queued_messages, stats.queued_bytes) == (2, 2 * len(b'{"k":"a","v":1}'))
 
 
-@rule("queue-12")
+@rule("queue-3")
 def test_topics_of_a_higher_priority_go_first_and_those_of_one_take_turns() -> None:
     world = World()
     for name, priority in (("low", "low"), ("px", "default"), ("q", "default"), ("top", "high")):

@@ -45,7 +45,7 @@ def expired(world: World) -> list[int]:
     return [event.through for event in world.events() if isinstance(event, RecordsExpired)]
 
 
-@rule("removal-6")
+@rule("removal-3")
 def test_records_are_announced_when_they_were_not_published_again() -> None:
     world = World()
     world.topic(expiration="10s")

@@ -180,7 +180,7 @@ def test_never_sent() -> None:
     assert world.lines()[-2:] == ["taken rows 0 (in step)", "suppressed a @2 (never sent)"]
 
 
-@rule("trace-3", "interval-11")
+@rule("trace-3", "interval-10")
 def test_sent_before_it_was_flushed() -> None:
     """Who comes late has the newer value when it is flushed."""
     world = TracedWorld()

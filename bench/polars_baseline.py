@@ -1,4 +1,4 @@
-"""The same task in polars: of each key and interval the newest message, with count and first."""
+"""The same conflation in polars: the newest message of each key and interval, count and first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND_MS = 1_000
 
 
 class Outcome(NamedTuple):
-    """What went out: rows, and of them the sums of what each says."""
+    """Sums over the delivered rows, to compare two implementations."""
 
     rows: int
     messages: int
@@ -24,11 +24,11 @@ class Outcome(NamedTuple):
 
 
 def deliveries(path: Path) -> Outcome:
-    """The deliveries of `pace=batch` at 1 s, exactly.
+    """Return the sums of exactly the deliveries of `pace=batch` at 1 s.
 
-    An interval begins with the first message after the end of the one before, which no window of
-    polars' does: where they begin is found by a loop over intervals, all else is polars'. The
-    clock never runs back, and positions are lines from 1.
+    An interval begins with the first message after the end of the previous one. Polars has no such
+    window, so a loop of ours finds the beginnings; polars does everything else. The clock never
+    runs backwards, and positions are line numbers from 1.
     """
     ticks = _parsed(path).with_row_index("position", offset=1).collect(engine="streaming")
     clock = ticks["ts"].cum_max()
@@ -46,18 +46,18 @@ def deliveries(path: Path) -> Outcome:
 
 
 def tumbling(path: Path) -> int:
-    """How many rows windows have that begin at whole seconds: polars' streaming engine alone."""
+    """Return the number of rows of windows at whole seconds, by polars' streaming engine alone."""
     windows = _parsed(path).with_columns((pl.col("ts") // SECOND_MS).alias("second"))
     rows = windows.group_by([*KEY, "second"]).agg(
         pl.col("line").last(), pl.col("ts").first().alias("first_ms"), pl.len().alias("messages")
     )
-    # a sum over what goes out keeps the optimizer from leaving it out
+    # without the sums the optimizer would drop the columns
     sent = rows.select(pl.len(), pl.col("line").str.len_bytes().sum(), pl.col("messages").sum())
     return int(sent.collect(engine="streaming").item(0, 0))
 
 
 def counted(path: Path) -> int:
-    """How many rows polars parses to the same fields."""
+    """Return how many rows polars parses into the same fields."""
     return int(_parsed(path).select(pl.col("ts").count()).collect(engine="streaming").item())
 
 
@@ -68,7 +68,7 @@ def _parsed(path: Path) -> pl.LazyFrame:
 
 
 def _openings(clock_ms: list[int], interval_ms: int) -> list[int]:
-    """When intervals begin: the first message at or after the end of the one before."""
+    """Return the beginning of each interval: the first message at or after the previous end."""
     found, place = [], 0
     while place < len(clock_ms):
         found.append(clock_ms[place])

@@ -1,4 +1,4 @@
-"""The whole road over loopback: bulk publishing, and conflated fan-out to real sockets."""
+"""From POST to sockets over loopback: bulk publishing, and conflated fan-out to streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUEST_MESSAGES = 1_000
 
 
 def figures() -> Iterator[tuple[str, float, str]]:
-    """Name, value, unit."""
+    """Yield name, value and unit of each figure."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TIDEGATE_")}
     server = subprocess.Popen(
         [TIDEGATE, "serve", "--data", ":memory:", "--port", "0"],

@@ -1,0 +1,62 @@
+"""Pages point to files that exist: a map with a wrong path is worse than none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dev import ROOT
+
+FOLDERS = (
+    *("app", "bench", "clients", "conflation", "deploy", "docs", "examples", "keys", "pipeline"),
+    *("pyspark_tidegate", "requirements", "tests"),
+)
+# Paths in code font: `app/http/`, `tests/app/stores`, and file names such as `writer.py`.
+POINTER = re.compile(r"`(\w[\w./-]*)`")
+IS_FILE = re.compile(r"[\w/-]+\.(py|md|yml|json)")
+OUTDATED = {"pipeline.md"}  # its table names modules from before the rooms of `pipeline/`
+PAGES = [
+    ROOT / "README.md",
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in OUTDATED),
+]
+
+
+def pointers(page: str) -> Iterator[str]:
+    """Yield what a page names as a file or a folder of the source."""
+    for pointer in POINTER.findall(page):
+        folder, slash, _ = pointer.partition("/")
+        if IS_FILE.fullmatch(pointer) or (slash and folder in FOLDERS):
+            yield pointer
+
+
+def existing() -> set[str]:
+    """Return every file and folder, and the ends of its path."""
+    paths = [path.relative_to(ROOT) for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    paths += [Path(folder) for folder in FOLDERS] + [Path(file.name) for file in ROOT.glob("*.*")]
+    return {"/".join(path.parts[start:]) for path in paths for start in range(len(path.parts))}
+
+
+EXISTING = existing()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_folders_that_a_page_names_exist(page: Path) -> None:
+    named = pointers(page.read_text("utf-8"))
+    assert sorted({each for each in named if each.rstrip("/") not in EXISTING}) == []
+
+
+@pytest.mark.parametrize("name", sorted(OUTDATED))
+def test_an_outdated_page_is_still_outdated(name: str) -> None:
+    named = pointers((ROOT / "docs" / name).read_text("utf-8"))
+    assert {each for each in named if each.rstrip("/") not in EXISTING}, f"{name} can be checked"
+
+
+def test_a_wrong_pointer_is_found() -> None:
+    page = "`app/http/no.py`, `writer.py`, `app/http/`, `conflation/no/`, `/v1/topics`, `a/b`"
+    named = set(pointers(page))
+    assert named == {"app/http/no.py", "writer.py", "app/http/", "conflation/no/"}
+    wrong = {pointer for pointer in named if pointer.rstrip("/") not in EXISTING}
+    assert wrong == {"app/http/no.py", "conflation/no/"}
