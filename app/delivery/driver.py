@@ -16,7 +16,7 @@ from tidegate.app.delivery.backpressure import (
     split_publish,
 )
 from tidegate.app.delivery.notices import WriteContext
-from tidegate.app.delivery.timers import IdleTask, Timer
+from tidegate.app.delivery.timers import IdleTask, StreamScheduler, Timer
 from tidegate.app.http.counters import Counters
 from tidegate.app.http.logs import event as log_event
 from tidegate.app.http.logs import shown_id
@@ -71,6 +71,7 @@ class Driver:
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
         self._backpressure = PublishBackpressure(engine, limits)
+        self.streams = StreamScheduler()
         self._timer = Timer(self.now, self._advance)
         self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
 
@@ -252,15 +253,17 @@ class Consumer:
     """A session's end at the driver: takes its outputs, and waits for more.
 
     `is_over`: another consumer has replaced this one, or the peer is gone; only the notices that
-    were sent before are left. `close_reason`: why the engine closed the session.
+    were sent before are left. `close_reason`: why the engine closed the session. `on_woken`: called
+    in place of waking whoever waits.
     """
 
     def __init__(self, driver: Driver, session: str) -> None:
         self.session = session
         self.is_over = False
         self.close_reason: CloseReason | None = None
+        self.on_woken: Callable[[], None] | None = None
         self._driver = driver
-        self._woken = asyncio.Event()
+        self._woken: asyncio.Event | None = None
         self._notices: deque[bytes] = deque()
 
     def take(self, bytes_max: int) -> list[Output]:
@@ -276,22 +279,32 @@ class Consumer:
 
     async def wait(self, seconds_max: float) -> bool:
         """Wait until there are outputs or notices; return False after `seconds_max`."""
+        woken = self._event()
         try:
             async with asyncio.timeout(seconds_max):
-                await self._woken.wait()
+                await woken.wait()
         except TimeoutError:
             return False
-        self._woken.clear()
+        woken.clear()
         return True
 
     def wake(self) -> None:
         """Wake the stream: the session has outputs or notices."""
-        self._woken.set()
+        if self.on_woken is None:
+            self._event().set()
+        else:
+            self.on_woken()
+
+    def _event(self) -> asyncio.Event:
+        # Made at its first use: most streams are called and wait for nothing.
+        if self._woken is None:
+            self._woken = asyncio.Event()
+        return self._woken
 
     def send(self, notice: bytes) -> None:
         """Send an event that is not the engine's, before the next outputs."""
         self._notices.append(notice)
-        self._woken.set()
+        self.wake()
 
     def notices(self) -> bytes:
         """Return the events sent since the last call."""
