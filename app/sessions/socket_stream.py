@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from tidegate.app.http.connection import Connection
 from tidegate.app.http.protocol import HandedOver
 from tidegate.app.http.write_deadline import WriteDeadline, look_interval_s
 from tidegate.app.sessions.event_writer import EventWriter
@@ -69,6 +70,11 @@ class SocketStream(asyncio.Protocol):
             self._wait_for_room()
         else:
             self._pump()
+
+    @property
+    def connection(self) -> Connection | None:
+        """What is below the transport."""
+        return None if self._line is None else self._line.connection
 
     @property
     def transport(self) -> asyncio.Transport | None:
