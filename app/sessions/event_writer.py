@@ -29,8 +29,8 @@ class EventWriter:
     """
 
     __slots__ = (
-        "_has_unsent", "_heartbeat", "_is_behind", "_outputs", "_progress", "hello", "is_over",
-        "reader",
+        "_has_unsent", "_heartbeat", "_is_behind", "_outputs", "_progress", "_was_full", "hello",
+        "is_over", "reader",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, hello: bytes, now_s: float) -> None:
@@ -43,6 +43,7 @@ class EventWriter:
         self._outputs: Sequence[Output] = ()
         self._has_unsent = False
         self._is_behind = False
+        self._was_full = False
 
     def next(self, now_s: float) -> bytes:
         """Return what to write now; empty: nothing until the stream is woken, or time goes by."""
@@ -52,7 +53,8 @@ class EventWriter:
         reader.note_unsent()
         reader.confirm()
         connection = reader.connection
-        self._has_unsent = connection is not None and connection.write_buffer_bytes > 0
+        has_buffered = connection is not None and connection.write_buffer_bytes > 0
+        self._has_unsent, self._was_full = has_buffered or self._was_full, False
         outputs = consumer.take(TAKE_BYTES_BEHIND if self._has_unsent else TAKE_BYTES_MAX)
         self._outputs = outputs
         reader.auto.look(connection, outputs)
@@ -74,6 +76,10 @@ class EventWriter:
         self._heartbeat.wrote(now_s)
         self._is_behind = bool(outputs)
         return [] if self.is_over else late_events(outputs, reader.styles, context)
+
+    def waited(self) -> None:
+        """Note that the socket was full: what comes next is late because of the peer."""
+        self._was_full = True
 
     def wait_s(self, now_s: float) -> float:
         """Return how long the stream may rest, in seconds, if nothing wakes it."""

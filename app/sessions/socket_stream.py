@@ -106,6 +106,7 @@ class SocketStream(asyncio.Protocol):
         """Go on writing."""
         self._is_paused = False
         self._deadline = None
+        self._writer.waited()
         self._written()
         self._pump()
 
