@@ -152,11 +152,11 @@ class QueueCrossed:
 class HistoryWanted:
     """A replay goes on with what the journal has no more: an epoch's messages behind an offset.
 
-    `seat` is its subscription and topic.
+    `subscriber` is its subscription and topic.
     """
 
     session: str
-    seat: tuple[str, str]
+    subscriber: tuple[str, str]
     epoch: str
     after: int
 

@@ -34,7 +34,8 @@ from tidegate.conflation.outputs import (
     SessionReady,
 )
 from tidegate.conflation.sessions.registry import GONE
-from tidegate.conflation.sessions.session import QueueLimits, SeatId
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
@@ -312,8 +313,8 @@ class Consumer:
         self._notices.clear()
         return sent
 
-    def caught_up(self) -> list[tuple[SeatId, Bookmark]]:
-        """Return the seats that have received everything, each with its bookmark."""
+    def caught_up(self) -> list[tuple[SubscriberId, Bookmark]]:
+        """Return the subscribers that have received everything, each with its bookmark."""
         if self.is_over:
             return []
         try:

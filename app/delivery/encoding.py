@@ -25,7 +25,7 @@ from tidegate.conflation.outputs import (
     Subscribed,
     Unsubscribed,
 )
-from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Shown, Subscription
 from tidegate.keys.text.bookmark import Bookmark
 
@@ -188,7 +188,7 @@ class Style:
         return None if begins else cut
 
 
-Styles = Mapping[SeatId, Style]
+Styles = Mapping[SubscriberId, Style]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +196,12 @@ class EventIds:
     """Makes the ids of a session of several subscriptions, and notes what its events say.
 
     Args:
-        move: nothing of the seat up to a bookmark is still to come; returns "" for no id.
-        end: the seat's end is written.
+        move: nothing of the subscriber up to a bookmark is still to come; returns "" for no id.
+        end: the subscriber's end is written.
     """
 
-    move: Callable[[SeatId, Bookmark], str]
-    end: Callable[[SeatId, Unsubscribed], str]
+    move: Callable[[SubscriberId, Bookmark], str]
+    end: Callable[[SubscriberId, Unsubscribed], str]
 
 
 def encode(
@@ -236,8 +236,8 @@ def _encode(
             style = styles[output.name, output.topic]
             return event("subscribed", style.entry(output.name))
         case Unsubscribed():
-            seat = output.name, output.topic
-            return unsubscribed(output, "" if ids is None else ids.end(seat, output))
+            subscriber = output.name, output.topic
+            return unsubscribed(output, "" if ids is None else ids.end(subscriber, output))
         case Goodbye():
             return goodbye(output.reason, retry_ms)
 

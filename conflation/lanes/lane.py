@@ -75,7 +75,7 @@ class Lane(ABC):
 
     @abstractmethod
     def join(self, member: Member) -> None:
-        """Seat a member that has everything published so far."""
+        """Place a new member at the head: it has everything published so far."""
 
     @abstractmethod
     def pending(self, member: Member) -> list[Pair]:

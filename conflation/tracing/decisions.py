@@ -12,7 +12,7 @@ from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.lane import Held, Lane
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.session import Subscriber
+from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.subscription import Command
 from tidegate.keys.merging import Merger
 from tidegate.keys.text.duration import Instant
@@ -123,25 +123,25 @@ SENT_BEFORE = "sent before"
 
 
 class DecisionObserver:
-    """Looks at a seat after each call, and knows what it saw before.
+    """Looks at a subscriber after each call, and knows what it saw before.
 
     A look costs the keys that the call was about: one for a message, for a flush or a take its
     rows.
     """
 
-    def __init__(self, seat: Subscriber) -> None:
-        self._seat = seat
+    def __init__(self, subscriber: Subscriber) -> None:
+        self._subscriber = subscriber
         self._held: dict[str, list[Held]] = {}
         self._due: dict[Instant, dict[str, None]] = {}
         self._released: list[Held] = []
         self._awaited: dict[str, Frame] = {}
-        self._batch = None if seat.lane is None else seat.lane.batch
-        if seat.lane is not None and not isinstance(seat.lane, EveryMessageLane):
-            self._look(seat.lane)
+        self._batch = None if subscriber.lane is None else subscriber.lane.batch
+        if subscriber.lane is not None and not isinstance(subscriber.lane, EveryMessageLane):
+            self._look(subscriber.lane)
 
     def message(self, frame: Frame, now: Instant) -> Iterator[Decision]:
         """What became of a message that has just been published, alone."""
-        lane, feed = self._seat.lane, self._seat.feed
+        lane, feed = self._subscriber.lane, self._subscriber.feed
         if lane is None or feed is None:
             yield self._without_lane(frame, now)
             return
@@ -160,7 +160,7 @@ class DecisionObserver:
 
     def flushed(self, now: Instant) -> Iterator[Decision]:
         """What the lane let go, and what of it nobody is told."""
-        lane = self._seat.lane
+        lane = self._subscriber.lane
         batch = None if lane is None else lane.batch
         if lane is None or batch is None or batch is self._batch:
             return
@@ -179,7 +179,7 @@ class DecisionObserver:
         """Rows wait to be taken; in the place of an earlier flush's, but in a list."""
         missed = {row.key: self._awaited.get(row.key) for row in rows}
         for row in rows:
-            if isinstance(lane, IntervalLane) and lane.has_sent(self._seat.member, row):
+            if isinstance(lane, IntervalLane) and lane.has_sent(self._subscriber.member, row):
                 yield Decision(now, DecisionKind.SUPPRESSED, row.key, row.offset, why=SENT_BEFORE)
                 continue
             self._awaited[row.key] = row
@@ -192,19 +192,19 @@ class DecisionObserver:
     def conflated(self, before: int, now: Instant) -> Decision:
         """A queue of so many messages was put together by its policy."""
         self._awaited.clear()
-        after, _ = self._seat.queued()
+        after, _ = self._subscriber.queued()
         return Decision(now, DecisionKind.CONFLATED, messages=before, rows=after)
 
     def place(self) -> str:
         """From where the next take will be served."""
-        seat, lane = self._seat, self._seat.lane
-        if seat.opening is not None:
+        subscriber, lane = self._subscriber, self._subscriber.lane
+        if subscriber.backfill is not None:
             return "opening"
-        if seat.owed is not None or lane is None:
+        if subscriber.catch_up is not None or lane is None:
             return "owed"
         shared = lane.batch
-        in_step = shared is not None and lane.ready(seat.member)
-        return "in step" if in_step and lane.in_step(seat.member, shared) else "behind"  # type: ignore[arg-type]  # in_step says it is there
+        in_step = shared is not None and lane.ready(subscriber.member)
+        return "in step" if in_step and lane.in_step(subscriber.member, shared) else "behind"  # type: ignore[arg-type]  # in_step says it is there
 
     def took(self, place: str, outputs: Sequence[Output], now: Instant) -> Iterator[Decision]:
         """What the session was given, and what it was not, although the lane let it go."""
@@ -221,7 +221,7 @@ class DecisionObserver:
 
     def _without_lane(self, frame: Frame, now: Instant) -> Decision:
         """A query has its rows already; a replay tells the message in its turn."""
-        if self._seat.member.subscription.command is Command.SOW:
+        if self._subscriber.member.subscription.command is Command.SOW:
             return Decision(
                 now, DecisionKind.FILTERED, frame.key, frame.offset, why="after the query"
             )
@@ -278,16 +278,16 @@ class DecisionObserver:
 
     def _passed_over(self, now: Instant) -> Iterator[Decision]:
         """Once a member has all that its lane let go: what of that did not come its way."""
-        seat, lane = self._seat, self._seat.lane
-        if lane is None or seat.opening is not None or seat.owed is not None:
+        subscriber, lane = self._subscriber, self._subscriber.lane
+        if lane is None or subscriber.backfill is not None or subscriber.catch_up is not None:
             return
-        if lane.ready(seat.member):
+        if lane.ready(subscriber.member):
             return
         for row in self._awaited.values():
-            if row.offset <= seat.member.cut:
+            if row.offset <= subscriber.member.cut:
                 why = "before its cut"
             elif row.removed:
-                why = "never sent" if seat.member.sent is not None else "came and went"
+                why = "never sent" if subscriber.member.sent is not None else "came and went"
             else:
                 why = SENT_BEFORE
             yield Decision(now, DecisionKind.SUPPRESSED, row.key, row.offset, why=why)

@@ -1,8 +1,8 @@
-"""A trace: recorded calls run again on an engine of their own, and what was decided in them.
+"""A trace: recorded calls are made again on an engine of its own, and each decision is observed.
 
 The engine that serves is not observed, only its calls are (`recorder.py`). Here they are made
-again, with a twin of the seat alone in its lane, and a witness looks at that. Each take must give
-what the real one gave: a trace that tells something else says so and ends.
+again with a copy of the subscriber, alone in its lane, which `decisions.py` looks at. Each take
+must give what the real one gave: a trace that does not, says so and ends.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from tidegate.conflation.frame import Frame
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.options.print import lane_text
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.recorder import (
+from tidegate.conflation.sessions.subscriber import Subscriber
+from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.tracing.decisions import Decision, DecisionKind, DecisionObserver
+from tidegate.conflation.tracing.recorder import (
     OVERRUN,
     Advanced,
     Call,
     Changed,
     Conflated,
+    Copied,
     Ended,
     Joined,
     Published,
     Redefined,
-    Seated,
     Settled,
     Taken,
-    twin_of,
+    copy_of,
 )
-from tidegate.conflation.sessions.session import Subscriber
-from tidegate.conflation.subscription import Subscription
-from tidegate.conflation.tracing.decisions import Decision, DecisionKind, DecisionObserver
 from tidegate.keys.text.duration import Instant
 
 DIVERGED = "DIVERGED"
@@ -50,11 +50,11 @@ def replay(calls: Iterable[Call]) -> list[Output]:
 
 def fresh(call: Call) -> Call:
     """The same call, for a trace that is to leave the record as it is."""
-    return Seated(call.now, twin_of(call.seat)) if isinstance(call, Seated) else call
+    return Copied(call.now, copy_of(call.subscriber)) if isinstance(call, Copied) else call
 
 
 class Trace:
-    """One subscription's; the seats in its calls are used up.
+    """One subscription's; the subscribers in its calls are used up.
 
     `taken` is what the last take gave; `ended` says why nothing follows.
     """
@@ -66,7 +66,7 @@ class Trace:
 
     def tell(self, call: Call) -> Iterator[Decision]:
         """Make a call once more; the decisions in it, one after the other."""
-        if isinstance(call, Seated):
+        if isinstance(call, Copied):
             before, self._scene = self._scene, TraceReplay(call)
             if before is not None:
                 yield from self._scene.follows(before, call.now)
@@ -76,7 +76,7 @@ class Trace:
             if call.reason != OVERRUN:
                 yield Decision(call.now, DecisionKind.UNSUBSCRIBED, why=call.reason)
             return
-        assert self._scene is not None, "a trace begins with its seat"
+        assert self._scene is not None, "a trace begins with its subscriber"
         yield from self._scene.again(call)
         if isinstance(call, Taken):
             self.taken = self._scene.taken
@@ -85,28 +85,28 @@ class Trace:
 
 
 class TraceReplay:
-    """The engine of a trace: one topic, one session, one seat.
+    """The engine of a trace: one topic, one session, one subscriber.
 
     `wanted` is what the subscription is about to be changed to: that is the original's to do, and
-    the next scene shows how the seat stands then.
+    the next scene shows how the subscriber stands then.
     """
 
-    def __init__(self, seated: Seated) -> None:
-        self.seat: Subscriber = seated.seat
+    def __init__(self, copied: Copied) -> None:
+        self.subscriber: Subscriber = copied.subscriber
         self.taken: Sequence[Output] = ()
         self.wanted: Subscription | None = None
-        self.began_in = None if self.seat.lane is None else self.seat.lane.id
+        self.began_in = None if self.subscriber.lane is None else self.subscriber.lane.id
         self._engine = Engine(sessions_max=1, subscriptions_max=1)
-        self._engine.import_subscriber(self.seat)
-        self._witness = DecisionObserver(self.seat)
+        self._engine.import_subscriber(self.subscriber)
+        self._witness = DecisionObserver(self.subscriber)
 
     def again(self, call: Call) -> Iterator[Decision]:
         """One call."""
-        seat = self.seat
+        subscriber = self.subscriber
         match call:
             case Published(now, frames, eager):
-                if seat.feed is not None:
-                    seat.feed.set_eager(eager=eager)
+                if subscriber.feed is not None:
+                    subscriber.feed.set_eager(eager=eager)
                 yield from self._publish(frames, now)
             case Advanced(now):
                 self._engine.advance(now)
@@ -116,36 +116,36 @@ class TraceReplay:
             case Changed(_, subscription):
                 self.wanted = subscription
             case Redefined(_, definition):
-                seat.topic.definition = definition
-            case Settled() if seat.feed is not None:
-                seat.feed.settle()
-            case Joined() if seat.lane is not None:
-                seat.lane.join(Member("", "", seat.member.subscription))
-                seat.lane.joins += 1
+                subscriber.topic.definition = definition
+            case Settled() if subscriber.feed is not None:
+                subscriber.feed.settle()
+            case Joined() if subscriber.lane is not None:
+                subscriber.lane.join(Member("", "", subscriber.member.subscription))
+                subscriber.lane.joins += 1
             case Conflated(now, messages_max):
-                before, _ = seat.queued()
-                seat.conflate(messages_max)
+                before, _ = subscriber.queued()
+                subscriber.conflate(messages_max)
                 yield self._witness.conflated(before, now)
 
     def follows(self, before: TraceReplay, now: Instant) -> Iterator[Decision]:
-        """How the seat stands otherwise than before: where to, or when, and what it is owed."""
-        lane, wanted, transfer = self.seat.lane, before.wanted, self.seat.transfer
+        """Yield what has changed since `before`: the options, or the lane."""
+        lane, wanted, transfer = self.subscriber.lane, before.wanted, self.subscriber.change
         if wanted is not None:
             due = None if transfer is None else transfer.deadline
             yield Decision(now, DecisionKind.CHANGED, due=due, why=lane_text(wanted.lane_id))
         if lane is not None and before.began_in != lane.id:
-            rows = 0 if self.seat.owed is None else len(self.seat.owed.rest())
+            rows = 0 if self.subscriber.catch_up is None else len(self.subscriber.catch_up.left)
             yield Decision(now, DecisionKind.MOVED, rows=rows, why=lane_text(lane.id))
 
     def _publish(self, frames: Sequence[Frame], now: Instant) -> Iterator[Decision]:
         for frame in frames:
-            self._engine.publish(self.seat.topic.name, [frame], now)
+            self._engine.publish(self.subscriber.topic.name, [frame], now)
             yield from self._witness.message(frame, now)
 
     def _take(self, bytes_max: int, now: Instant) -> Iterator[Decision]:
-        self._engine.publish(self.seat.topic.name, (), now)  # nothing; but it is later now
+        self._engine.publish(self.subscriber.topic.name, (), now)  # nothing; but it is later now
         place = self._witness.place()
-        self.taken = self._engine.take(self.seat.member.session, bytes_max)
+        self.taken = self._engine.take(self.subscriber.member.session, bytes_max)
         yield from self._witness.took(place, self.taken, now)
 
 

@@ -85,7 +85,7 @@ def event_of(event: Event) -> tuple[str, dict[str, Any]]:
                 "messages": event.messages, "bytes": event.bytes,
             }  # fmt: skip
         case HistoryWanted():
-            name, topic = event.seat
+            name, topic = event.subscriber
             return "past", {
                 "session": event.session, "name": name, "topic": topic,
                 "epoch": event.epoch, "after": event.after,

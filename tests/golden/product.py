@@ -31,11 +31,11 @@ from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.parse import Options
 from tidegate.conflation.options.print import granted, spelled
 from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted
-from tidegate.conflation.sessions.recorder import TraceRecorder
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Auto, Subscription
 from tidegate.conflation.topics.recorded import estimate
 from tidegate.conflation.topics.topic import Archived
+from tidegate.conflation.tracing.recorder import TraceRecorder, begin_recording, end_recording
 from tidegate.conflation.tracing.replay import Trace
 from tidegate.keys.errors import KeysError
 from tidegate.keys.merging import Matcher, Merger, Verdict
@@ -174,11 +174,11 @@ class Product:
 
     def estimate(self, session: str, name: str, topic: str) -> Lines:
         """What a lane would have sent of what the journal has."""
-        seat = self._engine.subscriber(session, (name, topic))
-        if seat is None:
+        subscriber = self._engine.subscriber(session, (name, topic))
+        if subscriber is None:
             yield "nothing to estimate"
             return
-        there, lane_id = seat.topic, seat.member.subscription.lane_id
+        there, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
         key_spec, records = there.definition.key_spec, there.records(lane_id.feed)
         values = [one for one in there.since(None, PLENTY) if not one.removed]
         found = estimate(values, records, lane_id, key_spec, topic)
@@ -285,8 +285,8 @@ class Product:
         return [event_of(event) for event in self._engine.events()]
 
     def bring(self, wanted: dict[str, Any], piece: Sequence[Message], now: int) -> Lines:
-        seat = (wanted["name"], wanted["topic"])
-        past = HistoryWanted(wanted["session"], seat, wanted["epoch"], wanted["after"])
+        subscriber = (wanted["name"], wanted["topic"])
+        past = HistoryWanted(wanted["session"], subscriber, wanted["epoch"], wanted["after"])
         self._engine.supply_history(past, [frame_of(one) for one in piece], now)
         yield from ()
 
@@ -311,11 +311,11 @@ class Product:
     # Traces
 
     def trace(self, session: str, name: str, topic: str, now: int) -> Lines:
-        seat = self._engine.subscriber(session, (name, topic))
-        if seat is None:
+        subscriber = self._engine.subscriber(session, (name, topic))
+        if subscriber is None:
             yield "nothing to trace"
             return
-        recorder = self._engine.recorders.begin(seat, now, lambda: None)
+        recorder = begin_recording(self._engine.watchers, subscriber, now, lambda: None)
         self._traces.append((recorder, Trace()))
 
     def read_traces(self) -> Lines:
@@ -331,7 +331,7 @@ class Product:
         yield from self.read_traces()
         if self._traces:
             recorder, _ = self._traces.pop(number % len(self._traces))
-            self._engine.recorders.end(recorder)
+            end_recording(self._engine.watchers, recorder)
 
 
 class AutoInterval:

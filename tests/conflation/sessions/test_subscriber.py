@@ -1,4 +1,4 @@
-"""Taking a seat and leaving it."""
+"""Taking a subscriber and leaving it."""
 
 from __future__ import annotations
 

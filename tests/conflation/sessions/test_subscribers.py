@@ -1,4 +1,4 @@
-"""Seats are shown to their lanes when it is time."""
+"""Subscribers are shown to their lanes when it is time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def lanes(world: World, topic: str = "px") -> int:
     return world.engine.topic_stats(topic).lanes
 
 
-def test_a_seat_changes_lanes_when_what_is_held_is_due() -> None:
+def test_a_subscriber_changes_lanes_when_what_is_held_is_due() -> None:
     world = World()
     world.topic()
     name = world.subscribe("conflation=1s")
@@ -33,11 +33,17 @@ def test_only_who_must_change_lanes_does() -> None:
     world.subscribe()
     world.subscribe("conflation=1s")
     world.subscribe(topic="other")
-    before = [seat.lane for seat in world.engine._registry.find("s").seats.values()]
+    before = [
+        subscriber.lane for subscriber in world.engine._registry.find("s").subscribers.values()
+    ]
     world.engine.set_session_limits("s", LIMITS, conflated=True)
-    assert [seat.lane for seat in world.engine._registry.find("s").seats.values()] == before
+    assert [
+        subscriber.lane for subscriber in world.engine._registry.find("s").subscribers.values()
+    ] == before
     world.engine.set_session_limits("s", LIMITS, conflated=False)
-    after = [seat.lane for seat in world.engine._registry.find("s").seats.values()]
+    after = [
+        subscriber.lane for subscriber in world.engine._registry.find("s").subscribers.values()
+    ]
     assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
 
 

@@ -1,30 +1,31 @@
-"""What a recorder keeps of the calls around a seat."""
+"""What a recorder keeps of the calls around a subscriber."""
 
 from __future__ import annotations
 
 from tests.support.rules import rule
 from tests.support.world import World
-from tidegate.conflation.sessions.recorder import (
+from tidegate.conflation.sessions.subscriber import Subscriber
+from tidegate.conflation.tracing.recorder import (
     OVERRUN,
     Advanced,
+    Copied,
     Ended,
     Joined,
     Published,
-    Seated,
     Taken,
     TraceRecorder,
+    begin_recording,
 )
-from tidegate.conflation.sessions.session import Subscriber
 
 
-def seated(options: str = "conflation=100ms", session: str = "s") -> tuple[World, Subscriber]:
+def subscribed(options: str = "conflation=100ms", session: str = "s") -> tuple[World, Subscriber]:
     world = World()
     world.topic()
     world.topic("other")
     name = world.subscribe(options, session=session)
-    seat = world.engine.subscriber(session, (name, "px"))
-    assert seat is not None
-    return world, seat
+    subscriber = world.engine.subscriber(session, (name, "px"))
+    assert subscriber is not None
+    return world, subscriber
 
 
 def kinds(recorder: TraceRecorder) -> list[str]:
@@ -32,13 +33,13 @@ def kinds(recorder: TraceRecorder) -> list[str]:
 
 
 @rule("trace-1")
-def test_only_what_touches_the_seat_is_kept() -> None:
-    world, seat = seated()
-    recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
+def test_only_what_touches_the_subscriber_is_kept() -> None:
+    world, subscriber = subscribed()
+    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
     world.say("a1", topic="other")
     world.wait("1s")
     world.take()
-    assert kinds(recorder) == ["Seated"]
+    assert kinds(recorder) == ["Copied"]
     world.say("a1")
     world.wait("1s")
     world.take()
@@ -48,8 +49,8 @@ def test_only_what_touches_the_seat_is_kept() -> None:
 @rule("trace-5")
 def test_frames_are_shared_and_not_copied() -> None:
     """What is kept are references."""
-    world, seat = seated()
-    recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
+    world, subscriber = subscribed()
+    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
     world.say("a1")
     _, published = recorder.drain()
     assert isinstance(published, Published)
@@ -57,9 +58,9 @@ def test_frames_are_shared_and_not_copied() -> None:
 
 
 def test_whoever_reads_is_woken() -> None:
-    world, seat = seated()
+    world, subscriber = subscribed()
     woken: list[int] = []
-    world.engine.recorders.begin(seat, world.now, lambda: woken.append(world.now))
+    begin_recording(world.engine.watchers, subscriber, world.now, lambda: woken.append(world.now))
     world.say("a1")
     world.wait("100ms")
     assert woken == [0, 0, 100_000_000]
@@ -67,18 +68,18 @@ def test_whoever_reads_is_woken() -> None:
 
 @rule("trace-1")
 def test_a_join_is_noticed_with_the_next_call() -> None:
-    world, seat = seated("conflation=100ms,pace=key")
-    recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
+    world, subscriber = subscribed("conflation=100ms,pace=key")
+    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
     world.subscribe("conflation=100ms,pace=key", session="other")
     world.say("a1")
-    assert kinds(recorder) == ["Seated", "Joined", "Published"]
+    assert kinds(recorder) == ["Copied", "Joined", "Published"]
 
 
 @rule("trace-5")
 def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
     for bounds in ({"messages_max": 2}, {"bytes_max": 20}):
-        world, seat = seated()
-        recorder = TraceRecorder(seat, world.now, **bounds)  # type: ignore[arg-type]  # one of two bounds
+        world, subscriber = subscribed()
+        recorder = TraceRecorder(subscriber, world.now, **bounds)  # type: ignore[arg-type]  # one of two bounds
         topic = world.engine.topic("px")
         world.say("a1")
         recorder.published(topic, topic.journal.after(0), 1)
@@ -91,8 +92,8 @@ def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
 
 @rule("trace-5")
 def test_what_was_read_does_not_count() -> None:
-    world, seat = seated()
-    recorder = TraceRecorder(seat, world.now, messages_max=2)
+    world, subscriber = subscribed()
+    recorder = TraceRecorder(subscriber, world.now, messages_max=2)
     topic = world.engine.topic("px")
     world.say("a1")
     for _ in range(5):
@@ -102,14 +103,14 @@ def test_what_was_read_does_not_count() -> None:
 
 
 def test_times_are_those_of_the_calls() -> None:
-    world, seat = seated()
-    recorder = world.engine.recorders.begin(seat, world.now, lambda: None)
+    world, subscriber = subscribed()
+    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
     world.sleep("5ms")
     world.say("a1")
     world.wait("100ms")
     world.take()
     begun, *rest = recorder.drain()
-    assert isinstance(begun, Seated)
+    assert isinstance(begun, Copied)
     assert [type(call) for call in rest] == [Published, Advanced, Taken]
     assert [call.now // 1_000_000 for call in rest] == [5, 105, 105]
     assert not any(isinstance(call, Joined) for call in rest)
