@@ -30,6 +30,7 @@ from tidegate.conflation.outputs import (
     Output,
     QueueCrossed,
     RecordsExpired,
+    Rows,
     SessionClosed,
     SessionReady,
 )
@@ -200,6 +201,12 @@ class Driver:
         self._backpressure.taken(session)
         self.settle()
 
+    def taken_shared(self, session: str) -> None:
+        """Do the same after a shared flush, which seldom leaves anything for `settle` to do."""
+        self._backpressure.taken(session)
+        if self.engine.has_events:
+            self.settle()
+
     def settle(self) -> None:
         """Dispatch the engine's events and re-arm the timer; follows each call into the engine."""
         for event in self.engine.events():
@@ -277,6 +284,22 @@ class Consumer:
             outputs = []
         self._driver.taken(self.session)
         return outputs
+
+    def take_shared(self, bytes_max: int) -> Rows | None:
+        """Return the flush that the session shares with others, if that is all it has; else None.
+
+        None: call `take`.
+        """
+        if self.is_over or self._notices:
+            return None
+        driver = self._driver
+        try:
+            rows = driver.engine.take_shared(self.session, bytes_max)
+        except SessionUnknown:
+            return None
+        if rows is not None:
+            driver.taken_shared(self.session)
+        return rows
 
     async def wait(self, seconds_max: float) -> bool:
         """Wait until there are outputs or notices; return False after `seconds_max`."""

@@ -156,11 +156,15 @@ class Style:
     ids: bool = True
     variant: str = field(init=False)
     """What tells encodings of a lane's batch apart."""
+    is_plain: bool = field(init=False)
+    """No option looks at each write: not `auto`, not `max_age`, not `progress`."""
 
     def __post_init__(self) -> None:
         shown = self.subscription.shown
         flags = (self.ids, shown.timestamp, shown.receipt, shown.no_sowkey)
         object.__setattr__(self, "variant", f"{self.form} {flags}")
+        looks = shown.auto is not None or shown.max_age_ns is not None or shown.progress
+        object.__setattr__(self, "is_plain", not looks)
 
     def entry(self, name: str) -> dict[str, object]:
         """Return the subscription as `hello` and `subscribed` show it.
@@ -286,6 +290,20 @@ def rows_text(rows: Rows, style: Style) -> bytes:
         events = _ROWS[style.form](rows, style)
         text = rows.batch.encoded[variant] = _END.join(_with_id(events, rows, style)) + _END
     return text
+
+
+def shared_chunk(rows: Rows, style: Style) -> bytes:
+    """Encode one batch as a chunk of an answer; the batch keeps it for the lane's other members."""
+    variant = style.variant  # as live rows are: `op` is `publish`
+    framed = rows.batch.encoded.get(variant)
+    if framed is None:
+        framed = rows.batch.encoded[variant] = chunk(rows_text(rows, style))
+    return framed
+
+
+def chunk(text: bytes) -> bytes:
+    """Frame bytes for HTTP/1.1's chunked transfer coding."""
+    return b"%x\r\n%b\r\n" % (len(text), text)
 
 
 def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:

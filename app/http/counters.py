@@ -77,3 +77,8 @@ class Counters:
     checkpointed_ms: int | None = None
     auto_changes: Counter[str] = field(default_factory=Counter)
     left: int = 0
+
+    def wrote(self, size_bytes: int, duration_ns: int) -> None:
+        """Count what a stream wrote at once, and how long its socket took to have room again."""
+        self.write_bytes.note(size_bytes)
+        self.write.note(duration_ns / NS_PER_S)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tidegate.app.delivery.encoding import shared_chunk
 from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
 from tidegate.app.http.event import HEARTBEAT, jittered_retry_ms
-from tidegate.app.sessions.reader import Reader
+from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
 from tidegate.conflation.outputs import Goodbye, Output
 
 # A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
@@ -29,8 +30,8 @@ class EventWriter:
     """
 
     __slots__ = (
-        "_has_unsent", "_heartbeat", "_is_behind", "_outputs", "_progress", "_was_full", "hello",
-        "is_over", "reader",
+        "_has_unsent", "_heartbeat", "_is_behind", "_outputs", "_progress", "_unsent_bytes_max",
+        "_was_full", "hello", "is_over", "reader",
     )  # fmt: skip
 
     def __init__(self, reader: Reader, hello: bytes, now_s: float) -> None:
@@ -44,13 +45,34 @@ class EventWriter:
         self._has_unsent = False
         self._is_behind = False
         self._was_full = False
+        # What may be on its way: what was when the kernel was asked, and what was written since.
+        self._unsent_bytes_max = 0
+
+    def next_shared(self, now_s: float) -> bytes:
+        """Return a chunk that other streams write as well, if that is all there is; else nothing.
+
+        The usual case of a stream in step with its lane, and of nearly all that a busy gateway
+        writes: what `next` and `wrote` do for it comes to a few assignments here. `next` serves
+        streams with options that look at each write, and whatever waits besides.
+        """
+        style = self.reader.plain_style
+        if style is None or self._was_full or self._unsent_bytes_max > SMALL_BUFFERS_BYTES:
+            return b""
+        rows = self.reader.consumer.take_shared(TAKE_BYTES_MAX)
+        if rows is None:
+            return b""
+        framed = shared_chunk(rows, style)
+        self._unsent_bytes_max += len(framed)
+        self._heartbeat.wrote(now_s)
+        self._is_behind = False
+        return framed
 
     def next(self, now_s: float) -> bytes:
         """Return what to write now; empty: nothing until the stream is woken, or time goes by."""
         if self.is_over:
             return b""
         reader, consumer = self.reader, self.reader.consumer
-        reader.note_unsent()
+        self._unsent_bytes_max = reader.note_unsent()
         reader.confirm()
         connection = reader.connection
         has_buffered = connection is not None and connection.write_buffer_bytes > 0
@@ -70,12 +92,12 @@ class EventWriter:
         """Note that the socket has taken a text; return what is to be said of its rows."""
         reader, outputs, self._outputs = self.reader, self._outputs, ()
         reader.auto.wrote(size_bytes)
-        context = reader.consumer.write_context(
-            has_unsent=self._has_unsent, is_behind=self._is_behind
-        )
+        is_behind, self._is_behind = self._is_behind, bool(outputs)
         self._heartbeat.wrote(now_s)
-        self._is_behind = bool(outputs)
-        return [] if self.is_over else late_events(outputs, reader.styles, context)
+        if self.is_over or not reader.watches_age:
+            return []
+        context = reader.consumer.write_context(has_unsent=self._has_unsent, is_behind=is_behind)
+        return late_events(outputs, reader.styles, context)
 
     def waited(self) -> None:
         """Note that the socket was full: what comes next is late because of the peer."""
@@ -88,7 +110,8 @@ class EventWriter:
 
     def _encoded(self, outputs: Sequence[Output]) -> bytes:
         self._progress.wrote(outputs)
-        return self.reader.encoded(outputs, jittered_retry_ms())
+        ends = bool(outputs) and isinstance(outputs[-1], Goodbye)  # which says when to come back
+        return self.reader.encoded(outputs, jittered_retry_ms() if ends else 0)
 
     def _quiet(self, now_s: float) -> bytes:
         """Return progress or a heartbeat if one is due."""

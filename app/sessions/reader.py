@@ -81,6 +81,24 @@ class Reader:
         """True once the session was closed early: the peer is owed a goodbye, and nothing else."""
         return self.consumer.close_reason not in {None, CloseReason.UNSUBSCRIBED}
 
+    @property
+    def plain_style(self) -> Style | None:
+        """The style of a stream whose writes need no look: one subscription, no option that asks.
+
+        None for a session with ids of its own, and with `auto`, `max_age` or `progress`.
+        """
+        if self.ids is not None or len(self.styles) != 1:
+            return None
+        [style] = self.styles.values()
+        return style if style.is_plain else None
+
+    @property
+    def watches_age(self) -> bool:
+        """Whether any subscription has the option `max_age`."""
+        return any(
+            style.subscription.shown.max_age_ns is not None for style in self.styles.values()
+        )
+
     # What it reads
 
     def subscribe(
@@ -186,12 +204,18 @@ class Reader:
 
     # Its peer
 
-    def note_unsent(self) -> None:
-        """Count unacknowledged bytes beyond healthy socket buffers against the session's queue."""
-        waiting_bytes = max(0, self.unsent_bytes - SMALL_BUFFERS_BYTES)
+    def note_unsent(self) -> int:
+        """Count unacknowledged bytes beyond healthy socket buffers against the session's queue.
+
+        Returns:
+            All bytes that are not acknowledged.
+        """
+        unsent_bytes = self.unsent_bytes
+        waiting_bytes = max(0, unsent_bytes - SMALL_BUFFERS_BYTES)
         if waiting_bytes != self._waiting_bytes:
             self._waiting_bytes = waiting_bytes
             self.consumer.note_unsent(waiting_bytes)
+        return unsent_bytes
 
     def confirm(self) -> None:
         """Mark what was written as received, if the peer has acknowledged all of it."""

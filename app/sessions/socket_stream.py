@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from tidegate.app.delivery.encoding import chunk
 from tidegate.app.http.connection import Connection
 from tidegate.app.http.protocol import HandedOver
 from tidegate.app.http.write_deadline import WriteDeadline, look_interval_s
@@ -18,12 +19,8 @@ from tidegate.keys.text.duration import Instant
 LINGER_S: Final = 1.0
 RECEIVED_BYTES_MAX: Final = 1 << 20
 
+INFINITY: Final = float("inf")
 LAST_CHUNK: Final = b"0\r\n\r\n"
-
-
-def chunk(text: bytes) -> bytes:
-    """Frame bytes for HTTP/1.1's chunked transfer coding."""
-    return b"%x\r\n%b\r\n" % (len(text), text)
 
 
 class SocketStream(asyncio.Protocol):
@@ -50,7 +47,7 @@ class SocketStream(asyncio.Protocol):
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._call = self._pump  # one object, by which the scheduler knows the stream
-        self._due_s = float("inf")
+        self._due_s = INFINITY
         self._is_paused = False
         self._is_closing = False
         self._deadline: WriteDeadline | None = None
@@ -119,7 +116,7 @@ class SocketStream(asyncio.Protocol):
         reader.consumer.on_woken = None
         reader.close()
         self._is_closing = True
-        self._due_s = float("-inf")  # entries that are still in the heap find nothing to do
+        self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
         line.leave()
         self._on_ended(self._sent_bytes)
 
@@ -133,7 +130,7 @@ class SocketStream(asyncio.Protocol):
         """Write what there is until there is nothing more, or no room."""
         now_s = self._loop.time()
         if self._due_s <= now_s:
-            self._due_s = float("inf")
+            self._due_s = INFINITY
         if self._is_closing:
             self._linger(now_s)
             return
@@ -141,6 +138,16 @@ class SocketStream(asyncio.Protocol):
             self._check_deadline(now_s)
             return
         driver = self._writer.reader.context.driver
+        shared = self._writer.next_shared(now_s)
+        if shared:
+            self._writing_began = driver.now()
+            self._write_chunk(shared)
+            if not self._is_full():
+                driver.figures.wrote(len(shared), driver.now() - self._writing_began)
+                if self._due_s == INFINITY:
+                    self._rest(now_s)
+                return
+            self._unnoted = len(shared)
         while not self._is_full():
             text = self._writer.next(now_s)
             if not text:
@@ -161,10 +168,13 @@ class SocketStream(asyncio.Protocol):
             self._call_at(now_s + self._writer.wait_s(now_s))
 
     def _write(self, text: bytes) -> None:
+        self._write_chunk(chunk(text))
+
+    def _write_chunk(self, framed: bytes) -> None:
         line = self._line
         assert line is not None
-        self._sent_bytes += len(text)
-        line.transport.write(chunk(text))
+        self._sent_bytes += len(framed)
+        line.transport.write(framed)
         line.write_watch.wrote(line.connection)
 
     def _is_full(self) -> bool:
@@ -176,8 +186,7 @@ class SocketStream(asyncio.Protocol):
             return
         size_bytes, self._unnoted = self._unnoted, 0
         driver = self._writer.reader.context.driver
-        driver.figures.write.note_ns(driver.now() - self._writing_began)
-        driver.figures.write_bytes.note(size_bytes)
+        driver.figures.wrote(size_bytes, driver.now() - self._writing_began)
         for late in self._writer.wrote(size_bytes, self._loop.time()):
             self._write(late)
 

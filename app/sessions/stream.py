@@ -85,8 +85,7 @@ class EventStream(EventSourceResponse):
                 continue
             began = driver.now()
             yield text  # which takes as long as the peer does
-            driver.figures.write.note_ns(driver.now() - began)
-            driver.figures.write_bytes.note(len(text))
+            driver.figures.wrote(len(text), driver.now() - began)
             for late in writer.wrote(len(text), anyio.current_time()):
                 yield late
 

@@ -201,6 +201,11 @@ class SessionRegistry:
         """Add an event for the shell to act on."""
         self._events.append(event)
 
+    @property
+    def has_events(self) -> bool:
+        """True if `events` would return any."""
+        return bool(self._events)
+
     def events(self) -> list[Event]:
         """Return the events since the last call."""
         happened, self._events = self._events, []

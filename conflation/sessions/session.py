@@ -99,6 +99,13 @@ class Session:
                 lowest = self._rank(subscriber_id)
         return outputs
 
+    def take_shared(self, bytes_max: int) -> Rows | None:
+        """Return a flush that goes to a whole lane, if that is all that waits; else None."""
+        if self.outbox or len(self.subscribers) != 1:
+            return None
+        [subscriber] = self.subscribers.values()
+        return subscriber.take_shared(bytes_max)
+
     def _from_outbox(self, bytes_max: int, now: Instant) -> tuple[list[Output], int]:
         """Return control events and drained rows, and the bytes that are left after them."""
         outputs, room = list[Output](), bytes_max

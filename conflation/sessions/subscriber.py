@@ -154,6 +154,19 @@ class Subscriber:
             watcher.took(bytes_max, outputs, now)
         return outputs
 
+    def take_shared(self, bytes_max: int) -> Rows | None:
+        """Return a flush that goes to the whole lane, if that is all it is sent; else None.
+
+        A subscriber that a trace watches is served by `take`, which the trace hears of.
+        """
+        lane = self.lane
+        if lane is None or self.backfill is not None or self.catch_up is not None:
+            return None
+        if self.paused or self.watchers:
+            return None
+        batch = lane.take_shared(self.member, bytes_max)
+        return None if batch is None else self._rows(batch)
+
     def _next(self, bytes_max: int, now: Instant) -> list[Output]:
         if self.paused:
             return []

@@ -112,9 +112,14 @@ class Asked:
 
 
 class Product:
-    """One engine; every verb yields its lines. Refusals are for the caller."""
+    """One engine; every verb yields its lines. Refusals are for the caller.
 
-    def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
+    `shares`: sessions take a lane's flush as the gateway's streams do, where they can.
+    """
+
+    def __init__(self, *, sessions_max: int, subscriptions_max: int, shares: bool = False) -> None:
+        self.shared = 0
+        self._shares = shares
         self._engine = Engine(sessions_max=sessions_max, subscriptions_max=subscriptions_max)
         self._asked: dict[tuple[str, str, str], Asked] = {}
         self._traces: list[tuple[TraceRecorder, Trace]] = []
@@ -276,7 +281,9 @@ class Product:
 
     def take(self, session: str, bytes_max: int) -> tuple[list[str], bool]:
         """The lines, and whether there may be more."""
-        outputs = self._engine.take(session, bytes_max)
+        rows = self._engine.take_shared(session, bytes_max) if self._shares else None
+        self.shared += rows is not None
+        outputs = self._engine.take(session, bytes_max) if rows is None else [rows]
         goes_on = bool(outputs) and not any(isinstance(out, Goodbye) for out in outputs)
         return [line for output in outputs for line in output_lines(output)], goes_on
 
