@@ -146,15 +146,15 @@ class DecisionObserver:
             yield self._without_lane(frame, now)
             return
         changed = feed.board.rows(frame.offset - 1, oof=True)
-        stirred = feed.stirred(frame.offset)
-        if not changed and not stirred:
+        unsettled = feed.unsettled(frame.offset)
+        if not changed and not unsettled:
             why = why_filtered(lane.id, frame)
             yield Decision(now, DecisionKind.FILTERED, frame.key, frame.offset, why=why)
         for board_key, row in changed:
             why = row.reason if isinstance(row, Tombstone) else ""
             yield Decision(now, DecisionKind.ACCEPTED, board_key, frame.offset, why=why)
             yield from self._holding(lane, board_key, row, now)
-        for board_key in stirred:
+        for board_key in unsettled:
             yield Decision(now, DecisionKind.ACCEPTED, board_key, frame.offset)
             yield self._grouping(lane, board_key, frame, now)
 

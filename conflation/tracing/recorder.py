@@ -25,9 +25,8 @@ from tidegate.keys.text.duration import Instant
 def copy_of(subscriber: Subscriber) -> Subscriber:
     """Return the same subscriber, alone in its lane, in a topic that has no other feed.
 
-    What never changes is shared with the original: it costs references, a few for each key. The
-    order of a window or of groups is made anew, as for a new filter. Records do not expire in the
-    copy: when they do is the original's to say.
+    What never changes is shared with the original: it costs references, a few for each key.
+    Records do not expire in the copy: when they do is the original's to say.
     """
     topic = _topic(subscriber.topic)
     subscription = subscriber.member.subscription
