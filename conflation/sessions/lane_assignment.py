@@ -8,8 +8,6 @@ from dataclasses import replace
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
-from tidegate.conflation.lanes.every_message import EveryMessageLane
-from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import HistoryWanted
@@ -49,22 +47,36 @@ class LaneAssignment:
 
     # --- Beginning
 
-    def subscriber(
-        self, session: Session, name: str, topic: Topic, subscription: Subscription, now: Instant
-    ) -> Subscriber:
-        """Return a new subscriber with its backfill; it is in no lane yet.
+    def subscribe(
+        self,
+        session: Session,
+        name: str,
+        topic: Topic,
+        subscription: Subscription,
+        now: Instant,
+        *,
+        announced: bool,
+    ) -> None:
+        """Add a subscriber with its backfill, and let it join its lane unless live rows wait.
 
         Raises:
             BookmarkExpired: see `begin`.
         """
-        subscriber = Subscriber.of(session.id, name, topic, subscription)
-        begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
-        return subscriber
+        assert (name, topic.name) not in session.subscribers, "a name subscribes to a topic once"
+        subscriber = _new_subscriber(session, name, topic, subscription, now)
+        self._registry.add(session, subscriber, announced=announced)
+        if subscriber.joins_at_once:
+            self._join(session, subscriber, now)
+        if subscriber.backfill is not None or announced:
+            self._registry.wake(session)
 
-    def join(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        """Let a subscriber join its lane."""
-        subscriber.join(conflated=session.conflated)
-        self._joined(session, subscriber, now)
+    def adopt(self, session: Session, subscriber: Subscriber) -> None:
+        """Add a subscriber of another engine as it is, with its lane and its deadlines."""
+        session.subscribers[subscriber.id] = subscriber
+        if subscriber.lane is not None and subscriber.feed is not None:
+            self._schedule.arm(subscriber.lane, (subscriber.feed, subscriber.lane))
+        if subscriber.backfill is not None:
+            self._schedule.arm(subscriber.backfill, subscriber)
 
     def restart(self, topic: Topic, now: Instant) -> None:
         """Begin every subscription of a topic again, with a snapshot: it has a new epoch."""
@@ -72,10 +84,10 @@ class LaneAssignment:
             change = before.change
             wanted = before.member.subscription if change is None else change.subscription
             wanted = replace(wanted, resume=NOWHERE, replay=None, paused=before.paused)
-            successor = self.subscriber(session, before.member.name, topic, wanted, now)
+            successor = _new_subscriber(session, before.member.name, topic, wanted, now)
             self._registry.replace(session, before, successor)
             if successor.joins_at_once:
-                self.join(session, successor, now)
+                self._join(session, successor, now)
             self._registry.wake(session)
 
     # --- Backfill
@@ -101,7 +113,7 @@ class LaneAssignment:
             return
         subscriber.backfill = continue_replay(subscriber, cursor)
         if subscriber.backfill is None:
-            self.join(session, subscriber, now)
+            self._join(session, subscriber, now)
             self._apply_due_change(session, subscriber, now)
 
     def supply(
@@ -153,6 +165,10 @@ class LaneAssignment:
         if is_changed or subscriber.backfill is not None:
             self._registry.wake(session)
 
+    def _join(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
+        subscriber.join(conflated=session.conflated)
+        self._joined(session, subscriber, now)
+
     def _apply_due_change(self, session: Session, subscriber: Subscriber, now: Instant) -> bool:
         """Change lanes if that is due; a replay that has not caught up has none to leave yet."""
         change = subscriber.change
@@ -167,6 +183,14 @@ class LaneAssignment:
         self._arm_watermarks(session)
         for watcher in subscriber.watchers:
             watcher.moved(now)
+
+
+def _new_subscriber(
+    session: Session, name: str, topic: Topic, subscription: Subscription, now: Instant
+) -> Subscriber:
+    subscriber = Subscriber.of(session.id, name, topic, subscription)
+    begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
+    return subscriber
 
 
 # --- From one lane to another
@@ -236,7 +260,7 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
     member.joined = feed.accepted + joined
     member.passed = subscriber.topic.filtered_out(feed) + passed
     at_a_place = subscriber.catch_up is None and backlog is None
-    if at_a_place and isinstance(new, IntervalLane) and _asks_the_same(old, new):
+    if at_a_place and new.is_stateless and old.counts_offsets and _shows_the_same(old, new):
         member.position, member.cut, member.released = since, cut, new.board.head
     else:
         member.round = None
@@ -246,14 +270,9 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
         if not _shows_the_same(old, new):
             member.drop_delta_base()
             _catch_up(subscriber, new, _changed(_view(old), new, member))
-    if isinstance(new, IntervalLane):
-        member.unreported.clear()  # a plain interval counts nothing
+    if new.is_stateless:
+        member.unreported.clear()  # it counts nothing
     subscriber.leave_lane(old)
-
-
-def _asks_the_same(old: Lane, new: IntervalLane) -> bool:
-    """Return whether a position in the one is a position in the other."""
-    return _shows_the_same(old, new) and isinstance(old, IntervalLane | EveryMessageLane)
 
 
 def _shows_the_same(old: Lane, new: Lane) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.conflation.definition import Priority
-from tidegate.conflation.outputs import CloseReason, Output, Rows
+from tidegate.conflation.outputs import CloseReason, Output, Rows, Unsubscribed
 from tidegate.conflation.sessions.subscriber import Drain, Subscriber, SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
@@ -128,6 +128,10 @@ class Session:
             for subscriber in self.subscribers.values()
             if subscriber.has_everything()
         ]
+
+    def undelivered(self) -> list[Unsubscribed]:
+        """Return the ends of subscriptions that are still to be sent."""
+        return [output for output in self.outbox if isinstance(output, Unsubscribed)]
 
     def drains(self) -> list[Drain]:
         """Return what is still to be sent of subscriptions that have ended."""

@@ -11,7 +11,6 @@ from tidegate.conflation.boards.board import Board
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
@@ -275,15 +274,14 @@ class Subscriber:
 
     def unconflated(self) -> int:
         """Return how many messages of the queue `conflate` has not put together yet."""
-        lane = self.lane
-        return len(lane.unconflated(self.member)) if isinstance(lane, EveryMessageLane) else 0
+        return 0 if self.lane is None else len(self.lane.unconflated(self.member))
 
     def conflate(self, messages_max: int | None = None) -> None:
         """Put the queue, or its next `messages_max` messages, together by the topic's rules."""
         for watcher in self.watchers:
             watcher.conflates(messages_max)
         lane = self.lane
-        if not isinstance(lane, EveryMessageLane):
+        if lane is None or not lane.id.lists:
             return
         rules, through = queue_rules(lane.id, self.topic.definition), None
         if messages_max is not None:
