@@ -58,6 +58,7 @@ class TopNOperator(Operator):
             lowest = min(lowest, bisect_left(self._order, place))
             insort(self._order, place)
             self._records[board_key] = (place, frame)
+        # Places behind the window moved and none in it: most messages of a large topic end here.
         if lowest >= self._window.skip_n + self._window.top_n:
             return ()
         return self._moved(frame, changed=board_key if matching else None)

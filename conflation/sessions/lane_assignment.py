@@ -107,10 +107,11 @@ class LaneAssignment:
         subscriber.backfill = None
         subscription = subscriber.member.subscription
         if subscriber.lane is not None:
-            return
+            return  # it joined when it subscribed; its live rows follow
         if subscription.command is Command.SOW:
             self._registry.finish(session, subscriber)
             return
+        # Messages came while the replay ran. Once none are left it may join without a gap.
         subscriber.backfill = continue_replay(subscriber, cursor)
         if subscriber.backfill is None:
             self._join(session, subscriber, now)
@@ -123,6 +124,7 @@ class LaneAssignment:
         subscriber = session.subscribers.get(wanted.subscriber)
         if subscriber is None or subscriber.backfill is None or subscriber.history is None:
             return
+        # The shell may be late: the topic may have been restarted, or the piece supplied before.
         if (wanted.epoch, wanted.after) != (subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)
@@ -153,7 +155,7 @@ class LaneAssignment:
         for subscriber in list(session.subscribers.values()):
             lane = subscriber.lane
             if lane is None or not subscriber.queues or subscriber.change is not None:
-                continue
+                continue  # what changes already asks for its lane anew when it is due
             subscription = subscriber.member.subscription
             if lane.id != subscriber.lane_id(subscription, conflated=session.conflated):
                 self.change(session, subscriber, subscription, now)
@@ -241,13 +243,14 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
     if old.id == subscriber.lane_id(change.subscription, conflated=session.conflated):
         member.subscription = change.subscription  # a replay has just joined it
         return
-    old_feed.settle()
+    old_feed.settle()  # rows that are put off are not pending yet, and would be lost
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
     passed = member.passed - subscriber.topic.filtered_out(old_feed)
     pending, unreported = old.left_behind(member)
     backlog = member.backlog
     member.backlog = None
     member.subscription = change.subscription
+    # Positions of the old lane say nothing in the new one, and neither does what they refer to.
     member.conflated_to = member.released = 0
     member.owed.clear()
     member.remember()
@@ -261,6 +264,7 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
     member.passed = subscriber.topic.filtered_out(feed) + passed
     at_a_place = subscriber.catch_up is None and backlog is None
     if at_a_place and new.is_stateless and old.counts_offsets and _shows_the_same(old, new):
+        # What the old lane held is let go to it alone, so it need not wait for the new lane.
         member.position, member.cut, member.released = since, cut, new.board.head
     else:
         member.round = None
@@ -268,6 +272,7 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
             member.miss(row_key, messages)
         _catch_up(subscriber, old, pending)
         if not _shows_the_same(old, new):
+            # Other rows or fields: deltas would be against values that the client never had.
             member.drop_delta_base()
             _catch_up(subscriber, new, _changed(_view(old), new, member))
     if new.is_stateless:
@@ -288,6 +293,7 @@ def _changed(before: View, lane: Lane, member: Member) -> list[Pair]:
     """Return the rows that turn the old view of a client into the new one; they are no messages."""
     after = _view(lane)
     rows: list[Frame] = []
+    # Without `oof` removals were not asked for: rows that the new filter hides go stale.
     if lane.id.oof:
         rows += [_out(row) for row_key, row in before.items() if row_key not in after]
     for row_key, row in after.items():
@@ -319,6 +325,8 @@ def _catch_up(subscriber: Subscriber, lane: Lane, rows: Sequence[Pair]) -> None:
         for known in subscriber.member.as_known((row,))
     ]
     if new is not None and not new.id.lists:
+        # Rows of a list are single messages; where the new lane combines, they are what it would
+        # have made of each.
         if lane.id.lists and combines(new.id):
             pairs = [(board_key, lifted(row, new.id)) for board_key, row in pairs]
         pairs = collapsed(pairs)

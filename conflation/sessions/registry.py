@@ -123,7 +123,7 @@ class SessionRegistry:
         if reason is None:
             self.forget(session)
             self.emit(SessionClosed(session.id, session.ended))
-        elif session.ended is None:
+        elif session.ended is None:  # the first reason counts: it is in the outbox already
             session.ended = reason
             session.outbox.append(Goodbye(reason))
             self.emit(SessionClosed(session.id, reason))
@@ -153,6 +153,7 @@ class SessionRegistry:
         What is queued is sent before, where the client asked for the end and the topic does not
         tidy on unsubscribe.
         """
+        # The rows leave the lane with the subscriber, so they are taken before it leaves.
         drains = reason in _WANTED and subscriber.drains
         if drains:
             sums = self.accounting.sums(subscriber.topic.name)

@@ -69,7 +69,7 @@ class Feed:
         for frame in frames:
             self._apply(self._operator.moves(frame))
         self.settle()
-        self.accepted = 0
+        self.accepted = 0  # no subscriber was there to match them
 
     def restore(self, kept: RestoredTopic) -> None:
         """Take over a board of all records, and what the journal says since."""
@@ -120,7 +120,7 @@ class Feed:
         """Bring the board up to date."""
         moves = self._operator.settle()
         if moves:
-            self.settles += 1
+            self.settles += 1  # a trace makes the rows at the same moment
             self._apply(moves)
 
     @property
@@ -218,9 +218,11 @@ class Feed:
 
     def _wake(self, changes: Sequence[Change], now: Instant) -> list[Lane]:
         armed: list[Lane] = []
+        # A copy: a lane that has heard its one message stops to listen meanwhile.
         for lane in list(self._listening.values()):
             before = lane.deadline
             lane.accept(changes, now)
+            # A deadline may come nearer, too: `pace=key` and `flush_on` have one for each key.
             if lane.deadline != before:
                 armed.append(lane)
             if not lane.sees_every_message:
@@ -230,6 +232,7 @@ class Feed:
     def _trim(self) -> None:
         """Let the board forget what no lane needs: the one furthest back decides."""
         places = [lane.needs_board_since() for lane in self.lanes.values()]
+        # A removal forgotten before it is stored would bring the record back at the next start.
         places.append(self._checkpointed)
         needed = min((place for place in places if place is not None), default=self.board.head)
         if self.board.tombstones > self._tombstones_max:
@@ -330,6 +333,7 @@ class Watermarks:
 
     def _with(self, heap: list[_Entry], entry: _Entry) -> list[_Entry]:
         heappush(heap, entry)
+        # Stale entries may be half of the heap, so cleaning costs a constant for each `set`.
         if len(heap) > 2 * len(self._set) + _STALE_MAX:
             heap = [known for known in heap if known[2].is_set]
             heapify(heap)

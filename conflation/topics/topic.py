@@ -133,6 +133,7 @@ class FeedIndex:
         found: dict[Feed, None] = {}
         for tokens_of, by_token in self._by_path.values():
             tokens = () if frame.removed else tokens_of(frame.payload)
+            # A record that leaves a filter is found by the value that it had.
             if before is not None:
                 tokens = (*tokens, *tokens_of(before.payload))
             for token in tokens:
@@ -166,6 +167,7 @@ class Topic:
     def successor(self, epoch: str) -> Topic:
         """Return the topic in another epoch, with nothing in it; what has come in still counts."""
         topic = Topic(self.name, self.definition, epoch)
+        # Counters of a metric must not fall.
         topic.messages_in, topic.removals_in = self.messages_in, self.removals_in
         topic.bytes_in = self.bytes_in
         return topic
@@ -192,6 +194,7 @@ class Topic:
             return
         self.sow.restore(kept)
         if self.definition.expiration_ns is not None:
+            # The engine's clock is not the wall's: the age is all that both know of a record.
             for record in self.sow.board.live():
                 age_ns = max(0, now_ms - record.timestamp_ms) * MILLISECOND
                 self.expiry.note(record.offset, now + self.definition.expiration_ns - age_ns)
@@ -204,7 +207,7 @@ class Topic:
         """
         assert frames[0].offset == self.head + 1, "offsets have no holes"
         removals = sum(frame.removed for frame in frames)
-        if removals:
+        if removals:  # seldom, and only then every frame has to be looked at
             frames = self._completed(frames)
         self.head = frames[-1].offset
         self.messages_in += len(frames)
@@ -214,6 +217,7 @@ class Topic:
         self.journal.keep(self.definition.history)
         if self.definition.expiration_ns is not None:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
+        # A feed whose filter asks for a value is looked up; the others have to try their filter.
         routed = self._routed(frames) if self._index.is_needed else {}
         routed.update((feed, frames) for feed in self._index.for_everything)
         return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
@@ -239,6 +243,7 @@ class Topic:
         if found is None:
             found = Feed(feed_id, self.definition.key_spec, self.name)
             by_record = feed_id.shape is not None or feed_id.key_spec == self.definition.key_spec
+            # Rows of other keys than records' cannot be made of records: their past is not known.
             if self.feeds and self.sow is not None and by_record:
                 found.seed(self.sow.board.live())
             found.board.head = self.head
@@ -270,8 +275,10 @@ class Topic:
         if self.sow is None:
             return []
         wanted = feed_id
+        # The state of the world is one row a record, whatever the subscription's conflation key.
         if feed_id.shape is None:
             wanted = FeedId(self.definition.key_spec, feed_id.filter)
+        # A feed for this one question if there is none; without lanes it is forgotten again.
         feed = self.feed(wanted)
         feed.settle()
         live = feed.board.live()
@@ -340,6 +347,7 @@ class Topic:
     def _completed(self, frames: Sequence[Frame]) -> list[Frame]:
         """Return removals with the value they take away, which may be of the same call."""
         assert self.sow is not None, "only records can be removed"
+        # The board is not up to date yet: a removal may be of a message of this very call.
         newest: dict[str, bytes] = {}
         completed: list[Frame] = []
         for frame in frames:

@@ -147,6 +147,7 @@ class DecisionObserver:
         if lane is None or feed is None:
             yield self._without_lane(frame, now)
             return
+        # It was published alone, so what the board has since the offset before is its doing.
         changed = feed.board.rows(frame.offset - 1, oof=True)
         unsettled = feed.unsettled(frame.offset)
         if not changed and not unsettled:
@@ -194,7 +195,7 @@ class DecisionObserver:
     def conflated(self, before: int, now: Instant) -> Decision:
         """Return the decision that a queue of `before` messages was conflated by its policy."""
         self._awaited.clear()
-        after, _ = self._subscriber.queued()
+        after, _ = self._subscriber.queued()  # the queue was replaced: what was awaited is gone
         return Decision(now, DecisionKind.CONFLATED, messages=before, rows=after)
 
     def place(self) -> str:
@@ -234,6 +235,7 @@ class DecisionObserver:
         if lane.id.lists:
             yield from self._listed(lane, board_key, row, now)
             return
+        # What is held is known by its first message: that stays while others are merged into it.
         before = {slot.opened: slot for slot in self._held.pop(board_key, ())}
         held: list[Held] = []
         is_told = False
@@ -252,6 +254,7 @@ class DecisionObserver:
                 yield joined(lane.id, known, slot, row, now)
         if held:
             self._held[board_key] = held
+        # With `flush_on` the message may have flushed what was held; `flushed` says so then.
         if lane.id.flush_on is not None:
             self._released += before.values()
             self._release(lane)
@@ -323,6 +326,7 @@ class DecisionObserver:
 
     def _release(self, lane: Lane) -> None:
         """Note that all is flushed if one key is: `flush_on` flushes everything that was held."""
+        # One key is looked at for each message, all of them only at a flush.
         oldest = next(iter(self._held), None)
         if oldest is not None and self._not_held(lane, oldest):
             for board_key in list(self._held):

@@ -38,6 +38,7 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
         other.lane.members[member.place] = member
         other.feed.adopt(other.lane)
     if subscriber.backfill is not None:
+        # Rows are shared, places are not: each takes at its own pace.
         other.backfill = copy.copy(subscriber.backfill)
         other.backfill.pacing = copy.copy(subscriber.backfill.pacing)
     if subscriber.change is not None:
@@ -48,6 +49,7 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
 
 
 def _topic(real: Topic) -> Topic:
+    # A removal by expiry is published like any other, so the copy gets it as a message.
     topic = Topic(real.name, replace(real.definition, expiration_ns=None), real.epoch)
     topic.head = real.head
     topic.journal = copy.deepcopy(real.journal)
@@ -64,6 +66,7 @@ def _feed(topic: Topic, real: Feed) -> Feed:
 
 def _lane(real: Lane, feed: Feed) -> Lane:
     """Copy all that a lane holds, without its other members."""
+    # deepcopy takes these for copies it has made: the lane refers to the copied board.
     shared: dict[int, Any] = {id(real.board): feed.board, id(real.members): {}}
     return copy.deepcopy(real, shared)
 
@@ -213,6 +216,7 @@ class TraceRecorder:
         if topic is self.subscriber.topic and not self.is_over:
             self._catch_up()
             size = sum(len(frame.payload) for frame in frames)
+            # Other lanes of the board decide it, and the copy has none.
             eager = self.subscriber.feed is not None and self.subscriber.feed.is_eager
             self._note(Published(now, frames, eager), messages=len(frames), size=size)
 
@@ -278,7 +282,7 @@ class TraceRecorder:
             self._forget()
             self.is_over = True
             call = Ended(call.now, OVERRUN)
-        self._known = self._stamp()
+        self._known = self._stamp()  # what differs from it at the next call has happened between
         self._calls.append(call)
         self._wake()
 

@@ -96,6 +96,7 @@ class TraceReplay:
         self.taken: Sequence[Output] = ()
         self.wanted: Subscription | None = None
         self.began_in = None if self.subscriber.lane is None else self.subscriber.lane.id
+        # The very engine that serves: a model of it could say what does not happen.
         self._engine = Engine(sessions_max=1, subscriptions_max=1)
         self._engine.import_subscriber(self.subscriber)
         self._observer = DecisionObserver(self.subscriber)
@@ -116,10 +117,12 @@ class TraceReplay:
             case Changed(_, subscription):
                 self.wanted = subscription
             case Redefined(_, definition):
+                # The definition alone: the journal's bounds and expiry are the original's to keep.
                 subscriber.topic.definition = definition
             case Settled() if subscriber.feed is not None:
                 subscriber.feed.settle()
             case Joined() if subscriber.lane is not None:
+                # A member that is never asked: only the cut that its join makes counts.
                 subscriber.lane.join(Member("", "", subscriber.member.subscription))
                 subscriber.lane.joins += 1
             case Conflated(now, messages_max):
@@ -138,6 +141,7 @@ class TraceReplay:
             yield Decision(now, DecisionKind.MOVED, rows=rows, why=lane_text(lane.id))
 
     def _publish(self, frames: Sequence[Frame], now: Instant) -> Iterator[Decision]:
+        # One by one, so that each decision is seen before the next message covers it.
         for frame in frames:
             self._engine.publish(self.subscriber.topic.name, [frame], now)
             yield from self._observer.message(frame, now)
