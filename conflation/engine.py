@@ -19,11 +19,9 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached, SessionUnknown, TopicUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     Event,
-    Goodbye,
     HistoryWanted,
     Output,
     RecordsExpired,
@@ -31,12 +29,7 @@ from tidegate.conflation.outputs import (
     Unsubscribed,
 )
 from tidegate.conflation.schedule import Schedule
-from tidegate.conflation.sessions.accounting import (
-    Accounting,
-    EngineStats,
-    SessionStats,
-    TopicStats,
-)
+from tidegate.conflation.sessions.accounting import EngineStats, SessionStats, TopicStats
 from tidegate.conflation.sessions.lane_assignment import Due, LaneAssignment
 from tidegate.conflation.sessions.queue_limits import QueueLimiter
 from tidegate.conflation.sessions.registry import SessionRegistry
@@ -50,14 +43,14 @@ from tidegate.keys.text.duration import Instant
 
 
 class Engine:
-    """Topics, sessions and the schedule. The caller gives every bound."""
+    """Topics, sessions and the schedule. The caller gives every bound, and every `now`."""
 
     def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
         self._schedule: Schedule[Due] = Schedule()
-        self._accounting = Accounting(self._topics, self._subscriber_of)
-        self._registry = SessionRegistry(self._accounting, sessions_max)
+        self._registry = SessionRegistry(self._topics, sessions_max)
+        self._accounting = self._registry.accounting
         self._queue_limits = QueueLimiter(self._registry)
         self._lanes = LaneAssignment(self._schedule, self._registry, self._queue_limits.arm)
         self._flushes = 0
@@ -73,14 +66,10 @@ class Engine:
             self._topics[name] = Topic(name, definition, epoch)
             self._accounting.begin(name)
             return
-        assert found.definition.key_spec == definition.key_spec, "a topic's key is for life"
-        found.definition = definition
+        found.redefine(definition)
         # A policy such as `always` decides in which lane a queue is.
         for session in {one.id: one for one, _ in self._registry.of_topic(name)}.values():
             self._lanes.reassign(session, self._now)
-        found.journal.keep(definition.history)
-        if definition.expiration_ns is None:
-            found.expiry.forget()
 
     def restore_topic(self, name: str, kept: RestoredTopic, now: Instant, now_ms: int) -> None:
         """Restore a new topic's messages and records; `now_ms` is wall time."""
@@ -192,13 +181,9 @@ class Engine:
         if session.ended is not None:
             raise SessionUnknown("the session has ended")
         topic = self.topic(subscription.topic)
-        assert (name, topic.name) not in session.subscribers, "a name subscribes to a topic once"
         if len(session.subscribers) >= self._subscriptions_max:
             raise LimitReached(f"a session has at most {self._subscriptions_max} subscriptions")
-        subscriber = self._lanes.subscriber(session, name, topic, subscription, now)
-        self._registry.add(session, subscriber, announced=announced)
-        if subscriber.joins_at_once:
-            self._lanes.join(session, subscriber, now)
+        self._lanes.subscribe(session, name, topic, subscription, now, announced=announced)
         return topic.bookmark(topic.head)
 
     def unsubscribe(self, session_id: str, name: str, reason: str = "REQUESTED") -> None:
@@ -231,15 +216,11 @@ class Engine:
 
     def import_subscriber(self, subscriber: Subscriber) -> None:
         """Take over a subscriber and its topic from another engine, in a session without limits."""
-        member = subscriber.member
         self._topics[subscriber.topic.name] = subscriber.topic
         self._accounting.begin(subscriber.topic.name)
-        self.open_session(member.session, UNLIMITED, lasts=True)
-        self._registry.find(member.session).subscribers[subscriber.id] = subscriber
-        if subscriber.lane is not None and subscriber.feed is not None:
-            self._schedule.arm(subscriber.lane, (subscriber.feed, subscriber.lane))
-        if subscriber.backfill is not None:
-            self._schedule.arm(subscriber.backfill, subscriber)
+        session = Session(subscriber.member.session, UNLIMITED, lasts=True)
+        self._registry.open(session)
+        self._lanes.adopt(session, subscriber)
 
     # --- Messages
 
@@ -299,8 +280,8 @@ class Engine:
         for subscriber in list(session.subscribers.values()):
             if subscriber.backfill is not None:
                 self._lanes.continue_backfill(session, subscriber, self._now)
-        if session.ended is not None and any(isinstance(out, Goodbye) for out in outputs):
-            self._registry.forget(session)
+        if session.ended is not None and not session.outbox:
+            self._registry.forget(session)  # the goodbye comes last, and is out
         self._queue_limits.taken(session)
         session.ready = bool(outputs)
         return outputs
@@ -363,8 +344,7 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        outbox = self._registry.find(session_id).outbox
-        return [output for output in outbox if isinstance(output, Unsubscribed)]
+        return self._registry.find(session_id).undelivered()
 
     def caught_up(self, session_id: str) -> list[tuple[SubscriberId, Bookmark]]:
         """Return subscribers with nothing under way, each with the bookmark it is complete up to.
@@ -411,15 +391,10 @@ class Engine:
         """
         return self._registry.stats(session_id)
 
-    def _subscriber_of(self, member: Member) -> Subscriber:
-        session = self._registry.find(member.session)
-        return session.subscribers[member.name, member.subscription.topic]
-
     def _expire(self, topic: Topic, now: Instant) -> None:
-        through = topic.expiry.expired(now)
+        through = topic.expired(now)
         self._schedule.arm(topic.expiry, topic)
-        oldest = None if topic.sow is None else topic.sow.board.oldest()
-        if oldest is not None and oldest.offset <= through:
+        if through is not None:
             self._registry.emit(RecordsExpired(topic.name, topic.epoch, through))
 
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:

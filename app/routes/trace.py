@@ -66,7 +66,7 @@ class TraceText:
     def events(self, trace: Trace, call: Call) -> Iterator[bytes]:
         """A call, the decisions in it, and how it ended, if it did; in pieces."""
         text = b"" if isinstance(call, Ended) else event("call", self.call(call))
-        decisions = trace.tell(call)
+        decisions = trace.decisions(call)
         while piece := list(islice(decisions, PIECE)):
             yield text + b"".join(event("decision", self.decision(each)) for each in piece)
             text = b""

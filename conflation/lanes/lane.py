@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -44,6 +44,11 @@ class Held(NamedTuple):
 
 class Lane(ABC):
     """Position, deadline and members; `flush` moves the position, members follow by taking."""
+
+    counts_offsets: ClassVar[bool] = True
+    """Positions are offsets of the topic, so one lane's position says something to another."""
+    is_stateless: ClassVar[bool] = False
+    """The board alone answers: a position is all there is to know of a member."""
 
     def __init__(self, lane_id: LaneId, board: Board, position: int) -> None:
         self.id = lane_id
@@ -132,6 +137,18 @@ class Lane(ABC):
         """Rows and their bytes that the member has not taken, what is not flushed yet included."""
         rows = [row for _, row in self.pending(member)]
         return len(rows), sum(map(told_bytes, rows))
+
+    def unconflated(self, member: Member) -> Sequence[Frame]:
+        """Return the messages of a member's queue that `give_up` has not put together yet."""
+        return ()
+
+    def give_up(self, member: Member, rules: LaneId, through: int | None = None) -> None:
+        """Conflate a member's queue by its topic's rules; only a list of messages has one to."""
+        del member, rules, through
+
+    def has_sent(self, member: Member, row: Frame) -> bool:
+        """Return whether a member was sent a flushed row ahead of its turn."""
+        return False
 
     def take(self, member: Member, bytes_max: int) -> Batch | None:
         """What the member gets next: the shared batch if it is in step, else its own answer.

@@ -116,6 +116,7 @@ def subscription_stats(subscriber: Subscriber) -> SubscriptionStats:
     topic = subscriber.topic
     if lane is None or feed is None:
         return SubscriptionStats(member.name, topic.name, "sow", 0, 0, 0, 0)
+    # Rows of groups that are put off will be matched and wait: as if they had been made.
     accepted, board = feed.preview()
     preview = lane.on(board)
     waiting = _catching_up(subscriber) + preview.waiting(member)
@@ -206,7 +207,7 @@ class Accounting:
 
     def of_topic(self, topic: Topic) -> TopicStats:
         """Return the counters of one topic."""
-        sums = Counter(self._past[topic.name])
+        sums = Counter(self._past[topic.name])  # a copy: asking changes nothing
         for feed in topic.feeds.values():
             self._add_feed(sums, topic, feed)
         return topic_stats(topic, sums)
@@ -218,6 +219,7 @@ class Accounting:
             preview = lane.on(board)
             for members in preview.alike():
                 waiting = len(members) * preview.waiting(members[0])
+                # Rows to catch up with are each member's own; alike is what the lane has.
                 waiting += sum(_catching_up(self._subscriber_of(member)) for member in members)
                 matched = sum(accepted - member.joined for member in members)
                 delivered = sum(member.delivered for member in members)

@@ -28,7 +28,10 @@ FULL_PERCENT = 100
 
 
 def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> ResumeMode:
-    """The first way that fits; `too_long`: a replay would be over the session's limits."""
+    """Return the first way that fits; `too_long`: a replay would be over the session's limits.
+
+    Changes cost the keys that changed, a replay the messages, a snapshot all records.
+    """
     if bookmark.epoch != topic.epoch or bookmark.offset > topic.head or _needs_whole(lane_id):
         return ResumeMode.SNAPSHOT
     by_record = _board_reaches(topic, bookmark)
@@ -45,13 +48,13 @@ def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: 
 def overflows(
     topic: Topic, subscription: Subscription, limits: QueueLimits, *, conflated: bool
 ) -> bool:
-    """Whether every message since a bookmark is more than may wait, and cannot be conflated.
+    """Return whether all messages since a bookmark are too many, and cannot be conflated.
 
-    An interval queues nothing. `conflated`: the session lets policies conflate.
+    An interval queues nothing. `conflated`: the session has queue policies.
     """
     bookmark, lane_id = subscription.resume, subscription.lane_id
     if bookmark is None or lane_id.interval_ns or not topic.journal_reaches(bookmark):
-        return False  # what an archive has is pulled from there, and waits in no queue
+        return False  # an archive is read as the socket drains, so nothing of it waits in a queue
     too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
     if conflated and is_merged(topic, lane_id, bookmark, too_long=too_long):
         return False
@@ -60,7 +63,7 @@ def overflows(
 
 
 def is_merged(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> bool:
-    """Whether what was missed is merged by the topic's rules, as its queue would have been.
+    """Return whether what was missed is merged by the topic's rules, as its queue would be.
 
     The newest values alone would lose what the older ones add to a sum.
     """
@@ -70,9 +73,9 @@ def is_merged(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bo
 
 
 def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
-    """What was missed, as shown, put together as a full queue is.
+    """Return what was missed, as shown, put together as a full queue is.
 
-    Of removals all: the client may have got rows behind its bookmark.
+    All removals are in it: the client may have rows from behind its bookmark.
     """
     missed = passing(lane_id, topic.name, topic.journal.after(offset))
     backlog = Backlog(queue_rules(lane_id, topic.definition))
@@ -81,7 +84,7 @@ def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
 
 
 def rows_since(topic: Topic, lane_id: LaneId, mode: ResumeMode, offset: int) -> Sequence[Frame]:
-    """What a client that has seen everything up to an offset is sent."""
+    """Return what a client is sent that has everything up to an offset."""
     if mode is ResumeMode.REPLAY:
         return replayed(topic, lane_id, topic.journal.after(offset))
     if mode is ResumeMode.CHANGES:
@@ -90,14 +93,14 @@ def rows_since(topic: Topic, lane_id: LaneId, mode: ResumeMode, offset: int) -> 
 
 
 def replayed(topic: Topic, lane_id: LaneId, missed: Sequence[Frame]) -> Sequence[Frame]:
-    """Journalled messages as the lane would have told them, on their own timeline."""
+    """Return journalled messages as the lane would have sent them, on their own timeline."""
     if lane_id.interval_ns:
         return conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
     return passing(lane_id, topic.name, missed)
 
 
 def replay_start(topic: Topic, replay: Replay) -> int | None:
-    """The offset behind which a bookmark subscription begins; None: with a snapshot instead.
+    """Return the offset behind which a bookmark subscription begins; None: with a snapshot.
 
     Raises:
         BookmarkExpired: it cannot be found, and `bookmark_not_found=fail`.
@@ -118,18 +121,18 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
 
 
 def is_found(topic: Topic, subscription: Subscription) -> bool:
-    """Whether a bookmark subscription begins where it asked to."""
+    """Return whether a bookmark subscription begins where it asked to."""
     start = None if subscription.replay is None else subscription.replay.start
     return not isinstance(start, Bookmark) or topic.reaches(start)
 
 
 def _needs_whole(lane_id: LaneId) -> bool:
-    """Windows, groups, and removals from a filter cannot be told from a position."""
+    """Return whether no position says what is missing: windows, groups, removals of a filter."""
     return lane_id.feed.shape is not None or (lane_id.oof and lane_id.feed.filter is not None)
 
 
 def _merges(topic: Topic, lane_id: LaneId) -> bool:
-    """Whether a queue of the lane is more than the newest message of each key, put together."""
+    """Return whether a conflated queue of the lane has more than the newest of each key."""
     rules = queue_rules(lane_id, topic.definition)
     is_plain = rules.merge is None and rules.match is None
     return not (lane_id.interval_ns or lane_id.delta or is_plain)
@@ -148,9 +151,10 @@ def _board_reaches(topic: Topic, bookmark: Bookmark) -> bool:
 
 
 def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
-    """The newest record of each conflation key changed since, oldest first.
+    """Return the newest record of each conflation key changed since, oldest first.
 
-    Of removals all: the client may have got rows behind its bookmark, with keys that came and went.
+    All removals are in it: the client may have rows from behind its bookmark, with keys that came
+    and went.
     """
     assert topic.sow is not None
     matches = matcher(lane_id.feed.filter, topic.name)
@@ -172,7 +176,7 @@ def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
 
 
 def _counted(rows: Sequence[Frame], missed: Sequence[Frame]) -> list[Frame]:
-    """Rows with the messages that they stand for, as far back as the journal knows them."""
+    """Return rows with the messages that they stand for, as far as the journal has them."""
     counts: dict[str, Receipt] = {}
     for frame in missed:
         if not frame.removed:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
-from tidegate.conflation.lanes.every_message import EveryMessageLane
-from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import HistoryWanted
@@ -49,22 +47,36 @@ class LaneAssignment:
 
     # --- Beginning
 
-    def subscriber(
-        self, session: Session, name: str, topic: Topic, subscription: Subscription, now: Instant
-    ) -> Subscriber:
-        """Return a new subscriber with its backfill; it is in no lane yet.
+    def subscribe(
+        self,
+        session: Session,
+        name: str,
+        topic: Topic,
+        subscription: Subscription,
+        now: Instant,
+        *,
+        announced: bool,
+    ) -> None:
+        """Add a subscriber with its backfill, and let it join its lane unless live rows wait.
 
         Raises:
             BookmarkExpired: see `begin`.
         """
-        subscriber = Subscriber.of(session.id, name, topic, subscription)
-        begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
-        return subscriber
+        assert (name, topic.name) not in session.subscribers, "a name subscribes to a topic once"
+        subscriber = _new_subscriber(session, name, topic, subscription, now)
+        self._registry.add(session, subscriber, announced=announced)
+        if subscriber.joins_at_once:
+            self._join(session, subscriber, now)
+        if subscriber.backfill is not None or announced:
+            self._registry.wake(session)
 
-    def join(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
-        """Let a subscriber join its lane."""
-        subscriber.join(conflated=session.conflated)
-        self._joined(session, subscriber, now)
+    def adopt(self, session: Session, subscriber: Subscriber) -> None:
+        """Add a subscriber of another engine as it is, with its lane and its deadlines."""
+        session.subscribers[subscriber.id] = subscriber
+        if subscriber.lane is not None and subscriber.feed is not None:
+            self._schedule.arm(subscriber.lane, (subscriber.feed, subscriber.lane))
+        if subscriber.backfill is not None:
+            self._schedule.arm(subscriber.backfill, subscriber)
 
     def restart(self, topic: Topic, now: Instant) -> None:
         """Begin every subscription of a topic again, with a snapshot: it has a new epoch."""
@@ -72,10 +84,10 @@ class LaneAssignment:
             change = before.change
             wanted = before.member.subscription if change is None else change.subscription
             wanted = replace(wanted, resume=NOWHERE, replay=None, paused=before.paused)
-            successor = self.subscriber(session, before.member.name, topic, wanted, now)
+            successor = _new_subscriber(session, before.member.name, topic, wanted, now)
             self._registry.replace(session, before, successor)
             if successor.joins_at_once:
-                self.join(session, successor, now)
+                self._join(session, successor, now)
             self._registry.wake(session)
 
     # --- Backfill
@@ -95,13 +107,14 @@ class LaneAssignment:
         subscriber.backfill = None
         subscription = subscriber.member.subscription
         if subscriber.lane is not None:
-            return
+            return  # it joined when it subscribed; its live rows follow
         if subscription.command is Command.SOW:
             self._registry.finish(session, subscriber)
             return
+        # Messages came while the replay ran. Once none are left it may join without a gap.
         subscriber.backfill = continue_replay(subscriber, cursor)
         if subscriber.backfill is None:
-            self.join(session, subscriber, now)
+            self._join(session, subscriber, now)
             self._apply_due_change(session, subscriber, now)
 
     def supply(
@@ -111,6 +124,7 @@ class LaneAssignment:
         subscriber = session.subscribers.get(wanted.subscriber)
         if subscriber is None or subscriber.backfill is None or subscriber.history is None:
             return
+        # The shell may be late: the topic may have been restarted, or the piece supplied before.
         if (wanted.epoch, wanted.after) != (subscriber.topic.epoch, subscriber.history.after):
             return
         subscriber.member.note(subscriber.backfill.rows)
@@ -141,7 +155,7 @@ class LaneAssignment:
         for subscriber in list(session.subscribers.values()):
             lane = subscriber.lane
             if lane is None or not subscriber.queues or subscriber.change is not None:
-                continue
+                continue  # what changes already asks for its lane anew when it is due
             subscription = subscriber.member.subscription
             if lane.id != subscriber.lane_id(subscription, conflated=session.conflated):
                 self.change(session, subscriber, subscription, now)
@@ -152,6 +166,10 @@ class LaneAssignment:
         is_changed = self._apply_due_change(session, subscriber, now)
         if is_changed or subscriber.backfill is not None:
             self._registry.wake(session)
+
+    def _join(self, session: Session, subscriber: Subscriber, now: Instant) -> None:
+        subscriber.join(conflated=session.conflated)
+        self._joined(session, subscriber, now)
 
     def _apply_due_change(self, session: Session, subscriber: Subscriber, now: Instant) -> bool:
         """Change lanes if that is due; a replay that has not caught up has none to leave yet."""
@@ -167,6 +185,14 @@ class LaneAssignment:
         self._arm_watermarks(session)
         for watcher in subscriber.watchers:
             watcher.moved(now)
+
+
+def _new_subscriber(
+    session: Session, name: str, topic: Topic, subscription: Subscription, now: Instant
+) -> Subscriber:
+    subscriber = Subscriber.of(session.id, name, topic, subscription)
+    begin(subscriber, session.limits if session.conflated else UNLIMITED, now)
+    return subscriber
 
 
 # --- From one lane to another
@@ -217,13 +243,14 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
     if old.id == subscriber.lane_id(change.subscription, conflated=session.conflated):
         member.subscription = change.subscription  # a replay has just joined it
         return
-    old_feed.settle()
+    old_feed.settle()  # rows that are put off are not pending yet, and would be lost
     since, cut, joined = member.position, member.cut, member.joined - old_feed.accepted
     passed = member.passed - subscriber.topic.filtered_out(old_feed)
     pending, unreported = old.left_behind(member)
     backlog = member.backlog
     member.backlog = None
     member.subscription = change.subscription
+    # Positions of the old lane say nothing in the new one, and neither does what they refer to.
     member.conflated_to = member.released = 0
     member.owed.clear()
     member.remember()
@@ -236,7 +263,8 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
     member.joined = feed.accepted + joined
     member.passed = subscriber.topic.filtered_out(feed) + passed
     at_a_place = subscriber.catch_up is None and backlog is None
-    if at_a_place and isinstance(new, IntervalLane) and _asks_the_same(old, new):
+    if at_a_place and new.is_stateless and old.counts_offsets and _shows_the_same(old, new):
+        # What the old lane held is let go to it alone, so it need not wait for the new lane.
         member.position, member.cut, member.released = since, cut, new.board.head
     else:
         member.round = None
@@ -244,16 +272,12 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
             member.miss(row_key, messages)
         _catch_up(subscriber, old, pending)
         if not _shows_the_same(old, new):
+            # Other rows or fields: deltas would be against values that the client never had.
             member.drop_delta_base()
             _catch_up(subscriber, new, _changed(_view(old), new, member))
-    if isinstance(new, IntervalLane):
-        member.unreported.clear()  # a plain interval counts nothing
+    if new.is_stateless:
+        member.unreported.clear()  # it counts nothing
     subscriber.leave_lane(old)
-
-
-def _asks_the_same(old: Lane, new: IntervalLane) -> bool:
-    """Return whether a position in the one is a position in the other."""
-    return _shows_the_same(old, new) and isinstance(old, IntervalLane | EveryMessageLane)
 
 
 def _shows_the_same(old: Lane, new: Lane) -> bool:
@@ -269,6 +293,7 @@ def _changed(before: View, lane: Lane, member: Member) -> list[Pair]:
     """Return the rows that turn the old view of a client into the new one; they are no messages."""
     after = _view(lane)
     rows: list[Frame] = []
+    # Without `oof` removals were not asked for: rows that the new filter hides go stale.
     if lane.id.oof:
         rows += [_out(row) for row_key, row in before.items() if row_key not in after]
     for row_key, row in after.items():
@@ -300,6 +325,8 @@ def _catch_up(subscriber: Subscriber, lane: Lane, rows: Sequence[Pair]) -> None:
         for known in subscriber.member.as_known((row,))
     ]
     if new is not None and not new.id.lists:
+        # Rows of a list are single messages; where the new lane combines, they are what it would
+        # have made of each.
         if lane.id.lists and combines(new.id):
             pairs = [(board_key, lifted(row, new.id)) for board_key, row in pairs]
         pairs = collapsed(pairs)

@@ -44,6 +44,8 @@ class QueueLimiter:
         subscribers = [each for each in session.subscribers.values() if each.queues]
         queued, queued_bytes = session.queued()
         messages, size = session.limits.room(queued, queued_bytes + session.unsent_bytes)
+        # Equal shares: whichever queue grows, the sum reaches the level no earlier than one of
+        # these is crossed. Then the rest of the room is shared anew.
         for subscriber in subscribers:
             feed = subscriber.feed
             assert feed is not None
@@ -71,6 +73,7 @@ class QueueLimiter:
 
     def note_unsent(self, session: Session, unsent_bytes: int) -> None:
         """Note the bytes that a socket holds; more of them leave less room for the queue."""
+        # More unsent bytes leave less room, so watermarks move; fewer may only end a crossing.
         rises = unsent_bytes > session.unsent_bytes
         session.unsent_bytes = unsent_bytes
         if rises:
@@ -80,6 +83,7 @@ class QueueLimiter:
 
     def taken(self, session: Session) -> None:
         """Note that a queue has become shorter."""
+        # Each take comes by here: sessions that were never long are done after this question.
         if session.is_crossed and session.ended is None:
             self._note_level(session)
 
@@ -136,12 +140,14 @@ class QueueLimiter:
     def _conflate(self, session: Session) -> None:
         """Conflate the whole queue, topic by topic, as far as the topics' policies go."""
         self._forced += 1
+        # Oldest first, as they go out.
         for drain in session.drains():
             drain.relieve()
         queued = [each for each in session.subscribers.values() if each.queued()[0]]
         for subscriber in queued:
             if subscriber.topic.definition.policy is QueuePolicy.CONFLATE:
                 subscriber.conflate()
+        # All subscriptions of such a topic, also those with an interval (rule queue-7).
         crowding = {each.topic for each in queued if _unsubscribes(each)}
         ended = [each for each in session.subscribers.values() if each.topic in crowding]
         for subscriber in ended:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidegate.conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     Event,
@@ -17,6 +18,7 @@ from tidegate.conflation.outputs import (
 from tidegate.conflation.sessions.accounting import Accounting, SessionStats, subscription_stats
 from tidegate.conflation.sessions.session import Session
 from tidegate.conflation.sessions.subscriber import Subscriber
+from tidegate.conflation.topics.topic import Topic
 
 GONE = "GONE"
 """The reason for what is dropped when a peer leaves without a word."""
@@ -31,9 +33,10 @@ _WANTED = ("REQUESTED", "CONTROL")
 class SessionRegistry:
     """Sessions by id. Events pile up until the shell asks for them."""
 
-    def __init__(self, accounting: Accounting, sessions_max: int) -> None:
+    def __init__(self, topics: Mapping[str, Topic], sessions_max: int) -> None:
+        """`topics`: those of the engine, for the accounting."""
+        self.accounting = Accounting(topics, self.subscriber_of)
         self._sessions: dict[str, Session] = {}
-        self._accounting = accounting
         self._sessions_max = sessions_max
         self._events: list[Event] = []
 
@@ -67,6 +70,10 @@ class SessionRegistry:
         if not subscribers:
             raise SubscriptionUnknown(f"the session has no subscription {name}")
         return subscribers
+
+    def subscriber_of(self, member: Member) -> Subscriber:
+        """Return the subscriber that a lane knows as a member."""
+        return self.find(member.session).subscribers[member.name, member.subscription.topic]
 
     def of_topic(self, name: str) -> list[tuple[Session, Subscriber]]:
         """Return every subscriber in a topic."""
@@ -116,7 +123,7 @@ class SessionRegistry:
         if reason is None:
             self.forget(session)
             self.emit(SessionClosed(session.id, session.ended))
-        elif session.ended is None:
+        elif session.ended is None:  # the first reason counts: it is in the outbox already
             session.ended = reason
             session.outbox.append(Goodbye(reason))
             self.emit(SessionClosed(session.id, reason))
@@ -136,11 +143,9 @@ class SessionRegistry:
     def add(self, session: Session, subscriber: Subscriber, *, announced: bool) -> None:
         """Add a subscriber to its session; `announced` sends `subscribed`."""
         session.subscribers[subscriber.id] = subscriber
-        self._accounting.begin_at(subscriber)
+        self.accounting.begin_at(subscriber)
         if announced:
             session.outbox.append(Subscribed(subscriber.member.name, subscriber.topic.name))
-        if subscriber.backfill is not None or announced:
-            self.wake(session)
 
     def leave(self, session: Session, subscriber: Subscriber, reason: str) -> None:
         """End a subscriber, and send its session the end.
@@ -148,14 +153,15 @@ class SessionRegistry:
         What is queued is sent before, where the client asked for the end and the topic does not
         tidy on unsubscribe.
         """
+        # The rows leave the lane with the subscriber, so they are taken before it leaves.
         drains = reason in _WANTED and subscriber.drains
         if drains:
-            sums = self._accounting.sums(subscriber.topic.name)
+            sums = self.accounting.sums(subscriber.topic.name)
             session.outbox.append(subscriber.drain(sums))
         self._remove(session, subscriber, reason, drains=drains)
         end = Unsubscribed(subscriber.member.name, subscriber.topic.name, reason)
         session.outbox.append(end)
-        self._accounting.count_end(reason)
+        self.accounting.count_end(reason)
         self.wake(session)
         self.close_empty(session)
 
@@ -163,11 +169,11 @@ class SessionRegistry:
         """Put another subscriber in the place of one; what waits for the old one is dropped."""
         for watcher in before.watchers:
             watcher.ended(RENEWED)
-        self._accounting.end(before, RENEWED)
+        self.accounting.end(before, RENEWED)
         before.leave()
         # The same key of the same dict: it keeps its turn among the session's subscribers.
         session.subscribers[before.id] = successor
-        self._accounting.begin_at(successor)
+        self.accounting.begin_at(successor)
 
     def finish(self, session: Session, subscriber: Subscriber) -> None:
         """End a query: all its rows are out."""
@@ -182,7 +188,7 @@ class SessionRegistry:
         for watcher in subscriber.watchers:
             watcher.ended(reason)
         del session.subscribers[subscriber.id]
-        self._accounting.end(subscriber, reason, drains=drains)
+        self.accounting.end(subscriber, reason, drains=drains)
         subscriber.leave()
 
     # --- Events

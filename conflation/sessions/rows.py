@@ -64,6 +64,7 @@ class RowCursor:
         """Return the next piece: about `bytes_max` of payload, and what is due at `now`."""
         stop = None if self.batch_size is None else self.sent + self.batch_size
         rows = self._due(self.rows[self.sent : stop], now)
+        # At least one row, however large: else a row above the bound would never go.
         rows = rows[: prefix_within(rows, bytes_max)]
         if self.pacing is not None:
             for row in rows:
@@ -105,6 +106,7 @@ class RowCursor:
 
     def conflate(self, rules: LaneId, board: Board) -> list[tuple[str, Unreported]]:
         """Put what is left together by a topic's rules; return the messages no row reports."""
+        # The same class that conflates a queue, so that a queue in two parts follows one rule.
         backlog = Backlog(rules)
         backlog.absorb(self.left, board.held_at)
         unseen = backlog.take_unseen()
@@ -165,6 +167,7 @@ class Pacing:
             gap_ns = len(before.payload) * SECOND // rate.bytes_per_s
         else:
             recorded_ns = max(0, row.timestamp_ms - before.timestamp_ms) * MILLISECOND
+            # Wall time may step back between two messages, a replay does not.
             gap_ns = int(recorded_ns / (rate.times or 1))
         return gap_ns if rate.max_gap_ns is None else min(gap_ns, rate.max_gap_ns)
 
@@ -190,6 +193,7 @@ class _RowsByKey:
     """Rows in their order, and for each key the places of those that another may join."""
 
     def __init__(self) -> None:
+        # By place: a row leaves the middle at no cost, and the order of places is that of rows.
         self._rows: dict[int, Pair] = {}
         self._places: dict[str, list[int]] = {}
         self._next = count()
@@ -210,10 +214,12 @@ class _RowsByKey:
     def _add_removal(self, board_key: str, row: Frame) -> None:
         older = self._removal(board_key)
         if older is not None:
+            # One removal is enough; it stands for the messages of both.
             unreported = unreported_of(self._pop(board_key, older))
             row = row if unreported is None else unreported.on(row)
             values = self._places.get(board_key, [])
             if len(values) > 1:
+                # The removal between these values is gone, so they may be put together now.
                 last = self._pop(board_key, values[-1])
                 self._append(board_key, self._joined(board_key, last))
         self._append(board_key, row)
@@ -223,6 +229,7 @@ class _RowsByKey:
         if removal is not None:
             unreported = unreported_of(self._rows[removal][1])
             if unreported is not None and not unreported.fits(row):
+                # The value cannot say what the removal stands for, so both go.
                 self._append(board_key, row)
                 return
             # A value supersedes the removal before it: the client still holds the key.

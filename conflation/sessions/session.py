@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.conflation.definition import Priority
-from tidegate.conflation.outputs import CloseReason, Output, Rows
+from tidegate.conflation.outputs import CloseReason, Output, Rows, Unsubscribed
 from tidegate.conflation.sessions.subscriber import Drain, Subscriber, SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
@@ -82,6 +82,7 @@ class Session:
         Topics of a higher priority go first. Subscribers of one rank take turns, so that none
         starves another.
         """
+        # Before any rows: a client has to know of a subscription before it gets rows of it.
         outputs, room = self._from_outbox(bytes_max, now)
         lowest = max(_RANKS.values())
         for subscriber_id in sorted(self.subscribers, key=self._rank):
@@ -96,6 +97,7 @@ class Session:
             # At the end of the dict it is last the next time: the dict is the order of turns.
             self.subscribers[subscriber_id] = self.subscribers.pop(subscriber_id)
             if subscriber.has_more:
+                # Lower priorities wait until this one has nothing left.
                 lowest = self._rank(subscriber_id)
         return outputs
 
@@ -118,7 +120,7 @@ class Session:
                 room -= _payload_bytes(outputs[-1:])
                 if not first.rows.is_out:
                     continue
-            self.outbox.popleft()
+            self.outbox.popleft()  # only now: it stays first while it has rows left
         return outputs, room
 
     def _rank(self, subscriber_id: SubscriberId) -> int:
@@ -136,6 +138,10 @@ class Session:
             if subscriber.has_everything()
         ]
 
+    def undelivered(self) -> list[Unsubscribed]:
+        """Return the ends of subscriptions that are still to be sent."""
+        return [output for output in self.outbox if isinstance(output, Unsubscribed)]
+
     def drains(self) -> list[Drain]:
         """Return what is still to be sent of subscriptions that have ended."""
         return [left for left in self.outbox if isinstance(left, Drain)]
@@ -149,6 +155,7 @@ class Session:
     def fills(self) -> tuple[int, int]:
         """Return what counts towards the limits: with a queue also what the socket holds."""
         messages, size = self.queued()
+        # With an empty queue, closing the session would save nothing (rule queue-6).
         return messages, size + self.unsent_bytes if messages else 0
 
     def is_above(self, percent: int) -> bool:

@@ -11,7 +11,6 @@ from tidegate.conflation.boards.board import Board
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
@@ -123,13 +122,15 @@ class Subscriber:
         feed, lane = self.topic.lane(self.lane_id(member.subscription, conflated=conflated))
         self.feed, self.lane = feed, lane
         lane.join(member)
-        lane.joins += 1
+        lane.joins += 1  # a trace of another member notes it: what the lane holds is cut here
         member.cut = self.topic.head
+        # A feed counts once for all its members; what is this one's is the difference to these.
         member.joined, member.passed = feed.accepted, self.topic.filtered_out(feed)
         lane.members[member.place] = member
 
     def leave(self) -> None:
         """Leave the lane for good, and cancel the deadlines of a change or a replay."""
+        # The schedule is not searched: an entry whose deadline has changed is stale.
         if self.change is not None:
             self.change.deadline = None
         if self.backfill is not None:
@@ -170,6 +171,7 @@ class Subscriber:
     def _next(self, bytes_max: int, now: Instant) -> list[Output]:
         if self.paused:
             return []
+        # Oldest first: a client that was sent a newer value of a key must not get an older one.
         if self.backfill is not None:
             return self._from_backfill(self.backfill, bytes_max, now)
         if self.catch_up is not None:
@@ -188,6 +190,7 @@ class Subscriber:
         if batch.frames:
             outputs.append(self._rows(batch, "snapshot" if cursor.is_snapshot else "publish"))
         if self.is_backfilled:
+            # Once and not piece by piece: nothing that depends on it goes before the last row.
             self.member.note(cursor.rows)
             if cursor.is_snapshot:
                 rows, bookmark = len(cursor.rows), self._bookmark(cursor)
@@ -263,6 +266,7 @@ class Subscriber:
         """Return whether it has been sent all that was published so far."""
         if self.paused or self.lane is None or self.backfill is not None:
             return False
+        # A group whose row is not made yet is no row on the board, but it will be one.
         is_settled = self.feed is None or self.feed.is_settled
         return is_settled and self.catch_up is None and not self.lane.pending(self.member)
 
@@ -288,20 +292,21 @@ class Subscriber:
 
     def unconflated(self) -> int:
         """Return how many messages of the queue `conflate` has not put together yet."""
-        lane = self.lane
-        return len(lane.unconflated(self.member)) if isinstance(lane, EveryMessageLane) else 0
+        return 0 if self.lane is None else len(self.lane.unconflated(self.member))
 
     def conflate(self, messages_max: int | None = None) -> None:
         """Put the queue, or its next `messages_max` messages, together by the topic's rules."""
         for watcher in self.watchers:
             watcher.conflates(messages_max)
         lane = self.lane
-        if not isinstance(lane, EveryMessageLane):
+        if lane is None or not lane.id.lists:
             return
         rules, through = queue_rules(lane.id, self.topic.definition), None
         if messages_max is not None:
+            # A part only: in idle time a long queue must not hold up the event loop.
             through = lane.unconflated(self.member)[:messages_max][-1].offset
         lane.give_up(self.member, rules, through)
+        # What it has to catch up with is in the same queue, and older.
         if self.catch_up is not None:
             for row_key, unreported in self.catch_up.conflate(rules, lane.board):
                 self.member.miss(row_key, unreported)
@@ -309,6 +314,7 @@ class Subscriber:
     @property
     def drains(self) -> bool:
         """True if what is queued is still sent when the subscription ends."""
+        # Half a snapshot is of no use, and a paused client has said that it takes nothing.
         has_begun = self.backfill is None and not self.paused
         return self.queues and has_begun and not self.topic.definition.tidies
 
@@ -316,6 +322,8 @@ class Subscriber:
         """Return what is queued, counted in `sums`, the topic's sums, from now on."""
         member, lane = self.member, self.lane
         assert lane is not None, "only a lane queues"
+        # In full values, and no removal of a key it was not sent: once it has left, what it was
+        # sent is known no more.
         queued = [
             (board_key, known)
             for board_key, row in lane.pending(member)

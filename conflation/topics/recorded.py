@@ -61,6 +61,7 @@ class Recording:
         for frame in frames:
             # Wall time may step back between two messages; the engine's clock never does.
             self._now = max(self._now, frame.timestamp_ms * MILLISECOND)
+            # What is due goes first: a flush at the message's very time does not have it.
             while lane.deadline is not None and lane.deadline <= self._now:
                 yield lane.deadline, _flush(feed, lane)
             feed.publish([frame], self._now)
@@ -123,6 +124,7 @@ class HistoryReplay:
         if self._since_ms is not None:
             since_ms = self._since_ms
             piece = list(dropwhile(lambda frame: frame.timestamp_ms < since_ms, piece))
+            # From the first message that is young enough on all belong, whatever their times say.
             self._since_ms = None if piece else since_ms
         if self._recording is not None:
             return _rows_of(self._recording.take(piece))
@@ -189,6 +191,7 @@ def _feed_before(
     first: Frame, records: Iterable[Frame], lane_id: LaneId, sow_spec: KeySpec, topic: str
 ) -> Feed:
     feed = Feed(lane_id.feed, sow_spec, topic)
+    # A plain board needs no past: a lane flushes what changes. A window does: rows move in it.
     if isinstance(lane_id.feed.shape, Window):
         feed.seed(record for record in records if record.offset < first.offset)
     feed.board.head = first.offset - 1

@@ -25,9 +25,8 @@ from tidegate.keys.text.duration import Instant
 def copy_of(subscriber: Subscriber) -> Subscriber:
     """Return the same subscriber, alone in its lane, in a topic that has no other feed.
 
-    What never changes is shared with the original: it costs references, a few for each key. The
-    order of a window or of groups is made anew, as for a new filter. Records do not expire in the
-    copy: when they do is the original's to say.
+    What never changes is shared with the original: it costs references, a few for each key.
+    Records do not expire in the copy: when they do is the original's to say.
     """
     topic = _topic(subscriber.topic)
     subscription = subscriber.member.subscription
@@ -39,6 +38,7 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
         other.lane.members[member.place] = member
         other.feed.adopt(other.lane)
     if subscriber.backfill is not None:
+        # Rows are shared, places are not: each takes at its own pace.
         other.backfill = copy.copy(subscriber.backfill)
         other.backfill.pacing = copy.copy(subscriber.backfill.pacing)
     if subscriber.change is not None:
@@ -49,6 +49,7 @@ def copy_of(subscriber: Subscriber) -> Subscriber:
 
 
 def _topic(real: Topic) -> Topic:
+    # A removal by expiry is published like any other, so the copy gets it as a message.
     topic = Topic(real.name, replace(real.definition, expiration_ns=None), real.epoch)
     topic.head = real.head
     topic.journal = copy.deepcopy(real.journal)
@@ -65,6 +66,7 @@ def _feed(topic: Topic, real: Feed) -> Feed:
 
 def _lane(real: Lane, feed: Feed) -> Lane:
     """Copy all that a lane holds, without its other members."""
+    # deepcopy takes these for copies it has made: the lane refers to the copied board.
     shared: dict[int, Any] = {id(real.board): feed.board, id(real.members): {}}
     return copy.deepcopy(real, shared)
 
@@ -214,6 +216,7 @@ class TraceRecorder:
         if topic is self.subscriber.topic and not self.is_over:
             self._catch_up()
             size = sum(len(frame.payload) for frame in frames)
+            # Other lanes of the board decide it, and the copy has none.
             eager = self.subscriber.feed is not None and self.subscriber.feed.is_eager
             self._note(Published(now, frames, eager), messages=len(frames), size=size)
 
@@ -279,7 +282,7 @@ class TraceRecorder:
             self._forget()
             self.is_over = True
             call = Ended(call.now, OVERRUN)
-        self._known = self._stamp()
+        self._known = self._stamp()  # what differs from it at the next call has happened between
         self._calls.append(call)
         self._wake()
 

@@ -67,7 +67,7 @@ def judge(calls: Sequence[Call]) -> None:
     assert same(again, given)
     assert same(replay(calls), given), "a replay leaves the records as they were"
     trace = Trace()  # uses the subscribers up: it comes last
-    decisions = [decision for call in calls for decision in trace.tell(call)]
+    decisions = [decision for call in calls for decision in trace.decisions(call)]
     assert trace.ended in (None, "GONE"), trace.ended
     check(decisions, given)
 

@@ -329,7 +329,7 @@ class Product:
         for number, (recorder, trace) in enumerate(self._traces):
             for call in recorder.drain():
                 if trace.ended is None:
-                    for decision in trace.tell(call):
+                    for decision in trace.decisions(call):
                         yield f"trace {number} {decision_text(decision)}"
             if trace.ended is not None:
                 yield f"trace {number} ended {trace.ended}"

@@ -77,7 +77,7 @@ BOARDS: dict[str, Planted] = {
     "the group that a record left is not made anew": (
         GROUPS,
         "conflation/operators/group_by.py",
-        "            self._stir(before, frame)",
+        "            self._put_off(before, frame)",
         "            pass",
     ),
     "a lane that listens hears only its first message": (

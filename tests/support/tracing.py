@@ -48,7 +48,7 @@ class TracedWorld(World):
         assert self.running is not None
         calls = self.running.drain()
         self.calls += calls
-        return [line(decision) for call in calls for decision in self._trace.tell(fresh(call))]
+        return [line(decision) for call in calls for decision in self._trace.decisions(fresh(call))]
 
     def check_replay(self) -> None:
         """Rule trace-1."""

@@ -13,15 +13,12 @@ from tidegate.conflation.outputs import (
     SessionReady,
     Unsubscribed,
 )
-from tidegate.conflation.sessions.accounting import Accounting
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import QueueLimits, Session
 
 
 def roster(sessions_max: int = 2) -> SessionRegistry:
-    return SessionRegistry(
-        Accounting({}, lambda _: pytest.fail("no topic, no member")), sessions_max
-    )
+    return SessionRegistry({}, sessions_max)
 
 
 def session(name: str) -> Session:

@@ -116,7 +116,7 @@ def test_a_trace_that_is_not_read_ends() -> None:
     recorder.published(topic, topic.journal.after(0), 8)
     (last,) = recorder.drain()
     trace = Trace()
-    assert list(trace.tell(last)) == []
+    assert list(trace.decisions(last)) == []
     assert (last.now, trace.ended) == (7, OVERRUN)
 
 
@@ -133,7 +133,7 @@ def test_a_trace_that_tells_something_else_ends() -> None:
     trace = Trace()
     for call in forged:
         assert trace.ended is None
-        list(trace.tell(fresh(call)))
+        list(trace.decisions(fresh(call)))
     assert trace.ended == DIVERGED
 
 

@@ -1,4 +1,4 @@
-"""Subscribers are shown to their lanes when it is time."""
+"""Subscribers join lanes, change them when that is due, and leave them."""
 
 from __future__ import annotations
 
@@ -70,3 +70,19 @@ def test_a_query_is_over_with_its_rows() -> None:
         "group of 1", "snapshot: a1", "group ends at e1-1", "goodbye UNSUBSCRIBED",
     ]  # fmt: skip
     assert lanes(world) == 0
+
+
+def test_who_leaves_drops_what_was_held_for_it() -> None:
+    """CONTRACT 5.1, also what a change has put off."""
+    world = World()
+    world.topic()
+    world.session("other")
+    name = world.subscribe("conflation=10s")
+    world.subscribe("conflation=10s", session="other")
+    world.say("a1 b1")
+    world.change(name, "conflation=2s")
+    world.engine.unsubscribe("s", name)
+    world.wait("10s")
+    assert world.hears(session="other") == ["a1 b1"]
+    stats = world.engine.topic_stats("px")
+    assert (stats.matched, stats.delivered, stats.dropped) == (4, 2, 2)
