@@ -7,7 +7,7 @@ Inputs are calls at `now` (monotonic ns), outputs are taken: equal calls, equal 
     subscribers subscribe unsubscribe change import_subscriber
     messages    publish supply_history
     time        advance next_deadline
-    outputs     take take_shared events
+    outputs     take sent events
     questions   topic subscriber undelivered caught_up over_half_full limits_at stats ...
 """
 
@@ -19,13 +19,14 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached, SessionUnknown, TopicUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     Event,
     HistoryWanted,
     Output,
     RecordsExpired,
-    Rows,
+    SharedFlush,
     Unsubscribed,
 )
 from tidegate.conflation.schedule import Schedule
@@ -286,22 +287,21 @@ class Engine:
         session.ready = bool(outputs)
         return outputs
 
-    def take_shared(self, session_id: str, bytes_max: int) -> Rows | None:
-        """Return the flush that a session shares with its whole lane, if nothing else waits for it.
+    def sent(self, flush: SharedFlush, member: Member) -> bool:
+        """Count a flush as taken by a member that is sent it; True: send it.
 
-        It is all that there is to take, so the session is announced again at the next flush. None
-        changes nothing: call `take`. Most sessions are in step with their lane most of the time,
-        and this costs them a small part of what `take` does.
-
-        Raises:
-            SessionUnknown: there is none, or its goodbye has been taken.
+        False: something has come between since the flush was announced, so the session takes for
+        itself.
         """
-        session = self._registry.find(session_id)
-        rows = session.take_shared(bytes_max)
-        if rows is not None:
-            self._queue_limits.taken(session)
-            session.ready = False
-        return rows
+        session = self._registry.get(member.session)
+        if session is None or not session.shares(flush.lane, flush.batch):
+            return False
+        member.position = flush.batch.position
+        member.delivered += flush.batch.messages()
+        member.note(flush.batch.frames)
+        self._queue_limits.taken(session)
+        session.ready = False
+        return True
 
     def events(self) -> list[Event]:
         """Return the events since the last call, for the driver to act on."""
@@ -405,8 +405,7 @@ class Engine:
         self._schedule.arm(lane, (feed, lane))
         if flushed:
             self._flushes += 1
-            for member in lane.members.values():
-                self._registry.wake_by_id(member.session)
+            self._registry.announce(lane)
 
     def _clock(self, now: Instant) -> None:
         # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.

@@ -7,7 +7,8 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from tidegate.app.delivery.backpressure import (
     PATIENCE_S,
@@ -24,15 +25,16 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     HistoryWanted,
     Output,
     QueueCrossed,
     RecordsExpired,
-    Rows,
     SessionClosed,
     SessionReady,
+    SharedFlush,
 )
 from tidegate.conflation.sessions.registry import GONE
 from tidegate.conflation.sessions.session import QueueLimits
@@ -201,11 +203,12 @@ class Driver:
         self._backpressure.taken(session)
         self.settle()
 
-    def taken_shared(self, session: str) -> None:
-        """Do the same after a shared flush, which seldom leaves anything for `settle` to do."""
-        self._backpressure.taken(session)
-        if self.engine.has_events:
-            self.settle()
+    def sent(self, flush: SharedFlush, member: Member) -> bool:
+        """Count a flush as taken by a member; True: its stream writes it now."""
+        if not self.engine.sent(flush, member):
+            return False
+        self._backpressure.taken(member.session)
+        return True
 
     def settle(self) -> None:
         """Dispatch the engine's events and re-arm the timer; follows each call into the engine."""
@@ -214,6 +217,8 @@ class Driver:
                 case SessionReady():
                     if (consumer := self._consumers.get(event.session)) is not None:
                         consumer.wake()
+                case SharedFlush():
+                    self.streams.call_soon(FlushWriter(self, event, self._consumers))
                 case SessionClosed():
                     self._note_closed(event)
                 case RecordsExpired() if self.on_expired is not None:
@@ -257,12 +262,49 @@ class Driver:
         return self._latest
 
 
+MEMBERS_AT_ONCE = 16
+
+
+class FlushWriter:
+    """Writes one flush to the streams of its members, some in each call, until all have it."""
+
+    __slots__ = ("_consumers", "_driver", "_flush", "_members")
+
+    def __init__(
+        self, driver: Driver, flush: SharedFlush, consumers: Mapping[str, Consumer]
+    ) -> None:
+        self._driver = driver
+        self._flush = flush
+        self._consumers = consumers
+        self._members = iter(flush.members)
+
+    def __call__(self) -> None:
+        """Write to the next members; a stream that cannot take the flush as it is takes itself."""
+        driver, flush = self._driver, self._flush
+        began, now_s, written = driver.now(), asyncio.get_running_loop().time(), 0
+        members = list(islice(self._members, MEMBERS_AT_ONCE))
+        for member in members:
+            consumer = self._consumers.get(member.session)
+            if consumer is None:
+                continue
+            if consumer.on_flush is not None and consumer.on_flush(flush, member, now_s):
+                written += 1
+            else:
+                consumer.wake()
+        driver.figures.wrote_alike(written, driver.now() - began)
+        if len(members) == MEMBERS_AT_ONCE:
+            driver.streams.call_soon(self)
+        if driver.engine.has_events:
+            driver.settle()
+
+
 class Consumer:
     """A session's end at the driver: takes its outputs, and waits for more.
 
     `is_over`: another consumer has replaced this one, or the peer is gone; only the notices that
     were sent before are left. `close_reason`: why the engine closed the session. `on_woken`: called
-    in place of waking whoever waits.
+    in place of waking whoever waits. `on_flush`: writes a shared flush, at a time of the loop's
+    clock; False where it cannot.
     """
 
     def __init__(self, driver: Driver, session: str) -> None:
@@ -270,6 +312,7 @@ class Consumer:
         self.is_over = False
         self.close_reason: CloseReason | None = None
         self.on_woken: Callable[[], None] | None = None
+        self.on_flush: Callable[[SharedFlush, Member, float], bool] | None = None
         self._driver = driver
         self._woken: asyncio.Event | None = None
         self._notices: deque[bytes] = deque()
@@ -284,22 +327,6 @@ class Consumer:
             outputs = []
         self._driver.taken(self.session)
         return outputs
-
-    def take_shared(self, bytes_max: int) -> Rows | None:
-        """Return the flush that the session shares with others, if that is all it has; else None.
-
-        None: call `take`.
-        """
-        if self.is_over or self._notices:
-            return None
-        driver = self._driver
-        try:
-            rows = driver.engine.take_shared(self.session, bytes_max)
-        except SessionUnknown:
-            return None
-        if rows is not None:
-            driver.taken_shared(self.session)
-        return rows
 
     async def wait(self, seconds_max: float) -> bool:
         """Wait until there are outputs or notices; return False after `seconds_max`."""
@@ -324,6 +351,11 @@ class Consumer:
         if self._woken is None:
             self._woken = asyncio.Event()
         return self._woken
+
+    @property
+    def has_notices(self) -> bool:
+        """True if `notices` would return any."""
+        return bool(self._notices)
 
     def send(self, notice: bytes) -> None:
         """Send an event that is not the engine's, before the next outputs."""

@@ -22,6 +22,7 @@ from tidegate.conflation.outputs import (
     Output,
     Resumed,
     Rows,
+    SharedFlush,
     Subscribed,
     Unsubscribed,
 )
@@ -292,12 +293,13 @@ def rows_text(rows: Rows, style: Style) -> bytes:
     return text
 
 
-def shared_chunk(rows: Rows, style: Style) -> bytes:
-    """Encode one batch as a chunk of an answer; the batch keeps it for the lane's other members."""
-    variant = style.variant  # as live rows are: `op` is `publish`
-    framed = rows.batch.encoded.get(variant)
+def shared_chunk(flush: SharedFlush, style: Style) -> bytes:
+    """Encode a flush as a chunk of an answer; its batch keeps it for the lane's other members."""
+    framed = flush.batch.encoded.get(style.variant)
     if framed is None:
-        framed = rows.batch.encoded[variant] = chunk(rows_text(rows, style))
+        name = ""  # which only sessions of several subscriptions write
+        rows = Rows(name, flush.topic, flush.epoch, Op.PUBLISH, flush.batch)
+        framed = flush.batch.encoded[style.variant] = chunk(rows_text(rows, style))
     return framed
 
 

@@ -9,7 +9,7 @@ from tidegate.app.delivery.encoding import shared_chunk
 from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
 from tidegate.app.http.event import HEARTBEAT, jittered_retry_ms
 from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
-from tidegate.conflation.outputs import Goodbye, Output
+from tidegate.conflation.outputs import Goodbye, Output, SharedFlush
 
 # A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
 # One with a backlog gets little at a time, so that newer values conflate those not sent yet.
@@ -48,24 +48,21 @@ class EventWriter:
         # What may be on its way: what was when the kernel was asked, and what was written since.
         self._unsent_bytes_max = 0
 
-    def next_shared(self, now_s: float) -> bytes:
-        """Return a chunk that other streams write as well, if that is all there is; else nothing.
+    def shared(self, flush: SharedFlush) -> bytes:
+        """Return the chunk that a flush is for this stream as for others; empty: ask `next`.
 
-        The usual case of a stream in step with its lane, and of nearly all that a busy gateway
-        writes: what `next` and `wrote` do for it comes to a few assignments here. `next` serves
-        streams with options that look at each write, and whatever waits besides.
+        `next` serves streams with options that look at each write, and whatever waits besides.
         """
         style = self.reader.plain_style
         if style is None or self._was_full or self._unsent_bytes_max > SMALL_BUFFERS_BYTES:
             return b""
-        rows = self.reader.consumer.take_shared(TAKE_BYTES_MAX)
-        if rows is None:
-            return b""
-        framed = shared_chunk(rows, style)
-        self._unsent_bytes_max += len(framed)
+        return shared_chunk(flush, style)
+
+    def wrote_shared(self, size_bytes: int, now_s: float) -> None:
+        """Note that a shared chunk was written: what `next` and `wrote` do, in short."""
+        self._unsent_bytes_max += size_bytes
         self._heartbeat.wrote(now_s)
         self._is_behind = False
-        return framed
 
     def next(self, now_s: float) -> bytes:
         """Return what to write now; empty: nothing until the stream is woken, or time goes by."""

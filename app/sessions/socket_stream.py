@@ -11,7 +11,8 @@ from tidegate.app.http.connection import Connection
 from tidegate.app.http.protocol import HandedOver
 from tidegate.app.http.write_deadline import WriteDeadline, look_interval_s
 from tidegate.app.sessions.event_writer import EventWriter
-from tidegate.conflation.outputs import CloseReason
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.outputs import CloseReason, SharedFlush
 from tidegate.keys.text.duration import Instant
 
 # A client that goes on sending is read for a moment: closing at once would reset the connection,
@@ -62,6 +63,7 @@ class SocketStream(asyncio.Protocol):
         reader = self._writer.reader
         reader.connection = line.connection
         reader.consumer.on_woken = self._woken
+        reader.consumer.on_flush = self._flushed
         self._write(self._writer.hello)
         if self._is_paused:
             self._wait_for_room()
@@ -113,7 +115,7 @@ class SocketStream(asyncio.Protocol):
         assert line is not None
         if line.connection.is_given_up:
             reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
-        reader.consumer.on_woken = None
+        reader.consumer.on_woken = reader.consumer.on_flush = None
         reader.close()
         self._is_closing = True
         self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
@@ -125,6 +127,30 @@ class SocketStream(asyncio.Protocol):
     def _woken(self) -> None:
         if not self._is_paused and not self._is_closing:
             self._writer.reader.context.driver.streams.call_soon(self._call)
+
+    def _flushed(self, flush: SharedFlush, member: Member, now_s: float) -> bool:
+        """Write a flush that many streams get, if this one has room and nothing else to write."""
+        line, driver = self._line, self._writer.reader.context.driver
+        if (
+            line is None
+            or self._is_paused
+            or self._is_closing
+            or self._writer.reader.consumer.has_notices
+        ):
+            return False
+        if line.transport.get_write_buffer_size():
+            return False
+        framed = self._writer.shared(flush)
+        if not framed or not driver.sent(flush, member):
+            return False
+        self._sent_bytes += len(framed)
+        line.transport.write(framed)
+        line.write_watch.wrote(line.connection)
+        self._writer.wrote_shared(len(framed), now_s)
+        driver.figures.write_bytes.note(len(framed))
+        if self._is_full():
+            self._wait_for_room()
+        return True
 
     def _pump(self) -> None:
         """Write what there is until there is nothing more, or no room."""
@@ -138,16 +164,6 @@ class SocketStream(asyncio.Protocol):
             self._check_deadline(now_s)
             return
         driver = self._writer.reader.context.driver
-        shared = self._writer.next_shared(now_s)
-        if shared:
-            self._writing_began = driver.now()
-            self._write_chunk(shared)
-            if not self._is_full():
-                driver.figures.wrote(len(shared), driver.now() - self._writing_began)
-                if self._due_s == INFINITY:
-                    self._rest(now_s)
-                return
-            self._unnoted = len(shared)
         while not self._is_full():
             text = self._writer.next(now_s)
             if not text:
@@ -168,10 +184,7 @@ class SocketStream(asyncio.Protocol):
             self._call_at(now_s + self._writer.wait_s(now_s))
 
     def _write(self, text: bytes) -> None:
-        self._write_chunk(chunk(text))
-
-    def _write_chunk(self, framed: bytes) -> None:
-        line = self._line
+        line, framed = self._line, chunk(text)
         assert line is not None
         self._sent_bytes += len(framed)
         line.transport.write(framed)

@@ -169,25 +169,13 @@ class Lane(ABC):
         member.note(batch.frames)
         return batch
 
-    def take_shared(self, member: Member, bytes_max: int) -> Batch | None:
-        """Return the flush that the member takes as all do, if nothing else waits for it here.
-
-        None: ask `take`, which may have something of the member's own.
-        """
-        batch = self.batch
-        if batch is None or batch.position != self.position or not batch.frames:
-            return None
-        if batch.payload_bytes > bytes_max or not self.in_step(member, batch):
-            return None
-        if not self.ready(member) or not member.knows(batch.frames):
-            return None
-        before, member.position = member.position, batch.position
-        if self.ready(member):  # something of its own follows
-            member.position = before
-            return None
-        member.delivered += batch.messages()
-        member.note(batch.frames)
-        return batch
+    def goes_as_it_is(self, member: Member, batch: Batch) -> bool:
+        """Return whether a member gets a flush as all do, and nothing more after it."""
+        return (
+            batch.position == self.position >= member.released
+            and self.in_step(member, batch)
+            and member.knows(batch.frames)
+        )
 
     def _own_terms(self, member: Member, batch: Batch) -> Batch:
         rows = member.as_known(batch.frames)

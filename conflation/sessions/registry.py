@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidegate.conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
+from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
@@ -12,6 +13,7 @@ from tidegate.conflation.outputs import (
     Goodbye,
     SessionClosed,
     SessionReady,
+    SharedFlush,
     Subscribed,
     Unsubscribed,
 )
@@ -199,9 +201,26 @@ class SessionRegistry:
             session.ready = True
             self._events.append(SessionReady(session.id))
 
-    def wake_by_id(self, session_id: str) -> None:
-        """Announce the same of a session of which only the id is known, as a lane's member has."""
-        self.wake(self._sessions[session_id])
+    def announce(self, lane: Lane) -> None:
+        """Announce a flush: once for all members that get it as it is, and each other session."""
+        batch, together = lane.batch, list[Member]()
+        for member in lane.members.values():
+            session = self._sessions[member.session]
+            if session.ready:
+                continue
+            if batch is not None and batch.frames and session.shares(lane, batch):
+                session.ready = True
+                together.append(member)
+            else:
+                self.wake(session)
+        if together and batch is not None:
+            [subscriber] = self._sessions[together[0].session].subscribers.values()
+            topic = subscriber.topic
+            self.emit(SharedFlush(topic.name, topic.epoch, lane, batch, together))
+
+    def get(self, session_id: str) -> Session | None:
+        """Return a session, or None if there is none."""
+        return self._sessions.get(session_id)
 
     def emit(self, event: Event) -> None:
         """Add an event for the shell to act on."""

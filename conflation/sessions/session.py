@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidegate.conflation.definition import Priority
+from tidegate.conflation.frame import Batch
+from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.outputs import CloseReason, Output, Rows, Unsubscribed
 from tidegate.conflation.sessions.subscriber import Drain, Subscriber, SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
@@ -101,12 +103,12 @@ class Session:
                 lowest = self._rank(subscriber_id)
         return outputs
 
-    def take_shared(self, bytes_max: int) -> Rows | None:
-        """Return a flush that goes to a whole lane, if that is all that waits; else None."""
+    def shares(self, lane: Lane, batch: Batch) -> bool:
+        """Return whether a flush of a lane is all that waits for this session."""
         if self.outbox or len(self.subscribers) != 1:
-            return None
+            return False
         [subscriber] = self.subscribers.values()
-        return subscriber.take_shared(bytes_max)
+        return subscriber.shares(lane, batch)
 
     def _from_outbox(self, bytes_max: int, now: Instant) -> tuple[list[Output], int]:
         """Return control events and drained rows, and the bytes that are left after them."""

@@ -155,18 +155,14 @@ class Subscriber:
             watcher.took(bytes_max, outputs, now)
         return outputs
 
-    def take_shared(self, bytes_max: int) -> Rows | None:
-        """Return a flush that goes to the whole lane, if that is all it is sent; else None.
+    def shares(self, lane: Lane, batch: Batch) -> bool:
+        """Return whether a flush of its lane is all that it is sent, and as it is.
 
         A subscriber that a trace watches is served by `take`, which the trace hears of.
         """
-        lane = self.lane
-        if lane is None or self.backfill is not None or self.catch_up is not None:
-            return None
-        if self.paused or self.watchers:
-            return None
-        batch = lane.take_shared(self.member, bytes_max)
-        return None if batch is None else self._rows(batch)
+        if self.lane is not lane or self.backfill is not None or self.catch_up is not None:
+            return False
+        return not self.paused and not self.watchers and lane.goes_as_it_is(self.member, batch)
 
     def _next(self, bytes_max: int, now: Instant) -> list[Output]:
         if self.paused:

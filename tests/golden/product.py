@@ -27,10 +27,11 @@ from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 from tidegate.conflation.journal import History
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.parse import Options
 from tidegate.conflation.options.print import granted, spelled
-from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted
+from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted, Rows, SharedFlush
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Auto, Subscription
 from tidegate.conflation.topics.recorded import estimate
@@ -119,6 +120,7 @@ class Product:
 
     def __init__(self, *, sessions_max: int, subscriptions_max: int, shares: bool = False) -> None:
         self.shared = 0
+        self._flushes: dict[str, tuple[SharedFlush, Member]] = {}
         self._shares = shares
         self._engine = Engine(sessions_max=sessions_max, subscriptions_max=subscriptions_max)
         self._asked: dict[tuple[str, str, str], Asked] = {}
@@ -281,15 +283,29 @@ class Product:
 
     def take(self, session: str, bytes_max: int) -> tuple[list[str], bool]:
         """The lines, and whether there may be more."""
-        rows = self._engine.take_shared(session, bytes_max) if self._shares else None
-        self.shared += rows is not None
+        rows = self._shared_rows(session) if self._shares else None
         outputs = self._engine.take(session, bytes_max) if rows is None else [rows]
         goes_on = bool(outputs) and not any(isinstance(out, Goodbye) for out in outputs)
         return [line for output in outputs for line in output_lines(output)], goes_on
 
     def events(self) -> list[tuple[str, dict[str, Any]]]:
-        """The word of each event and what it says."""
-        return [event_of(event) for event in self._engine.events()]
+        """The word of each event and what it says; a shared flush announces its sessions."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        for event in self._engine.events():
+            if isinstance(event, SharedFlush):
+                found += (("ready", {"session": member.session}) for member in event.members)
+                self._flushes.update({member.session: (event, member) for member in event.members})
+            else:
+                found.append(event_of(event))
+        return found
+
+    def _shared_rows(self, session: str) -> Rows | None:
+        """What was announced to several sessions, if it is still all that there is to take."""
+        flush, member = self._flushes.pop(session, (None, None))
+        if flush is None or member is None or not self._engine.sent(flush, member):
+            return None
+        self.shared += 1
+        return Rows(member.name, flush.topic, flush.epoch, "publish", flush.batch)
 
     def bring(self, wanted: dict[str, Any], piece: Sequence[Message], now: int) -> Lines:
         subscriber = (wanted["name"], wanted["topic"])
