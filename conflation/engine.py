@@ -7,7 +7,7 @@ Inputs are calls at `now` (monotonic ns), outputs are taken: equal calls, equal 
     subscribers subscribe unsubscribe change import_subscriber
     messages    publish supply_history
     time        advance next_deadline
-    outputs     take events
+    outputs     take sent events
     questions   topic subscriber undelivered caught_up over_half_full limits_at stats ...
 """
 
@@ -19,30 +19,23 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import LimitReached, SessionUnknown, TopicUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
 from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     Event,
-    Goodbye,
     HistoryWanted,
     Output,
     RecordsExpired,
-    Subscribed,
+    SharedFlush,
     Unsubscribed,
 )
 from tidegate.conflation.schedule import Schedule
-from tidegate.conflation.sessions import subscriber
-from tidegate.conflation.sessions.accounting import (
-    Accounting,
-    EngineStats,
-    SessionStats,
-    TopicStats,
-    session_stats,
-)
+from tidegate.conflation.sessions.accounting import EngineStats, SessionStats, TopicStats
+from tidegate.conflation.sessions.lane_assignment import Due, LaneAssignment
 from tidegate.conflation.sessions.queue_limits import QueueLimiter
-from tidegate.conflation.sessions.recorder import TraceRecorders
 from tidegate.conflation.sessions.registry import SessionRegistry
-from tidegate.conflation.sessions.session import UNLIMITED, QueueLimits, SeatId, Session, Subscriber
-from tidegate.conflation.sessions.subscribers import Due, LaneAssignment
+from tidegate.conflation.sessions.session import UNLIMITED, QueueLimits, Session
+from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId, Watcher
 from tidegate.conflation.subscription import Subscription
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
@@ -51,20 +44,19 @@ from tidegate.keys.text.duration import Instant
 
 
 class Engine:
-    """Topics, sessions and the schedule. The caller gives every bound."""
+    """Topics, sessions and the schedule. The caller gives every bound, and every `now`."""
 
     def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
         self._subscriptions_max = subscriptions_max
         self._topics: dict[str, Topic] = {}
-        sessions: dict[str, Session] = {}
         self._schedule: Schedule[Due] = Schedule()
-        self._accounting = Accounting(self._topics, sessions)
-        self._registry = SessionRegistry(sessions, self._accounting, sessions_max)
+        self._registry = SessionRegistry(self._topics, sessions_max)
+        self._accounting = self._registry.accounting
         self._queue_limits = QueueLimiter(self._registry)
-        self._lanes = LaneAssignment(self._schedule, self._registry, self._queue_limits)
+        self._lanes = LaneAssignment(self._schedule, self._registry, self._queue_limits.arm)
         self._flushes = 0
         self._now: Instant = 0
-        self.recorders = TraceRecorders()
+        self.watchers: list[Watcher] = []  # traces: no more than a few, and mostly none
 
     # --- Topics
 
@@ -75,15 +67,10 @@ class Engine:
             self._topics[name] = Topic(name, definition, epoch)
             self._accounting.begin(name)
             return
-        assert found.definition.key_spec == definition.key_spec, "a topic's key is for life"
-        found.definition = definition
-        for session in {
-            session.id: session for session, _ in self._registry.of_topic(name)
-        }.values():
-            self._lanes.reseat(session, self._now)
-        found.journal.keep(definition.history)
-        if definition.expiration_ns is None:
-            found.expiry.forget()
+        found.redefine(definition)
+        # A policy such as `always` decides in which lane a queue is.
+        for session in {one.id: one for one, _ in self._registry.of_topic(name)}.values():
+            self._lanes.reassign(session, self._now)
 
     def restore_topic(self, name: str, kept: RestoredTopic, now: Instant, now_ms: int) -> None:
         """Restore a new topic's messages and records; `now_ms` is wall time."""
@@ -104,7 +91,7 @@ class Engine:
         before.expiry.forget()
         self._topics[name] = before.successor(epoch)
         self.restore_topic(name, kept, now, now_ms)
-        self._lanes.renew(self._topics[name], now)
+        self._lanes.restart(self._topics[name], now)
 
     def set_checkpoint(self, name: str, offset: int) -> None:
         """Note that records up to an offset are stored: later removals must be stored as well."""
@@ -118,8 +105,8 @@ class Engine:
             TopicUnknown: there is none of that name.
         """
         self.topic(name)
-        for session, seat in self._registry.of_topic(name):
-            self._registry.leave(session, seat, reason)
+        for session, subscriber in self._registry.of_topic(name):
+            self._registry.leave(session, subscriber, reason)
         del self._topics[name]
         self._accounting.forget(name)
 
@@ -155,7 +142,7 @@ class Engine:
         """
         session = self._registry.find(session_id)
         session.limits, session.conflated = limits, conflated
-        self._lanes.reseat(session, self._now)
+        self._lanes.reassign(session, self._now)
         self._queue_limits.look(session)
 
     def note_unsent(self, session_id: str, unsent_bytes: int) -> None:
@@ -195,18 +182,9 @@ class Engine:
         if session.ended is not None:
             raise SessionUnknown("the session has ended")
         topic = self.topic(subscription.topic)
-        assert (name, topic.name) not in session.seats, "a name has one seat in a topic"
-        if len(session.seats) >= self._subscriptions_max:
+        if len(session.subscribers) >= self._subscriptions_max:
             raise LimitReached(f"a session has at most {self._subscriptions_max} subscriptions")
-        seat = subscriber.seat(name, session, topic, subscription, now)
-        session.seats[seat.id] = seat
-        self._accounting.begin_at(seat)
-        if announced:
-            session.outbox.append(Subscribed(name, topic.name))
-        if subscriber.joins_at_once(seat):
-            self._lanes.join(session, seat, now)
-        if seat.opening is not None or announced:
-            self._registry.wake(session)
+        self._lanes.subscribe(session, name, topic, subscription, now, announced=announced)
         return topic.bookmark(topic.head)
 
     def unsubscribe(self, session_id: str, name: str, reason: str = "REQUESTED") -> None:
@@ -218,8 +196,8 @@ class Engine:
             SessionUnknown, SubscriptionUnknown.
         """
         session = self._registry.find(session_id)
-        for seat in self._registry.seats(session, name):
-            self._registry.leave(session, seat, reason)
+        for subscriber in self._registry.subscribers(session, name):
+            self._registry.leave(session, subscriber, reason)
         self._queue_limits.taken(session)
 
     def change(self, session_id: str, name: str, subscription: Subscription, now: Instant) -> None:
@@ -233,21 +211,17 @@ class Engine:
         """
         self._clock(now)
         session = self._registry.find(session_id)
-        for seat in self._registry.seats(session, name):
-            if seat.topic.name == subscription.topic:
-                self._lanes.change(session, seat, subscription, now)
+        for subscriber in self._registry.subscribers(session, name):
+            if subscriber.topic.name == subscription.topic:
+                self._lanes.change(session, subscriber, subscription, now)
 
-    def import_subscriber(self, seat: Subscriber) -> None:
+    def import_subscriber(self, subscriber: Subscriber) -> None:
         """Take over a subscriber and its topic from another engine, in a session without limits."""
-        member = seat.member
-        self._topics[seat.topic.name] = seat.topic
-        self._accounting.begin(seat.topic.name)
-        self.open_session(member.session, UNLIMITED, lasts=True)
-        self._registry.find(member.session).seats[seat.id] = seat
-        if seat.lane is not None and seat.feed is not None:
-            self._schedule.arm(seat.lane, (seat.feed, seat.lane))
-        if seat.opening is not None:
-            self._schedule.arm(seat.opening, seat)
+        self._topics[subscriber.topic.name] = subscriber.topic
+        self._accounting.begin(subscriber.topic.name)
+        session = Session(subscriber.member.session, UNLIMITED, lasts=True)
+        self._registry.open(session)
+        self._lanes.adopt(session, subscriber)
 
     # --- Messages
 
@@ -265,15 +239,15 @@ class Engine:
             self._schedule.arm(lane, (feed, lane))
         if topic.definition.expiration_ns is not None:
             self._schedule.arm(topic.expiry, topic)
-        for recorder in self.recorders.running:
-            recorder.published(topic, frames, now)
+        for watcher in self.watchers:
+            watcher.published(topic, frames, now)
         self._queue_limits.grown(topic)
 
     def supply_history(self, wanted: HistoryWanted, piece: Sequence[Frame], now: Instant) -> None:
         """Give a replay the archived messages it asked for; an empty piece: there are none."""
         self._clock(now)
         for session in self._registry.present([wanted.session]):
-            self._lanes.brought(session, wanted, piece, now)
+            self._lanes.supply(session, wanted, piece, now)
 
     # --- Time and outputs
 
@@ -287,8 +261,8 @@ class Engine:
                 self._expire(due, now)
             else:
                 self._flush(*due, now)
-        for recorder in self.recorders.running:
-            recorder.advanced(now)
+        for watcher in self.watchers:
+            watcher.advanced(now)
 
     def next_deadline(self) -> Instant | None:
         """Return when to call `advance` next; None: not before the next publish."""
@@ -304,18 +278,39 @@ class Engine:
         """
         session = self._registry.find(session_id)
         outputs = session.take(bytes_max, self._now)
-        for seat in list(session.seats.values()):
-            if seat.opening is not None:
-                self._lanes.opened(session, seat, seat.opening, self._now)
-        if session.ended is not None and any(isinstance(out, Goodbye) for out in outputs):
-            self._registry.forget(session)
+        for subscriber in list(session.subscribers.values()):
+            if subscriber.backfill is not None:
+                self._lanes.continue_backfill(session, subscriber, self._now)
+        if session.ended is not None and not session.outbox:
+            self._registry.forget(session)  # the goodbye comes last, and is out
         self._queue_limits.taken(session)
         session.ready = bool(outputs)
         return outputs
 
+    def sent(self, flush: SharedFlush, member: Member) -> bool:
+        """Count a flush as taken by a member that is sent it; True: send it.
+
+        False: something has come between since the flush was announced, so the session takes for
+        itself.
+        """
+        session = self._registry.get(member.session)
+        if session is None or not session.shares(flush.lane, flush.batch):
+            return False
+        member.position = flush.batch.position
+        member.delivered += flush.batch.messages()
+        member.note(flush.batch.frames)
+        self._queue_limits.taken(session)
+        session.ready = False
+        return True
+
     def events(self) -> list[Event]:
         """Return the events since the last call, for the driver to act on."""
         return self._registry.events()
+
+    @property
+    def has_events(self) -> bool:
+        """True if `events` would return any."""
+        return self._registry.has_events
 
     # --- Questions: asking changes nothing
 
@@ -330,13 +325,13 @@ class Engine:
             raise TopicUnknown(f"there is no topic {name}")
         return found
 
-    def subscriber(self, session_id: str, seat_id: SeatId) -> Subscriber | None:
+    def subscriber(self, session_id: str, subscriber_id: SubscriberId) -> Subscriber | None:
         """Return a subscription's subscriber in a topic, to read; None if there is none.
 
         Raises:
             SessionUnknown: there is none.
         """
-        return self._registry.find(session_id).seats.get(seat_id)
+        return self._registry.find(session_id).subscribers.get(subscriber_id)
 
     @property
     def has_long_queues(self) -> bool:
@@ -349,10 +344,9 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        outbox = self._registry.find(session_id).outbox
-        return [output for output in outbox if isinstance(output, Unsubscribed)]
+        return self._registry.find(session_id).undelivered()
 
-    def caught_up(self, session_id: str) -> list[tuple[SeatId, Bookmark]]:
+    def caught_up(self, session_id: str) -> list[tuple[SubscriberId, Bookmark]]:
         """Return subscribers with nothing under way, each with the bookmark it is complete up to.
 
         Raises:
@@ -378,7 +372,8 @@ class Engine:
 
     def stats(self, names: Iterable[str] | None = None) -> EngineStats:
         """Return all counters, with those of every topic or of the named ones."""
-        return self._accounting.of_engine(self._flushes, self._queue_limits.counts(), names)
+        reliefs = self._queue_limits.counts()
+        return self._accounting.of_engine(len(self._registry), self._flushes, reliefs, names)
 
     def topic_stats(self, name: str) -> TopicStats:
         """Return the counters of one topic.
@@ -394,14 +389,13 @@ class Engine:
         Raises:
             SessionUnknown: there is none.
         """
-        return session_stats(self._registry.find(session_id))
+        return self._registry.stats(session_id)
 
     def _expire(self, topic: Topic, now: Instant) -> None:
-        through = topic.expiry.expired(now)
+        through = topic.expired(now)
         self._schedule.arm(topic.expiry, topic)
-        oldest = None if topic.sow is None else topic.sow.board.oldest()
-        if oldest is not None and oldest.offset <= through:
-            self._registry.tell(RecordsExpired(topic.name, topic.epoch, through))
+        if through is not None:
+            self._registry.emit(RecordsExpired(topic.name, topic.epoch, through))
 
     def _flush(self, feed: Feed, lane: Lane, now: Instant) -> None:
         # Groups are materialized once a flush, however many of their records changed.
@@ -411,8 +405,7 @@ class Engine:
         self._schedule.arm(lane, (feed, lane))
         if flushed:
             self._flushes += 1
-            for member in lane.members.values():
-                self._registry.wake_by_id(member.session)
+            self._registry.announce(lane)
 
     def _clock(self, now: Instant) -> None:
         # Deadlines and spans are compared with `now`: a clock that ran back would lose flushes.

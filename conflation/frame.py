@@ -97,7 +97,9 @@ class Batch:
     the shell keeps the bytes it makes, once for every subscriber of the lane.
     """
 
-    __slots__ = ("encoded", "frames", "low_water", "payload_bytes", "position", "since")
+    __slots__ = (
+        "_messages", "encoded", "frames", "low_water", "payload_bytes", "position", "since",
+    )  # fmt: skip
 
     def __init__(
         self, frames: Iterable[Frame], since: int, position: int, low_water: int | None
@@ -108,13 +110,16 @@ class Batch:
         self.low_water = low_water
         self.payload_bytes = sum(len(frame.payload) for frame in self.frames)
         self.encoded: dict[str, bytes] = {}
+        self._messages: int | None = None
 
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
     def messages(self) -> int:
         """Rows that bring a value; a removal brings none."""
-        return sum(not frame.removed for frame in self.frames)
+        if self._messages is None:  # asked for every member of a lane
+            self._messages = sum(not frame.removed for frame in self.frames)
+        return self._messages
 
 
 def prefix_within(frames: Sequence[Frame], bytes_max: int) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.conflation.frame import Batch
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 
 
 class CloseReason(StrEnum):
@@ -119,6 +122,21 @@ class SessionReady:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedFlush:
+    """A flush is all that the sessions of these members have to take, and for each it is the same.
+
+    It announces each of them, as `SessionReady` does one. The shell may send it to a member for
+    which `Engine.sent` returns True, in place of a take.
+    """
+
+    topic: str
+    epoch: str
+    lane: Lane
+    batch: Batch
+    members: Sequence[Member]
+
+
+@dataclass(frozen=True, slots=True)
 class SessionClosed:
     """A session was closed by the engine or its driver."""
 
@@ -152,13 +170,13 @@ class QueueCrossed:
 class HistoryWanted:
     """A replay goes on with what the journal has no more: an epoch's messages behind an offset.
 
-    `seat` is its subscription and topic.
+    `subscriber` is its subscription and topic.
     """
 
     session: str
-    seat: tuple[str, str]
+    subscriber: tuple[str, str]
     epoch: str
     after: int
 
 
-Event = SessionReady | SessionClosed | RecordsExpired | QueueCrossed | HistoryWanted
+Event = SessionReady | SharedFlush | SessionClosed | RecordsExpired | QueueCrossed | HistoryWanted

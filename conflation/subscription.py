@@ -103,7 +103,9 @@ class Subscription:
 # Queue lanes: what a topic's queue policy makes of a subscription that asks for every message.
 
 
-def seated_lane(subscription: Subscription, definition: Definition, *, conflated: bool) -> LaneId:
+def effective_lane(
+    subscription: Subscription, definition: Definition, *, conflated: bool
+) -> LaneId:
     """The lane that a subscription is in: on a topic that always conflates, at once.
 
     A session that is not `conflated` gets every message there too.

@@ -11,6 +11,7 @@ import pytest
 from tests.support.buses import BusServer, bus_server
 from tests.support.outside import redis_server
 from tests.support.steady import steady
+from tidegate.app.http.protocol import GatewayProtocol
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +40,13 @@ async def steady_fixture() -> AsyncIterator[None]:
     """Deadlines in the test's own loop mind no hold of the machine."""
     with steady(asyncio.get_running_loop()):
         yield
+
+
+@pytest.fixture(name="both_forms", params=["socket", "asgi"])
+def both_forms_fixture(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run a test over both forms of a stream: with a connection of its own, and under ASGI."""
+    if request.param == "asgi":
+        monkeypatch.setattr(GatewayProtocol, "can_hand_over", lambda *_: False)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

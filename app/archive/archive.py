@@ -136,7 +136,7 @@ class Archive:
         task.add_done_callback(self._reads.discard)
 
     async def _supply(self, wanted: HistoryWanted) -> None:
-        name = wanted.seat[1]
+        name = wanted.subscriber[1]
         try:
             kind = self._catalog.get(name).document.kind
             through = self._driver.engine.topic(name).journal.dropped_through

@@ -7,7 +7,8 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 
 from tidegate.app.delivery.backpressure import (
     PATIENCE_S,
@@ -16,7 +17,7 @@ from tidegate.app.delivery.backpressure import (
     split_publish,
 )
 from tidegate.app.delivery.notices import WriteContext
-from tidegate.app.delivery.timers import IdleTask, Timer
+from tidegate.app.delivery.timers import IdleTask, StreamScheduler, Timer
 from tidegate.app.http.counters import Counters
 from tidegate.app.http.logs import event as log_event
 from tidegate.app.http.logs import shown_id
@@ -24,6 +25,7 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.frame import Frame, RestoredTopic
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     HistoryWanted,
@@ -32,9 +34,11 @@ from tidegate.conflation.outputs import (
     RecordsExpired,
     SessionClosed,
     SessionReady,
+    SharedFlush,
 )
 from tidegate.conflation.sessions.registry import GONE
-from tidegate.conflation.sessions.session import QueueLimits, SeatId
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
@@ -71,6 +75,7 @@ class Driver:
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
         self._backpressure = PublishBackpressure(engine, limits)
+        self.streams = StreamScheduler()
         self._timer = Timer(self.now, self._advance)
         self._idle = IdleTask(lambda: engine.has_long_queues, self._relieve)
 
@@ -198,6 +203,13 @@ class Driver:
         self._backpressure.taken(session)
         self.settle()
 
+    def sent(self, flush: SharedFlush, member: Member) -> bool:
+        """Count a flush as taken by a member; True: its stream writes it now."""
+        if not self.engine.sent(flush, member):
+            return False
+        self._backpressure.taken(member.session)
+        return True
+
     def settle(self) -> None:
         """Dispatch the engine's events and re-arm the timer; follows each call into the engine."""
         for event in self.engine.events():
@@ -205,6 +217,8 @@ class Driver:
                 case SessionReady():
                     if (consumer := self._consumers.get(event.session)) is not None:
                         consumer.wake()
+                case SharedFlush():
+                    self.streams.call_soon(FlushWriter(self, event, self._consumers))
                 case SessionClosed():
                     self._note_closed(event)
                 case RecordsExpired() if self.on_expired is not None:
@@ -248,19 +262,59 @@ class Driver:
         return self._latest
 
 
+MEMBERS_AT_ONCE = 16
+
+
+class FlushWriter:
+    """Writes one flush to the streams of its members, some in each call, until all have it."""
+
+    __slots__ = ("_consumers", "_driver", "_flush", "_members")
+
+    def __init__(
+        self, driver: Driver, flush: SharedFlush, consumers: Mapping[str, Consumer]
+    ) -> None:
+        self._driver = driver
+        self._flush = flush
+        self._consumers = consumers
+        self._members = iter(flush.members)
+
+    def __call__(self) -> None:
+        """Write to the next members; a stream that cannot take the flush as it is takes itself."""
+        driver, flush = self._driver, self._flush
+        began, now_s, written = driver.now(), asyncio.get_running_loop().time(), 0
+        members = list(islice(self._members, MEMBERS_AT_ONCE))
+        for member in members:
+            consumer = self._consumers.get(member.session)
+            if consumer is None:
+                continue
+            if consumer.on_flush is not None and consumer.on_flush(flush, member, now_s):
+                written += 1
+            else:
+                consumer.wake()
+        driver.figures.wrote_alike(written, driver.now() - began)
+        if len(members) == MEMBERS_AT_ONCE:
+            driver.streams.call_soon(self)
+        if driver.engine.has_events:
+            driver.settle()
+
+
 class Consumer:
     """A session's end at the driver: takes its outputs, and waits for more.
 
     `is_over`: another consumer has replaced this one, or the peer is gone; only the notices that
-    were sent before are left. `close_reason`: why the engine closed the session.
+    were sent before are left. `close_reason`: why the engine closed the session. `on_woken`: called
+    in place of waking whoever waits. `on_flush`: writes a shared flush, at a time of the loop's
+    clock; False where it cannot.
     """
 
     def __init__(self, driver: Driver, session: str) -> None:
         self.session = session
         self.is_over = False
         self.close_reason: CloseReason | None = None
+        self.on_woken: Callable[[], None] | None = None
+        self.on_flush: Callable[[SharedFlush, Member, float], bool] | None = None
         self._driver = driver
-        self._woken = asyncio.Event()
+        self._woken: asyncio.Event | None = None
         self._notices: deque[bytes] = deque()
 
     def take(self, bytes_max: int) -> list[Output]:
@@ -276,22 +330,37 @@ class Consumer:
 
     async def wait(self, seconds_max: float) -> bool:
         """Wait until there are outputs or notices; return False after `seconds_max`."""
+        woken = self._event()
         try:
             async with asyncio.timeout(seconds_max):
-                await self._woken.wait()
+                await woken.wait()
         except TimeoutError:
             return False
-        self._woken.clear()
+        woken.clear()
         return True
 
     def wake(self) -> None:
         """Wake the stream: the session has outputs or notices."""
-        self._woken.set()
+        if self.on_woken is None:
+            self._event().set()
+        else:
+            self.on_woken()
+
+    def _event(self) -> asyncio.Event:
+        # Made at its first use: most streams are called and wait for nothing.
+        if self._woken is None:
+            self._woken = asyncio.Event()
+        return self._woken
+
+    @property
+    def has_notices(self) -> bool:
+        """True if `notices` would return any."""
+        return bool(self._notices)
 
     def send(self, notice: bytes) -> None:
         """Send an event that is not the engine's, before the next outputs."""
         self._notices.append(notice)
-        self._woken.set()
+        self.wake()
 
     def notices(self) -> bytes:
         """Return the events sent since the last call."""
@@ -299,8 +368,8 @@ class Consumer:
         self._notices.clear()
         return sent
 
-    def caught_up(self) -> list[tuple[SeatId, Bookmark]]:
-        """Return the seats that have received everything, each with its bookmark."""
+    def caught_up(self) -> list[tuple[SubscriberId, Bookmark]]:
+        """Return the subscribers that have received everything, each with its bookmark."""
         if self.is_over:
             return []
         try:

@@ -22,10 +22,11 @@ from tidegate.conflation.outputs import (
     Output,
     Resumed,
     Rows,
+    SharedFlush,
     Subscribed,
     Unsubscribed,
 )
-from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Shown, Subscription
 from tidegate.keys.text.bookmark import Bookmark
 
@@ -156,11 +157,15 @@ class Style:
     ids: bool = True
     variant: str = field(init=False)
     """What tells encodings of a lane's batch apart."""
+    is_plain: bool = field(init=False)
+    """No option looks at each write: not `auto`, not `max_age`, not `progress`."""
 
     def __post_init__(self) -> None:
         shown = self.subscription.shown
         flags = (self.ids, shown.timestamp, shown.receipt, shown.no_sowkey)
         object.__setattr__(self, "variant", f"{self.form} {flags}")
+        looks = shown.auto is not None or shown.max_age_ns is not None or shown.progress
+        object.__setattr__(self, "is_plain", not looks)
 
     def entry(self, name: str) -> dict[str, object]:
         """Return the subscription as `hello` and `subscribed` show it.
@@ -188,7 +193,7 @@ class Style:
         return None if begins else cut
 
 
-Styles = Mapping[SeatId, Style]
+Styles = Mapping[SubscriberId, Style]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +201,12 @@ class EventIds:
     """Makes the ids of a session of several subscriptions, and notes what its events say.
 
     Args:
-        move: nothing of the seat up to a bookmark is still to come; returns "" for no id.
-        end: the seat's end is written.
+        move: nothing of the subscriber up to a bookmark is still to come; returns "" for no id.
+        end: the subscriber's end is written.
     """
 
-    move: Callable[[SeatId, Bookmark], str]
-    end: Callable[[SeatId, Unsubscribed], str]
+    move: Callable[[SubscriberId, Bookmark], str]
+    end: Callable[[SubscriberId, Unsubscribed], str]
 
 
 def encode(
@@ -236,8 +241,8 @@ def _encode(
             style = styles[output.name, output.topic]
             return event("subscribed", style.entry(output.name))
         case Unsubscribed():
-            seat = output.name, output.topic
-            return unsubscribed(output, "" if ids is None else ids.end(seat, output))
+            subscriber = output.name, output.topic
+            return unsubscribed(output, "" if ids is None else ids.end(subscriber, output))
         case Goodbye():
             return goodbye(output.reason, retry_ms)
 
@@ -286,6 +291,21 @@ def rows_text(rows: Rows, style: Style) -> bytes:
         events = _ROWS[style.form](rows, style)
         text = rows.batch.encoded[variant] = _END.join(_with_id(events, rows, style)) + _END
     return text
+
+
+def shared_chunk(flush: SharedFlush, style: Style) -> bytes:
+    """Encode a flush as a chunk of an answer; its batch keeps it for the lane's other members."""
+    framed = flush.batch.encoded.get(style.variant)
+    if framed is None:
+        name = ""  # which only sessions of several subscriptions write
+        rows = Rows(name, flush.topic, flush.epoch, Op.PUBLISH, flush.batch)
+        framed = flush.batch.encoded[style.variant] = chunk(rows_text(rows, style))
+    return framed
+
+
+def chunk(text: bytes) -> bytes:
+    """Frame bytes for HTTP/1.1's chunked transfer coding."""
+    return b"%x\r\n%b\r\n" % (len(text), text)
 
 
 def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:

@@ -10,7 +10,7 @@ from tidegate.app.delivery.encoding import EventIds, Styles
 from tidegate.app.http.event import event
 from tidegate.conflation.frame import receipt_of
 from tidegate.conflation.outputs import GroupEnd, Output, Rows
-from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND
 
@@ -42,7 +42,7 @@ class WriteContext:
 def late_events(
     outputs: Iterable[Output], styles: Styles, write_context: WriteContext
 ) -> list[bytes]:
-    """Encode one `late` event for each seat whose rows are older than its `max_age`."""
+    """Encode one `late` event for each subscriber whose rows are older than its `max_age`."""
     oldest = _oldest(outputs, styles)
     events: list[bytes] = []
     for (name, topic), first_ms in oldest.items():
@@ -66,19 +66,19 @@ def cause_of(write_context: WriteContext, topic: str, max_age_ns: int) -> Cause:
 
 
 def _oldest(outputs: Iterable[Output], styles: Styles) -> dict[tuple[str, str], int]:
-    """Return the time of the first message of each seat; `max_age` excludes openings."""
+    """Return the time of the first message of each subscriber; `max_age` excludes openings."""
     oldest: dict[tuple[str, str], int] = {}
     for output in outputs:
         if not isinstance(output, Rows):
             continue
-        seat = output.name, output.topic
-        style = styles[seat]
+        subscriber = output.name, output.topic
+        style = styles[subscriber]
         if style.subscription.shown.max_age_ns is None:
             continue
         live = (frame for frame in output.batch.frames if frame.offset > style.cut.offset)
         times = [receipt_of(frame).first_ms for frame in live]
         if times:
-            oldest[seat] = min(*times, oldest.get(seat, times[0]))
+            oldest[subscriber] = min(*times, oldest.get(subscriber, times[0]))
     return oldest
 
 
@@ -92,7 +92,7 @@ class Progress:
     def __init__(self, styles: Styles, ids: EventIds | None = None) -> None:
         self._styles = styles
         self._ids = ids
-        self._sent: dict[SeatId, Bookmark] = {}
+        self._sent: dict[SubscriberId, Bookmark] = {}
 
     @property
     def is_asked_for(self) -> bool:
@@ -108,24 +108,24 @@ class Progress:
                 bookmark = Bookmark(output.epoch, output.batch.low_water)
                 self._has_id((output.name, output.topic), bookmark)
 
-    def events(self, caught_up: Iterable[tuple[SeatId, Bookmark]]) -> bytes:
-        """Encode progress for the seats whose bookmark has moved."""
+    def events(self, caught_up: Iterable[tuple[SubscriberId, Bookmark]]) -> bytes:
+        """Encode progress for the subscribers whose bookmark has moved."""
         events: list[bytes] = []
-        for seat, bookmark in caught_up:
-            style = self._styles[seat]
-            known = self._sent.get(seat, style.cut)
+        for subscriber, bookmark in caught_up:
+            style = self._styles[subscriber]
+            known = self._sent.get(subscriber, style.cut)
             if style.subscription.shown.progress and bookmark != known:
-                self._sent[seat] = bookmark
-                name, topic = seat
+                self._sent[subscriber] = bookmark
+                name, topic = subscriber
                 document = {"sub": name, "topic": topic, "bookmark": str(bookmark)}
-                id_text = self._ids.move(seat, bookmark) if self._ids else str(bookmark)
+                id_text = self._ids.move(subscriber, bookmark) if self._ids else str(bookmark)
                 events.append(event("progress", document, id_text=id_text))
         return b"".join(events)
 
-    def _has_id(self, seat: SeatId, bookmark: Bookmark) -> None:
-        style = self._styles[seat]
+    def _has_id(self, subscriber: SubscriberId, bookmark: Bookmark) -> None:
+        style = self._styles[subscriber]
         if style.ids and style.subscription.shown.progress:
-            self._sent[seat] = bookmark
+            self._sent[subscriber] = bookmark
 
 
 PROGRESS_S = 1.0

@@ -91,6 +91,10 @@ class Connection:
         self._transport.abort()
         self._on_abort()
 
+    def was_handed_over(self) -> None:
+        """Forget the requests of the connection, which a stream has now."""
+        self._on_abort = _no_requests
+
     def give_up(self) -> None:
         """Abort and count a connection whose peer took nothing for too long."""
         if not self.is_given_up:
@@ -153,6 +157,10 @@ class Connection:
     def _number(self) -> int:
         """Return the socket's descriptor; -1 once it is closed."""
         return -1 if self._socket is None else self._socket.fileno()
+
+
+def _no_requests() -> None:
+    """Tell nobody: there is no request that waits."""
 
 
 def connection_of(scope: Scope) -> Connection | None:

@@ -30,10 +30,10 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
         self.total = 0.0
 
-    def note(self, value: float) -> None:
-        """Count a value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self.total += value
+    def note(self, value: float, *, times: int = 1) -> None:
+        """Count a value, once or several times."""
+        self._counts[bisect_left(self._bounds, value)] += times
+        self.total += value * times
 
     def note_ns(self, duration_ns: int) -> None:
         """Count a duration, kept in seconds."""
@@ -77,3 +77,13 @@ class Counters:
     checkpointed_ms: int | None = None
     auto_changes: Counter[str] = field(default_factory=Counter)
     left: int = 0
+
+    def wrote_alike(self, streams: int, duration_ns: int) -> None:
+        """Count a flush that went to several streams, one after the other, in this time."""
+        if streams:
+            self.write.note(duration_ns / streams / NS_PER_S, times=streams)
+
+    def wrote(self, size_bytes: int, duration_ns: int) -> None:
+        """Count what a stream wrote at once, and how long its socket took to have room again."""
+        self.write_bytes.note(size_bytes)
+        self.write.note(duration_ns / NS_PER_S)

@@ -173,6 +173,7 @@ def _completed(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
 
 logger = logging.getLogger("tidegate.requests")
 
+LINE_EXTENSION = "tidegate.access-line"
 CUT = 0
 """The status of a request that ended without an answer."""
 
@@ -188,18 +189,60 @@ class AccessLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, sent_bytes = time.monotonic(), CUT, 0
+        line = scope.setdefault("extensions", {})[LINE_EXTENSION] = AccessLine(scope)
 
         async def counted_send(message: Message) -> None:
-            nonlocal status, sent_bytes
-            status = message.get("status", status)
-            sent_bytes += len(message.get("body", b""))
+            line.status = message.get("status", line.status)
+            line.sent_bytes += len(message.get("body", b""))
             await send(message)
 
         try:
             await self.app(scope, receive, counted_send)
         finally:
-            _tell(scope, status, sent_bytes, time.monotonic() - began)
+            if not line.is_deferred:
+                line.write()
+
+
+class AccessLine:
+    """What the log says of one request, from its beginning to its end.
+
+    `is_deferred`: the answer goes on after the application has returned; whoever writes it writes
+    the line.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.is_deferred = False
+        self.status = CUT
+        self.sent_bytes = 0
+        self._scope = scope
+        self._began_s = time.monotonic()
+
+    def defer(self) -> Callable[[int], None]:
+        """Return what writes the line at the answer's end; it is given the bytes that were sent."""
+        self.is_deferred = True
+        # Of the request only this is kept: the rest is many times the memory of an idle stream.
+        kept = ("method", "route", "path_params", "client")
+        self._scope = {name: self._scope[name] for name in kept if name in self._scope}
+
+        def ended(sent_bytes: int) -> None:
+            self.sent_bytes += sent_bytes
+            self.write()
+
+        return ended
+
+    def write(self) -> None:
+        """Log the request."""
+        _tell(self._scope, self.status, self.sent_bytes, time.monotonic() - self._began_s)
+
+
+def logged_when_over(scope: Scope) -> Callable[[int], None]:
+    """Leave the log's line of a request to the end of its stream; return what writes it then."""
+    line: AccessLine | None = scope.get("extensions", {}).get(LINE_EXTENSION)
+    return _not_logged if line is None else line.defer()
+
+
+def _not_logged(sent_bytes: int) -> None:
+    """Write no line: requests are not logged."""
 
 
 def _tell(scope: Scope, status: int, sent_bytes: int, seconds: float) -> None:

@@ -6,13 +6,14 @@ problem and closed.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import httptools
+from starlette.types import Scope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -34,6 +35,8 @@ from tidegate.app.http.problems import (
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn
 from tidegate.app.http.write_deadline import WriteWatch
 from tidegate.app.settings import Settings
+
+PROTOCOL_EXTENSION: Final = "tidegate.protocol"
 
 Fields = Sequence[tuple[bytes, bytes]]
 
@@ -125,6 +128,23 @@ class Refused(Exception):
     """Stops the parser from inside one of its callbacks; the problem waits in the protocol."""
 
 
+class HandedOver(NamedTuple):
+    """A connection that a stream has taken over.
+
+    Args:
+        transport: to write to; its buffer is full if `is_paused`.
+        connection: what is below the transport.
+        write_watch: to be told of each write.
+        leave: to be called once the connection is lost.
+    """
+
+    transport: asyncio.Transport
+    connection: Connection
+    write_watch: WriteWatch
+    leave: Callable[[], None]
+    is_paused: bool
+
+
 class GatewayProtocol(HttpToolsProtocol):
     """One connection, from accept to close."""
 
@@ -145,7 +165,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.connection: Connection | None = None
         self._figures = figures
         self._admission = admission
-        self._write_watch = write_watch
+        self.write_watch = write_watch
         self._stage = Stage.IDLE
         self._deadline: asyncio.TimerHandle | None = None
         self._refusal = b""
@@ -219,6 +239,50 @@ class GatewayProtocol(HttpToolsProtocol):
             self.parser = _new_parser(self)
             self._feed((plain_head or b"") + received[upgrade.args[0] :])
 
+    # Handing over
+
+    def can_hand_over(self, scope: Scope) -> bool:
+        """Return True if nothing but this request's answer is still to come on the connection."""
+        running = self._running
+        return (
+            running is not None
+            and running.scope["extensions"] is scope["extensions"]  # layers may copy the rest
+            and running.scope["method"] != "HEAD"
+            and self._stage is Stage.IDLE
+            and not self.pipeline
+            and not running.disconnected
+            and not self.transport.is_closing()
+        )
+
+    def hand_over(self, stream: asyncio.Protocol) -> HandedOver:
+        """Leave the connection to a stream once its answer's header is written.
+
+        Parser, request and response cycle end here: an idle stream keeps none of them.
+        """
+        cycle, connection = self._running, self.connection
+        assert cycle is not None
+        assert connection is not None
+        self._unwatch()
+        self._unset_keepalive_if_required()
+        self.flow.resume_reading()
+        cycle.response_complete = True  # so that the request's task ends without a complaint
+        # At a shutdown uvicorn calls what is in here, and waits until all have left.
+        connections: set[Any] = self.connections
+        connections.discard(self)
+        connections.add(stream)
+        connection.was_handed_over()
+        admission = self._admission
+
+        def leave() -> None:
+            admission.leave(connection)
+            connections.discard(stream)
+
+        self.transport.set_protocol(stream)
+        del self.parser  # it refers to this protocol: only the garbage collector would free them
+        return HandedOver(
+            self.transport, connection, self.write_watch, leave, is_paused=self.flow.write_paused
+        )
+
     # Parser callbacks
 
     def on_message_begin(self) -> None:
@@ -262,6 +326,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.scope["extensions"] = {
             TRANSPORT_EXTENSION: self.connection,  # type: ignore[dict-item]  # ours is no dict
             FIGURES_EXTENSION: self._figures,  # type: ignore[dict-item]  # nor are these
+            PROTOCOL_EXTENSION: self,  # type: ignore[dict-item]  # nor is this
         }
         super().on_headers_complete()
         self.cycle.keep_alive = self.cycle.keep_alive and is_admitted
@@ -399,7 +464,13 @@ class GatewayProtocol(HttpToolsProtocol):
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
         assert self.connection is not None
-        super()._start_asgi_task(cycle, self._write_watch.around(app, self.connection))
+        super()._start_asgi_task(cycle, self.write_watch.around(app, self.connection))
+
+
+def protocol_of(scope: Scope) -> GatewayProtocol | None:
+    """Return the protocol that read a request; None under a server that is not ours."""
+    protocol: GatewayProtocol | None = scope.get("extensions", {}).get(PROTOCOL_EXTENSION)
+    return protocol
 
 
 def protocol_factory(settings: Settings, figures: ConnectionFigures) -> partial[GatewayProtocol]:

@@ -13,6 +13,11 @@ from tidegate.app.http.connection import Connection
 
 LOOKS_PER_TIMEOUT: Final = 25  # a peer is cut at most two looks after its time
 
+# Of a stream that waits to write; the times are those of its session, which may be short.
+STREAM_LOOKS_PER_TIMEOUT: Final = 10
+STREAM_LOOKS_PER_FAREWELL: Final = 2
+LOOK_S_MIN: Final = 0.02
+
 logger = logging.getLogger("tidegate.connections")
 
 
@@ -47,6 +52,12 @@ class WriteDeadline:
         if self._closed_at_s is not None and now_s - self._closed_at_s >= self._farewell_s:
             return True
         return now_s - self._took_at_s >= self._write_timeout_s
+
+
+def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
+    """Return how often a stream that waits to write looks at its deadline."""
+    look_s = min(write_timeout_s / STREAM_LOOKS_PER_TIMEOUT, farewell_s / STREAM_LOOKS_PER_FAREWELL)
+    return max(LOOK_S_MIN, look_s)
 
 
 class WriteWatch:

@@ -22,7 +22,7 @@ from tidegate.conflation.lane_id import LaneId, Window
 from tidegate.conflation.options.parse import Options, assignments
 from tidegate.conflation.options.print import granted, lane_text
 from tidegate.conflation.sessions.backfill import resume_mode
-from tidegate.conflation.subscription import Command, Subscription, seated_lane
+from tidegate.conflation.subscription import Command, Subscription, effective_lane
 from tidegate.conflation.topics.recorded import Estimate, estimate
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.projection import Projection
@@ -81,7 +81,7 @@ def _defaults(normal: str, values: Mapping[str, str], command: Command) -> dict[
 
 
 def _subscribers(topic: Topic, subscription: Subscription) -> int:
-    lane_id = seated_lane(subscription, topic.definition, conflated=True)
+    lane_id = effective_lane(subscription, topic.definition, conflated=True)
     feed = topic.feeds.get(lane_id.feed)
     lane = None if feed is None else feed.lanes.get(lane_id)
     return 0 if lane is None else len(lane.members)

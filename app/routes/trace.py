@@ -28,22 +28,24 @@ from tidegate.conflation.errors import LimitReached, SessionUnknown
 from tidegate.conflation.frame import Frame, Tombstone, receipt_of
 from tidegate.conflation.options.print import granted, lane_text
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.recorder import (
+from tidegate.conflation.sessions.subscriber import Subscriber
+from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.tracing.decisions import Decision
+from tidegate.conflation.tracing.recorder import (
     Advanced,
     Call,
     Changed,
     Conflated,
+    Copied,
     Ended,
     Joined,
     Published,
     Redefined,
-    Seated,
     Settled,
     Taken,
+    begin_recording,
+    end_recording,
 )
-from tidegate.conflation.sessions.session import Subscriber
-from tidegate.conflation.subscription import Subscription
-from tidegate.conflation.tracing.decisions import Decision
 from tidegate.conflation.tracing.replay import Trace
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
@@ -64,7 +66,7 @@ class TraceText:
     def events(self, trace: Trace, call: Call) -> Iterator[bytes]:
         """A call, the decisions in it, and how it ended, if it did; in pieces."""
         text = b"" if isinstance(call, Ended) else event("call", self.call(call))
-        decisions = trace.tell(call)
+        decisions = trace.decisions(call)
         while piece := list(islice(decisions, PIECE)):
             yield text + b"".join(event("decision", self.decision(each)) for each in piece)
             text = b""
@@ -94,8 +96,8 @@ class TraceText:
 
     def _call(self, call: Call) -> Mapping[str, Any]:
         match call:
-            case Seated(_, seat):
-                return {"call": "seated", **_seat(seat)}
+            case Copied(_, subscriber):
+                return {"call": "seated", **_subscriber(subscriber)}
             case Published(_, frames, _):
                 return {"call": "published", "messages": [self._message(f) for f in frames]}
             case Advanced():
@@ -138,21 +140,21 @@ def _rows(outputs: Sequence[Output]) -> list[dict[str, Any]]:
     ]
 
 
-def _seat(seat: Subscriber) -> dict[str, Any]:
-    definition = seat.topic.definition
+def _subscriber(subscriber: Subscriber) -> dict[str, Any]:
+    definition = subscriber.topic.definition
     return {
-        "session": seat.member.session,
-        "sub": seat.member.name,
-        "topic": seat.topic.name,
-        "bookmark": str(seat.topic.bookmark(seat.topic.head)),
+        "session": subscriber.member.session,
+        "sub": subscriber.member.name,
+        "topic": subscriber.topic.name,
+        "bookmark": str(subscriber.topic.bookmark(subscriber.topic.head)),
         "definition": {
             "key": [str(path) for path in definition.key_spec.paths],
             "type": definition.kind,
             "conflation": definition.policy,
         },
-        **_subscription(seat.member.subscription),
-        "held": 0 if seat.lane is None else len(seat.lane.held()),
-        "waiting": seat.waiting(),
+        **_subscription(subscriber.member.subscription),
+        "held": 0 if subscriber.lane is None else len(subscriber.lane.held()),
+        "waiting": subscriber.waiting(),
     }
 
 
@@ -169,7 +171,7 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
 
 
 class TraceStream(EventSourceResponse):
-    """What is decided for a seat from now on, until it is given up or nobody reads any more.
+    """Decisions about a subscriber from now on, until it ends or the trace is not read any more.
 
     The decisions are worked out as they are read; whoever reads too slowly is told so, and no more.
 
@@ -177,13 +179,13 @@ class TraceStream(EventSourceResponse):
         LimitReached: as many traces as may be.
     """
 
-    def __init__(self, gateway: Gateway, seat: Subscriber) -> None:
+    def __init__(self, gateway: Gateway, subscriber: Subscriber) -> None:
         began = gateway.driver.now()
         self._woken = asyncio.Event()
         self._heartbeat_s = gateway.settings.heartbeat.seconds
-        self._recorders = gateway.driver.engine.recorders
-        self._recorder = self._recorders.begin(seat, began, self._woken.set)
-        self._text = TraceText(seat.topic.definition.kind, began)
+        self._watchers = gateway.driver.engine.watchers
+        self._recorder = begin_recording(self._watchers, subscriber, began, self._woken.set)
+        self._text = TraceText(subscriber.topic.definition.kind, began)
         super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -191,7 +193,7 @@ class TraceStream(EventSourceResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._recorders.end(self._recorder)
+            end_recording(self._watchers, self._recorder)
 
     async def _events(self) -> AsyncIterator[bytes]:
         trace, clock = Trace(), asyncio.get_running_loop().time
@@ -255,16 +257,16 @@ async def trace(
     if len(topics) != 1:
         raise Problem("topic-unknown", "Say with ?topic= which topic of the subscription is meant.")
     gateway = gateway_of(request)
-    seat = _traced_seat(gateway, session, asked.name, topics[0])
-    if seat is None:
+    subscriber = _traced_subscriber(gateway, session, asked.name, topics[0])
+    if subscriber is None:
         return EventSourceResponse(_nothing(), ping=0, sep="\n")
     try:
-        return TraceStream(gateway, seat)
+        return TraceStream(gateway, subscriber)
     except LimitReached as error:
         raise Problem("limit-reached", f"{error.detail}.", headers=RETRY_AFTER) from error
 
 
-def _traced_seat(gateway: Gateway, session: str, name: str, topic: str) -> Subscriber | None:
+def _traced_subscriber(gateway: Gateway, session: str, name: str, topic: str) -> Subscriber | None:
     """None while nobody reads the session, and once a query has told its rows."""
     try:
         return gateway.driver.engine.subscriber(session, (name, topic))
@@ -273,5 +275,5 @@ def _traced_seat(gateway: Gateway, session: str, name: str, topic: str) -> Subsc
 
 
 async def _nothing() -> AsyncIterator[bytes]:
-    """Nothing is decided for a subscription that has no seat."""
+    """Nothing is decided for a subscription that has no subscriber."""
     yield event("end", {"at_ms": 0, "reason": AWAY})

@@ -16,7 +16,7 @@ from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.errors import BookmarkExpired, EngineError, LimitReached
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.sessions.backfill import overflows
-from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.errors import KeysError
 
@@ -76,52 +76,58 @@ class _Attachment:
         self._cursor = cursor
         self._is_new = number is None
         self._since = cursor.confirmed if number is None else number
-        self._marks: Mapping[SeatId, Mark] | None = cursor.marks(self._since)
+        self._marks: Mapping[SubscriberId, Mark] | None = cursor.marks(self._since)
         self._judges = reader.came_after is not CloseReason.QUEUE_LIMIT
         self._gone: set[str] = set()
 
     def run(self) -> bytes:
-        """Seat every subscription that still can be, and note the ends of the others."""
-        attach_new: dict[SeatId, Subscription] = {}
+        """Subscribe again to all that can be continued, and note the ends of the others."""
+        attach_new: dict[SubscriberId, Subscription] = {}
         for asked in list(self._session.asked.values()):
             for topic in list(asked.topics):
                 found = self._present(asked, topic)
                 if found is not None:
                     attach_new[asked.name, topic] = found
         self._cursor.rewind(
-            {seat: each.resume for seat, each in attach_new.items() if not _is_replayed(each)}
+            {
+                subscriber: each.resume
+                for subscriber, each in attach_new.items()
+                if not _is_replayed(each)
+            }
         )
         self._cursor.confirmed = self._cursor.number
         reason = self._judged(attach_new)
-        for seat, subscription in attach_new.items():
-            if seat[1] not in self._gone:
-                self._seat(seat, subscription)
+        for subscriber, subscription in attach_new.items():
+            if subscriber[1] not in self._gone:
+                self._subscribe(subscriber, subscription)
         hello = self._reader.hello(id_text=self._cursor.text)
         self._send_endings()
         if reason is not None:
             self._reader.consumer.give_up(reason)
         return hello
 
-    def _seat(self, seat: SeatId, subscription: Subscription) -> None:
-        asked, topic = self._session.asked[seat[0]], seat[1]
+    def _subscribe(self, subscriber: SubscriberId, subscription: Subscription) -> None:
+        asked, topic = self._session.asked[subscriber[0]], subscriber[1]
         try:
-            self._reader.seat(asked, topic, subscription=subscription)
+            self._reader.subscribe(asked, topic, subscription=subscription)
         except BookmarkExpired:  # a replay that was to begin where the journal reached then
             subscription = replace(subscription, resume=UNKNOWN)
-            self._reader.seat(asked, topic, subscription=subscription)
+            self._reader.subscribe(asked, topic, subscription=subscription)
 
     def _present(self, asked: SessionSubscription, topic: str) -> Subscription | None:
         """Return how a subscription begins in a topic; None if it has ended there."""
         found = self._still_granted(asked, topic)
-        seat = asked.name, topic
+        subscriber = asked.name, topic
         if found is None:
-            self._session.drop(*seat)
-            self._session.note_end(Unsubscribed(*seat, end_reason(self._session.context, topic)))
+            self._session.drop(*subscriber)
+            self._session.note_end(
+                Unsubscribed(*subscriber, end_reason(self._session.context, topic))
+            )
             return None
-        if self._marks is not None and found.is_over(self._marks.get(seat)):
-            self._session.drop(*seat)
+        if self._marks is not None and found.is_over(self._marks.get(subscriber)):
+            self._session.drop(*subscriber)
             return None
-        return replace(found.subscription, resume=self._mark(seat, found))
+        return replace(found.subscription, resume=self._mark(subscriber, found))
 
     def _still_granted(self, asked: SessionSubscription, topic: str) -> GrantedSubscription | None:
         """Return what was granted; None if the topic was deleted, even if it was created again."""
@@ -136,14 +142,14 @@ class _Attachment:
         except (Problem, EngineError, KeysError):
             return None
 
-    def _mark(self, seat: SeatId, found: GrantedSubscription) -> Mark:
+    def _mark(self, subscriber: SubscriberId, found: GrantedSubscription) -> Mark:
         if self._marks is None:
             return UNKNOWN
-        if seat not in self._marks or (self._is_new and found.subscription.command.queries):
+        if subscriber not in self._marks or (self._is_new and found.subscription.command.queries):
             return found.start
-        return self._marks[seat] or UNKNOWN
+        return self._marks[subscriber] or UNKNOWN
 
-    def _judged(self, attach_new: Mapping[SeatId, Subscription]) -> CloseReason | None:
+    def _judged(self, attach_new: Mapping[SubscriberId, Subscription]) -> CloseReason | None:
         """Apply queue policies to missed messages, as if they had been queued (CONTRACT 4.2).
 
         A reader that was closed for a full queue is not judged again: it gets what the journal has.
@@ -161,11 +167,11 @@ class _Attachment:
                 return CloseReason.QUEUE_LIMIT
             if policy is QueuePolicy.UNSUBSCRIBE:
                 self._gone.add(name)
-        for seat in attach_new:
-            if seat[1] in self._gone:
-                session.evict(*seat)
-                self._cursor.end(seat)
-                session.note_end(Unsubscribed(*seat, BACK_PRESSURE))
+        for subscriber in attach_new:
+            if subscriber[1] in self._gone:
+                session.evict(*subscriber)
+                self._cursor.end(subscriber)
+                session.note_end(Unsubscribed(*subscriber, BACK_PRESSURE))
         return None
 
     def _send_endings(self) -> None:

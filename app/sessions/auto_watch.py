@@ -15,7 +15,7 @@ from tidegate.app.http.event import event
 from tidegate.app.sessions.subscriptions import SessionSubscription
 from tidegate.conflation.auto import InFlight
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.duration import SECOND, Instant
 
 
@@ -26,7 +26,7 @@ class AutoWatch:
         driver: has the clock and the counters.
         consumer: the reader's; once another reader has come, it is over.
         subscriptions: the session's, by name.
-        styles: of the reader's seats.
+        styles: of the reader's subscribers.
         change: has the engine go over to what a topic of a subscription is granted now.
     """
 
@@ -35,7 +35,7 @@ class AutoWatch:
         driver: Driver,
         consumer: Consumer,
         subscriptions: Mapping[str, SessionSubscription],
-        styles: Mapping[SeatId, Style],
+        styles: Mapping[SubscriberId, Style],
         change: Callable[[SessionSubscription, str], None],
     ) -> None:
         self._driver = driver

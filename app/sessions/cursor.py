@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.app.http.requests import SESSION_ID
-from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 
 STEPS_MAX = 10_000
@@ -20,7 +20,7 @@ Mark = Bookmark | None
 """Up to where a reader has a subscription's topic; None: it has nothing that could be continued."""
 
 Step = tuple[int | None, str | None, bool]
-"""A step as it travels: which of the seats, the mark's text, whether the seat has ended."""
+"""A step in transfer: the subscriber's number, the mark's text, and whether it has ended."""
 
 _CURSOR = re.compile(rf"({SESSION_ID})-(0|[1-9][0-9]{{0,17}})(?:~[A-Za-z0-9]+-[0-9]+)?", re.ASCII)
 
@@ -32,11 +32,11 @@ def parse_cursor(text: str) -> tuple[str, int] | None:
 
 
 class PackedCursor(msgspec.Struct, frozen=True, array_like=True):
-    """A cursor in transfer to another gateway; each seat is written once."""
+    """A cursor in transfer to another gateway; each subscriber is written once."""
 
     confirmed: int
     base_number: int
-    seats: list[tuple[str, str]]
+    subscribers: list[tuple[str, str]]
     base: list[Step]
     steps: list[Step]
     anew: list[tuple[int, int]]
@@ -52,10 +52,10 @@ class Cursor:
     def __init__(self, session: str) -> None:
         self.confirmed = 0
         self._session = session
-        self._base: dict[SeatId, Mark] = {}
+        self._base: dict[SubscriberId, Mark] = {}
         self._base_number = 0
         self._steps: deque[_Step] = deque()
-        self._anew: dict[SeatId, int] = {}
+        self._anew: dict[SubscriberId, int] = {}
 
     @property
     def number(self) -> int:
@@ -67,49 +67,55 @@ class Cursor:
         """The latest number as an event's id."""
         return f"{self._session}-{self.number}"
 
-    def move(self, seat: SeatId, mark: Mark) -> str:
-        """Note that the next event brings a seat to this mark; return the event's id.
+    def move(self, subscriber: SubscriberId, mark: Mark) -> str:
+        """Note that the next event brings a subscriber to this mark; return the event's id.
 
         The id contains the mark: it is still of use when the session is gone.
         """
-        text = self._step(_Step(seat, mark))
+        text = self._step(_Step(subscriber, mark))
         return text if mark is None else f"{text}~{mark}"
 
-    def end(self, seat: SeatId) -> str:
-        """Note that the next event ends a seat."""
-        return self._step(_Step(seat, None, is_end=True))
+    def end(self, subscriber: SubscriberId) -> str:
+        """Note that the next event ends a subscriber."""
+        return self._step(_Step(subscriber, None, is_end=True))
 
     def note(self) -> str:
-        """Return an id for an event that is about no seat's rows."""
+        """Return an id for an event that is about no subscriber's rows."""
         return self._step(_Step(None, None))
 
-    def drop_mark(self, seat: SeatId) -> None:
-        """Drop a seat's mark: rows sent so far are no base to continue from."""
-        self.move(seat, None)
-        self._anew[seat] = self.number
+    def drop_mark(self, subscriber: SubscriberId) -> None:
+        """Drop a subscriber's mark: rows sent so far are no base to continue from."""
+        self.move(subscriber, None)
+        self._anew[subscriber] = self.number
 
-    def marks(self, number: int) -> Mapping[SeatId, Mark] | None:
+    def marks(self, number: int) -> Mapping[SubscriberId, Mark] | None:
         """Return the marks of a reader that has seen this number; None: no longer known."""
         if not self._base_number <= number <= self.number:
             return None
         marks = dict(self._base)
         for step in islice(self._steps, number - self._base_number):
             step.apply(marks)
-        return marks | {seat: None for seat, since in self._anew.items() if number < since}
+        return marks | {
+            subscriber: None for subscriber, since in self._anew.items() if number < since
+        }
 
-    def rewind(self, marks: Mapping[SeatId, Mark]) -> None:
-        """Set the marks of the seats to those of a reader that is back."""
+    def rewind(self, marks: Mapping[SubscriberId, Mark]) -> None:
+        """Set the marks of the subscribers to those of a reader that is back."""
         latest = self.marks(self.number) or {}
-        for seat, mark in marks.items():
-            if seat not in latest or latest[seat] != mark:
-                self.move(seat, mark)
+        for subscriber, mark in marks.items():
+            if subscriber not in latest or latest[subscriber] != mark:
+                self.move(subscriber, mark)
 
     def packed(self) -> PackedCursor:
         """Return the cursor as a document for another gateway."""
-        steps = [*(_Step(seat, mark) for seat, mark in self._base.items()), *self._steps]
-        seats = {step.seat: None for step in steps if step.seat is not None}
+        steps = [
+            *(_Step(subscriber, mark) for subscriber, mark in self._base.items()),
+            *self._steps,
+        ]
+        subscribers = {step.subscriber: None for step in steps if step.subscriber is not None}
         numbers = {
-            seat: number for number, seat in enumerate({**seats, **dict.fromkeys(self._anew)})
+            subscriber: number
+            for number, subscriber in enumerate({**subscribers, **dict.fromkeys(self._anew)})
         }
         texts = [step.packed(numbers) for step in steps]
         at = len(self._base)
@@ -119,7 +125,7 @@ class Cursor:
             list(numbers),
             texts[:at],
             texts[at:],
-            [(numbers[seat], since) for seat, since in self._anew.items()],
+            [(numbers[subscriber], since) for subscriber, since in self._anew.items()],
         )
 
     @classmethod
@@ -132,9 +138,9 @@ class Cursor:
         cursor = cls(session)
         cursor.confirmed, cursor._base_number = packed.confirmed, packed.base_number
         for step in packed.base:
-            _Step.read(step, packed.seats).apply(cursor._base)
-        cursor._steps.extend(_Step.read(step, packed.seats) for step in packed.steps)
-        cursor._anew = {packed.seats[number]: since for number, since in packed.anew}
+            _Step.read(step, packed.subscribers).apply(cursor._base)
+        cursor._steps.extend(_Step.read(step, packed.subscribers) for step in packed.steps)
+        cursor._anew = {packed.subscribers[number]: since for number, since in packed.anew}
         return cursor
 
     def _step(self, step: _Step) -> str:
@@ -147,31 +153,31 @@ class Cursor:
         step = self._steps.popleft()
         self._base_number += 1
         step.apply(self._base)
-        if step.seat is not None and self._anew.get(step.seat) == self._base_number:
-            del self._anew[step.seat]
+        if step.subscriber is not None and self._anew.get(step.subscriber) == self._base_number:
+            del self._anew[step.subscriber]
 
 
 class _Step(NamedTuple):
-    seat: SeatId | None
+    subscriber: SubscriberId | None
     mark: Mark
     is_end: bool = False
 
-    def packed(self, numbers: Mapping[SeatId, int]) -> Step:
+    def packed(self, numbers: Mapping[SubscriberId, int]) -> Step:
         """Serialize the step."""
-        seat = None if self.seat is None else numbers[self.seat]
-        return seat, None if self.mark is None else str(self.mark), self.is_end
+        subscriber = None if self.subscriber is None else numbers[self.subscriber]
+        return subscriber, None if self.mark is None else str(self.mark), self.is_end
 
     @classmethod
-    def read(cls, step: Step, seats: Sequence[SeatId]) -> _Step:
+    def read(cls, step: Step, subscribers: Sequence[SubscriberId]) -> _Step:
         """Restore a step."""
         number, text, is_end = step
-        seat = None if number is None else seats[number]
-        return cls(seat, None if text is None else Bookmark.parse(text), is_end)
+        subscriber = None if number is None else subscribers[number]
+        return cls(subscriber, None if text is None else Bookmark.parse(text), is_end)
 
-    def apply(self, marks: dict[SeatId, Mark]) -> None:
-        if self.seat is None:
+    def apply(self, marks: dict[SubscriberId, Mark]) -> None:
+        if self.subscriber is None:
             return
         if self.is_end:
-            marks.pop(self.seat, None)
+            marks.pop(self.subscriber, None)
         else:
-            marks[self.seat] = self.mark
+            marks[self.subscriber] = self.mark

@@ -16,7 +16,8 @@ from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.sessions.subscriptions import SessionSubscription
 from tidegate.conflation.errors import SessionUnknown, SubscriptionUnknown
 from tidegate.conflation.outputs import CloseReason, Output, Unsubscribed
-from tidegate.conflation.sessions.session import QueueLimits, SeatId, Subscriber
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.subscriber import Subscriber, SubscriberId
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.text.bookmark import Bookmark
 
@@ -33,7 +34,7 @@ class Reader:
         subscriptions: the session's, by name.
         cursor: makes the ids of a kept session's events; None: ids are the topic's bookmarks.
         came_after: why the session's last reader was sent away.
-        on_seat_left: called when a topic has left its subscription.
+        on_subscriber_left: called when a topic has left its subscription.
         note_end: keeps the end of a subscription for later readers, and returns its event's id.
         on_closed: called once the peer is gone.
     """
@@ -46,7 +47,7 @@ class Reader:
         cursor: Cursor | None,
         *,
         came_after: CloseReason | None,
-        on_seat_left: Callable[[Unsubscribed], None],
+        on_subscriber_left: Callable[[Unsubscribed], None],
         note_end: Callable[[Unsubscribed], str],
         on_closed: Callable[[], None],
     ) -> None:
@@ -54,18 +55,18 @@ class Reader:
         self.consumer = consumer
         self.came_after = came_after
         # Formats of the rows of each (subscription, topic).
-        self.styles: dict[SeatId, Style] = {}
+        self.styles: dict[SubscriberId, Style] = {}
         self.connection: Connection | None = None
         self.auto = AutoWatch(context.driver, consumer, subscriptions, self.styles, self._move)
         self.ids = None if cursor is None else EventIds(self._move_id, self._end_id)
         self._cursor = cursor
-        self._on_seat_left = on_seat_left
+        self._on_subscriber_left = on_subscriber_left
         self._note_end = note_end
         self._on_closed = on_closed
-        # Seats that change to other rows: bookmarks of their old rows are no ids.
-        self._turning: set[SeatId] = set()
-        # Seats that have ended; their styles go with the next call of `encoded`.
-        self._left: list[SeatId] = []
+        # Subscribers that change to other rows: bookmarks of their old rows are no ids.
+        self._turning: set[SubscriberId] = set()
+        # Subscribers that have ended; their styles go with the next call of `encoded`.
+        self._left: list[SubscriberId] = []
         # The cursor as of the last encoded outputs, for `confirm`.
         self._encoded_number = 0
         self._waiting_bytes = 0
@@ -80,9 +81,27 @@ class Reader:
         """True once the session was closed early: the peer is owed a goodbye, and nothing else."""
         return self.consumer.close_reason not in {None, CloseReason.UNSUBSCRIBED}
 
+    @property
+    def plain_style(self) -> Style | None:
+        """The style of a stream whose writes need no look: one subscription, no option that asks.
+
+        None for a session with ids of its own, and with `auto`, `max_age` or `progress`.
+        """
+        if self.ids is not None or len(self.styles) != 1:
+            return None
+        [style] = self.styles.values()
+        return style if style.is_plain else None
+
+    @property
+    def watches_age(self) -> bool:
+        """Whether any subscription has the option `max_age`."""
+        return any(
+            style.subscription.shown.max_age_ns is not None for style in self.styles.values()
+        )
+
     # What it reads
 
-    def seat(
+    def subscribe(
         self,
         asked: SessionSubscription,
         topic: str,
@@ -93,7 +112,7 @@ class Reader:
         """Subscribe to one topic in the engine, as granted unless another subscription is given.
 
         Raises:
-            EngineError: no seat was taken.
+            EngineError: the engine refused.
         """
         found = asked.topics[topic]
         subscription = subscription or found.subscription
@@ -107,18 +126,18 @@ class Reader:
 
     def change(self, asked: SessionSubscription, topic: str, *, turns: bool) -> None:
         """Change one topic's subscription in the engine; `turns`: to other rows or fields."""
-        seat = asked.name, topic
+        subscriber = asked.name, topic
         subscription = asked.topics[topic].subscription
         with contextlib.suppress(SessionUnknown, SubscriptionUnknown):  # it has ended by itself
             self.context.driver.change(self.consumer.session, asked.name, subscription)
-        if seat in self.styles:
-            self.styles[seat] = replace(self.styles[seat], subscription=subscription)
+        if subscriber in self.styles:
+            self.styles[subscriber] = replace(self.styles[subscriber], subscription=subscription)
         self.auto.refresh()
         if turns:
-            self._turning.add(seat)
+            self._turning.add(subscriber)
 
     def unsubscribe(self, name: str) -> bool:
-        """End a subscription in the engine; return False if the engine has no seat of it."""
+        """End a subscription in the engine; return False if the engine has no subscriber of it."""
         try:
             self.context.driver.unsubscribe(self.consumer.session, name)
         except (SessionUnknown, SubscriptionUnknown):
@@ -131,7 +150,7 @@ class Reader:
             self.context.driver.tune(self.consumer.session, limits, conflated=conflated)
 
     def hello(self, *, id_text: str = "") -> bytes:
-        """Encode the first event: the session and its seats."""
+        """Encode the first event: the session and its subscriptions."""
         epochs = {style.cut.epoch for style in self.styles.values() if style.ids}
         document = {
             "session": self.consumer.session,
@@ -146,51 +165,57 @@ class Reader:
     def encoded(self, outputs: Sequence[Output], retry_ms: int) -> bytes:
         """Encode outputs, with the session's own ids.
 
-        Styles of seats that end here stay until the next call: their last rows may come before.
+        Styles of subscribers that end here stay until the next call: last rows may come before.
         """
-        for seat in self._left:
-            if self._engine_seat(seat) is None:
-                self.styles.pop(seat, None)
+        for subscriber in self._left:
+            if self._engine_subscriber(subscriber) is None:
+                self.styles.pop(subscriber, None)
         self._left.clear()
         text = encode(outputs, self.styles, retry_ms, ids=self.ids, closed=self.came_after)
         if self._cursor is not None:
             self._encoded_number = self._cursor.number
         return text
 
-    def _move_id(self, seat: SeatId, bookmark: Bookmark) -> str:
+    def _move_id(self, subscriber: SubscriberId, bookmark: Bookmark) -> str:
         """Note that no row up to the bookmark is still to come; return the event's id.
 
-        There is no id while the seat changes to other rows.
+        There is no id while the subscriber changes to other rows.
         """
         assert self._cursor is not None
-        if seat in self._turning:
-            found = self._engine_seat(seat)
+        if subscriber in self._turning:
+            found = self._engine_subscriber(subscriber)
             if found is not None and found.is_changing:
                 return ""
-            self._turning.discard(seat)
-        return self._cursor.move(seat, bookmark)
+            self._turning.discard(subscriber)
+        return self._cursor.move(subscriber, bookmark)
 
-    def _end_id(self, seat: SeatId, end: Unsubscribed) -> str:
-        """Note the end of a seat, and return its event's id.
+    def _end_id(self, subscriber: SubscriberId, end: Unsubscribed) -> str:
+        """Note the end of a subscriber, and return its event's id.
 
-        If the topic was created again since, and the seat with it, only the end is noted.
+        If the topic was created again since, and the subscriber with it, only the end is noted.
         """
         assert self._cursor is not None
-        if self._engine_seat(seat) is None:
-            self._cursor.end(seat)
-            self._on_seat_left(end)
-            self._left.append(seat)
-            self._turning.discard(seat)
+        if self._engine_subscriber(subscriber) is None:
+            self._cursor.end(subscriber)
+            self._on_subscriber_left(end)
+            self._left.append(subscriber)
+            self._turning.discard(subscriber)
         return self._note_end(end)
 
     # Its peer
 
-    def note_unsent(self) -> None:
-        """Count unacknowledged bytes beyond healthy socket buffers against the session's queue."""
-        waiting_bytes = max(0, self.unsent_bytes - SMALL_BUFFERS_BYTES)
+    def note_unsent(self) -> int:
+        """Count unacknowledged bytes beyond healthy socket buffers against the session's queue.
+
+        Returns:
+            All bytes that are not acknowledged.
+        """
+        unsent_bytes = self.unsent_bytes
+        waiting_bytes = max(0, unsent_bytes - SMALL_BUFFERS_BYTES)
         if waiting_bytes != self._waiting_bytes:
             self._waiting_bytes = waiting_bytes
             self.consumer.note_unsent(waiting_bytes)
+        return unsent_bytes
 
     def confirm(self) -> None:
         """Mark what was written as received, if the peer has acknowledged all of it."""
@@ -209,9 +234,9 @@ class Reader:
     def _move(self, asked: SessionSubscription, topic: str) -> None:
         self.change(asked, topic, turns=False)
 
-    def _engine_seat(self, seat: SeatId) -> Subscriber | None:
+    def _engine_subscriber(self, subscriber: SubscriberId) -> Subscriber | None:
         with contextlib.suppress(SessionUnknown):
-            return self.context.driver.engine.subscriber(self.consumer.session, seat)
+            return self.context.driver.engine.subscriber(self.consumer.session, subscriber)
         return None
 
     def keep_endings(self) -> None:

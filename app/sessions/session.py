@@ -34,7 +34,8 @@ from tidegate.app.sessions.subscriptions import (
 )
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
-from tidegate.conflation.sessions.session import QueueLimits, SeatId
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
@@ -57,10 +58,10 @@ class State(StrEnum):
 
 
 class Session:
-    """Subscriptions by name; while a reader is attached, the engine has a seat for each topic.
+    """Subscriptions by name; while a reader is attached, each topic of them has a subscriber.
 
     `closed`: why the last reader was closed. `lasts`: the session stays open without subscriptions.
-    `pattern`: that of a plain GET. `named`: how many names were used. `evicted`: seats that
+    `pattern`: that of a plain GET. `named`: how many names were used. `evicted`: subscribers that
     ended with BACK_PRESSURE; they begin again after a transfer to another gateway.
     """
 
@@ -88,7 +89,7 @@ class Session:
         self.reader: Reader | None = None
         self.cursor = Cursor(session_id) if kept else None
         self.endings: list[tuple[int, Unsubscribed]] = []
-        self.evicted: dict[SeatId, SessionSubscription] = {}
+        self.evicted: dict[SubscriberId, SessionSubscription] = {}
         self.replaced: deque[int] = deque(maxlen=ENDINGS_MAX)
         self.closed: CloseReason | None = None
         self.has_ended = False
@@ -105,7 +106,7 @@ class Session:
 
     @property
     def is_read(self) -> bool:
-        """True while the engine has seats: a reader is attached and was not closed."""
+        """True while the engine has subscribers: a reader is attached and was not closed."""
         return self.reader is not None and self.closed is None
 
     def open_reader(self) -> Reader:
@@ -125,7 +126,7 @@ class Session:
             self.asked,
             self.cursor,
             came_after=closed,
-            on_seat_left=self._seat_left,
+            on_subscriber_left=self._subscriber_left,
             note_end=self.note_end,
             on_closed=lambda: self.on_left(self),
         )
@@ -163,10 +164,12 @@ class Session:
             asked.topics[topic] = granted(self.context.driver.engine.topic(topic), decision)
         self.named += 1
         self.asked[asked.name] = asked
-        self._forget_evicted(lambda seat: seat[1] in decisions)  # it is the client's to care now
+        self._forget_evicted(
+            lambda subscriber: subscriber[1] in decisions
+        )  # it is the client's to care now
         if self.is_read and self.reader is not None:
             for topic in asked.topics:
-                self.reader.seat(asked, topic, announced=announced)
+                self.reader.subscribe(asked, topic, announced=announced)
         if isinstance(target, TopicPattern) and wish.command != Command.SOW:
             self.follow(asked, target)
         return asked, _warnings(decisions.values())
@@ -201,7 +204,7 @@ class Session:
         topics = list(asked.topics)
         asked.end()
         del self.asked[name]
-        self._forget_evicted(lambda seat: seat[0] == name)
+        self._forget_evicted(lambda subscriber: subscriber[0] == name)
         if self.reader is not None and self.reader.unsubscribe(name):
             return
         for topic in topics or [asked.text]:
@@ -233,7 +236,7 @@ class Session:
         if not asked.by_pattern:
             del self.asked[name]
 
-    def _seat_left(self, end: Unsubscribed) -> None:
+    def _subscriber_left(self, end: Unsubscribed) -> None:
         if end.reason == BACK_PRESSURE:
             self.evict(end.name, end.topic)
         else:
@@ -257,11 +260,13 @@ class Session:
         except (Problem, EngineError, KeysError):
             asked.topics.pop(topic, None)
             return
-        seat = asked.name, topic
+        subscriber = asked.name, topic
         self.asked[asked.name] = asked
-        self.endings = [(at, end) for at, end in self.endings if (end.name, end.topic) != seat]
+        self.endings = [
+            (at, end) for at, end in self.endings if (end.name, end.topic) != subscriber
+        ]
         if self.cursor is not None and found.subscription.command.queries:
-            self.cursor.drop_mark(seat)
+            self.cursor.drop_mark(subscriber)
 
     def goodbye_id(self) -> str:
         """Return the id of the goodbye to a reader that is replaced."""
@@ -335,7 +340,7 @@ class Session:
             self._check_room(1)
             self.regrant(asked, topic)
             if self.is_read and self.reader is not None:
-                self.reader.seat(asked, topic, announced=True)
+                self.reader.subscribe(asked, topic, announced=True)
         except (Problem, EngineError, KeysError) as error:
             asked.topics.pop(topic, None)
             if self.reader is not None:
@@ -364,8 +369,10 @@ class Session:
     def _count(self) -> int:
         return sum(len(asked.topics) for asked in self.asked.values())
 
-    def _forget_evicted(self, is_over: Callable[[SeatId], bool]) -> None:
-        self.evicted = {seat: it for seat, it in self.evicted.items() if not is_over(seat)}
+    def _forget_evicted(self, is_over: Callable[[SubscriberId], bool]) -> None:
+        self.evicted = {
+            subscriber: it for subscriber, it in self.evicted.items() if not is_over(subscriber)
+        }
 
     def _forget_finished(self) -> None:
         """Remove finished `sow` subscriptions once their reader is known to have everything.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import AsyncIterator
 
 import anyio
 from sse_starlette import EventSourceResponse
@@ -12,33 +11,27 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
 from tidegate.app.http.connection import Connection, connection_of
-from tidegate.app.http.event import HEARTBEAT, event, jittered_retry_ms
+from tidegate.app.http.event import event, jittered_retry_ms
+from tidegate.app.http.middleware import logged_when_over
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.write_deadline import WriteDeadline
+from tidegate.app.http.protocol import GatewayProtocol, protocol_of
+from tidegate.app.http.write_deadline import WriteDeadline, look_interval_s
 from tidegate.app.sessions.attach import attach_existing
+from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
-from tidegate.conflation.outputs import CloseReason, Goodbye, Output
-
-LOOKS_PER_TIMEOUT: Final = 10
-LOOKS_PER_FAREWELL: Final = 2
-LOOK_S_MIN: Final = 0.02
-
-# A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
-# One with a backlog gets little at a time, so that newer values conflate those not sent yet.
-TAKE_BYTES_MAX = 1 << 20
-TAKE_BYTES_BEHIND = 16 << 10
+from tidegate.app.sessions.socket_stream import SocketStream
+from tidegate.conflation.outputs import CloseReason
 
 logger = logging.getLogger("tidegate.stream")
 
 
 class EventStream(EventSourceResponse):
-    """Sends what its consumer takes; closes a peer that takes nothing for `write_timeout`.
+    """Hands the connection to a `SocketStream` where our own server runs it.
 
-    sse-starlette brings the response, disconnects and shutdown; its pings are off because ours
-    come only when nothing else does.
+    Under another server it is sse-starlette's response, which brings disconnects and shutdown; its
+    pings are off because ours come only when nothing else does.
     """
 
     def __init__(self, reader: Reader, hello: bytes) -> None:
@@ -46,12 +39,15 @@ class EventStream(EventSourceResponse):
         self._consumer = reader.consumer
         self._hello = hello
         self._settings = reader.context.settings
-        self._progress = Progress(reader.styles, reader.ids)
         self._connection: Connection | None = None
         super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the stream until its end, the peer's, or the write time-out."""
+        protocol = protocol_of(scope)
+        if protocol is not None and protocol.can_hand_over(scope):
+            await self._hand_over(protocol, scope, send)
+            return
         self._connection = self.reader.connection = connection_of(scope)
         try:
             await super().__call__(scope, receive, send)
@@ -65,54 +61,33 @@ class EventStream(EventSourceResponse):
                 self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
             self.reader.close()
 
+    async def _hand_over(self, protocol: GatewayProtocol, scope: Scope, send: Send) -> None:
+        """Write the answer's header as any response does, then leave the connection to a stream."""
+        start = {"type": "http.response.start", "status": self.status_code}
+        try:
+            await send({**start, "headers": self.raw_headers})
+        except BaseException:
+            self.reader.close()
+            raise
+        writer = EventWriter(self.reader, self._hello, anyio.current_time())
+        stream = SocketStream(writer, logged_when_over(scope))
+        stream.begin(protocol.hand_over(stream))
+
     async def _events(self) -> AsyncIterator[bytes]:
-        yield self._hello
-        auto, driver = self.reader.auto, self.reader.context.driver
-        pulse = Heartbeat(self._settings.heartbeat.seconds, anyio.current_time())
-        is_behind = False
-        while True:
-            self.reader.note_unsent()
-            self.reader.confirm()
-            has_unsent = self._has_unsent()
-            outputs = self._consumer.take(TAKE_BYTES_BEHIND if has_unsent else TAKE_BYTES_MAX)
-            auto.look(self._connection, outputs)
-            text = self._consumer.notices() + self._encoded(outputs) or self._quiet(pulse)
-            if not text and self._consumer.is_over:
-                return
+        driver = self.reader.context.driver
+        writer = EventWriter(self.reader, self._hello, anyio.current_time())
+        yield writer.hello
+        while not writer.is_over:
+            text = writer.next(anyio.current_time())
             if not text:
-                is_behind = False
-                wait_s = pulse.wait_s(anyio.current_time(), progress=self._progress.is_asked_for)
-                await self._consumer.wait(auto.wait_s(wait_s))
+                if not writer.is_over:
+                    await self._consumer.wait(writer.wait_s(anyio.current_time()))
                 continue
             began = driver.now()
             yield text  # which takes as long as the peer does
-            driver.figures.write.note_ns(driver.now() - began)
-            driver.figures.write_bytes.note(len(text))
-            auto.wrote(len(text))
-            if outputs and isinstance(outputs[-1], Goodbye):
-                return
-            write_context = self._consumer.write_context(has_unsent=has_unsent, is_behind=is_behind)
-            for late in late_events(outputs, self.reader.styles, write_context):
+            driver.figures.wrote(len(text), driver.now() - began)
+            for late in writer.wrote(len(text), anyio.current_time()):
                 yield late
-            pulse.wrote(anyio.current_time())
-            is_behind = bool(outputs)
-
-    def _encoded(self, outputs: Sequence[Output]) -> bytes:
-        self._progress.wrote(outputs)
-        return self.reader.encoded(outputs, jittered_retry_ms())
-
-    def _quiet(self, pulse: Heartbeat) -> bytes:
-        """Return progress or a heartbeat if one is due."""
-        now = anyio.current_time()
-        if self._progress.is_asked_for and pulse.progress_due(now):
-            pulse.looked(now)
-            progress = self._progress.events(self._consumer.caught_up())
-            if progress:
-                return progress
-        return HEARTBEAT if pulse.heartbeat_due(now) else b""
-
-    def _has_unsent(self) -> bool:
-        return self._connection is not None and self._connection.write_buffer_bytes > 0
 
     async def _send_with_timeout(self, send: Send, message: Message) -> None:
         """Send a message, until the peer's deadline is over.
@@ -140,12 +115,6 @@ class EventStream(EventSourceResponse):
 
     def _taken_mark(self) -> int:
         return 0 if self._connection is None else self._connection.taken_mark
-
-
-def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
-    """Return how often a stream that waits to write looks at its deadline."""
-    look_s = min(write_timeout_s / LOOKS_PER_TIMEOUT, farewell_s / LOOKS_PER_FAREWELL)
-    return max(LOOK_S_MIN, look_s)
 
 
 def session_stream(session: Session, number: int | None, *, is_stopping: bool) -> Response:

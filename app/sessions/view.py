@@ -13,7 +13,8 @@ from tidegate.app.sessions.subscriptions import GrantedSubscription, SessionSubs
 from tidegate.conflation.errors import SessionUnknown
 from tidegate.conflation.options.print import granted, lane_text
 from tidegate.conflation.sessions.accounting import SessionStats, SubscriptionStats
-from tidegate.conflation.sessions.session import QueueLimits, SeatId
+from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.duration import MILLISECOND
 
 FIGURES = ("filtered", "matched", "delivered", "conflated", "dropped", "waiting", "unreported")
@@ -41,25 +42,25 @@ def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
 
 def subscription_views(session: Session) -> list[dict[str, Any]]:
     """Return the views of all subscriptions, without those that have ended."""
-    seats = _seats(session)
+    subscribers = _subscribers(session)
     return [
-        subscription_view(session, each, seats)
+        subscription_view(session, each, subscribers)
         for each in session.asked.values()
-        if session.reader is None or each.by_pattern or (each.name, each.text) in seats
+        if session.reader is None or each.by_pattern or (each.name, each.text) in subscribers
     ]
 
 
 def subscription_view(
     session: Session,
     asked: SessionSubscription,
-    seats: Mapping[SeatId, SubscriptionStats] | None = None,
+    subscribers: Mapping[SubscriberId, SubscriptionStats] | None = None,
 ) -> dict[str, Any]:
     """Return one subscription; a pattern has sums, and each of its topics."""
-    seats = _seats(session) if seats is None else seats
+    subscribers = _subscribers(session) if subscribers is None else subscribers
     topics = {
-        topic: _topic_view(found, seats.get((asked.name, topic)))
+        topic: _topic_view(found, subscribers.get((asked.name, topic)))
         for topic, found in asked.topics.items()
-        if session.reader is None or (asked.name, topic) in seats
+        if session.reader is None or (asked.name, topic) in subscribers
     }
     view = {
         **answer(asked),
@@ -117,7 +118,7 @@ def _limits(limits: QueueLimits) -> dict[str, int]:
     }
 
 
-def _seats(session: Session) -> dict[SeatId, SubscriptionStats]:
+def _subscribers(session: Session) -> dict[SubscriberId, SubscriptionStats]:
     stats = _stats(session)
     return {} if stats is None else {(each.name, each.topic): each for each in stats.subscriptions}
 

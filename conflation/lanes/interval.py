@@ -16,6 +16,8 @@ from tidegate.keys.text.duration import Instant
 class IntervalLane(Lane):
     """One interval for all keys: the first message of an idle lane opens it (CONTRACT 5.1)."""
 
+    is_stateless = True
+
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=board.head)
 

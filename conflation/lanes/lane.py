@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -45,6 +45,11 @@ class Held(NamedTuple):
 class Lane(ABC):
     """Position, deadline and members; `flush` moves the position, members follow by taking."""
 
+    counts_offsets: ClassVar[bool] = True
+    """Positions are offsets of the topic, so one lane's position says something to another."""
+    is_stateless: ClassVar[bool] = False
+    """The board alone answers: a position is all there is to know of a member."""
+
     def __init__(self, lane_id: LaneId, board: Board, position: int) -> None:
         self.id = lane_id
         self.board = board
@@ -75,7 +80,7 @@ class Lane(ABC):
 
     @abstractmethod
     def join(self, member: Member) -> None:
-        """Seat a member that has everything published so far."""
+        """Place a new member at the head: it has everything published so far."""
 
     @abstractmethod
     def pending(self, member: Member) -> list[Pair]:
@@ -133,6 +138,18 @@ class Lane(ABC):
         rows = [row for _, row in self.pending(member)]
         return len(rows), sum(map(told_bytes, rows))
 
+    def unconflated(self, member: Member) -> Sequence[Frame]:
+        """Return the messages of a member's queue that `give_up` has not put together yet."""
+        return ()
+
+    def give_up(self, member: Member, rules: LaneId, through: int | None = None) -> None:
+        """Conflate a member's queue by its topic's rules; only a list of messages has one to."""
+        del member, rules, through
+
+    def has_sent(self, member: Member, row: Frame) -> bool:
+        """Return whether a member was sent a flushed row ahead of its turn."""
+        return False
+
     def take(self, member: Member, bytes_max: int) -> Batch | None:
         """What the member gets next: the shared batch if it is in step, else its own answer.
 
@@ -151,6 +168,14 @@ class Lane(ABC):
         member.delivered += batch.messages()
         member.note(batch.frames)
         return batch
+
+    def goes_as_it_is(self, member: Member, batch: Batch) -> bool:
+        """Return whether a member gets a flush as all do, and nothing more after it."""
+        return (
+            batch.position == self.position >= member.released
+            and self.in_step(member, batch)
+            and member.knows(batch.frames)
+        )
 
     def _own_terms(self, member: Member, batch: Batch) -> Batch:
         rows = member.as_known(batch.frames)

@@ -98,6 +98,8 @@ class StatefulLane(Lane):
     behind gets its segments put together. Positions count segments.
     """
 
+    counts_offsets = False
+
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=0)
         self._tick_ns = max(1, min(lane_id.interval_ns // 20, TICK_NS_MAX))

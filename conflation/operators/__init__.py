@@ -1,1 +1,1 @@
-"""Operators: what of a topic stands on a board - a filter, a window, groups."""
+"""Operators: what of a topic is on a board: a filter, a window, groups."""

@@ -1,9 +1,10 @@
-"""Screens: which rows of a topic stand on a board, and what a message does to them."""
+"""Operators: what of a topic is on a board, and what a message does to it; the plain one."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
@@ -17,55 +18,103 @@ THE_RECORD = "[]"
 Move = tuple[str, Frame]
 """A board key, and the frame to put there; a tombstone takes the key away."""
 
+RowOf = Callable[[Frame], Move]
+"""How a frame becomes the row of a board."""
+
 
 class Change(NamedTuple):
-    """What a message did to a board: `frame` stands there now, instead of `replaced`."""
+    """What a message did to a board: `frame` is there now, in the place of `replaced`."""
 
     board_key: str
     frame: Frame
     replaced: Frame | None
 
 
-class Operator(Protocol):
-    """Turns a topic's messages into moves on one board."""
+class Operator(ABC):
+    """Decides what of a topic is on one board: messages in, moves on the board out.
 
+    Most operators answer each message at once. One that puts rows off until the board is looked at
+    overrides what is said here of rows put off: that there are none.
+    """
+
+    rows_are_messages: ClassVar[bool] = False
+    """Each row is one message, so a message without a row was filtered out."""
+
+    @abstractmethod
     def moves(self, frame: Frame) -> Sequence[Move]:
-        """What this message does to the board."""
+        """Return what a message does to the board."""
+
+    @abstractmethod
+    def copy_for(self, board: Board) -> Operator:
+        """Return the same operator, as it stands now, for a copy of its board."""
+
+    def passing(self, frames: Sequence[Frame]) -> RowOf | None:
+        """Return how these become rows if each is one whatever it says; None: ask `moves`."""
+        return None
+
+    @property
+    def is_settled(self) -> bool:
+        """True if no row is put off."""
+        return True
 
     def settle(self) -> Sequence[Move]:
-        """What was put off until somebody asks."""
+        """Return what the rows put off do to the board."""
+        return ()
+
+    def preview(self) -> Sequence[Move]:
+        """Return what `settle` would, its rows without their values; looking changes nothing."""
+        return ()
+
+    def unsettled(self, offset: int) -> list[str]:
+        """Return the board keys of rows put off that the message at this offset changed last."""
+        return []
+
+    @property
+    def is_eager(self) -> bool:
+        """True while nothing is put off although it could be."""
+        return False
+
+    def set_eager(self, *, eager: bool) -> None:
+        """Put nothing off any more, or again what can be."""
+        del eager  # nothing is put off, so nothing changes
 
 
-class FilterOperator:
+class FilterOperator(Operator):
     """Rows as they are: the newest message of each key that matches the filter."""
 
+    rows_are_messages = True
+
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> None:
+        self._made_of = feed_id, sow_spec, topic
         self._by_record = feed_id.key_spec == sow_spec
-        self.row_of = rows_of(feed_id.key_spec, sow_spec)
+        self._row_of = rows_of(feed_id.key_spec, sow_spec)
         self._matches = matcher(feed_id.filter, topic)
         self._board = board
 
-    def lets_pass(self, frames: Sequence[Frame]) -> bool:
-        """Whether every one of these is a row, unseen."""
-        return self._matches is None and not any(frame.removed for frame in frames)
+    def copy_for(self, board: Board) -> FilterOperator:
+        """Return the same filter for another board; it holds nothing itself."""
+        return FilterOperator(*self._made_of, board)
+
+    def passing(self, frames: Sequence[Frame]) -> RowOf | None:
+        """Return how frames become rows, where there is no filter and no removal among them."""
+        if self._matches is None and not any(frame.removed for frame in frames):
+            return self._row_of
+        return None
 
     def moves(self, frame: Frame) -> Sequence[Move]:
-        """One row at most; a record that no longer matches leaves."""
+        """Return one row at most; a record that no longer matches leaves."""
         if frame.removed:
             return [(frame.key or THE_RECORD, frame)] if self._by_record else ()
         if self._matches is None or self._matches(frame.payload, frame.key):
-            return [self.row_of(frame)]
+            return [self._row_of(frame)]
+        # Only a board of records can say that a key has left: another key may have more of them.
         if self._by_record and self._board.get(frame.key or THE_RECORD) is not None:
             return [(frame.key or THE_RECORD, no_longer_matching(frame))]
         return ()
 
-    def settle(self) -> Sequence[Move]:
-        """Nothing is ever put off."""
-        return ()
-
 
 def no_longer_matching(frame: Frame) -> Tombstone:
-    """A record that lives on outside the focus."""
+    """Return the removal of a record that lives on, but no longer matches."""
     return Tombstone(
         frame.offset,
         b"",
@@ -77,12 +126,12 @@ def no_longer_matching(frame: Frame) -> Tombstone:
 
 
 def matcher(wanted: Filter | None, topic: str) -> Callable[[bytes, str], bool] | None:
-    """A filter compiled for a topic; None lets everything pass."""
+    """Return a filter compiled for a topic; None lets everything pass."""
     return None if wanted is None else wanted.matcher(topic)
 
 
-def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> Callable[[Frame], Move]:
-    """How a topic's frames become rows of a board with this key.
+def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> RowOf:
+    """Return how a topic's frames become rows of a board with this key.
 
     On a topic with a key the frame is shared as it is. On one without, the conflation key is
     what subscribers know a row by, so the frame is named by it.

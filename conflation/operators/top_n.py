@@ -1,4 +1,4 @@
-"""A live window: the first so many records by an order."""
+"""Top n: the first records by an order, as a live window."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 from typing import Any
 
+from tidegate.conflation.boards.board import Board
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.lane_id import Window
-from tidegate.conflation.operators.filter import FilterOperator, Move, no_longer_matching
+from tidegate.conflation.operators.filter import (
+    FilterOperator,
+    Move,
+    Operator,
+    no_longer_matching,
+)
 
 Place = tuple[Any, str]
 """An order's sort value and the record key, which breaks ties."""
 
 
-class TopNOperator:
+class TopNOperator(Operator):
     """Keeps all records that match in order, shows those inside the window.
 
     A record that comes in is put, one that is pushed out leaves for the reason `match`, as in
@@ -29,8 +35,15 @@ class TopNOperator:
         self._records: dict[str, tuple[Place, Frame]] = {}
         self._shown: set[str] = set()
 
+    def copy_for(self, board: Board) -> TopNOperator:
+        """Return the same window, with its order, for another board."""
+        other = TopNOperator(self._rows.copy_for(board), self._window)
+        other._order, other._records = list(self._order), dict(self._records)
+        other._shown = set(self._shown)
+        return other
+
     def moves(self, frame: Frame) -> Sequence[Move]:
-        """What leaves and what comes in, if the message reaches the window at all."""
+        """Return what leaves and what comes in, if the message reaches the window at all."""
         board_key = frame.key
         matching = self._matching(frame)
         known = self._records.pop(board_key, None)
@@ -45,13 +58,10 @@ class TopNOperator:
             lowest = min(lowest, bisect_left(self._order, place))
             insort(self._order, place)
             self._records[board_key] = (place, frame)
+        # Places behind the window moved and none in it: most messages of a large topic end here.
         if lowest >= self._window.skip_n + self._window.top_n:
             return ()
         return self._moved(frame, changed=board_key if matching else None)
-
-    def settle(self) -> Sequence[Move]:
-        """Nothing is ever put off."""
-        return ()
 
     def _matching(self, frame: Frame) -> bool:
         return any(not row.removed for _, row in self._rows.moves(frame))
@@ -71,7 +81,7 @@ class TopNOperator:
         return moves
 
     def _at(self, board_key: str, cause: Frame) -> Frame:
-        """A record that comes in is news of this very message."""
+        """Return a record that comes in, as of the message that moved it."""
         record = self._records[board_key][1]
         return Frame(cause.offset, record.payload, record.key, cause.timestamp_ms, record.exempt)
 

@@ -1,23 +1,21 @@
 """The accounting identity: matched = delivered + conflated + dropped + waiting.
 
-Counting changes nothing: rows that wait to be made are foreseen, not made.
+Counting changes nothing: the rows of groups that wait to be made are previewed, not made.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.options.print import lane_text
-from tidegate.conflation.sessions.rows import CatchUpRows, DrainedRows
-from tidegate.conflation.sessions.session import Session, Subscriber
-from tidegate.conflation.subscription import queue_rules
+from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
 
-# Counters as frozen values; they add up (see `SubscriptionStats`).
+# --- Counters as frozen values; they add up (see `SubscriptionStats`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,53 +110,53 @@ class EngineStats:
     """Subscriptions that went on from a bookmark, by mode."""
 
 
-def subscription_stats(seat: Subscriber) -> SubscriptionStats:
-    """One subscription, as it stands now."""
-    member, lane, feed = seat.member, seat.lane, seat.feed
+def subscription_stats(subscriber: Subscriber) -> SubscriptionStats:
+    """Return the counters of one subscription as it stands now."""
+    member, lane, feed = subscriber.member, subscriber.lane, subscriber.feed
+    topic = subscriber.topic
     if lane is None or feed is None:
-        return SubscriptionStats(member.name, seat.topic.name, "sow", 0, 0, 0, 0)
+        return SubscriptionStats(member.name, topic.name, "sow", 0, 0, 0, 0)
+    # Rows of groups that are put off will be matched and wait: as if they had been made.
     accepted, board = feed.preview()
-    owed = 0 if seat.owed is None else seat.owed.waiting()
-    waiting = owed + lane.on(board).waiting(member)
+    preview = lane.on(board)
+    waiting = _catching_up(subscriber) + preview.waiting(member)
     matched = accepted - member.joined
     return SubscriptionStats(
         member.name,
-        seat.topic.name,
+        topic.name,
         lane_text(lane.id),
         matched,
         member.delivered,
+        # Not counted anywhere: what was matched, not delivered and does not wait was conflated.
         matched - member.delivered - waiting,
         waiting,
-        feed.filtered_out(seat.topic.values_in, accepted) - member.passed,
+        feed.filtered_out(topic.values_in, accepted) - member.passed,
         sum(unreported.count.messages for unreported in member.unreported.values())
-        + sum(unreported.count.messages for _, unreported in lane.on(board).unreported(member)),
+        + sum(unreported.count.messages for _, unreported in preview.unreported(member)),
     )
 
 
-def session_stats(session: Session) -> SessionStats:
-    """A session with its subscriptions."""
-    messages, size = session.queued()
-    rows = tuple(subscription_stats(seat) for seat in session.seats.values())
-    return SessionStats(session.id, messages, size, rows)
+def _catching_up(subscriber: Subscriber) -> int:
+    return 0 if subscriber.catch_up is None else subscriber.catch_up.waiting()
 
 
 DROPPED = "dropped "
 """Begins the names of the sums of what was dropped, by reason."""
 
 
-def ended(seat: Subscriber, reason: str, *, parts: bool = False) -> Counter[str]:
-    """What a subscription that ends leaves to its topic's sums.
+def last_sums(subscriber: Subscriber, reason: str, *, drains: bool = False) -> Counter[str]:
+    """Return what a subscription that ends leaves to its topic's sums.
 
-    What waited is dropped, unless it `parts` from the session with it still to be told.
+    What waits is dropped, unless it `drains`: then it is still sent, and counted as it goes.
     """
-    last = subscription_stats(seat)
+    last = subscription_stats(subscriber)
     sums = Counter(
         matched=last.matched,
         filtered=last.filtered,
         delivered=last.delivered,
         conflated=last.conflated,
     )
-    if parts:
+    if drains:
         sums["waiting"] = last.waiting
     else:
         sums.update({"dropped": last.waiting, f"{DROPPED}{reason}": last.waiting})
@@ -172,52 +170,44 @@ class Accounting:
     thousand equal subscribers cost as much as one.
     """
 
-    def __init__(self, topics: Mapping[str, Topic], sessions: Mapping[str, Session]) -> None:
+    def __init__(
+        self, topics: Mapping[str, Topic], subscriber_of: Callable[[Member], Subscriber]
+    ) -> None:
         self._topics = topics
-        self._sessions = sessions
+        self._subscriber_of = subscriber_of
         self._past: dict[str, Counter[str]] = {}
         self._unsubscribed: Counter[str] = Counter()
         self._resumed: Counter[str] = Counter()
 
     def begin(self, topic: str) -> None:
-        """A topic is made."""
+        """Begin the sums of a new topic."""
         self._past[topic] = Counter()
 
     def forget(self, topic: str) -> None:
-        """A topic ends and leaves nothing behind."""
+        """Forget the sums of a topic that has ended."""
         del self._past[topic]
 
-    def begin_at(self, seat: Subscriber) -> None:
-        """A subscription has its seat; if it goes on from a bookmark, by which mode."""
-        if seat.opening is not None and seat.opening.resumed is not None:
-            self._resumed[seat.opening.resumed.mode] += 1
+    def sums(self, topic: str) -> Counter[str]:
+        """Return the sums over a topic's past subscriptions, to count on in."""
+        return self._past[topic]
 
-    def tell_end(self, reason: str) -> None:
-        """A session is told of a subscription's end."""
+    def begin_at(self, subscriber: Subscriber) -> None:
+        """Count a subscription that continues from a bookmark, by its mode."""
+        if subscriber.backfill is not None and subscriber.backfill.resumed is not None:
+            self._resumed[subscriber.backfill.resumed.mode] += 1
+
+    def count_end(self, reason: str) -> None:
+        """Count the end of a subscription that its session is sent."""
         self._unsubscribed[reason] += 1
 
-    def end(self, seat: Subscriber, reason: str, *, parts: bool = False) -> None:
-        """A subscription ends: what it came to stays in its topic's sums."""
-        if seat.lane is not None:
-            self._past[seat.topic.name].update(ended(seat, reason, parts=parts))
-
-    def parting(self, seat: Subscriber) -> DrainedRows:
-        """What is queued for a seat that is about to end."""
-        member, lane, topic = seat.member, seat.lane, seat.topic
-        assert lane is not None
-        owed = [] if seat.owed is None else seat.owed.rest()
-        queued = [
-            (board_key, known)
-            for board_key, row in lane.pending(member)
-            for known in member.as_known((row,))
-        ]
-        rules = queue_rules(lane.id, topic.definition)
-        rows = CatchUpRows([*owed, *queued], None)
-        return DrainedRows(member.name, topic, lane.board, rules, rows, self._past[topic.name])
+    def end(self, subscriber: Subscriber, reason: str, *, drains: bool = False) -> None:
+        """Add the counters of a subscription that ends to its topic's sums."""
+        if subscriber.lane is not None:
+            self._past[subscriber.topic.name].update(last_sums(subscriber, reason, drains=drains))
 
     def of_topic(self, topic: Topic) -> TopicStats:
-        """The sums of one topic; who waits for the same in a lane is counted together."""
-        sums = Counter(self._past[topic.name])
+        """Return the counters of one topic."""
+        sums = Counter(self._past[topic.name])  # a copy: asking changes nothing
         for feed in topic.feeds.values():
             self._add_feed(sums, topic, feed)
         return topic_stats(topic, sums)
@@ -229,7 +219,8 @@ class Accounting:
             preview = lane.on(board)
             for members in preview.alike():
                 waiting = len(members) * preview.waiting(members[0])
-                waiting += sum(self._owed(member) for member in members)
+                # Rows to catch up with are each member's own; alike is what the lane has.
+                waiting += sum(_catching_up(self._subscriber_of(member)) for member in members)
                 matched = sum(accepted - member.joined for member in members)
                 delivered = sum(member.delivered for member in members)
                 sums["matched"] += matched
@@ -238,17 +229,13 @@ class Accounting:
                 sums["conflated"] += matched - delivered - waiting
                 sums["waiting"] += waiting
 
-    def _owed(self, member: Member) -> int:
-        seat = self._sessions[member.session].seats[member.name, member.subscription.topic]
-        return 0 if seat.owed is None else seat.owed.waiting()
-
     def of_engine(
-        self, flushes: int, reliefs: Reliefs, names: Iterable[str] | None = None
+        self, sessions: int, flushes: int, reliefs: Reliefs, names: Iterable[str] | None = None
     ) -> EngineStats:
-        """The sums of these topics, or of all, and what happened to subscriptions."""
+        """Return the counters of these topics, or of all, and what happened to subscriptions."""
         topics = self._topics.values() if names is None else map(self._topics.__getitem__, names)
         return EngineStats(
-            len(self._sessions),
+            sessions,
             flushes,
             tuple(self.of_topic(topic) for topic in topics),
             reliefs,
@@ -258,7 +245,7 @@ class Accounting:
 
 
 def topic_stats(topic: Topic, sums: Counter[str]) -> TopicStats:
-    """A topic's figures with the sums over its subscriptions, past and present."""
+    """Return a topic's counters with the sums over its subscriptions, past and present."""
     lanes = [lane for feed in topic.feeds.values() for lane in feed.lanes.values()]
     return TopicStats(
         topic=topic.name,

@@ -1,4 +1,4 @@
-"""What a new subscription begins with, as an opening; None: with the next message."""
+"""What a new subscription begins with: a snapshot, what it missed since a bookmark, or nothing."""
 
 from __future__ import annotations
 
@@ -11,23 +11,27 @@ from tidegate.conflation.lanes.backlog import Backlog
 from tidegate.conflation.lanes.lane import all_shown, shown_as
 from tidegate.conflation.operators.filter import matcher
 from tidegate.conflation.outputs import Resumed, ResumeMode
-from tidegate.conflation.sessions.rows import Backfill, HistoryReplay, Pacing, passing
+from tidegate.conflation.sessions.rows import Pacing, RowCursor
 from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.subscription import NotFound, Replay, Subscription, queue_rules
-from tidegate.conflation.topics.recorded import conflate_recorded
+from tidegate.conflation.topics.recorded import HistoryReplay, conflate_recorded, passing
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.spec import conflation_key
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
-# By which of three ways a bookmark is continued, and with which rows (CONTRACT 4.2).
+# --- By which of three ways a bookmark is continued, and with which rows (CONTRACT 4.2)
 
 
 FULL_PERCENT = 100
 
 
 def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> ResumeMode:
-    """The first way that fits; `too_long`: a replay would be over the session's limits."""
+    """Return the first way that fits; `too_long`: a replay would be over the session's limits.
+
+    Changes cost the keys that changed, a replay the messages, a snapshot all records.
+    """
     if bookmark.epoch != topic.epoch or bookmark.offset > topic.head or _needs_whole(lane_id):
         return ResumeMode.SNAPSHOT
     by_record = _board_reaches(topic, bookmark)
@@ -44,13 +48,13 @@ def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: 
 def overflows(
     topic: Topic, subscription: Subscription, limits: QueueLimits, *, conflated: bool
 ) -> bool:
-    """Whether every message since a bookmark is more than may wait, and cannot be conflated.
+    """Return whether all messages since a bookmark are too many, and cannot be conflated.
 
-    An interval queues nothing. `conflated`: the session lets policies conflate.
+    An interval queues nothing. `conflated`: the session has queue policies.
     """
     bookmark, lane_id = subscription.resume, subscription.lane_id
     if bookmark is None or lane_id.interval_ns or not topic.journal_reaches(bookmark):
-        return False  # what an archive has is pulled from there, and waits in no queue
+        return False  # an archive is read as the socket drains, so nothing of it waits in a queue
     too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
     if conflated and is_merged(topic, lane_id, bookmark, too_long=too_long):
         return False
@@ -59,7 +63,7 @@ def overflows(
 
 
 def is_merged(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> bool:
-    """Whether what was missed is merged by the topic's rules, as its queue would have been.
+    """Return whether what was missed is merged by the topic's rules, as its queue would be.
 
     The newest values alone would lose what the older ones add to a sum.
     """
@@ -69,18 +73,18 @@ def is_merged(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bo
 
 
 def merged_since(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
-    """What was missed, as shown, put together as a full queue is.
+    """Return what was missed, as shown, put together as a full queue is.
 
-    Of removals all: the client may have got rows behind its bookmark.
+    All removals are in it: the client may have rows from behind its bookmark.
     """
-    missed = passing(topic, lane_id, topic.journal.after(offset))
+    missed = passing(lane_id, topic.name, topic.journal.after(offset))
     backlog = Backlog(queue_rules(lane_id, topic.definition))
     backlog.absorb(all_shown(shown_as(lane_id.select), missed), lambda *_: True)
     return backlog.rows()
 
 
 def rows_since(topic: Topic, lane_id: LaneId, mode: ResumeMode, offset: int) -> Sequence[Frame]:
-    """What a client that has seen everything up to an offset is sent."""
+    """Return what a client is sent that has everything up to an offset."""
     if mode is ResumeMode.REPLAY:
         return replayed(topic, lane_id, topic.journal.after(offset))
     if mode is ResumeMode.CHANGES:
@@ -89,14 +93,14 @@ def rows_since(topic: Topic, lane_id: LaneId, mode: ResumeMode, offset: int) -> 
 
 
 def replayed(topic: Topic, lane_id: LaneId, missed: Sequence[Frame]) -> Sequence[Frame]:
-    """Journalled messages as the lane would have told them, on their own timeline."""
+    """Return journalled messages as the lane would have sent them, on their own timeline."""
     if lane_id.interval_ns:
         return conflate_recorded(missed, lane_id, topic.definition.key_spec, topic.name)
-    return passing(topic, lane_id, missed)
+    return passing(lane_id, topic.name, missed)
 
 
 def replay_start(topic: Topic, replay: Replay) -> int | None:
-    """The offset behind which a bookmark subscription begins; None: with a snapshot instead.
+    """Return the offset behind which a bookmark subscription begins; None: with a snapshot.
 
     Raises:
         BookmarkExpired: it cannot be found, and `bookmark_not_found=fail`.
@@ -117,18 +121,18 @@ def replay_start(topic: Topic, replay: Replay) -> int | None:
 
 
 def is_found(topic: Topic, subscription: Subscription) -> bool:
-    """Whether a bookmark subscription begins where it asked to."""
+    """Return whether a bookmark subscription begins where it asked to."""
     start = None if subscription.replay is None else subscription.replay.start
     return not isinstance(start, Bookmark) or topic.reaches(start)
 
 
 def _needs_whole(lane_id: LaneId) -> bool:
-    """Windows, groups, and removals from a filter cannot be told from a position."""
+    """Return whether no position says what is missing: windows, groups, removals of a filter."""
     return lane_id.feed.shape is not None or (lane_id.oof and lane_id.feed.filter is not None)
 
 
 def _merges(topic: Topic, lane_id: LaneId) -> bool:
-    """Whether a queue of the lane is more than the newest message of each key, put together."""
+    """Return whether a conflated queue of the lane has more than the newest of each key."""
     rules = queue_rules(lane_id, topic.definition)
     is_plain = rules.merge is None and rules.match is None
     return not (lane_id.interval_ns or lane_id.delta or is_plain)
@@ -147,9 +151,10 @@ def _board_reaches(topic: Topic, bookmark: Bookmark) -> bool:
 
 
 def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
-    """The newest record of each conflation key changed since, oldest first.
+    """Return the newest record of each conflation key changed since, oldest first.
 
-    Of removals all: the client may have got rows behind its bookmark, with keys that came and went.
+    All removals are in it: the client may have rows from behind its bookmark, with keys that came
+    and went.
     """
     assert topic.sow is not None
     matches = matcher(lane_id.feed.filter, topic.name)
@@ -171,7 +176,7 @@ def _changes(topic: Topic, lane_id: LaneId, offset: int) -> Sequence[Frame]:
 
 
 def _counted(rows: Sequence[Frame], missed: Sequence[Frame]) -> list[Frame]:
-    """Rows with the messages that they stand for, as far back as the journal knows them."""
+    """Return rows with the messages that they stand for, as far as the journal has them."""
     counts: dict[str, Receipt] = {}
     for frame in missed:
         if not frame.removed:
@@ -180,64 +185,63 @@ def _counted(rows: Sequence[Frame], missed: Sequence[Frame]) -> list[Frame]:
     return [counts[row.key].on(row) if row.key in counts else row for row in rows]
 
 
-def begin(
-    name: str, topic: Topic, subscription: Subscription, limits: QueueLimits, now: Instant
-) -> Backfill | None:
-    """The cut is the topic's head at this very call: no gap to live rows, and no overlap.
+# --- The backfill of a subscriber
 
-    A replay beyond the session's limits is conflated where the topic allows it.
+
+def begin(subscriber: Subscriber, limits: QueueLimits, now: Instant) -> None:
+    """Give a new subscriber its backfill, or none if it asks for nothing but what follows.
+
+    The cut is the topic's head at this very call: no gap to live rows, and no overlap. A replay
+    beyond the session's limits is conflated where the topic allows it.
 
     Raises:
         BookmarkExpired: a bookmark that cannot be found and is not to be replaced.
     """
+    subscription = subscriber.member.subscription
     if subscription.resume is not None:
-        return _resumed(name, topic, subscription, limits)
-    if subscription.replay is not None:
-        return _replay(name, topic, subscription, now)
-    if not subscription.command.queries:
+        subscriber.backfill = _resumed(subscriber, subscription.resume, limits)
+    elif subscription.replay is not None:
+        subscriber.backfill = _replay(subscriber, subscription.replay, now)
+    elif subscription.command.queries:
+        subscriber.backfill = _snapshot(subscriber)
+
+
+def continue_replay(subscriber: Subscriber, before: RowCursor) -> RowCursor | None:
+    """Return what was published while a replay ran; None once it has caught up with the topic."""
+    topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
+    assert before.through is not None, "a replay ends at an offset"
+    if before.through == topic.head:
         return None
-    records = topic.records(subscription.lane_id.feed)
-    return _opening(name, topic, subscription, in_order(records, subscription), group=True)
+    if topic.journal.dropped_through > before.through:
+        return _snapshot_instead(subscriber, before.through)
+    missed = topic.journal.after(before.through)
+    cursor = _cursor(subscriber, replayed(topic, lane_id, missed))
+    cursor.pacing = before.pacing
+    return cursor
 
 
-def go_on(opening: Backfill, topic: Topic, subscription: Subscription) -> Backfill | None:
-    """What was published while a replay ran; None once it has caught up with the topic."""
-    if opening.cut == topic.head:
-        return None
-    missed = topic.journal.after(opening.cut)
-    if topic.journal.dropped_through > opening.cut:
-        resumed = Resumed(opening.name, topic.name, ResumeMode.SNAPSHOT, topic.head - opening.cut)
-        rows = topic.records(subscription.lane_id.feed)
-        return _opening(opening.name, topic, subscription, rows, group=True, resumed=resumed)
-    meanwhile = replayed(topic, subscription.lane_id, missed)
-    following = _opening(opening.name, topic, subscription, meanwhile)
-    following.pacing = opening.pacing
-    return following
+def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
+    """Continue a replay with what an archive has; an empty piece: a snapshot has to stand for it.
 
-
-def brought(
-    opening: Backfill, topic: Topic, subscription: Subscription, piece: Sequence[Frame]
-) -> Backfill:
-    """How a replay goes on with what an archive has: with that, or what has to be told instead.
-
-    No messages: they are gone, and a snapshot stands for them.
+    The last piece is followed by what the journal has.
     """
-    past, lane_id = opening.past, subscription.lane_id
-    assert past is not None, "it asked for them"
+    topic, history, cursor = subscriber.topic, subscriber.history, subscriber.backfill
+    assert history is not None, "it asked for them"
+    assert cursor is not None, "an archive supplies a backfill"
     if not piece:
-        resumed = Resumed(opening.name, topic.name, ResumeMode.SNAPSHOT, topic.head - past.after)
-        rows = topic.records(lane_id.feed)
-        return _opening(opening.name, topic, subscription, rows, group=True, resumed=resumed)
-    opening.rows, opening.sent = past.rows(topic, lane_id, piece), 0
-    opening.cut = opening.cut if past.recording is not None else past.after
-    if topic.journal.dropped_through <= past.after:
-        opening.rows = [*opening.rows, *past.rest(topic, lane_id)]
-        opening.cut, opening.past = topic.head, None
-    return opening
+        subscriber.backfill = _snapshot_instead(subscriber, history.after)
+        subscriber.history = None
+        return
+    cursor.refill(history.rows(piece))
+    if not history.has_interval:
+        cursor.through = history.after  # a piece is an answer by itself, so it has an id
+    if topic.journal.dropped_through <= history.after:
+        cursor.refill([*cursor.rows, *history.rest(topic.journal)])
+        cursor.through, subscriber.history = topic.head, None
 
 
 def in_order(rows: Sequence[Frame], subscription: Subscription) -> Sequence[Frame]:
-    """Snapshot rows in the order that was asked for; else a window's own, or the oldest first."""
+    """Return snapshot rows in the order asked for; else in a window's own, or the oldest first."""
     order, shape = subscription.order, subscription.lane_id.feed.shape
     if order is None and not isinstance(shape, Window):
         return rows
@@ -248,96 +252,100 @@ def in_order(rows: Sequence[Frame], subscription: Subscription) -> Sequence[Fram
     return sorted(rows, key=lambda row: (token(row.payload), row.key))
 
 
-def _resumed(name: str, topic: Topic, subscription: Subscription, limits: QueueLimits) -> Backfill:
-    bookmark, lane_id = subscription.resume, subscription.lane_id
-    assert bookmark is not None
+def _resumed(subscriber: Subscriber, bookmark: Bookmark, limits: QueueLimits) -> RowCursor:
+    topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
     missed, size = topic.journal.backlog(bookmark.offset)
     too_long = missed > limits.messages_max or size > limits.bytes_max
     mode = resume_mode(topic, lane_id, bookmark, too_long=too_long)
     if mode is ResumeMode.REPLAY and not topic.journal_reaches(bookmark):
-        return _from_past(name, topic, subscription, bookmark.offset)
+        return _from_archive(subscriber, bookmark.offset)
     if mode is ResumeMode.REPLAY and is_merged(topic, lane_id, bookmark, too_long=too_long):
         rows = merged_since(topic, lane_id, bookmark.offset)
-        opening = _continued(name, topic, subscription, mode, bookmark, rows)
-        opening.shown = None  # as they were merged
-        return opening
+        cursor = _continued(subscriber, mode, bookmark, rows)
+        cursor.shown = None  # they were shown before they were merged
+        return cursor
     rows = rows_since(topic, lane_id, mode, bookmark.offset)
-    return _continued(name, topic, subscription, mode, bookmark, rows)
+    return _continued(subscriber, mode, bookmark, rows)
 
 
 def _continued(
-    name: str,
-    topic: Topic,
-    subscription: Subscription,
-    mode: ResumeMode,
-    bookmark: Bookmark,
-    rows: Sequence[Frame],
-) -> Backfill:
-    """How a bookmark is continued, with these rows, and how much was missed since."""
+    subscriber: Subscriber, mode: ResumeMode, bookmark: Bookmark, rows: Sequence[Frame]
+) -> RowCursor:
+    """Return how a bookmark is continued with these rows, and how much was missed since."""
+    topic = subscriber.topic
     gap = topic.head - bookmark.offset if bookmark.epoch == topic.epoch else None
-    resumed = Resumed(
-        name,
-        topic.name,
-        mode,
-        gap if gap is None or gap >= 0 else None,
-        None if gap is None else topic.recorded_ms_since(bookmark.offset),
-    )
-    group = mode is ResumeMode.SNAPSHOT
-    rows = in_order(rows, subscription) if group else rows
-    return _opening(name, topic, subscription, rows, group=group, resumed=resumed)
+    gap_ms = None if gap is None else topic.recorded_ms_since(bookmark.offset)
+    # A bookmark of the future, from a store that has lost its end, says nothing of what is missed.
+    gap = gap if gap is None or gap >= 0 else None
+    resumed = Resumed(subscriber.member.name, topic.name, mode, gap, gap_ms)
+    if mode is ResumeMode.SNAPSHOT:
+        rows = in_order(rows, subscriber.member.subscription)
+        return _cursor(subscriber, rows, resumed, is_snapshot=True)
+    return _cursor(subscriber, rows, resumed)
 
 
-def _replay(name: str, topic: Topic, subscription: Subscription, now: Instant) -> Backfill:
-    replay = subscription.replay
-    assert replay is not None
+def _replay(subscriber: Subscriber, replay: Replay, now: Instant) -> RowCursor:
+    topic, subscription = subscriber.topic, subscriber.member.subscription
     start = replay_start(topic, replay)
     if start is None:
         assert isinstance(replay.start, Bookmark), "all else is found"
         records = topic.records(subscription.lane_id.feed)
-        return _continued(name, topic, subscription, ResumeMode.SNAPSHOT, replay.start, records)
+        return _continued(subscriber, ResumeMode.SNAPSHOT, replay.start, records)
     if start < topic.journal.dropped_through:
-        opening = _from_past(name, topic, subscription, start)
-        opening.pacing = None if replay.rate is None else Pacing(replay.rate, now)
-        return opening
-    rows = replayed(topic, subscription.lane_id, topic.journal.after(start))
-    gap = topic.head - start if is_found(topic, subscription) else None
-    opening = _opening(
-        name, topic, subscription, rows, resumed=Resumed(name, topic.name, ResumeMode.REPLAY, gap)
-    )
-    opening.pacing = None if replay.rate is None else Pacing(replay.rate, now)
-    return opening
+        cursor = _from_archive(subscriber, start)
+    else:
+        rows = replayed(topic, subscription.lane_id, topic.journal.after(start))
+        gap = topic.head - start if is_found(topic, subscription) else None
+        resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.REPLAY, gap)
+        cursor = _cursor(subscriber, rows, resumed)
+    cursor.pacing = None if replay.rate is None else Pacing(replay.rate, now)
+    return cursor
 
 
-def _from_past(name: str, topic: Topic, subscription: Subscription, start: int) -> Backfill:
-    """A replay that begins in an archive; its rows come as they are brought."""
+def _from_archive(subscriber: Subscriber, start: int) -> RowCursor:
+    """Return a replay that begins in an archive; its rows come as they are supplied."""
+    topic, subscription = subscriber.topic, subscriber.member.subscription
     replay = subscription.replay
     since_ms = None if replay is None or not isinstance(replay.start, int) else replay.start
     is_exact = since_ms is None and is_found(topic, subscription)
     gap = topic.head - start if is_exact else None
-    resumed = Resumed(name, topic.name, ResumeMode.REPLAY, gap)
-    opening = _opening(name, topic, subscription, (), resumed=resumed)
-    opening.cut = start
-    opening.past = HistoryReplay.of(topic, subscription.lane_id, start, since_ms)
-    return opening
+    resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.REPLAY, gap)
+    cursor = _cursor(subscriber, (), resumed)
+    cursor.through = start
+    subscriber.history = HistoryReplay(
+        subscription.lane_id, topic.definition.key_spec, topic.name, start, since_ms
+    )
+    return cursor
 
 
-def _opening(
-    name: str,
-    topic: Topic,
-    subscription: Subscription,
+def _snapshot(subscriber: Subscriber) -> RowCursor:
+    subscription = subscriber.member.subscription
+    records = subscriber.topic.records(subscription.lane_id.feed)
+    return _cursor(subscriber, in_order(records, subscription), is_snapshot=True)
+
+
+def _snapshot_instead(subscriber: Subscriber, reached: int) -> RowCursor:
+    """Return a snapshot for a replay that got as far as an offset, and whose rest is gone."""
+    topic = subscriber.topic
+    gap = topic.head - reached
+    resumed = Resumed(subscriber.member.name, topic.name, ResumeMode.SNAPSHOT, gap)
+    rows = topic.records(subscriber.member.subscription.lane_id.feed)
+    return _cursor(subscriber, rows, resumed, is_snapshot=True)
+
+
+def _cursor(
+    subscriber: Subscriber,
     rows: Sequence[Frame],
-    *,
-    group: bool = False,
     resumed: Resumed | None = None,
-) -> Backfill:
-    return Backfill(
-        name,
-        topic.name,
-        topic.epoch,
+    *,
+    is_snapshot: bool = False,
+) -> RowCursor:
+    subscription = subscriber.member.subscription
+    return RowCursor(
         rows,
-        topic.head,
-        group,
-        resumed,
-        subscription.batch_size,
-        shown_as(subscription.lane_id.select),
+        subscriber.topic.head,
+        is_snapshot=is_snapshot,
+        resumed=resumed,
+        batch_size=subscription.batch_size,
+        shown=shown_as(subscription.lane_id.select),
     )

@@ -1,56 +1,57 @@
-"""The roster: sessions from opening to their end, seats as they go, and what the shell is told."""
+"""The session registry: sessions and their subscribers, and the events for the shell."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from tidegate.conflation.errors import LimitReached, SessionUnknown, SubscriptionUnknown
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import (
     CloseReason,
     Event,
     Goodbye,
     SessionClosed,
     SessionReady,
+    SharedFlush,
+    Subscribed,
     Unsubscribed,
 )
-from tidegate.conflation.sessions import subscriber
-from tidegate.conflation.sessions.accounting import Accounting
-from tidegate.conflation.sessions.session import Session, Subscriber
+from tidegate.conflation.sessions.accounting import Accounting, SessionStats, subscription_stats
+from tidegate.conflation.sessions.session import Session
+from tidegate.conflation.sessions.subscriber import Subscriber
+from tidegate.conflation.topics.topic import Topic
 
 GONE = "GONE"
-"""Why what was queued is dropped when a peer leaves without a word."""
+"""The reason for what is dropped when a peer leaves without a word."""
 
 RENEWED = "RENEWED"
-"""Why it is dropped when a topic begins again: a snapshot takes its place."""
+"""The reason for what is dropped when a topic begins again: a snapshot takes its place."""
 
+# Only an end that the client asked for lets it have what is queued: the others free the queue.
 _WANTED = ("REQUESTED", "CONTROL")
 
 
 class SessionRegistry:
-    """Who is there. Events pile up until the shell asks for them."""
+    """Sessions by id. Events pile up until the shell asks for them."""
 
-    def __init__(self, sessions: dict[str, Session], ledger: Accounting, sessions_max: int) -> None:
-        self._sessions = sessions
-        self._ledger = ledger
+    def __init__(self, topics: Mapping[str, Topic], sessions_max: int) -> None:
+        """`topics`: those of the engine, for the accounting."""
+        self.accounting = Accounting(topics, self.subscriber_of)
+        self._sessions: dict[str, Session] = {}
         self._sessions_max = sessions_max
         self._events: list[Event] = []
 
-    def open(self, session: Session) -> None:
-        """Let a session in.
+    def __len__(self) -> int:
+        return len(self._sessions)
 
-        Raises:
-            LimitReached: as many sessions as may be.
-        """
-        assert session.id not in self._sessions, "session ids are never used twice"
-        if len(self._sessions) >= self._sessions_max:
-            raise LimitReached(f"there are {self._sessions_max} sessions already")
-        self._sessions[session.id] = session
+    # --- Finding
 
     def find(self, session_id: str) -> Session:
-        """The session of this id.
+        """Return a session.
 
         Raises:
-            SessionUnknown: it is not there, or its goodbye has been taken.
+            SessionUnknown: there is none, or its goodbye has been taken.
         """
         found = self._sessions.get(session_id)
         if found is None:
@@ -58,113 +59,179 @@ class SessionRegistry:
         return found
 
     def present(self, session_ids: Iterable[str]) -> list[Session]:
-        """Those of these sessions that are still there."""
+        """Return those of these sessions that are still there."""
         return [self._sessions[each] for each in session_ids if each in self._sessions]
 
-    def seats(self, session: Session, name: str) -> list[Subscriber]:
-        """The seats of one subscription.
+    def subscribers(self, session: Session, name: str) -> list[Subscriber]:
+        """Return the subscribers of one subscription.
 
         Raises:
             SubscriptionUnknown: it has none.
         """
-        seats = session.seats_of(name)
-        if not seats:
+        subscribers = session.subscribers_of(name)
+        if not subscribers:
             raise SubscriptionUnknown(f"the session has no subscription {name}")
-        return seats
+        return subscribers
+
+    def subscriber_of(self, member: Member) -> Subscriber:
+        """Return the subscriber that a lane knows as a member."""
+        return self.find(member.session).subscribers[member.name, member.subscription.topic]
 
     def of_topic(self, name: str) -> list[tuple[Session, Subscriber]]:
-        """Every seat in a topic."""
+        """Return every subscriber in a topic."""
         return [
-            (session, seat)
+            (session, subscriber)
             for session in self._sessions.values()
-            for seat in session.seats.values()
-            if seat.topic.name == name
+            for subscriber in session.subscribers.values()
+            if subscriber.topic.name == name
         ]
 
-    def close(self, session: Session, reason: CloseReason | None) -> None:
-        """End a session: with a reason it is owed a goodbye, without one its peer is gone.
+    def stats(self, session_id: str) -> SessionStats:
+        """Return the counters of a session and its subscriptions.
 
-        What is queued is dropped, but for what was promised to subscriptions that have ended when
-        the last of them is the session's end.
+        Raises:
+            SessionUnknown: there is none.
+        """
+        session = self.find(session_id)
+        messages, size = session.queued()
+        rows = tuple(map(subscription_stats, session.subscribers.values()))
+        return SessionStats(session.id, messages, size, rows)
+
+    # --- Sessions
+
+    def open(self, session: Session) -> None:
+        """Add a session.
+
+        Raises:
+            LimitReached: there are as many sessions as allowed.
+        """
+        assert session.id not in self._sessions, "session ids are never used twice"
+        if len(self._sessions) >= self._sessions_max:
+            raise LimitReached(f"there are {self._sessions_max} sessions already")
+        self._sessions[session.id] = session
+
+    def close(self, session: Session, reason: CloseReason | None) -> None:
+        """End a session: with a reason it still takes a goodbye, without one its peer is gone.
+
+        What is queued is dropped. What drains of ended subscriptions is still sent if the session
+        ends because its last subscription did: that was promised at the subscription's end.
         """
         why = reason or session.ended or GONE
         if reason is not CloseReason.UNSUBSCRIBED:
-            for left in session.partings():
-                left.drop(why)
-        for seat in list(session.seats.values()):
-            self._vacate(session, seat, why)
+            for drain in session.drains():
+                drain.drop(why)
+        for subscriber in list(session.subscribers.values()):
+            self._remove(session, subscriber, why)
         if reason is None:
             self.forget(session)
-            self.tell(SessionClosed(session.id, session.ended))
-        elif session.ended is None:
+            self.emit(SessionClosed(session.id, session.ended))
+        elif session.ended is None:  # the first reason counts: it is in the outbox already
             session.ended = reason
             session.outbox.append(Goodbye(reason))
-            self.tell(SessionClosed(session.id, reason))
+            self.emit(SessionClosed(session.id, reason))
             self.wake(session)
 
-    def forget(self, session: Session) -> None:
-        """It has said goodbye, or nobody is left to hear one."""
-        del self._sessions[session.id]
-
-    def leave(self, session: Session, seat: Subscriber, reason: str) -> None:
-        """End a seat; the session is told, and the last one's end is the session's.
-
-        What is queued goes first where the topic does not tidy up and the client wanted to leave.
-        """
-        parts = reason in _WANTED and seat.may_part
-        if parts:
-            session.outbox.append(self._ledger.parting(seat))
-        self._vacate(session, seat, reason, parts=parts)
-        session.outbox.append(Unsubscribed(seat.member.name, seat.topic.name, reason))
-        self._ledger.tell_end(reason)
-        self.wake(session)
-        self.end_empty(session)
-
-    def replace(self, session: Session, seat: Subscriber, successor: Subscriber) -> None:
-        """Another seat in its place and its turn; what waits for the old one is dropped."""
-        for watcher in seat.watchers:
-            watcher.ended(RENEWED)
-        self._ledger.end(seat, RENEWED)
-        subscriber.leave(seat)
-        session.seats[seat.id] = successor
-        self._ledger.begin_at(successor)
-
-    def finish(self, session: Session, seat: Subscriber) -> None:
-        """A query has told all its rows."""
-        for watcher in seat.watchers:
-            watcher.ended("FINISHED")
-        del session.seats[seat.id]
-        self.end_empty(session)
-
-    def end_empty(self, session: Session) -> None:
-        """The last subscription's end is the session's."""
-        if not session.seats and session.ended is None and not session.lasts:
+    def close_empty(self, session: Session) -> None:
+        """End a session with its last subscription, unless it lasts."""
+        if not session.subscribers and session.ended is None and not session.lasts:
             self.close(session, CloseReason.UNSUBSCRIBED)
 
+    def forget(self, session: Session) -> None:
+        """Remove a session that has said goodbye, or whose peer is not there to hear one."""
+        del self._sessions[session.id]
+
+    # --- Subscribers
+
+    def add(self, session: Session, subscriber: Subscriber, *, announced: bool) -> None:
+        """Add a subscriber to its session; `announced` sends `subscribed`."""
+        session.subscribers[subscriber.id] = subscriber
+        self.accounting.begin_at(subscriber)
+        if announced:
+            session.outbox.append(Subscribed(subscriber.member.name, subscriber.topic.name))
+
+    def leave(self, session: Session, subscriber: Subscriber, reason: str) -> None:
+        """End a subscriber, and send its session the end.
+
+        What is queued is sent before, where the client asked for the end and the topic does not
+        tidy on unsubscribe.
+        """
+        # The rows leave the lane with the subscriber, so they are taken before it leaves.
+        drains = reason in _WANTED and subscriber.drains
+        if drains:
+            sums = self.accounting.sums(subscriber.topic.name)
+            session.outbox.append(subscriber.drain(sums))
+        self._remove(session, subscriber, reason, drains=drains)
+        end = Unsubscribed(subscriber.member.name, subscriber.topic.name, reason)
+        session.outbox.append(end)
+        self.accounting.count_end(reason)
+        self.wake(session)
+        self.close_empty(session)
+
+    def replace(self, session: Session, before: Subscriber, successor: Subscriber) -> None:
+        """Put another subscriber in the place of one; what waits for the old one is dropped."""
+        for watcher in before.watchers:
+            watcher.ended(RENEWED)
+        self.accounting.end(before, RENEWED)
+        before.leave()
+        # The same key of the same dict: it keeps its turn among the session's subscribers.
+        session.subscribers[before.id] = successor
+        self.accounting.begin_at(successor)
+
+    def finish(self, session: Session, subscriber: Subscriber) -> None:
+        """End a query: all its rows are out."""
+        for watcher in subscriber.watchers:
+            watcher.ended("FINISHED")
+        del session.subscribers[subscriber.id]
+        self.close_empty(session)
+
+    def _remove(
+        self, session: Session, subscriber: Subscriber, reason: str, *, drains: bool = False
+    ) -> None:
+        for watcher in subscriber.watchers:
+            watcher.ended(reason)
+        del session.subscribers[subscriber.id]
+        self.accounting.end(subscriber, reason, drains=drains)
+        subscriber.leave()
+
+    # --- Events
+
     def wake(self, session: Session) -> None:
-        """It has something to take; told once until a take finds nothing."""
+        """Announce that a session has something to take, once until a take finds nothing."""
         if not session.ready:
             session.ready = True
-            self.tell(SessionReady(session.id))
+            self._events.append(SessionReady(session.id))
 
-    def wake_by_id(self, session_id: str) -> None:
-        """The same, for whoever knows only a member."""
-        self.wake(self._sessions[session_id])
+    def announce(self, lane: Lane) -> None:
+        """Announce a flush: once for all members that get it as it is, and each other session."""
+        batch, together = lane.batch, list[Member]()
+        for member in lane.members.values():
+            session = self._sessions[member.session]
+            if session.ready:
+                continue
+            if batch is not None and batch.frames and session.shares(lane, batch):
+                session.ready = True
+                together.append(member)
+            else:
+                self.wake(session)
+        if together and batch is not None:
+            [subscriber] = self._sessions[together[0].session].subscribers.values()
+            topic = subscriber.topic
+            self.emit(SharedFlush(topic.name, topic.epoch, lane, batch, together))
 
-    def tell(self, event: Event) -> None:
-        """Something for the shell to act on."""
+    def get(self, session_id: str) -> Session | None:
+        """Return a session, or None if there is none."""
+        return self._sessions.get(session_id)
+
+    def emit(self, event: Event) -> None:
+        """Add an event for the shell to act on."""
         self._events.append(event)
 
+    @property
+    def has_events(self) -> bool:
+        """True if `events` would return any."""
+        return bool(self._events)
+
     def events(self) -> list[Event]:
-        """What has happened since the last call."""
+        """Return the events since the last call."""
         happened, self._events = self._events, []
         return happened
-
-    def _vacate(
-        self, session: Session, seat: Subscriber, reason: str, *, parts: bool = False
-    ) -> None:
-        for watcher in seat.watchers:
-            watcher.ended(reason)
-        del session.seats[seat.id]
-        self._ledger.end(seat, reason, parts=parts)
-        subscriber.leave(seat)

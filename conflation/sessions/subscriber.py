@@ -1,85 +1,373 @@
-"""Who sits where: taking a seat, joining a lane, leaving."""
+"""A subscriber: one subscription in one topic, where it stands and what it is sent next."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
+from tidegate.conflation.boards.board import Board
+from tidegate.conflation.definition import QueuePolicy
+from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.sessions.backfill import begin
-from tidegate.conflation.sessions.session import UNLIMITED, Session, Subscriber
-from tidegate.conflation.subscription import Command, Subscription, seated_lane
+from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Rows
+from tidegate.conflation.sessions.rows import RowCursor, deliveries
+from tidegate.conflation.subscription import Command, Subscription, effective_lane, queue_rules
+from tidegate.conflation.topics.feed import Feed
+from tidegate.conflation.topics.recorded import HistoryReplay
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
-NOWHERE = Bookmark("", 0)
-"""No topic has this epoch: whoever goes on from here gets everything."""
+SubscriberId = tuple[str, str]
+"""Subscription and topic: a pattern has a subscriber in each topic that it matches."""
 
 
-def seat(
-    name: str, session: Session, topic: Topic, subscription: Subscription, now: Instant
-) -> Subscriber:
-    """A new seat with what it begins with; it is in no lane yet.
+@dataclass(slots=True, eq=False)
+class PendingChange:
+    """The options that a subscriber changes to once what is held for it is due."""
 
-    Raises:
-        BookmarkExpired: see `begin`.
+    subscription: Subscription
+    deadline: Instant | None
+
+
+class Watcher(Protocol):
+    """Hears what happens to a subscriber: its trace.
+
+    A trace runs an engine of its own, so it stands above the engine, which knows no more of it
+    than this. The engine itself calls `published` and `advanced`.
     """
-    limits = session.limits if session.conflated else UNLIMITED
-    opening = begin(name, topic, subscription, limits, now)
-    member = Member(name, session.id, subscription, cut=topic.head)
-    member.remember()
-    return Subscriber(member, topic, opening, paused=subscription.paused)
+
+    def published(self, topic: Topic, frames: Sequence[Frame], now: Instant) -> None:
+        """Note messages of any topic."""
+
+    def advanced(self, now: Instant) -> None:
+        """Note that time went on."""
+
+    def took(self, bytes_max: int, outputs: Sequence[Output], now: Instant) -> None:
+        """Note what was taken."""
+
+    def changes(self, subscription: Subscription, now: Instant) -> None:
+        """Note other options, before they take effect."""
+
+    def moved(self, now: Instant) -> None:
+        """Note that the subscriber is in another lane, or on its way there."""
+
+    def conflates(self, messages_max: int | None) -> None:
+        """Note that the queue is about to be conflated."""
+
+    def ended(self, reason: str) -> None:
+        """Note that the subscription has ended."""
 
 
-def again(session: Session, given_up: Subscriber, topic: Topic, now: Instant) -> Subscriber:
-    """A new seat for who had one in a topic that has begun again: it opens with a snapshot."""
-    transfer, member = given_up.transfer, given_up.member
-    wanted = member.subscription if transfer is None else transfer.subscription
-    wanted = replace(wanted, resume=NOWHERE, replay=None, paused=given_up.paused)
-    return seat(member.name, session, topic, wanted, now)
+@dataclass(slots=True, eq=False)
+class Subscriber:
+    """One subscription in one topic.
+
+    It is sent `backfill` first, then `catch_up`, then what its lane has flushed. There is no lane
+    for a `sow`, and none for a replay until that has caught up with the topic.
+
+    Attributes:
+        member: what its lane knows of it: a position, and what it was sent.
+        backfill: a snapshot, or what was missed since a bookmark.
+        history: how far a replay has got in the archive that supplies its backfill.
+        catch_up: what its last lane had for it, or the rest of an answer too large for one take.
+        change: the options it changes to, and when.
+        watchers: traces.
+    """
+
+    member: Member
+    topic: Topic
+    backfill: RowCursor | None = None
+    history: HistoryReplay | None = None
+    feed: Feed | None = None
+    lane: Lane | None = None
+    change: PendingChange | None = None
+    catch_up: RowCursor | None = None
+    paused: bool = False
+    watchers: tuple[Watcher, ...] = ()
+
+    @classmethod
+    def of(cls, session: str, name: str, topic: Topic, subscription: Subscription) -> Subscriber:
+        """Return a new subscriber, in no lane yet, whose cut is the topic's head."""
+        member = Member(name, session, subscription, cut=topic.head)
+        member.remember()
+        return cls(member, topic, paused=subscription.paused)
+
+    @property
+    def id(self) -> SubscriberId:
+        """Its name in the session."""
+        return self.member.name, self.topic.name
+
+    # --- Its lane
+
+    @property
+    def joins_at_once(self) -> bool:
+        """True unless live rows wait: a `sow` wants none, a long replay would queue too many."""
+        subscription = self.member.subscription
+        is_replay = subscription.replay is not None and subscription.resume is None
+        is_replay |= self.history is not None
+        return subscription.command is not Command.SOW and not is_replay
+
+    def lane_id(self, subscription: Subscription, *, conflated: bool) -> LaneId:
+        """Return the lane of a subscription here; `conflated`: its session has queue policies."""
+        return effective_lane(subscription, self.topic.definition, conflated=conflated)
+
+    def join(self, *, conflated: bool) -> None:
+        """Join the lane that the member's subscription names, at its head."""
+        member = self.member
+        feed, lane = self.topic.lane(self.lane_id(member.subscription, conflated=conflated))
+        self.feed, self.lane = feed, lane
+        lane.join(member)
+        lane.joins += 1  # a trace of another member notes it: what the lane holds is cut here
+        member.cut = self.topic.head
+        # A feed counts once for all its members; what is this one's is the difference to these.
+        member.joined, member.passed = feed.accepted, self.topic.filtered_out(feed)
+        lane.members[member.place] = member
+
+    def leave(self) -> None:
+        """Leave the lane for good, and cancel the deadlines of a change or a replay."""
+        # The schedule is not searched: an entry whose deadline has changed is stale.
+        if self.change is not None:
+            self.change.deadline = None
+        if self.backfill is not None:
+            self.backfill.deadline = None
+        if self.lane is not None:
+            self.leave_lane(self.lane)
+
+    def leave_lane(self, lane: Lane) -> None:
+        """Leave a lane; one without members is forgotten."""
+        place = self.member.place
+        del lane.members[place]
+        self.topic.feeds[lane.id.feed].watermarks.clear(place)
+        if not lane.members:
+            self.topic.drop_lane(lane)
+
+    # --- What it is sent
+
+    def take(self, bytes_max: int, now: Instant) -> list[Output]:
+        """Return what it is sent next, about `bytes_max` of payload."""
+        outputs = self._next(bytes_max, now)
+        for watcher in self.watchers:
+            watcher.took(bytes_max, outputs, now)
+        return outputs
+
+    def shares(self, lane: Lane, batch: Batch) -> bool:
+        """Return whether a flush of its lane is all that it is sent, and as it is.
+
+        A subscriber that a trace watches is served by `take`, which the trace hears of.
+        """
+        if self.lane is not lane or self.backfill is not None or self.catch_up is not None:
+            return False
+        return not self.paused and not self.watchers and lane.goes_as_it_is(self.member, batch)
+
+    def _next(self, bytes_max: int, now: Instant) -> list[Output]:
+        if self.paused:
+            return []
+        # Oldest first: a client that was sent a newer value of a key must not get an older one.
+        if self.backfill is not None:
+            return self._from_backfill(self.backfill, bytes_max, now)
+        if self.catch_up is not None:
+            batch: Batch | None = self._from_catch_up(self.catch_up, bytes_max, now)
+        else:
+            batch = self._from_lane(bytes_max, now)
+        return [] if batch is None else [self._rows(batch)]
+
+    def _rows(self, batch: Batch, op: str = "publish") -> Rows:
+        return Rows(self.member.name, self.topic.name, self.topic.epoch, op, batch)
+
+    def _from_backfill(self, cursor: RowCursor, bytes_max: int, now: Instant) -> list[Output]:
+        outputs = [] if cursor.has_begun else self._announcement(cursor)
+        cursor.has_begun = True
+        batch = cursor.take(bytes_max, now)
+        if batch.frames:
+            outputs.append(self._rows(batch, "snapshot" if cursor.is_snapshot else "publish"))
+        if self.is_backfilled:
+            # Once and not piece by piece: nothing that depends on it goes before the last row.
+            self.member.note(cursor.rows)
+            if cursor.is_snapshot:
+                rows, bookmark = len(cursor.rows), self._bookmark(cursor)
+                outputs.append(GroupEnd(self.member.name, self.topic.name, rows, bookmark))
+        return outputs
+
+    def _announcement(self, cursor: RowCursor) -> list[Output]:
+        resumed = cursor.resumed
+        if resumed is not None and not (cursor.rows or cursor.is_snapshot or self.history):
+            # No row follows that would carry an id, so this event has to.
+            resumed = replace(resumed, bookmark=self._bookmark(cursor))
+        outputs: list[Output] = [] if resumed is None else [resumed]
+        if cursor.is_snapshot:
+            outputs.append(GroupBegin(self.member.name, self.topic.name, len(cursor.rows)))
+        return outputs
+
+    def _bookmark(self, cursor: RowCursor) -> str:
+        assert cursor.through is not None, "a backfill ends at an offset"
+        return str(Bookmark(self.topic.epoch, cursor.through))
+
+    def _from_catch_up(self, cursor: RowCursor, bytes_max: int, now: Instant) -> Batch:
+        batch = cursor.take(bytes_max, now)
+        self.member.delivered += deliveries(batch.frames)
+        if cursor.is_done:
+            self.catch_up = None
+            if self.queues and self.has_more:
+                batch.low_water = None  # the queue behind it has not drained
+        return batch
+
+    def _from_lane(self, bytes_max: int, now: Instant) -> Batch | None:
+        lane = self.lane
+        if lane is None:
+            return None
+        batch = lane.take(self.member, bytes_max)
+        # What is left out for this member may leave nothing: the flush after it may have rows.
+        while batch is not None and not batch.frames:
+            batch = lane.take(self.member, bytes_max)
+        if batch is None or batch.payload_bytes <= bytes_max or len(batch.frames) == 1:
+            return batch
+        # The lane counts the answer as taken whole, so the pieces are counted here instead.
+        self.member.delivered -= batch.messages()
+        spec = lane.id.feed.key_spec
+        keys = [f"{spec} {frame.key}" for frame in batch.frames]
+        self.catch_up = RowCursor(batch.frames, batch.low_water, keys)
+        return self._from_catch_up(self.catch_up, bytes_max, now)
+
+    # --- What it still gets
+
+    @property
+    def is_backfilled(self) -> bool:
+        """True once the last row of the backfill is out, and no archive supplies more."""
+        return self.backfill is not None and self.backfill.is_done and self.history is None
+
+    @property
+    def wants_history(self) -> bool:
+        """True while all that an archive has supplied is out, and no more was asked for."""
+        history, cursor = self.history, self.backfill
+        return history is not None and not history.asked and cursor is not None and cursor.is_out
+
+    @property
+    def is_changing(self) -> bool:
+        """True while it is on its way to other options, or rows of the old ones are to come."""
+        return self.change is not None or self.catch_up is not None
+
+    @property
+    def has_more(self) -> bool:
+        """True if another take would find something, as far as can be seen at no cost."""
+        if self.backfill is not None or self.catch_up is not None:
+            return not self.paused
+        return self.lane is not None and self.lane.ready(self.member) and not self.paused
+
+    def has_everything(self) -> bool:
+        """Return whether it has been sent all that was published so far."""
+        if self.paused or self.lane is None or self.backfill is not None:
+            return False
+        # A group whose row is not made yet is no row on the board, but it will be one.
+        is_settled = self.feed is None or self.feed.is_settled
+        return is_settled and self.catch_up is None and not self.lane.pending(self.member)
+
+    def waiting(self) -> int:
+        """Return how many values it will still get if nothing else is published."""
+        caught_up = 0 if self.catch_up is None else self.catch_up.waiting()
+        return caught_up if self.lane is None else caught_up + self.lane.waiting(self.member)
+
+    # --- Its queue
+
+    @property
+    def queues(self) -> bool:
+        """True if what waits counts towards the session's limits."""
+        return self.lane is not None and self.lane.id.queues
+
+    def queued(self) -> tuple[int, int]:
+        """Return the messages and bytes that count towards the session's limits."""
+        if self.lane is None or not self.queues:
+            return 0, 0
+        messages, size = self.lane.queued(self.member)
+        more, more_bytes = (0, 0) if self.catch_up is None else self.catch_up.queued()
+        return messages + more, size + more_bytes
+
+    def unconflated(self) -> int:
+        """Return how many messages of the queue `conflate` has not put together yet."""
+        return 0 if self.lane is None else len(self.lane.unconflated(self.member))
+
+    def conflate(self, messages_max: int | None = None) -> None:
+        """Put the queue, or its next `messages_max` messages, together by the topic's rules."""
+        for watcher in self.watchers:
+            watcher.conflates(messages_max)
+        lane = self.lane
+        if lane is None or not lane.id.lists:
+            return
+        rules, through = queue_rules(lane.id, self.topic.definition), None
+        if messages_max is not None:
+            # A part only: in idle time a long queue must not hold up the event loop.
+            through = lane.unconflated(self.member)[:messages_max][-1].offset
+        lane.give_up(self.member, rules, through)
+        # What it has to catch up with is in the same queue, and older.
+        if self.catch_up is not None:
+            for row_key, unreported in self.catch_up.conflate(rules, lane.board):
+                self.member.miss(row_key, unreported)
+
+    @property
+    def drains(self) -> bool:
+        """True if what is queued is still sent when the subscription ends."""
+        # Half a snapshot is of no use, and a paused client has said that it takes nothing.
+        has_begun = self.backfill is None and not self.paused
+        return self.queues and has_begun and not self.topic.definition.tidies
+
+    def drain(self, sums: Counter[str]) -> Drain:
+        """Return what is queued, counted in `sums`, the topic's sums, from now on."""
+        member, lane = self.member, self.lane
+        assert lane is not None, "only a lane queues"
+        # In full values, and no removal of a key it was not sent: once it has left, what it was
+        # sent is known no more.
+        queued = [
+            (board_key, known)
+            for board_key, row in lane.pending(member)
+            for known in member.as_known((row,))
+        ]
+        earlier = [] if self.catch_up is None else self.catch_up.pairs_left
+        rules = queue_rules(lane.id, self.topic.definition)
+        rows = RowCursor.catch_up([*earlier, *queued], None)
+        return Drain(member.name, self.topic, lane.board, rules, rows, sums)
 
 
-def joins_at_once(seat: Subscriber) -> bool:
-    """Whether live rows are collected from now on: not for a `sow`, nor during a long replay."""
-    subscription = seat.member.subscription
-    is_replay = subscription.replay is not None and subscription.resume is None
-    is_replay |= seat.opening is not None and seat.opening.past is not None
-    return subscription.command is not Command.SOW and not is_replay
+@dataclass(slots=True, eq=False)
+class Drain:
+    """What is queued for a subscription that has ended: it is sent before its end.
 
+    It counts in its topic's sums as it goes, because its subscriber is not there to be counted.
+    """
 
-def lane_id_of(session: Session, topic: Topic, subscription: Subscription) -> LaneId:
-    """The lane in which a subscription sits, by its topic's queue policy."""
-    return seated_lane(subscription, topic.definition, conflated=session.conflated)
+    name: str
+    topic: Topic
+    board: Board
+    rules: LaneId
+    rows: RowCursor
+    sums: Counter[str]
 
+    def take(self, bytes_max: int, now: Instant) -> Rows:
+        """Return the next piece."""
+        batch = self.rows.take(bytes_max, now)
+        self._move(deliveries(batch.frames), "delivered")
+        return Rows(self.name, self.topic.name, self.topic.epoch, "publish", batch)
 
-def join(session: Session, seat: Subscriber) -> None:
-    """Take a place in the lane that the member's subscription names, at its head."""
-    member = seat.member
-    feed, lane = seat.topic.lane(lane_id_of(session, seat.topic, member.subscription))
-    seat.feed, seat.lane = feed, lane
-    lane.join(member)
-    lane.joins += 1
-    member.cut = seat.topic.head
-    member.joined, member.passed = feed.accepted, seat.topic.filtered_out(feed)
-    lane.members[member.place] = member
+    def relieve(self) -> None:
+        """Apply the topic's queue policy: the session's queue is full."""
+        policy = self.topic.definition.policy
+        if policy is QueuePolicy.UNSUBSCRIBE:
+            self.drop("BACK_PRESSURE")
+        elif policy is not QueuePolicy.OFF:
+            before = self.rows.waiting()
+            self.rows.conflate(self.rules, self.board)
+            self._move(before - self.rows.waiting(), "conflated")
 
+    def drop(self, reason: str) -> None:
+        """Give up what is left, and count it as dropped for a reason."""
+        waiting = self.rows.waiting()
+        self.rows.refill(())
+        self._move(waiting, "dropped")
+        self.sums[f"dropped {reason}"] += waiting
 
-def leave(seat: Subscriber) -> None:
-    """Give the place up, and what was waited for."""
-    if seat.transfer is not None:
-        seat.transfer.deadline = None
-    if seat.opening is not None:
-        seat.opening.deadline = None
-    if seat.lane is not None:
-        quit_lane(seat, seat.lane)
-
-
-def quit_lane(seat: Subscriber, lane: Lane) -> None:
-    """Leave a lane; one without members is forgotten."""
-    place = seat.member.place
-    del lane.members[place]
-    seat.topic.feeds[lane.id.feed].watermarks.clear(place)
-    if not lane.members:
-        seat.topic.drop_lane(lane)
+    def _move(self, rows: int, to: str) -> None:
+        self.sums["waiting"] -= rows
+        self.sums[to] += rows

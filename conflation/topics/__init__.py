@@ -1,1 +1,1 @@
-"""A topic: its numbering, its feeds (a board with its lanes), its records and its past."""
+"""Topics: numbering, journal, records, and feeds: a board with its operator and its lanes."""

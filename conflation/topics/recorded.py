@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from tidegate.conflation.frame import Frame, Row
+from tidegate.conflation.journal import Log
 from tidegate.conflation.lane_id import LaneId, Window
 from tidegate.conflation.lanes.lane import Lane, whole
+from tidegate.conflation.operators.filter import matcher
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
@@ -16,19 +19,29 @@ from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 def conflate_recorded(
     frames: Sequence[Frame], lane_id: LaneId, sow_spec: KeySpec, topic: str
 ) -> list[Frame]:
-    """What a lane would have let through, told by the messages' own times.
+    """Return what a lane would have let through, by the messages' own times.
 
     As in AMPS a fast replay with `1s` has one message per key and *recorded* second. The lane is
     the very one that serves live subscriptions, under a clock that shows the recorded time.
     """
     flushes = recorded_flushes(Feed(lane_id.feed, sow_spec, topic), lane_id, frames)
-    return [row for _, rows in flushes for row in whole(rows)]
+    return _rows_of(flushes)
+
+
+def passing(lane_id: LaneId, topic: str, frames: Iterable[Frame]) -> list[Frame]:
+    """Return the messages that a lane without an interval sends, each by itself."""
+    matches = matcher(lane_id.feed.filter, topic)
+    return [
+        frame
+        for frame in frames
+        if (lane_id.oof if frame.removed else matches is None or matches(frame.payload, frame.key))
+    ]
 
 
 def recorded_flushes(
     feed: Feed, lane_id: LaneId, frames: Sequence[Frame]
 ) -> Iterator[tuple[Instant, Sequence[Frame]]]:
-    """When a lane of this feed lets recorded messages go, and the rows of each flush."""
+    """Yield when a lane of this feed lets recorded messages go, and the rows of each flush."""
     recording = Recording(feed, lane_id)
     yield from recording.take(frames)
     yield from recording.end()
@@ -43,16 +56,18 @@ class Recording:
         self._now: Instant = 0
 
     def take(self, frames: Sequence[Frame]) -> Iterator[tuple[Instant, Sequence[Frame]]]:
-        """Messages that follow; the flushes that are due until the last of them."""
+        """Take messages that follow; yield the flushes that are due until the last of them."""
         feed, lane = self._feed, self._lane
         for frame in frames:
+            # Wall time may step back between two messages; the engine's clock never does.
             self._now = max(self._now, frame.timestamp_ms * MILLISECOND)
+            # What is due goes first: a flush at the message's very time does not have it.
             while lane.deadline is not None and lane.deadline <= self._now:
                 yield lane.deadline, _flush(feed, lane)
             feed.publish([frame], self._now)
 
     def end(self) -> Iterator[tuple[Instant, Sequence[Frame]]]:
-        """Nothing follows: the flushes of what is still held."""
+        """Yield the flushes of what is still held: nothing follows."""
         while self._lane.deadline is not None:
             yield self._lane.deadline, _flush(self._feed, self._lane)
 
@@ -65,7 +80,64 @@ def _flush(feed: Feed, lane: Lane) -> Sequence[Frame]:
     return lane.batch.frames if has_rows and lane.batch is not None else ()
 
 
-# Estimates: what a lane would have sent of messages that are recorded.
+def _rows_of(flushes: Iterable[tuple[Instant, Sequence[Frame]]]) -> list[Frame]:
+    # The client may not hold what a delta of the past is against, so rows go with full values.
+    return [row for _, rows in flushes for row in whole(rows)]
+
+
+# --- A replay that begins before the journal does: an archive supplies what is older, in pieces
+
+
+class HistoryReplay:
+    """How far a replay has got in an archive, and what it holds of an open interval.
+
+    The engine does no I/O: it says as an event what it wants, and the shell supplies it.
+
+    Attributes:
+        after: everything up to here was supplied.
+        asked: the next piece is on its way.
+        has_interval: rows depend on the pieces before; no piece by itself is an answer.
+    """
+
+    def __init__(
+        self,
+        lane_id: LaneId,
+        sow_spec: KeySpec,
+        topic: str,
+        after: int,
+        since_ms: int | None = None,
+    ) -> None:
+        """`since_ms`: leave out what is older, at the beginning."""
+        self.after = after
+        self.asked = False
+        self.has_interval = bool(lane_id.interval_ns)
+        self._lane_id = lane_id
+        self._topic = topic
+        self._since_ms = since_ms
+        # One lane for all pieces: where a piece ends is chance, and must not be seen.
+        feed = Feed(lane_id.feed, sow_spec, topic)
+        self._recording = Recording(feed, lane_id) if self.has_interval else None
+
+    def rows(self, piece: Sequence[Frame]) -> Sequence[Frame]:
+        """Return what the lane sends of the messages that follow."""
+        self.after, self.asked = piece[-1].offset, False
+        if self._since_ms is not None:
+            since_ms = self._since_ms
+            piece = list(dropwhile(lambda frame: frame.timestamp_ms < since_ms, piece))
+            # From the first message that is young enough on all belong, whatever their times say.
+            self._since_ms = None if piece else since_ms
+        if self._recording is not None:
+            return _rows_of(self._recording.take(piece))
+        return passing(self._lane_id, self._topic, piece)
+
+    def rest(self, journal: Log) -> Sequence[Frame]:
+        """Return what it sends of the journal, where the archive ends, and of what it holds."""
+        missed = journal.after(self.after)
+        rows = list(self.rows(missed)) if missed else []
+        return rows if self._recording is None else rows + _rows_of(self._recording.end())
+
+
+# --- Estimates: what a lane would have sent of messages that are recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +172,7 @@ def estimate(
     """Replay messages through a lane of their own on their own timeline; None if no time passed.
 
     `records`, the state of the world after them, is what a window begins with, as far as it is
-    older than the messages; what they replaced is not known any more.
+    older than the messages; the records that they replaced are not known any more.
     """
     if not frames:
         return None
@@ -119,6 +191,7 @@ def _feed_before(
     first: Frame, records: Iterable[Frame], lane_id: LaneId, sow_spec: KeySpec, topic: str
 ) -> Feed:
     feed = Feed(lane_id.feed, sow_spec, topic)
+    # A plain board needs no past: a lane flushes what changes. A window does: rows move in it.
     if isinstance(lane_id.feed.shape, Window):
         feed.seed(record for record in records if record.offset < first.offset)
     feed.board.head = first.offset - 1

@@ -22,14 +22,14 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
-# Expiry: when records that were not published again are due to be removed.
+# --- Expiry: when records that were not published again are due to be removed
 
 
 class Expiry:
-    """Deadlines of a topic's messages in the order of publication; no look at each record.
+    """Deadlines of a topic's messages in the order of publication; records are not looked at.
 
-    Whoever was published again since has a newer offset, so that what is due is simply every
-    record up to an offset. `deadline` is the next one's.
+    A record that was published again since has a newer offset, so that all records up to an
+    offset are due together. `deadline` is that of the next ones.
     """
 
     def __init__(self) -> None:
@@ -37,14 +37,15 @@ class Expiry:
         self._due: deque[tuple[Instant, int]] = deque()
 
     def note(self, offset: int, due: Instant) -> None:
-        """Messages up to this offset expire then, those that were due later too."""
+        """Note that messages up to this offset expire then, at the latest."""
+        # A shorter expiration overtakes: what was due later is due with it.
         while self._due and self._due[-1][0] >= due:
             self._due.pop()
         self._due.append((due, offset))
         self.deadline = self._due[0][0]
 
     def expired(self, now: Instant) -> int:
-        """The offset up to which records have expired; 0 if none has."""
+        """Return the offset up to which records have expired; 0 if none has."""
         through = 0
         while self._due and self._due[0][0] <= now:
             through = self._due.popleft()[1]
@@ -52,12 +53,12 @@ class Expiry:
         return through
 
     def forget(self) -> None:
-        """Nothing expires any more."""
+        """Let nothing expire any more."""
         self._due.clear()
         self.deadline = None
 
 
-# What an archive has of a topic's epoch: told by the shell, which alone can read it.
+# --- What an archive has of a topic's epoch, as the shell says: it alone can read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,12 @@ class Archived:
     stamps: tuple[tuple[int, int], ...] = ()
 
     def start_at(self, timestamp_ms: int) -> int:
-        """A position behind which every message is that is not older than a time."""
+        """Return a position behind which every message is that is not older than a time."""
         found = bisect_right(self.stamps, (timestamp_ms, -1)) - 1
         return self.first - 1 if found < 0 else self.stamps[found][1] - 1
 
 
-# The index from a field's value to the feeds whose filter asks for it (law 1).
+# --- The index from a field's value to the feeds whose filter asks for it (law 1)
 
 
 Tokens = Callable[[bytes], tuple[str, ...]]
@@ -94,7 +95,7 @@ class FeedIndex:
         self._by_path: dict[FieldPath, tuple[Tokens, dict[str, dict[Feed, None]]]] = {}
 
     def add(self, feed: Feed) -> None:
-        """A feed is made."""
+        """Add a new feed."""
         equality = _equality(feed.id.filter)
         if equality is None:
             self._everything[feed] = None
@@ -104,7 +105,7 @@ class FeedIndex:
             by_token.setdefault(token, {})[feed] = None
 
     def discard(self, feed: Feed) -> None:
-        """A feed is forgotten."""
+        """Forget a feed."""
         self._everything.pop(feed, None)
         equality = _equality(feed.id.filter)
         if equality is None:
@@ -119,19 +120,20 @@ class FeedIndex:
 
     @property
     def for_everything(self) -> list[Feed]:
-        """Feeds that every message may concern."""
+        """The feeds that every message may concern."""
         return list(self._everything)
 
     @property
     def is_needed(self) -> bool:
-        """Whether any feed is to be looked up."""
+        """True if any feed has to be looked up."""
         return bool(self._by_path)
 
     def concerned(self, frame: Frame, before: Frame | None) -> dict[Feed, None]:
-        """Feeds that a message may concern, by its own values and those of its last version."""
+        """Return the feeds that a message may concern, by its values and those it replaces."""
         found: dict[Feed, None] = {}
         for tokens_of, by_token in self._by_path.values():
             tokens = () if frame.removed else tokens_of(frame.payload)
+            # A record that leaves a filter is found by the value that it had.
             if before is not None:
                 tokens = (*tokens, *tokens_of(before.payload))
             for token in tokens:
@@ -163,14 +165,23 @@ class Topic:
         self.sow = self.feed(FeedId(definition.key_spec)) if keeps_records else None
 
     def successor(self, epoch: str) -> Topic:
-        """The same in another epoch, with nothing in it yet; what has come in still counts."""
+        """Return the topic in another epoch, with nothing in it; what has come in still counts."""
         topic = Topic(self.name, self.definition, epoch)
+        # Counters of a metric must not fall.
         topic.messages_in, topic.removals_in = self.messages_in, self.removals_in
         topic.bytes_in = self.bytes_in
         return topic
 
+    def redefine(self, definition: Definition) -> None:
+        """Give the topic another definition with the same key."""
+        assert self.definition.key_spec == definition.key_spec, "a topic's key is for life"
+        self.definition = definition
+        self.journal.keep(definition.history)
+        if definition.expiration_ns is None:
+            self.expiry.forget()
+
     def restore(self, kept: RestoredTopic, now: Instant, now_ms: int) -> None:
-        """Take over what was kept; what was published some time ago expires so much earlier.
+        """Take over a stored topic; records expire as much earlier as they are old.
 
         `now_ms` is wall time, as frames have it.
         """
@@ -183,19 +194,20 @@ class Topic:
             return
         self.sow.restore(kept)
         if self.definition.expiration_ns is not None:
+            # The engine's clock is not the wall's: the age is all that both know of a record.
             for record in self.sow.board.live():
                 age_ns = max(0, now_ms - record.timestamp_ms) * MILLISECOND
                 self.expiry.note(record.offset, now + self.definition.expiration_ns - age_ns)
 
     def publish(self, frames: Sequence[Frame], now: Instant) -> list[tuple[Feed, Lane]]:
-        """Take in the next frames; returns the lanes whose deadline this armed.
+        """Take in the next frames; return the lanes whose deadline this armed.
 
         A tombstone among them removes the record of its key; it is journalled with the value
         that it took away.
         """
         assert frames[0].offset == self.head + 1, "offsets have no holes"
         removals = sum(frame.removed for frame in frames)
-        if removals:
+        if removals:  # seldom, and only then every frame has to be looked at
             frames = self._completed(frames)
         self.head = frames[-1].offset
         self.messages_in += len(frames)
@@ -205,25 +217,33 @@ class Topic:
         self.journal.keep(self.definition.history)
         if self.definition.expiration_ns is not None:
             self.expiry.note(self.head, now + self.definition.expiration_ns)
+        # A feed whose filter asks for a value is looked up; the others have to try their filter.
         routed = self._routed(frames) if self._index.is_needed else {}
         routed.update((feed, frames) for feed in self._index.for_everything)
         return [(feed, lane) for feed, some in routed.items() for lane in feed.publish(some, now)]
 
+    def expired(self, now: Instant) -> int | None:
+        """Return the offset up to which records have expired; None if none of them is left."""
+        through = self.expiry.expired(now)
+        oldest = None if self.sow is None else self.sow.board.oldest()
+        return through if oldest is not None and oldest.offset <= through else None
+
     @property
     def values_in(self) -> int:
-        """Messages that were published, removals not among them."""
+        """Messages that were published, without removals."""
         return self.messages_in - self.removals_in
 
     def filtered_out(self, feed: Feed) -> int:
-        """Values that a feed's filter has kept out since it was made."""
+        """Return how many values a feed's filter has kept out since it was made."""
         return feed.filtered_out(self.values_in, feed.accepted)
 
     def feed(self, feed_id: FeedId) -> Feed:
-        """The feed of this id, made if nobody asked for it before."""
+        """Return the feed of this id, made if it is the first use."""
         found = self.feeds.get(feed_id)
         if found is None:
             found = Feed(feed_id, self.definition.key_spec, self.name)
             by_record = feed_id.shape is not None or feed_id.key_spec == self.definition.key_spec
+            # Rows of other keys than records' cannot be made of records: their past is not known.
             if self.feeds and self.sow is not None and by_record:
                 found.seed(self.sow.board.live())
             found.board.head = self.head
@@ -233,30 +253,32 @@ class Topic:
         return found
 
     def drop_lane(self, lane: Lane) -> None:
-        """Forget a lane without members, and its feed if that serves nobody else."""
+        """Forget a lane without members, and its feed if that has no other."""
         feed = self.feeds[lane.id.feed]
         feed.drop_lane(lane)
         self.drop_unused(feed)
 
     def drop_unused(self, feed: Feed) -> None:
-        """Forget a feed that serves nobody."""
+        """Forget a feed without lanes; the records stay."""
         if not feed.lanes and feed is not self.sow:
             del self.feeds[feed.id]
             self._index.discard(feed)
 
     def lane(self, lane_id: LaneId) -> tuple[Feed, Lane]:
-        """The lane of this id and its feed."""
+        """Return the lane of this id and its feed."""
         feed = self.feed(lane_id.feed)
         feed.settle()
         return feed, feed.lane(lane_id)
 
     def records(self, feed_id: FeedId) -> list[Frame]:
-        """What stands on a board now, whether somebody listens to it or not; oldest first."""
+        """Return what is on a board now, whether it has lanes or not; oldest first."""
         if self.sow is None:
             return []
         wanted = feed_id
+        # The state of the world is one row a record, whatever the subscription's conflation key.
         if feed_id.shape is None:
             wanted = FeedId(self.definition.key_spec, feed_id.filter)
+        # A feed for this one question if there is none; without lanes it is forgotten again.
         feed = self.feed(wanted)
         feed.settle()
         live = feed.board.live()
@@ -264,11 +286,11 @@ class Topic:
         return live
 
     def bookmark(self, offset: int) -> Bookmark:
-        """An offset of this epoch, as users see it."""
+        """Return an offset of this epoch, as users see it."""
         return Bookmark(self.epoch, offset)
 
     def since(self, bookmark: Bookmark | None, messages_max: int) -> list[Frame]:
-        """The journal after a bookmark (None: from its beginning), oldest first.
+        """Return the journal after a bookmark (None: from its beginning), oldest first.
 
         Raises:
             BookmarkExpired: of another epoch, ahead of the topic, or trimmed since.
@@ -281,20 +303,20 @@ class Topic:
         return self.journal.after(bookmark.offset, until=until)
 
     def recorded_ms_since(self, offset: int) -> int | None:
-        """Milliseconds between a message and the newest; None if the journal has it no more."""
+        """Return the milliseconds from a message to the newest; None: the journal has lost it."""
         frames = self.journal.after(offset - 1, until=offset)
         newest = self.journal.last
         return newest.timestamp_ms - frames[0].timestamp_ms if frames and newest else None
 
     def journal_reaches(self, bookmark: Bookmark) -> bool:
-        """Whether everything after a bookmark is still in the journal."""
+        """Return whether everything after a bookmark is still in the journal."""
         return (
             bookmark.epoch == self.epoch
             and self.journal.dropped_through <= bookmark.offset <= self.head
         )
 
     def not_found(self, bookmark: Bookmark) -> BookmarkExpired:
-        """Why a bookmark is no place to go on from."""
+        """Return why a bookmark is no place to continue from."""
         if bookmark.epoch != self.epoch:
             return BookmarkExpired("the bookmark is of another epoch of the topic, or of none")
         if bookmark.offset > self.head:
@@ -305,26 +327,27 @@ class Topic:
     def beginning(self) -> int:
         """The offset behind which everything is still there, in the journal or an archive.
 
-        An archive counts where it has all that the journal has not any more.
+        An archive counts only if it has all that the journal has lost: a replay has no holes.
         """
         found, dropped = self.archived, self.journal.dropped_through
         is_joined = found is not None and found.first <= dropped <= found.last
         return found.first - 1 if found is not None and is_joined else dropped
 
     def reaches(self, bookmark: Bookmark) -> bool:
-        """Whether everything after a bookmark is still there, in the journal or an archive."""
+        """Return whether everything after a bookmark is in the journal or an archive."""
         is_ours = bookmark.epoch == self.epoch
         return is_ours and self.beginning <= bookmark.offset <= self.head
 
     def is_in_archive(self, timestamp_ms: int) -> bool:
-        """Whether messages that are not older than a time may be in the archive alone."""
+        """Return whether messages that are not older than a time may be in the archive alone."""
         first = self.journal.first
         is_older = first is None or timestamp_ms <= first.timestamp_ms
         return is_older and self.beginning < self.journal.dropped_through
 
     def _completed(self, frames: Sequence[Frame]) -> list[Frame]:
-        """Removals with the value that they take away, be it of the same call."""
+        """Return removals with the value they take away, which may be of the same call."""
         assert self.sow is not None, "only records can be removed"
+        # The board is not up to date yet: a removal may be of a message of this very call.
         newest: dict[str, bytes] = {}
         completed: list[Frame] = []
         for frame in frames:
@@ -337,7 +360,7 @@ class Topic:
         return completed
 
     def _routed(self, frames: Sequence[Frame]) -> dict[Feed, Sequence[Frame]]:
-        """Frames by the feeds whose filter's value they have, or had."""
+        """Return frames by the feeds whose filter's value they have, or had."""
         routed: dict[Feed, list[Frame]] = {}
         newest: dict[str, Frame] = {}
         board = None if self.sow is None else self.sow.board

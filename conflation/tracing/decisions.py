@@ -1,4 +1,4 @@
-"""Decisions: what was decided for a message or a row of one subscription, and why."""
+"""Decisions: what became of each message and row of one subscription, and why."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from enum import StrEnum
 
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.lane_id import LaneId, Window
-from tidegate.conflation.lanes.every_message import EveryMessageLane
-from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.lane import Held, Lane
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.session import Subscriber
+from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.subscription import Command
 from tidegate.keys.merging import Merger
 from tidegate.keys.text.duration import Instant
 
 
 class DecisionKind(StrEnum):
-    """What was decided."""
+    """Kinds of decisions."""
 
     ACCEPTED = "accepted"
     FILTERED = "filtered"
@@ -38,10 +36,14 @@ class DecisionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision. `offset` is the message's, of a flush or a take its low-water mark.
+    """One decision.
 
-    `earlier` is the message that it replaces, is merged with, or, delivered, the first that it
-    stands for; `messages` how many it stands for now; `rows` how many rows it is about.
+    Attributes:
+        offset: that of the message; of a flush or a take its low-water mark.
+        earlier: the message that it replaces or is merged with; of a delivered row the first
+            message that it stands for.
+        messages: how many it stands for now.
+        rows: how many rows the decision is about.
     """
 
     now: Instant
@@ -56,7 +58,7 @@ class Decision:
 
 
 def counted(slot: Held, known: Held | None) -> Held:
-    """With its messages where the lane does not count them, if they were seen from the first."""
+    """Add the count of messages where the lane has none, if all were seen from the first on."""
     earlier = 0 if known is None else known.messages
     if slot.messages is not None or earlier is None:
         return slot
@@ -64,14 +66,14 @@ def counted(slot: Held, known: Held | None) -> Held:
 
 
 def of_slot(what: DecisionKind, slot: Held, now: Instant, *, why: str = "") -> Decision:
-    """Something about a row that is held, or was."""
+    """Return a decision about a row that is or was held."""
     due = slot.due if what is DecisionKind.HELD else None
     messages = slot.messages or None
     return Decision(now, what, slot.board_key, slot.offset, messages=messages, due=due, why=why)
 
 
 def joined(lane_id: LaneId, known: Held, slot: Held, row: Frame, now: Instant) -> Decision:
-    """One more message in a slot: in the place of what was there, or put together with it."""
+    """Return what a message did to a held row: replaced it, or was merged with it."""
     what, why = DecisionKind.REPLACED, ""
     if not slot.removed and lane_id.merge is not None:
         what, why = DecisionKind.MERGED, "reduced"
@@ -85,14 +87,14 @@ def joined(lane_id: LaneId, known: Held, slot: Held, row: Frame, now: Instant) -
 
 
 def _verdict(known: Held, slot: Held, row: Frame) -> str:
-    """What a merger said, as far as the result shows it."""
+    """Return what a merger answered, as far as the result shows it."""
     if slot.payload == known.payload:
         return "keep current"
     return "keep new" if slot.payload == row.payload else "merged"
 
 
 def delivered(row: Frame, now: Instant) -> Decision:
-    """A row was handed to the stream."""
+    """Return the decision that a row was handed to the stream."""
     count = receipt_of(row)
     why = "delta" if isinstance(row, Row) and row.patch is not None else ""
     if isinstance(row, Tombstone):
@@ -103,64 +105,65 @@ def delivered(row: Frame, now: Instant) -> Decision:
 
 
 def why_filtered(lane_id: LaneId, frame: Frame) -> str:
-    """Why a message did nothing to the board."""
+    """Return why a message did nothing to the board."""
     if isinstance(lane_id.feed.shape, Window):
         return "outside the window"
     return "filter" if lane_id.feed.filter is not None and not frame.removed else "no row"
 
 
-def why_untold(lane_id: LaneId, row: Frame) -> str:
-    """Why nothing is held of a row that is on the board."""
+def why_not_held(lane_id: LaneId, row: Frame) -> str:
+    """Return why nothing is held of a row that is on the board."""
     if not row.removed:
         return "no change"
     return "came and went" if lane_id.oof else "no oof"
 
 
-# A witness: what becomes of each message for one subscription, seen at its lane from outside.
+# --- The observer: what becomes of each message for one subscription, seen from outside its lane
 
 
 SENT_BEFORE = "sent before"
 
 
 class DecisionObserver:
-    """Looks at a seat after each call, and knows what it saw before.
+    """Looks at a subscriber after each call, and compares with what it saw before.
 
-    A look costs the keys that the call was about: one for a message, for a flush or a take its
-    rows.
+    A look costs the keys that the call was about: one for a message, its rows for a flush or a
+    take.
     """
 
-    def __init__(self, seat: Subscriber) -> None:
-        self._seat = seat
+    def __init__(self, subscriber: Subscriber) -> None:
+        self._subscriber = subscriber
         self._held: dict[str, list[Held]] = {}
         self._due: dict[Instant, dict[str, None]] = {}
         self._released: list[Held] = []
         self._awaited: dict[str, Frame] = {}
-        self._batch = None if seat.lane is None else seat.lane.batch
-        if seat.lane is not None and not isinstance(seat.lane, EveryMessageLane):
-            self._look(seat.lane)
+        self._batch = None if subscriber.lane is None else subscriber.lane.batch
+        if subscriber.lane is not None and not subscriber.lane.id.lists:
+            self._look(subscriber.lane)
 
     def message(self, frame: Frame, now: Instant) -> Iterator[Decision]:
-        """What became of a message that has just been published, alone."""
-        lane, feed = self._seat.lane, self._seat.feed
+        """Yield what became of a message that has just been published, alone."""
+        lane, feed = self._subscriber.lane, self._subscriber.feed
         if lane is None or feed is None:
             yield self._without_lane(frame, now)
             return
+        # It was published alone, so what the board has since the offset before is its doing.
         changed = feed.board.rows(frame.offset - 1, oof=True)
-        stirred = feed.stirred(frame.offset)
-        if not changed and not stirred:
+        unsettled = feed.unsettled(frame.offset)
+        if not changed and not unsettled:
             why = why_filtered(lane.id, frame)
             yield Decision(now, DecisionKind.FILTERED, frame.key, frame.offset, why=why)
         for board_key, row in changed:
             why = row.reason if isinstance(row, Tombstone) else ""
             yield Decision(now, DecisionKind.ACCEPTED, board_key, frame.offset, why=why)
             yield from self._holding(lane, board_key, row, now)
-        for board_key in stirred:
+        for board_key in unsettled:
             yield Decision(now, DecisionKind.ACCEPTED, board_key, frame.offset)
             yield self._grouping(lane, board_key, frame, now)
 
     def flushed(self, now: Instant) -> Iterator[Decision]:
-        """What the lane let go, and what of it nobody is told."""
-        lane = self._seat.lane
+        """Yield what the lane flushed, and what of it is not sent."""
+        lane = self._subscriber.lane
         batch = None if lane is None else lane.batch
         if lane is None or batch is None or batch is self._batch:
             return
@@ -176,38 +179,38 @@ class DecisionObserver:
         yield from self._let_wait(lane, batch.frames, now)
 
     def _let_wait(self, lane: Lane, rows: Sequence[Frame], now: Instant) -> Iterator[Decision]:
-        """Rows wait to be taken; in the place of an earlier flush's, but in a list."""
+        """Yield which rows of earlier flushes the flushed ones replace; a list replaces none."""
         missed = {row.key: self._awaited.get(row.key) for row in rows}
         for row in rows:
-            if isinstance(lane, IntervalLane) and lane.has_sent(self._seat.member, row):
+            if lane.has_sent(self._subscriber.member, row):
                 yield Decision(now, DecisionKind.SUPPRESSED, row.key, row.offset, why=SENT_BEFORE)
                 continue
             self._awaited[row.key] = row
             older = missed.pop(row.key, None)
-            if older is not None and not isinstance(lane, EveryMessageLane):
+            if older is not None and not lane.id.lists:
                 yield Decision(
                     now, DecisionKind.REPLACED, row.key, row.offset, older.offset, why="behind"
                 )
 
     def conflated(self, before: int, now: Instant) -> Decision:
-        """A queue of so many messages was put together by its policy."""
+        """Return the decision that a queue of `before` messages was conflated by its policy."""
         self._awaited.clear()
-        after, _ = self._seat.queued()
+        after, _ = self._subscriber.queued()  # the queue was replaced: what was awaited is gone
         return Decision(now, DecisionKind.CONFLATED, messages=before, rows=after)
 
     def place(self) -> str:
-        """From where the next take will be served."""
-        seat, lane = self._seat, self._seat.lane
-        if seat.opening is not None:
+        """Return where the next take will be served from."""
+        subscriber, lane = self._subscriber, self._subscriber.lane
+        if subscriber.backfill is not None:
             return "opening"
-        if seat.owed is not None or lane is None:
+        if subscriber.catch_up is not None or lane is None:
             return "owed"
         shared = lane.batch
-        in_step = shared is not None and lane.ready(seat.member)
-        return "in step" if in_step and lane.in_step(seat.member, shared) else "behind"  # type: ignore[arg-type]  # in_step says it is there
+        in_step = shared is not None and lane.ready(subscriber.member)
+        return "in step" if in_step and lane.in_step(subscriber.member, shared) else "behind"  # type: ignore[arg-type]  # in_step says it is there
 
     def took(self, place: str, outputs: Sequence[Output], now: Instant) -> Iterator[Decision]:
-        """What the session was given, and what it was not, although the lane let it go."""
+        """Yield what the session was sent, and what it was not although the lane flushed it."""
         batches = [output.batch for output in outputs if isinstance(output, Rows)]
         rows = [row for batch in batches for row in batch.frames]
         low_water = batches[-1].low_water if batches else None
@@ -217,21 +220,22 @@ class DecisionObserver:
             awaited = self._awaited.get(row.key)
             if awaited is not None and awaited.offset <= row.offset:
                 del self._awaited[row.key]
-        yield from self._passed_over(now)
+        yield from self._not_sent(now)
 
     def _without_lane(self, frame: Frame, now: Instant) -> Decision:
-        """A query has its rows already; a replay tells the message in its turn."""
-        if self._seat.member.subscription.command is Command.SOW:
+        """Return what becomes of it without a lane: a query is over, a replay gets to it later."""
+        if self._subscriber.member.subscription.command is Command.SOW:
             return Decision(
                 now, DecisionKind.FILTERED, frame.key, frame.offset, why="after the query"
             )
         return Decision(now, DecisionKind.HELD, frame.key, frame.offset, why="replay")
 
     def _holding(self, lane: Lane, board_key: str, row: Frame, now: Instant) -> Iterator[Decision]:
-        """How what is held of a key differs from what was."""
-        if isinstance(lane, EveryMessageLane):
+        """Yield how what is held of a key differs from before."""
+        if lane.id.lists:
             yield from self._listed(lane, board_key, row, now)
             return
+        # What is held is known by its first message: that stays while others are merged into it.
         before = {slot.opened: slot for slot in self._held.pop(board_key, ())}
         held: list[Held] = []
         is_told = False
@@ -250,15 +254,16 @@ class DecisionObserver:
                 yield joined(lane.id, known, slot, row, now)
         if held:
             self._held[board_key] = held
+        # With `flush_on` the message may have flushed what was held; `flushed` says so then.
         if lane.id.flush_on is not None:
             self._released += before.values()
             self._release(lane)
         elif before or not is_told:
-            why = why_untold(lane.id, row)
+            why = why_not_held(lane.id, row)
             yield Decision(now, DecisionKind.SUPPRESSED, board_key, row.offset, why=why)
 
     def _grouping(self, lane: Lane, board_key: str, frame: Frame, now: Instant) -> Decision:
-        """A group whose row is made when it is flushed."""
+        """Return what a message did to a group whose row is made when it is flushed."""
         known = next(iter(self._held.get(board_key, ())), None)
         slot = counted(Held(board_key, 0, frame.offset, lane.deadline, b""), known)
         self._held[board_key] = [slot]
@@ -268,26 +273,26 @@ class DecisionObserver:
         return joined(lane.id, known, slot, frame, now)
 
     def _listed(self, lane: Lane, board_key: str, row: Frame, now: Instant) -> Iterator[Decision]:
-        """Of a list nothing is replaced: every message waits for its turn."""
+        """Yield what a list holds of a message; it replaces nothing."""
         slots = lane.held(board_key)
         for slot in slots:
             yield of_slot(DecisionKind.HELD, counted(slot, None), now)
         if not slots:
-            why = why_untold(lane.id, row)
+            why = why_not_held(lane.id, row)
             yield Decision(now, DecisionKind.SUPPRESSED, board_key, row.offset, why=why)
 
-    def _passed_over(self, now: Instant) -> Iterator[Decision]:
-        """Once a member has all that its lane let go: what of that did not come its way."""
-        seat, lane = self._seat, self._seat.lane
-        if lane is None or seat.opening is not None or seat.owed is not None:
+    def _not_sent(self, now: Instant) -> Iterator[Decision]:
+        """Yield the flushed rows that a member with everything was not sent, and why."""
+        subscriber, lane = self._subscriber, self._subscriber.lane
+        if lane is None or subscriber.backfill is not None or subscriber.catch_up is not None:
             return
-        if lane.ready(seat.member):
+        if lane.ready(subscriber.member):
             return
         for row in self._awaited.values():
-            if row.offset <= seat.member.cut:
+            if row.offset <= subscriber.member.cut:
                 why = "before its cut"
             elif row.removed:
-                why = "never sent" if seat.member.sent is not None else "came and went"
+                why = "never sent" if subscriber.member.sent is not None else "came and went"
             else:
                 why = SENT_BEFORE
             yield Decision(now, DecisionKind.SUPPRESSED, row.key, row.offset, why=why)
@@ -303,7 +308,7 @@ class DecisionObserver:
             self._due.setdefault(slot.due, {})[slot.board_key] = None
 
     def _let_go(self, lane: Lane, now: Instant) -> list[Held]:
-        """The slots that are not held any more, of those that were due."""
+        """Return what is not held any more of what was due."""
         gone, self._released = self._released, []
         for due in [due for due in self._due if due <= now]:
             for board_key in self._due.pop(due):
@@ -311,7 +316,7 @@ class DecisionObserver:
         return gone
 
     def _not_held(self, lane: Lane, board_key: str) -> list[Held]:
-        """What was held of a key and is not any more."""
+        """Return what was held of a key and is not any more."""
         before = self._held.pop(board_key, [])
         opened = {slot.opened: slot.offset for slot in lane.held(board_key)}
         kept = [slot for slot in before if opened.get(slot.opened) == slot.offset]
@@ -320,7 +325,8 @@ class DecisionObserver:
         return [slot for slot in before if slot not in kept]
 
     def _release(self, lane: Lane) -> None:
-        """`flush_on` lets everything go that was held: if one key's is gone, then all."""
+        """Note that all is flushed if one key is: `flush_on` flushes everything that was held."""
+        # One key is looked at for each message, all of them only at a flush.
         oldest = next(iter(self._held), None)
         if oldest is not None and self._not_held(lane, oldest):
             for board_key in list(self._held):

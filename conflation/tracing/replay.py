@@ -1,8 +1,8 @@
-"""A trace: recorded calls run again on an engine of their own, and what was decided in them.
+"""A trace: recorded calls are made again on an engine of its own, and each decision is observed.
 
 The engine that serves is not observed, only its calls are (`recorder.py`). Here they are made
-again, with a twin of the seat alone in its lane, and a witness looks at that. Each take must give
-what the real one gave: a trace that tells something else says so and ends.
+again with a copy of the subscriber, alone in its lane, which `decisions.py` looks at. Each take
+must give what the real one gave: a trace that does not, says so and ends.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from tidegate.conflation.frame import Frame
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.options.print import lane_text
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.recorder import (
+from tidegate.conflation.sessions.subscriber import Subscriber
+from tidegate.conflation.subscription import Subscription
+from tidegate.conflation.tracing.decisions import Decision, DecisionKind, DecisionObserver
+from tidegate.conflation.tracing.recorder import (
     OVERRUN,
     Advanced,
     Call,
     Changed,
     Conflated,
+    Copied,
     Ended,
     Joined,
     Published,
     Redefined,
-    Seated,
     Settled,
     Taken,
-    twin_of,
+    copy_of,
 )
-from tidegate.conflation.sessions.session import Subscriber
-from tidegate.conflation.subscription import Subscription
-from tidegate.conflation.tracing.decisions import Decision, DecisionKind, DecisionObserver
 from tidegate.keys.text.duration import Instant
 
 DIVERGED = "DIVERGED"
 
 
 def replay(calls: Iterable[Call]) -> list[Output]:
-    """What a recorded subscription is given, from its calls alone, which stay as they are."""
+    """Return what a recorded subscription was sent, from its calls alone; they are not used up."""
     trace = Trace()
     outputs: list[Output] = []
     for call in calls:
-        deque(trace.tell(fresh(call)), maxlen=0)
+        deque(trace.decisions(fresh(call)), maxlen=0)
         outputs += trace.taken if isinstance(call, Taken) else ()
     return outputs
 
 
 def fresh(call: Call) -> Call:
-    """The same call, for a trace that is to leave the record as it is."""
-    return Seated(call.now, twin_of(call.seat)) if isinstance(call, Seated) else call
+    """Return the same call, for a trace that leaves the record as it is."""
+    return Copied(call.now, copy_of(call.subscriber)) if isinstance(call, Copied) else call
 
 
 class Trace:
-    """One subscription's; the seats in its calls are used up.
+    """The trace of one subscription; it uses up the subscribers in its calls.
 
     `taken` is what the last take gave; `ended` says why nothing follows.
     """
@@ -62,95 +62,101 @@ class Trace:
     def __init__(self) -> None:
         self.taken: Sequence[Output] = ()
         self.ended: str | None = None
-        self._scene: TraceReplay | None = None
+        self._replay: TraceReplay | None = None
 
-    def tell(self, call: Call) -> Iterator[Decision]:
-        """Make a call once more; the decisions in it, one after the other."""
-        if isinstance(call, Seated):
-            before, self._scene = self._scene, TraceReplay(call)
+    def decisions(self, call: Call) -> Iterator[Decision]:
+        """Make a call again; yield the decisions in it, one after the other."""
+        if isinstance(call, Copied):
+            before, self._replay = self._replay, TraceReplay(call)
             if before is not None:
-                yield from self._scene.follows(before, call.now)
+                yield from self._replay.follows(before, call.now)
             return
         if isinstance(call, Ended):
             self.ended = call.reason
             if call.reason != OVERRUN:
                 yield Decision(call.now, DecisionKind.UNSUBSCRIBED, why=call.reason)
             return
-        assert self._scene is not None, "a trace begins with its seat"
-        yield from self._scene.again(call)
+        assert self._replay is not None, "a trace begins with a copy of its subscriber"
+        yield from self._replay.again(call)
         if isinstance(call, Taken):
-            self.taken = self._scene.taken
+            self.taken = self._replay.taken
             if not same(self.taken, call.outputs):
                 self.ended = DIVERGED
 
 
 class TraceReplay:
-    """The engine of a trace: one topic, one session, one seat.
+    """An engine for one subscriber, from one copy of it to the next.
 
-    `wanted` is what the subscription is about to be changed to: that is the original's to do, and
-    the next scene shows how the seat stands then.
+    `wanted` is what the subscription is about to be changed to. The original does that, and the
+    next copy shows what came of it.
     """
 
-    def __init__(self, seated: Seated) -> None:
-        self.seat: Subscriber = seated.seat
+    def __init__(self, copied: Copied) -> None:
+        self.subscriber: Subscriber = copied.subscriber
         self.taken: Sequence[Output] = ()
         self.wanted: Subscription | None = None
-        self.began_in = None if self.seat.lane is None else self.seat.lane.id
+        self.began_in = None if self.subscriber.lane is None else self.subscriber.lane.id
+        # The very engine that serves: a model of it could say what does not happen.
         self._engine = Engine(sessions_max=1, subscriptions_max=1)
-        self._engine.import_subscriber(self.seat)
-        self._witness = DecisionObserver(self.seat)
+        self._engine.import_subscriber(self.subscriber)
+        self._observer = DecisionObserver(self.subscriber)
 
     def again(self, call: Call) -> Iterator[Decision]:
-        """One call."""
-        seat = self.seat
+        """Make one call again; yield the decisions in it."""
+        subscriber = self.subscriber
         match call:
             case Published(now, frames, eager):
-                if seat.feed is not None:
-                    seat.feed.set_eager(eager=eager)
+                if subscriber.feed is not None:
+                    subscriber.feed.set_eager(eager=eager)
                 yield from self._publish(frames, now)
             case Advanced(now):
                 self._engine.advance(now)
-                yield from self._witness.flushed(now)
+                yield from self._observer.flushed(now)
             case Taken(now, bytes_max):
                 yield from self._take(bytes_max, now)
             case Changed(_, subscription):
                 self.wanted = subscription
             case Redefined(_, definition):
-                seat.topic.definition = definition
-            case Settled() if seat.feed is not None:
-                seat.feed.settle()
-            case Joined() if seat.lane is not None:
-                seat.lane.join(Member("", "", seat.member.subscription))
-                seat.lane.joins += 1
+                # The definition alone: the journal's bounds and expiry are the original's to keep.
+                subscriber.topic.definition = definition
+            case Settled() if subscriber.feed is not None:
+                subscriber.feed.settle()
+            case Joined() if subscriber.lane is not None:
+                # A member that is never asked: only the cut that its join makes counts.
+                subscriber.lane.join(Member("", "", subscriber.member.subscription))
+                subscriber.lane.joins += 1
             case Conflated(now, messages_max):
-                before, _ = seat.queued()
-                seat.conflate(messages_max)
-                yield self._witness.conflated(before, now)
+                before, _ = subscriber.queued()
+                subscriber.conflate(messages_max)
+                yield self._observer.conflated(before, now)
 
     def follows(self, before: TraceReplay, now: Instant) -> Iterator[Decision]:
-        """How the seat stands otherwise than before: where to, or when, and what it is owed."""
-        lane, wanted, transfer = self.seat.lane, before.wanted, self.seat.transfer
+        """Yield what has changed since `before`: the options, or the lane."""
+        lane, wanted, transfer = self.subscriber.lane, before.wanted, self.subscriber.change
         if wanted is not None:
             due = None if transfer is None else transfer.deadline
             yield Decision(now, DecisionKind.CHANGED, due=due, why=lane_text(wanted.lane_id))
         if lane is not None and before.began_in != lane.id:
-            rows = 0 if self.seat.owed is None else len(self.seat.owed.rest())
+            rows = 0 if self.subscriber.catch_up is None else len(self.subscriber.catch_up.left)
             yield Decision(now, DecisionKind.MOVED, rows=rows, why=lane_text(lane.id))
 
     def _publish(self, frames: Sequence[Frame], now: Instant) -> Iterator[Decision]:
+        # One by one, so that each decision is seen before the next message covers it.
         for frame in frames:
-            self._engine.publish(self.seat.topic.name, [frame], now)
-            yield from self._witness.message(frame, now)
+            self._engine.publish(self.subscriber.topic.name, [frame], now)
+            yield from self._observer.message(frame, now)
 
     def _take(self, bytes_max: int, now: Instant) -> Iterator[Decision]:
-        self._engine.publish(self.seat.topic.name, (), now)  # nothing; but it is later now
-        place = self._witness.place()
-        self.taken = self._engine.take(self.seat.member.session, bytes_max)
-        yield from self._witness.took(place, self.taken, now)
+        self._engine.publish(
+            self.subscriber.topic.name, (), now
+        )  # no message, but the time of the take
+        place = self._observer.place()
+        self.taken = self._engine.take(self.subscriber.member.session, bytes_max)
+        yield from self._observer.took(place, self.taken, now)
 
 
 def same(some: Sequence[Output], others: Sequence[Output]) -> bool:
-    """Whether two sessions were given the same."""
+    """Return whether two sessions were sent the same."""
     return len(some) == len(others) and all(map(_same, some, others))
 
 

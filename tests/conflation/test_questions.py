@@ -15,9 +15,9 @@ def test_ends_that_were_not_taken_are_known() -> None:
     world.engine.unsubscribe("s", one)
     assert [told.name for told in world.engine.undelivered("s")] == [one]
     assert world.engine.subscriber("s", (one, "px")) is None
-    seat = world.engine.subscriber("s", (two, "px"))
-    assert seat is not None
-    assert not seat.is_changing
+    subscriber = world.engine.subscriber("s", (two, "px"))
+    assert subscriber is not None
+    assert not subscriber.is_changing
     world.take()
     assert world.engine.undelivered("s") == []
 

@@ -13,7 +13,7 @@ from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.outputs import CloseReason, SessionClosed
 from tidegate.conflation.sessions.session import QueueLimits
-from tidegate.conflation.subscription import match_of, merge_of, queue_rules, seated_lane
+from tidegate.conflation.subscription import effective_lane, match_of, merge_of, queue_rules
 from tidegate.keys.merging import Matcher
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
@@ -172,7 +172,7 @@ def test_an_interval_is_the_subscribers_wish_whatever_the_policy() -> None:
     for conflated in (True, False):
         wish = world.wish("conflation=1s")
         definition = world.engine.topic("px").definition
-        assert seated_lane(wish, definition, conflated=conflated) == wish.lane_id
+        assert effective_lane(wish, definition, conflated=conflated) == wish.lane_id
 
 
 def test_plain_rules_are_no_rules() -> None:

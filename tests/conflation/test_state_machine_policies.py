@@ -378,9 +378,9 @@ class PolicyMachine(RuleBasedStateMachine):
     def conflated_to(self) -> dict[tuple[str, str], int]:
         """How far each queue was given up."""
         return {
-            (session.name, seat.member.name): seat.member.conflated_to
+            (session.name, subscriber.member.name): subscriber.member.conflated_to
             for session in self.sessions.values()
-            for seat in self.engine._registry.find(session.name).seats.values()
+            for subscriber in self.engine._registry.find(session.name).subscribers.values()
         }
 
     def long_sessions(self) -> list[Queues]:

@@ -18,8 +18,8 @@ from tests.conflation.test_state_machine_windows import GroupMachine, WindowMach
 from tests.support.players import PICK, Players
 from tests.support.profiles import examples
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.recorder import Call, Taken, TraceRecorder
 from tidegate.conflation.tracing.decisions import Decision, DecisionKind
+from tidegate.conflation.tracing.recorder import Call, Taken, TraceRecorder, begin_recording
 from tidegate.conflation.tracing.replay import Trace, replay, same
 
 pytestmark = pytest.mark.rule("trace-1")
@@ -40,10 +40,10 @@ class Traced(Players):
         members = list(self.stage.consumers.values())
         member = members[pick % len(members)]
         engine = self.stage.engine
-        seat = engine.subscriber(member.session, (member.name, self.topic.name))
-        if seat is None or member.session in self.recorders or len(self.recorders) >= 10:
+        subscriber = engine.subscriber(member.session, (member.name, self.topic.name))
+        if subscriber is None or member.session in self.recorders or len(self.recorders) >= 10:
             return
-        recorder = engine.recorders.begin(seat, self.stage.now, lambda: None)
+        recorder = begin_recording(engine.watchers, subscriber, self.stage.now, lambda: None)
         self.recorders[member.session] = recorder
 
     @rule()
@@ -66,8 +66,8 @@ def judge(calls: Sequence[Call]) -> None:
     again = replay(calls)
     assert same(again, given)
     assert same(replay(calls), given), "a replay leaves the records as they were"
-    trace = Trace()  # uses the seats up: it comes last
-    decisions = [decision for call in calls for decision in trace.tell(call)]
+    trace = Trace()  # uses the subscribers up: it comes last
+    decisions = [decision for call in calls for decision in trace.decisions(call)]
     assert trace.ended in (None, "GONE"), trace.ended
     check(decisions, given)
 

@@ -75,7 +75,7 @@ def test_a_trace_of_a_session_with_a_small_queue_replays(
     calls = world.running.drain()
     trace = Trace()
     for call in calls:
-        list(trace.tell(call))
+        list(trace.decisions(call))
     assert trace.ended in ENDINGS, trace.ended
 
 

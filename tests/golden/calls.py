@@ -48,7 +48,7 @@ class Maker:
     calls: list[Call] = field(default_factory=list)
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     sessions: list[str] = field(default_factory=list)
-    seats: list[tuple[str, str, str]] = field(default_factory=list)
+    subscribers: list[tuple[str, str, str]] = field(default_factory=list)
     serial: int = 0
 
     def make(self) -> list[Call]:
@@ -159,8 +159,8 @@ class Maker:
         self.call("records", topic=self.a_topic(), back=self.chance.randint(0, 9))
 
     def estimate(self) -> None:
-        if self.seats:
-            session, name, topic = self.chance.choice(self.seats)
+        if self.subscribers:
+            session, name, topic = self.chance.choice(self.subscribers)
             self.call("estimate", session=session, name=name, topic=topic)
 
     def flood(self) -> None:
@@ -225,7 +225,7 @@ class Maker:
         asked = self.asked(self.topics.get(topic) or next(iter(self.topics.values())))
         asked["by_pattern"] = by_pattern
         for taken in list(self.topics) if by_pattern else [topic]:
-            self.seats.append((session, name, taken))
+            self.subscribers.append((session, name, taken))
             self.call("subscribe", session=session, name=name, topic=taken, asked=asked)
 
     def asked(self, topic: dict[str, Any]) -> dict[str, Any]:
@@ -276,10 +276,10 @@ class Maker:
 
     def change(self) -> None:
         """Other options, another filter, another order; pause and go on."""
-        if not self.seats:
+        if not self.subscribers:
             return
         chance = self.chance
-        session, name, topic = chance.choice(self.seats)
+        session, name, topic = chance.choice(self.subscribers)
         shape = self.topics.get(topic)
         if shape is None:
             return
@@ -296,8 +296,8 @@ class Maker:
         self.call("change", session=session, name=name, topic=topic, asked=asked)
 
     def unsubscribe(self) -> None:
-        if self.seats:
-            session, name, _ = self.chance.choice(self.seats)
+        if self.subscribers:
+            session, name, _ = self.chance.choice(self.subscribers)
             reason = self.chance.choice(("REQUESTED", "REQUESTED", "CONTROL"))
             self.call("unsubscribe", session=session, name=name, reason=reason)
 
@@ -316,8 +316,8 @@ class Maker:
     # Traces
 
     def trace(self) -> None:
-        if self.seats:
-            session, name, topic = self.chance.choice(self.seats)
+        if self.subscribers:
+            session, name, topic = self.chance.choice(self.subscribers)
             self.call("trace", session=session, name=name, topic=topic)
 
     def read_traces(self) -> None:

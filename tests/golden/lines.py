@@ -22,6 +22,7 @@ from tidegate.conflation.outputs import (
     Rows,
     SessionClosed,
     SessionReady,
+    SharedFlush,
     Subscribed,
     Unsubscribed,
 )
@@ -85,11 +86,13 @@ def event_of(event: Event) -> tuple[str, dict[str, Any]]:
                 "messages": event.messages, "bytes": event.bytes,
             }  # fmt: skip
         case HistoryWanted():
-            name, topic = event.seat
+            name, topic = event.subscriber
             return "past", {
                 "session": event.session, "name": name, "topic": topic,
                 "epoch": event.epoch, "after": event.after,
             }  # fmt: skip
+        case SharedFlush():
+            return "ready together", {"sessions": [member.session for member in event.members]}
 
 
 def decision_text(decision: Decision) -> str:

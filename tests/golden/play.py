@@ -22,8 +22,8 @@ FLOOD_PIECE = 500
 class Player:
     """One product, the histories of its topics, and the time."""
 
-    def __init__(self) -> None:
-        self.product = Product(sessions_max=12, subscriptions_max=9)
+    def __init__(self, *, shares: bool = False) -> None:
+        self.product = Product(sessions_max=12, subscriptions_max=9, shares=shares)
         self.now = 0
         self.histories: dict[str, History] = {}
         self.sessions: dict[str, None] = {}

@@ -27,15 +27,16 @@ from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 from tidegate.conflation.journal import History
+from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.parse import Options
 from tidegate.conflation.options.print import granted, spelled
-from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted
-from tidegate.conflation.sessions.recorder import TraceRecorder
+from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted, Rows, SharedFlush
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Auto, Subscription
 from tidegate.conflation.topics.recorded import estimate
 from tidegate.conflation.topics.topic import Archived
+from tidegate.conflation.tracing.recorder import TraceRecorder, begin_recording, end_recording
 from tidegate.conflation.tracing.replay import Trace
 from tidegate.keys.errors import KeysError
 from tidegate.keys.merging import Matcher, Merger, Verdict
@@ -112,9 +113,15 @@ class Asked:
 
 
 class Product:
-    """One engine; every verb yields its lines. Refusals are for the caller."""
+    """One engine; every verb yields its lines. Refusals are for the caller.
 
-    def __init__(self, *, sessions_max: int, subscriptions_max: int) -> None:
+    `shares`: sessions take a lane's flush as the gateway's streams do, where they can.
+    """
+
+    def __init__(self, *, sessions_max: int, subscriptions_max: int, shares: bool = False) -> None:
+        self.shared = 0
+        self._flushes: dict[str, tuple[SharedFlush, Member]] = {}
+        self._shares = shares
         self._engine = Engine(sessions_max=sessions_max, subscriptions_max=subscriptions_max)
         self._asked: dict[tuple[str, str, str], Asked] = {}
         self._traces: list[tuple[TraceRecorder, Trace]] = []
@@ -174,11 +181,11 @@ class Product:
 
     def estimate(self, session: str, name: str, topic: str) -> Lines:
         """What a lane would have sent of what the journal has."""
-        seat = self._engine.subscriber(session, (name, topic))
-        if seat is None:
+        subscriber = self._engine.subscriber(session, (name, topic))
+        if subscriber is None:
             yield "nothing to estimate"
             return
-        there, lane_id = seat.topic, seat.member.subscription.lane_id
+        there, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
         key_spec, records = there.definition.key_spec, there.records(lane_id.feed)
         values = [one for one in there.since(None, PLENTY) if not one.removed]
         found = estimate(values, records, lane_id, key_spec, topic)
@@ -276,17 +283,33 @@ class Product:
 
     def take(self, session: str, bytes_max: int) -> tuple[list[str], bool]:
         """The lines, and whether there may be more."""
-        outputs = self._engine.take(session, bytes_max)
+        rows = self._shared_rows(session) if self._shares else None
+        outputs = self._engine.take(session, bytes_max) if rows is None else [rows]
         goes_on = bool(outputs) and not any(isinstance(out, Goodbye) for out in outputs)
         return [line for output in outputs for line in output_lines(output)], goes_on
 
     def events(self) -> list[tuple[str, dict[str, Any]]]:
-        """The word of each event and what it says."""
-        return [event_of(event) for event in self._engine.events()]
+        """The word of each event and what it says; a shared flush announces its sessions."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        for event in self._engine.events():
+            if isinstance(event, SharedFlush):
+                found += (("ready", {"session": member.session}) for member in event.members)
+                self._flushes.update({member.session: (event, member) for member in event.members})
+            else:
+                found.append(event_of(event))
+        return found
+
+    def _shared_rows(self, session: str) -> Rows | None:
+        """What was announced to several sessions, if it is still all that there is to take."""
+        flush, member = self._flushes.pop(session, (None, None))
+        if flush is None or member is None or not self._engine.sent(flush, member):
+            return None
+        self.shared += 1
+        return Rows(member.name, flush.topic, flush.epoch, "publish", flush.batch)
 
     def bring(self, wanted: dict[str, Any], piece: Sequence[Message], now: int) -> Lines:
-        seat = (wanted["name"], wanted["topic"])
-        past = HistoryWanted(wanted["session"], seat, wanted["epoch"], wanted["after"])
+        subscriber = (wanted["name"], wanted["topic"])
+        past = HistoryWanted(wanted["session"], subscriber, wanted["epoch"], wanted["after"])
         self._engine.supply_history(past, [frame_of(one) for one in piece], now)
         yield from ()
 
@@ -311,18 +334,18 @@ class Product:
     # Traces
 
     def trace(self, session: str, name: str, topic: str, now: int) -> Lines:
-        seat = self._engine.subscriber(session, (name, topic))
-        if seat is None:
+        subscriber = self._engine.subscriber(session, (name, topic))
+        if subscriber is None:
             yield "nothing to trace"
             return
-        recorder = self._engine.recorders.begin(seat, now, lambda: None)
+        recorder = begin_recording(self._engine.watchers, subscriber, now, lambda: None)
         self._traces.append((recorder, Trace()))
 
     def read_traces(self) -> Lines:
         for number, (recorder, trace) in enumerate(self._traces):
             for call in recorder.drain():
                 if trace.ended is None:
-                    for decision in trace.tell(call):
+                    for decision in trace.decisions(call):
                         yield f"trace {number} {decision_text(decision)}"
             if trace.ended is not None:
                 yield f"trace {number} ended {trace.ended}"
@@ -331,7 +354,7 @@ class Product:
         yield from self.read_traces()
         if self._traces:
             recorder, _ = self._traces.pop(number % len(self._traces))
-            self._engine.recorders.end(recorder)
+            end_recording(self._engine.watchers, recorder)
 
 
 class AutoInterval:

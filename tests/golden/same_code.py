@@ -4,8 +4,8 @@
 
 OLD and NEW are git revisions, or folders (`.` for the work tree). Docstrings, comments, imports
 and layout do not count, nor does the module that something stands in. A line of the file of renames
-is `old new`: an identifier everywhere (`Usher Seating`), or an access through a module
-(`seating.join join`). A line of the file of paths is `old/module.py new/module.py`; it
+is `old new`: an identifier everywhere (`Usher Joiner`), or an access through a module
+(`joiner.join join`). A line of the file of paths is `old/module.py new/module.py`; it
 tells which of several equal names belong together.
 
 Every function, every class without its methods and every statement of a module is one piece.

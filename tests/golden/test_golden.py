@@ -4,15 +4,16 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from dev import ROOT
 from tests.golden.__main__ import main
-from tests.golden.calls import WEIGHTS, make_calls
-from tests.golden.play import transcript
+from tests.golden.calls import WEIGHTS, Call, make_calls
+from tests.golden.play import Player, transcript
+from tests.golden.product import PLENTY
 from tests.golden.record import ENGINE, RECORDINGS, SIMULATION, Recording
 from tests.golden.worlds import wire_transcript
 
@@ -30,6 +31,42 @@ def test_the_engine_answers_as_recorded(seeds: range) -> None:
 @pytest.mark.parametrize("seeds", SIMULATION_BLOCKS, ids=str)
 def test_the_gateway_writes_as_recorded(seeds: range) -> None:
     assert not list(SIMULATION.differing([seeds])), "explain it: python -m tests.golden diff"
+
+
+@pytest.mark.search
+def test_a_flush_that_is_taken_together_is_what_each_would_take() -> None:
+    """Sessions are announced again sooner, and everything else is the same."""
+    shared = 0
+    for seed in range(0, ENGINE.seeds, 20):
+        player, calls = Player(shares=True), list(of_one_subscription(make_calls(seed)))
+        lines = [line for line in player.play(calls) if not line.startswith("! ready")]
+        alone = [line for line in Player().play(calls) if not line.startswith("! ready")]
+        assert lines == alone
+        shared += player.product.shared
+    assert shared > 400
+
+
+def of_one_subscription(calls: Iterable[Call]) -> Iterator[Call]:
+    """Calls in which each session has one subscription, and takes all that there is.
+
+    After every other publish all intervals end, and all take: most sessions are in step then.
+    """
+    subscribed: dict[str, str] = {}
+    published = 0
+    for verb, arguments in calls:
+        if verb == "subscribe":
+            name = subscribed.setdefault(arguments["session"], arguments["name"])
+            topic = subscribed.setdefault(f"topic of {arguments['session']}", arguments["topic"])
+            if (name, topic) != (arguments["name"], arguments["topic"]):
+                continue
+        if verb == "take":
+            arguments = {**arguments, "bytes_max": PLENTY, "whole": True}
+        yield verb, arguments
+        published += verb == "publish"
+        if verb == "publish" and published % 2:
+            yield "serve", {"step_ns": 2_000_000_000}
+            for session in [each for each in subscribed if " " not in each]:
+                yield "take", {"session": session, "bytes_max": PLENTY, "whole": True}
 
 
 @pytest.mark.parametrize("kind", RECORDINGS)

@@ -14,13 +14,13 @@ LIMIT = 3
 
 
 class Usher:
-    """Seats."""
+    """Subscribers."""
 
     rank: int = 1
 
-    def join(self, seat: str) -> str:
+    def join(self, subscriber: str) -> str:
         """Take a place."""
-        return seating.join(seat, self.rank)
+        return joiner.join(subscriber, self.rank)
 
 
 def _size(text: str) -> int:
@@ -50,7 +50,7 @@ def test_a_move_changes_nothing(
     places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = places[1] / "app" / "usher.py"
-    moved = places[1] / "app" / "sessions" / "seats.py"
+    moved = places[1] / "app" / "sessions" / "subscribers.py"
     moved.parent.mkdir()
     text = OLD.replace("Take a place", "Sit down").replace("import os", "from x import y")
     moved.write_text(text.replace("LIMIT = 3", "# bound\nLIMIT = (3)"))
@@ -85,10 +85,10 @@ def test_renames_are_followed(
     places: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     module = places[1] / "app" / "usher.py"
-    module.write_text(OLD.replace("Usher", "Seating").replace("seating.join", "take_place"))
+    module.write_text(OLD.replace("Usher", "Joiner").replace("joiner.join", "take_place"))
     assert "removed Usher " in compared(places, capsys)
     table = tmp_path / "renames"
-    table.write_text("Usher Seating  # the class\nseating.join take_place\n")
+    table.write_text("Usher Joiner  # the class\njoiner.join take_place\n")
     assert not compared(places, capsys, "--renames", str(table))
 
 

@@ -16,8 +16,9 @@ from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.wire import Wire, connected, request
 from tidegate.app.http.connection import Connection
 from tidegate.app.http.protocol import GatewayProtocol
+from tidegate.app.sessions.socket_stream import SocketStream
 
-pytestmark = pytest.mark.usefixtures("steady")
+pytestmark = pytest.mark.usefixtures("steady", "both_forms")
 
 WRITE_TIMEOUT_S = 1.0
 SHORT = {"write_timeout": "1s"}
@@ -95,19 +96,16 @@ async def is_stuck(connection: Connection) -> bool:
     return connection.unsent_bytes > 0 and connection.taken_mark == mark
 
 
-def stream_protocol(running: Running) -> GatewayProtocol:
-    """The one connection whose answer has not ended."""
-    protocols = [
-        p for p in running.server.server_state.connections if isinstance(p, GatewayProtocol)
-    ]
-    [found] = [p for p in protocols if p.cycle and not p.cycle.response_complete]
-    return found
-
-
 def stream_connection(running: Running) -> Connection:
-    connection = stream_protocol(running).connection
-    assert connection is not None
-    return connection
+    """The one connection whose answer has not ended."""
+    [found] = [
+        each.connection
+        for each in running.server.server_state.connections
+        if isinstance(each, SocketStream)
+        or (isinstance(each, GatewayProtocol) and each.cycle and not each.cycle.response_complete)
+    ]
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tests.support.gateways import Remote, Running, Stream, eventually, names, r
 from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
 
-pytestmark = pytest.mark.usefixtures("steady")
+pytestmark = pytest.mark.usefixtures("steady", "both_forms")
 
 
 async def away(running: Running, session: str) -> None:

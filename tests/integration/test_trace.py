@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.gateways import Running, Stream, eventually, running_gateway
 from tests.support.rules import rule
+from tidegate.conflation.tracing.recorder import TraceRecorder
 
 LANES = ("", "conflation=50ms,oof", "conflation=50ms,pace=key")
 MESSAGES = 300
@@ -21,8 +22,8 @@ async def traced(running: Running) -> AsyncIterator[Stream]:
     target = f"/v1/sessions/{running.hellos[-1]['session']}/subscriptions/s1/trace"
     async with running.http.stream("GET", target) as answer:
         stream = Stream(answer)
-        seated = await stream.next()
-        assert json.loads(seated.text)["call"] == "seated"
+        copied = await stream.next()
+        assert json.loads(copied.text)["call"] == "seated"
         yield stream
 
 
@@ -66,16 +67,17 @@ async def test_a_trace_that_nobody_reads_stops_nobody() -> None:
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe("conflation=50ms", command="subscribe") as stream:
-            recorders = running.gateway.driver.engine.recorders
+            watchers = running.gateway.driver.engine.watchers
             async with traced(running):
-                (recorder,) = recorders.running
+                (recorder,) = watchers
+                assert isinstance(recorder, TraceRecorder)
                 filler = "x" * 1_000
                 for n in range(100):
                     await running.publish(*({"k": i, "n": n, "p": filler} for i in range(500)))
                     if recorder.is_over:
                         break
                 assert recorder.is_over
-            await eventually(lambda: not recorders.running, "the recorder ends")
+            await eventually(lambda: not watchers, "the recorder ends")
             await running.publish({"k": "last"})
             while json.loads((await stream.next()).text)["k"] != "last":
                 pass

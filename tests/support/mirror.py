@@ -10,6 +10,7 @@ from collections import defaultdict
 
 import pytest
 
+from tests.support.announced import announced_by
 from tests.support.follower import Follower, SessionModel, key_text
 from tests.support.model import LaneModel, LaneWish, Mark, Replica, Said, Sums, TopicModel, opening
 from tidegate.conflation.definition import Definition, QueuePolicy
@@ -25,7 +26,6 @@ from tidegate.conflation.outputs import (
     Output,
     Rows,
     SessionClosed,
-    SessionReady,
     Unsubscribed,
 )
 from tidegate.conflation.sessions.session import QueueLimits
@@ -286,9 +286,10 @@ class Mirror:
         assert sorted(closed, key=str) == sorted(self.closed, key=str)
         self.closed.clear()
         for event in events:
-            if isinstance(event, SessionReady) and event.session in self.sessions:
-                assert not self.sessions[event.session].ready, "announced twice"
-                self.sessions[event.session].ready = True
+            for name in announced_by(event):
+                if name in self.sessions:
+                    assert not self.sessions[name].ready, "announced twice"
+                    self.sessions[name].ready = True
 
     def check_figures(self) -> None:
         for session in self.sessions.values():

@@ -5,6 +5,6 @@ from __future__ import annotations
 from tidegate.app.delivery.encoding import EventIds
 
 PLAIN_IDS = EventIds(
-    move=lambda seat, bookmark: f"{seat[0]}-{bookmark.offset}",
-    end=lambda seat, end: f"{seat[0]}-end",
+    move=lambda subscriber, bookmark: f"{subscriber[0]}-{bookmark.offset}",
+    end=lambda subscriber, end: f"{subscriber[0]}-end",
 )

@@ -10,14 +10,14 @@ QUEUES: dict[str, Planted] = {
     "an unsubscribe topic ends only the queue that is long": (
         POLICIES,
         "conflation/sessions/queue_limits.py",
-        "        for seat in [seat for seat in session.seats.values() if seat.topic in crowding]:",
-        "        for seat in [seat for seat in queued if seat.topic in crowding]:",
+        "        ended = [each for each in session.subscribers.values() if each.topic in crowding]",
+        "        ended = [each for each in queued if each.topic in crowding]",
     ),
     "an off topic is conflated too": (
         POLICIES,
         "conflation/sessions/queue_limits.py",
-        "            if seat.topic.definition.policy is QueuePolicy.CONFLATE:",
-        "            if seat.topic.definition.policy is not QueuePolicy.UNSUBSCRIBE:",
+        "            if subscriber.topic.definition.policy is QueuePolicy.CONFLATE:",
+        "            if subscriber.topic.definition.policy is not QueuePolicy.UNSUBSCRIBE:",
     ),
     "a session that is not conflated is conflated": (
         POLICIES,
@@ -25,10 +25,10 @@ QUEUES: dict[str, Planted] = {
         "        if session.is_above(FULL_PERCENT) and session.conflated:",
         "        if session.is_above(FULL_PERCENT):",
     ),
-    "every seat has the whole of its session's room": (
+    "every subscriber has the whole of its session's room": (
         POLICIES,
         "conflation/sessions/queue_limits.py",
-        "                feed.grown_messages + messages // len(seats),",
+        "                feed.grown_messages + messages // len(subscribers),",
         "                feed.grown_messages + messages,",
     ),
     "what the socket holds is forgotten when alarms are set": (
@@ -48,7 +48,7 @@ QUEUES: dict[str, Planted] = {
     ),
     "an alarm rings one message late": (
         POLICIES,
-        "conflation/topics/watermarks.py",
+        "conflation/topics/feed.py",
         "        while heap and heap[0][0] < grown:",
         "        while heap and heap[0][0] < grown - 1:",
     ),
@@ -60,8 +60,8 @@ QUEUES: dict[str, Planted] = {
     ),
     "a session that is switched stays in its lane": (
         POLICIES,
-        "conflation/sessions/subscribers.py",
-        "                self.change(session, seat, subscription, now)",
+        "conflation/sessions/lane_assignment.py",
+        "                self.change(session, subscriber, subscription, now)",
         "                pass",
     ),
     "what was taken from a backlog comes again": (
@@ -85,19 +85,19 @@ QUEUES: dict[str, Planted] = {
     "what is queued goes with the subscription that ends": (
         POLICIES,
         "conflation/sessions/registry.py",
-        "            session.outbox.append(self._ledger.parting(seat))",
-        "            self._ledger.parting(seat)",
+        "            session.outbox.append(subscriber.drain(sums))",
+        "            subscriber.drain(sums)",
     ),
     "what is still told to who has left does not count": (
         POLICIES,
         "conflation/sessions/session.py",
-        "        queues += [left.queued() for left in self.partings()]",
+        "        queues += [drain.rows.queued() for drain in self.drains()]",
         "        queues += []",
     ),
     "a low priority is served while a high one waits": (
         POLICIES,
         "conflation/sessions/session.py",
-        "                lowest = self._rank(seat_id)",
+        "                lowest = self._rank(subscriber_id)",
         "                pass",
     ),
 }

@@ -55,7 +55,7 @@ SUMS: dict[str, Planted] = {
     ),
     "a move forgets what came and went": (
         RECEIPTS,
-        "conflation/sessions/lane_change.py",
+        "conflation/sessions/lane_assignment.py",
         "            member.miss(row_key, messages)",
         "            pass",
     ),

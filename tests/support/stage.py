@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from tests.support.announced import announced_by
 from tests.support.consumer import Consumer
 from tests.support.listener import ScriptLine
 from tests.support.naive import MILLISECOND, Chronicle, Event, Focus
@@ -17,7 +18,7 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.journal import History
-from tidegate.conflation.outputs import Output, RecordsExpired, Rows, SessionReady
+from tidegate.conflation.outputs import Output, RecordsExpired, Rows
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Command, Replay, Subscription
 from tidegate.keys.text.bookmark import Bookmark
@@ -237,13 +238,12 @@ class Stage:
     def hear_events(self) -> None:
         """Announcements, and what has expired."""
         for event in self.engine.events():
-            match event:
-                case SessionReady(session=session):
-                    assert session not in self.ready, "announced twice"
-                    if session in self.consumers:
-                        self.ready.add(session)
-                case RecordsExpired():
-                    self.expired.append(event)
+            for session in announced_by(event):
+                assert session not in self.ready, "announced twice"
+                if session in self.consumers:
+                    self.ready.add(session)
+            if isinstance(event, RecordsExpired):
+                self.expired.append(event)
 
 
 def snapshot_script(topic: Chronicle, wish: Wish) -> list[ScriptLine]:

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from tests.support.world import World
-from tidegate.conflation.sessions.recorder import Call, Taken, TraceRecorder
 from tidegate.conflation.tracing.decisions import Decision
+from tidegate.conflation.tracing.recorder import Call, Taken, TraceRecorder, begin_recording
 from tidegate.conflation.tracing.replay import Trace, fresh, replay, same
 from tidegate.keys.text.duration import MILLISECOND
 
@@ -28,9 +28,9 @@ class TracedWorld(World):
         self._trace = Trace()
 
     def trace(self, name: str, *, session: str = "s", topic: str = "px") -> TraceRecorder:
-        seat = self.engine.subscriber(session, (name, topic))
-        assert seat is not None
-        self.running = self.engine.recorders.begin(seat, self.now, lambda: None)
+        subscriber = self.engine.subscriber(session, (name, topic))
+        assert subscriber is not None
+        self.running = begin_recording(self.engine.watchers, subscriber, self.now, lambda: None)
         return self.running
 
     def subscribed(self, options: str = "", **more: Any) -> str:
@@ -48,7 +48,7 @@ class TracedWorld(World):
         assert self.running is not None
         calls = self.running.drain()
         self.calls += calls
-        return [line(decision) for call in calls for decision in self._trace.tell(fresh(call))]
+        return [line(decision) for call in calls for decision in self._trace.decisions(fresh(call))]
 
     def check_replay(self) -> None:
         """Rule trace-1."""

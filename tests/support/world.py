@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from tests.support.announced import announced_by
 from tidegate.conflation.definition import Definition, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone, receipt_of
@@ -26,7 +27,6 @@ from tidegate.conflation.outputs import (
     Output,
     Resumed,
     Rows,
-    SessionReady,
     Subscribed,
     Unsubscribed,
 )
@@ -283,7 +283,7 @@ class World:
 
     def announced(self) -> list[str]:
         """The sessions that were told to take."""
-        return [event.session for event in self.events() if isinstance(event, SessionReady)]
+        return [session for event in self.events() for session in announced_by(event)]
 
 
 def sizes(words: Sequence[str]) -> int:

@@ -12,12 +12,12 @@ from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.outputs import GroupEnd, Rows
-from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Command, Shown, Subscription
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 
-SEAT: SeatId = ("s1", "px")
+SUBSCRIBER: SubscriberId = ("s1", "px")
 
 
 def style(*, asked: bool = True, ids: bool = True) -> Style:
@@ -28,7 +28,7 @@ def style(*, asked: bool = True, ids: bool = True) -> Style:
 
 
 def told(progress: Progress, offset: int, epoch: str = "e1") -> list[Event]:
-    return Parser().feed(progress.events([(SEAT, Bookmark(epoch, offset))]))
+    return Parser().feed(progress.events([(SUBSCRIBER, Bookmark(epoch, offset))]))
 
 
 def rows(low_water: int | None) -> Rows:
@@ -36,7 +36,7 @@ def rows(low_water: int | None) -> Rows:
 
 
 def test_a_place_is_told_once() -> None:
-    progress = Progress({SEAT: style()})
+    progress = Progress({SUBSCRIBER: style()})
     [event] = told(progress, 7)
     assert (event.name, event.id) == ("progress", "e1-7")
     assert json.loads(event.text) == {"sub": "s1", "topic": "px", "bookmark": "e1-7"}
@@ -45,11 +45,11 @@ def test_a_place_is_told_once() -> None:
 
 
 def test_where_it_began_is_known() -> None:
-    assert told(Progress({SEAT: style()}), 3) == []
+    assert told(Progress({SUBSCRIBER: style()}), 3) == []
 
 
 def test_an_id_is_progress() -> None:
-    progress = Progress({SEAT: style()})
+    progress = Progress({SUBSCRIBER: style()})
     progress.wrote([rows(7)])
     assert told(progress, 7) == []
     progress.wrote([GroupEnd("s1", "px", 0, "e1-9")])
@@ -57,13 +57,13 @@ def test_an_id_is_progress() -> None:
 
 
 def test_rows_without_an_id_are_none() -> None:
-    progress = Progress({SEAT: style()})
+    progress = Progress({SUBSCRIBER: style()})
     progress.wrote([rows(None)])
     assert len(told(progress, 7)) == 1
 
 
 def test_in_a_session_a_place_in_the_topic_is_told_beside_the_id() -> None:
-    progress = Progress({SEAT: style(ids=False)}, PLAIN_IDS)
+    progress = Progress({SUBSCRIBER: style(ids=False)}, PLAIN_IDS)
     progress.wrote([rows(7)])
     [event] = told(progress, 7)
     assert event.id == "s1-7"
@@ -71,12 +71,12 @@ def test_in_a_session_a_place_in_the_topic_is_told_beside_the_id() -> None:
 
 
 def test_a_topic_made_again_begins_anew() -> None:
-    progress = Progress({SEAT: style()})
+    progress = Progress({SUBSCRIBER: style()})
     assert told(progress, 7)
     assert told(progress, 2, epoch="e2")
 
 
 def test_nobody_is_told_who_did_not_ask() -> None:
-    progress = Progress({SEAT: style(asked=False)})
+    progress = Progress({SUBSCRIBER: style(asked=False)})
     assert not progress.is_asked_for
     assert told(progress, 7) == []

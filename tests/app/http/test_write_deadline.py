@@ -2,8 +2,7 @@
 
 import pytest
 
-from tidegate.app.http.write_deadline import WriteDeadline
-from tidegate.app.sessions.stream import LOOK_S_MIN, look_interval_s
+from tidegate.app.http.write_deadline import LOOK_S_MIN, WriteDeadline, look_interval_s
 
 
 def over_at(deadline: WriteDeadline, looks: list[tuple[int, bool]]) -> int | None:

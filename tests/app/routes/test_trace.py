@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.gateways import Running, Stream, eventually, names, running_gateway
 from tests.support.rules import rule
-from tidegate.conflation.sessions.recorder import RECORDERS_MAX
+from tidegate.conflation.tracing.recorder import RECORDERS_MAX
 
 
 def path(running: Running, sub: str = "s1") -> str:
@@ -46,7 +46,7 @@ async def test_what_is_not_there_has_no_trace(
             target = f"/v1/sessions/{session or known}/subscriptions/{sub}/trace{query}"
             answer = await running.http.get(target)
             assert (answer.status_code, answer.json()["code"]) == (status, code)
-        assert running.gateway.driver.engine.recorders.running == []
+        assert running.gateway.driver.engine.watchers == []
 
 
 async def test_it_is_a_stream_and_nothing_else() -> None:
@@ -76,11 +76,11 @@ async def test_who_stops_reading_makes_room() -> None:
     async with running_gateway() as running:
         await running.topic()
         async with running.subscribe("conflation=1s"):
-            recorders = running.gateway.driver.engine.recorders
+            watchers = running.gateway.driver.engine.watchers
             async with traced(running) as trace:
                 await trace.next()
-                assert len(recorders.running) == 1
-            await eventually(lambda: recorders.running == [], "the recorder ends")
+                assert len(watchers) == 1
+            await eventually(lambda: watchers == [], "the recorder ends")
 
 
 @rule("trace-5")

@@ -6,7 +6,7 @@ from tests.app.routes.test_trace import traced
 from tests.support.gateways import names, running_gateway
 from tests.support.rules import rule
 from tidegate.app.routes.trace import TraceStream
-from tidegate.conflation.sessions.recorder import MESSAGES_MAX
+from tidegate.conflation.tracing.recorder import MESSAGES_MAX, TraceRecorder, end_recording
 
 
 async def test_silence_is_filled_with_heartbeats() -> None:
@@ -25,10 +25,11 @@ async def test_whoever_reads_too_slowly_is_told_so_and_keeps_nothing() -> None:
         await running.topic()
         async with running.subscribe("conflation=1h"):
             engine = running.gateway.driver.engine
-            seat = engine.subscriber(running.hellos[0]["session"], ("s1", "px"))
-            assert seat is not None
-            stream = TraceStream(running.gateway, seat)
-            (recorder,) = engine.recorders.running
+            subscriber = engine.subscriber(running.hellos[0]["session"], ("s1", "px"))
+            assert subscriber is not None
+            stream = TraceStream(running.gateway, subscriber)
+            (recorder,) = engine.watchers
+            assert isinstance(recorder, TraceRecorder)
             await running.publish({"k": 1})
             frames = engine.topic("px").journal.after(0) * 1_000
             for _ in range(MESSAGES_MAX // 1_000 + 1):
@@ -38,7 +39,7 @@ async def test_whoever_reads_too_slowly_is_told_so_and_keeps_nothing() -> None:
             assert isinstance(told, bytes)
             assert told.startswith(b"event: end\n")
             assert b'"reason":"OVERRUN"' in told
-            engine.recorders.end(recorder)
+            end_recording(engine.watchers, recorder)
 
 
 @rule("trace-5")

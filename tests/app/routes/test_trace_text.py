@@ -13,8 +13,8 @@ from tests.support.world import make_frames
 from tidegate.app.routes.trace import PIECE, TraceText
 from tidegate.clients.sse import Parser
 from tidegate.conflation.definition import Kind
-from tidegate.conflation.sessions.recorder import OVERRUN, Ended, Published
 from tidegate.conflation.tracing.decisions import Decision, DecisionKind
+from tidegate.conflation.tracing.recorder import OVERRUN, Ended, Published
 from tidegate.conflation.tracing.replay import Trace
 from tidegate.keys.text.duration import MILLISECOND
 
@@ -46,7 +46,7 @@ def traced(options: str = "conflation=100ms", **more: Any) -> tuple[TracedWorld,
 
 
 @rule("trace-2")
-def test_it_begins_with_the_seat() -> None:
+def test_it_begins_with_the_subscriber() -> None:
     _, reader = traced()
     assert reader.reads() == [
         (

@@ -111,11 +111,11 @@ async def desk() -> AsyncIterator[Desk]:
 
 
 def interval_ms(desk: Desk, asked: SessionSubscription, topic: str = "px") -> int:
-    """Of the lane that the engine has the seat in, or on its way to."""
-    seat = desk.gateway.driver.engine.subscriber(desk.session.id, (asked.name, topic))
-    assert seat is not None
+    """Of the lane that the engine has the subscriber in, or on its way to."""
+    subscriber = desk.gateway.driver.engine.subscriber(desk.session.id, (asked.name, topic))
+    assert subscriber is not None
     granted = asked.topics[topic].subscription
-    assert seat.member.subscription == granted or seat.transfer is not None
+    assert subscriber.member.subscription == granted or subscriber.change is not None
     assert desk.reader.styles[asked.name, topic].subscription == granted
     return granted.lane_id.interval_ns // MS
 
@@ -250,7 +250,7 @@ async def test_the_next_reader_begins_where_the_last_one_was(desk: Desk) -> None
     desk.reader.close()
     desk.reader = session.open_reader()
     desk.socket = Socket()
-    desk.reader.seat(asked, "px")
+    desk.reader.subscribe(asked, "px")
     desk.written()
     assert interval_ms(desk, asked) == 100
     assert asked.auto.state.late_rounds == 0
@@ -273,7 +273,7 @@ async def test_a_reader_that_was_sent_away_moves_nothing_any_more(desk: Desk) ->
     for _ in range(2):
         await desk.turn(50, is_taken=False)
     session.replace_reader(1)
-    session.open_reader().seat(asked, "px")
+    session.open_reader().subscribe(asked, "px")
     for _ in range(5):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
         first.auto.look(desk.socket, is_full=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tidegate.app.sessions.cursor import STEPS_MAX, Cursor, Mark, PackedCursor, parse_cursor
-from tidegate.conflation.sessions.session import SeatId
+from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 
 PX, FX = ("s1", "px"), ("s2", "fx")
@@ -57,7 +57,7 @@ def test_what_begins_anew_is_of_no_use_to_whoever_left_before() -> None:
     assert cursor.marks(4) == {PX: at(7), FX: at(4)}
 
 
-def test_a_seat_that_has_ended_has_no_mark() -> None:
+def test_a_subscriber_that_has_ended_has_no_mark() -> None:
     cursor = Cursor("abc")
     cursor.move(PX, at(3))
     assert cursor.end(PX) == "abc-2"
@@ -80,9 +80,9 @@ def test_a_reader_that_is_back_with_less_has_new_numbers() -> None:
 def test_what_is_folded_leaves_nothing_of_the_ended_behind() -> None:
     cursor = Cursor("abc")
     for number in range(STEPS_MAX):
-        seat = (f"s{number}", "px")
-        cursor.drop_mark(seat)
-        cursor.end(seat)
+        subscriber = (f"s{number}", "px")
+        cursor.drop_mark(subscriber)
+        cursor.end(subscriber)
     for offset in range(STEPS_MAX):
         cursor.move(FX, at(offset))
     assert cursor.marks(cursor.number) == {FX: at(STEPS_MAX - 1)}
@@ -102,7 +102,9 @@ STEPS = st.lists(
 @given(steps=STEPS, later=STEPS, fold=st.sampled_from([0, STEPS_MAX - 5, STEPS_MAX + 5]))
 @examples(100, nightly=2_000)
 def test_a_cursor_that_was_packed_is_the_same(
-    steps: list[tuple[str, SeatId, Mark]], later: list[tuple[str, SeatId, Mark]], fold: int
+    steps: list[tuple[str, SubscriberId, Mark]],
+    later: list[tuple[str, SubscriberId, Mark]],
+    fold: int,
 ) -> None:
     cursor = Cursor("g.abc")
     cursor.confirmed = 3
@@ -118,16 +120,16 @@ def test_a_cursor_that_was_packed_is_the_same(
     assert [there.marks(number) for number in numbers] == [cursor.marks(n) for n in numbers]
 
 
-def taken(cursor: Cursor, steps: list[tuple[str, SeatId, Mark]]) -> None:
-    for act, seat, mark in steps:
+def taken(cursor: Cursor, steps: list[tuple[str, SubscriberId, Mark]]) -> None:
+    for act, subscriber, mark in steps:
         if act == "move":
-            cursor.move(seat, mark)
+            cursor.move(subscriber, mark)
         elif act == "end":
-            cursor.end(seat)
+            cursor.end(subscriber)
         elif act == "note":
             cursor.note()
         else:
-            cursor.drop_mark(seat)
+            cursor.drop_mark(subscriber)
 
 
 MOVES = st.lists(
@@ -138,11 +140,11 @@ MOVES = st.lists(
 
 @given(moves=MOVES, fold=st.integers(0, STEPS_MAX))
 @examples(50, nightly=500)
-def test_folding_changes_no_answer(moves: list[tuple[SeatId, Mark]], fold: int) -> None:
-    cursor, naive = Cursor("abc"), list[dict[SeatId, Mark]]([{}])
-    for seat, mark in moves:
-        cursor.move(seat, mark)
-        naive.append({**naive[-1], seat: mark})
+def test_folding_changes_no_answer(moves: list[tuple[SubscriberId, Mark]], fold: int) -> None:
+    cursor, naive = Cursor("abc"), list[dict[SubscriberId, Mark]]([{}])
+    for subscriber, mark in moves:
+        cursor.move(subscriber, mark)
+        naive.append({**naive[-1], subscriber: mark})
     for _ in range(fold):
         cursor.note()
         naive.append(naive[-1])

@@ -189,7 +189,7 @@ async def test_what_is_still_to_be_written_is_not_confirmed() -> None:
 
 
 @rule("session-6")
-async def test_while_a_seat_turns_to_other_fields_no_place_is_noted() -> None:
+async def test_while_a_subscriber_turns_to_other_fields_no_place_is_noted() -> None:
     """Rows of the old lane still come; their place is none for the new fields."""
     now = [0]
     async with room(clock=lambda: now[0]) as here:

@@ -19,7 +19,7 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.stream import refusal_stream
 from tidegate.clients.sse import Parser
 
-pytestmark = pytest.mark.usefixtures("steady")
+pytestmark = pytest.mark.usefixtures("steady", "both_forms")
 
 LARGE = "x" * 50_000
 

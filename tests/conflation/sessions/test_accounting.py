@@ -180,10 +180,10 @@ def test_who_waits_for_the_same_is_counted_together() -> None:
         stats = world.engine.topic_stats("px")
         for name in ("matched", "delivered", "conflated", "waiting"):
             assert getattr(stats, name) == sum(getattr(row, name) for row in rows), (options, name)
-        seat = world.engine.subscriber("early", (names["early"], "px"))
-        assert seat is not None
-        assert seat.lane is not None
-        assert sorted(len(members) for members in seat.lane.alike()) == [1, 2], options
+        subscriber = world.engine.subscriber("early", (names["early"], "px"))
+        assert subscriber is not None
+        assert subscriber.lane is not None
+        assert sorted(len(members) for members in subscriber.lane.alike()) == [1, 2], options
 
 
 def test_ends_and_resumes_are_counted_by_what_they_were() -> None:
@@ -224,9 +224,9 @@ def test_who_joined_in_the_midst_is_counted_as_if_alone() -> None:
         world.wait("300ms")
         if turn == 3:
             world.take("x0")
-    seat = world.engine.subscriber("x0", (names["x0"], "px"))
-    assert seat is not None
-    lane = seat.lane
+    subscriber = world.engine.subscriber("x0", (names["x0"], "px"))
+    assert subscriber is not None
+    lane = subscriber.lane
     assert lane is not None
     groups = list(lane.alike())
     for members in groups:

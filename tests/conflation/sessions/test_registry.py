@@ -13,14 +13,12 @@ from tidegate.conflation.outputs import (
     SessionReady,
     Unsubscribed,
 )
-from tidegate.conflation.sessions.accounting import Accounting
 from tidegate.conflation.sessions.registry import SessionRegistry
 from tidegate.conflation.sessions.session import QueueLimits, Session
 
 
 def roster(sessions_max: int = 2) -> SessionRegistry:
-    sessions: dict[str, Session] = {}
-    return SessionRegistry(sessions, Accounting({}, sessions), sessions_max)
+    return SessionRegistry({}, sessions_max)
 
 
 def session(name: str) -> Session:
@@ -45,7 +43,7 @@ def test_no_more_sessions_than_may_be() -> None:
 
 def test_a_session_without_such_a_subscription_says_so() -> None:
     with pytest.raises(SubscriptionUnknown):
-        roster().seats(session("a"), "s1")
+        roster().subscribers(session("a"), "s1")
 
 
 def test_a_close_with_a_reason_owes_a_goodbye_and_one_without_forgets() -> None:

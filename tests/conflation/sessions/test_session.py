@@ -44,7 +44,7 @@ def test_the_end_of_a_subscription_is_told_and_drops_what_it_held() -> None:
     assert world.engine.topic_stats("px").dropped == 1
 
 
-def test_a_seat_is_announced_before_its_rows_and_after_the_end_of_the_one_before() -> None:
+def test_a_subscriber_is_announced_before_its_rows_and_after_the_end_of_the_one_before() -> None:
     world = World()
     world.topic()
     world.say("a1")

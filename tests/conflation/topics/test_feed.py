@@ -125,7 +125,7 @@ def test_a_feed_that_stands_as_another_has_the_same_groups_to_make() -> None:
     feed, twin = Feed(GROUPS, KEY, "px"), Feed(GROUPS, KEY, "px")
     feed.publish(make_frames("a1 b1"), 0)
     twin.take_over(feed)
-    assert (len(twin.board), twin.stirred(2)) == (0, ['["b"]'])
+    assert (len(twin.board), twin.unsettled(2)) == (0, ['["b"]'])
     feed.settle()
     assert (len(feed.board), len(twin.board), feed.settles, twin.settles) == (2, 0, 1, 0)
     twin.settle()
@@ -136,7 +136,7 @@ def test_groups_are_made_at_once_where_another_feed_does_so() -> None:
     feed = Feed(GROUPS, KEY, "px")
     feed.set_eager(eager=True)
     feed.publish(make_frames("a1"), 0)
-    assert (feed.is_eager, len(feed.board), feed.stirred(1)) == (True, 1, [])
+    assert (feed.is_eager, len(feed.board), feed.unsettled(1)) == (True, 1, [])
 
 
 def test_a_lane_that_has_run_elsewhere_goes_on() -> None:

@@ -16,7 +16,7 @@ from tidegate.conflation.tracing.decisions import (
     joined,
     of_slot,
     why_filtered,
-    why_untold,
+    why_not_held,
 )
 from tidegate.keys.filter import Filter
 from tidegate.keys.reducers import Reduce
@@ -94,6 +94,6 @@ def test_why_a_message_is_no_row() -> None:
 
 @rule("trace-3")
 def test_why_a_row_is_not_told() -> None:
-    assert why_untold(LaneId(FEED, 1), GONE) == "no oof"
-    assert why_untold(LaneId(FEED, 1, oof=True), GONE) == "came and went"
-    assert why_untold(LaneId(FEED, no_empties=True), FRAME) == "no change"
+    assert why_not_held(LaneId(FEED, 1), GONE) == "no oof"
+    assert why_not_held(LaneId(FEED, 1, oof=True), GONE) == "came and went"
+    assert why_not_held(LaneId(FEED, no_empties=True), FRAME) == "no change"

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tests.support.rules import rule
 from tests.support.tracing import TracedWorld
-from tidegate.conflation.sessions.recorder import BYTES_MAX, OVERRUN, Seated, Taken, TraceRecorder
+from tidegate.conflation.tracing.recorder import BYTES_MAX, OVERRUN, Copied, Taken, TraceRecorder
 from tidegate.conflation.tracing.replay import DIVERGED, Trace, fresh, replay, same
 
 
@@ -106,9 +106,9 @@ def test_a_trace_that_is_not_read_ends() -> None:
     world = TracedWorld()
     world.topic()
     name = world.subscribe("conflation=100ms")
-    seat = world.engine.subscriber("s", (name, "px"))
-    assert seat is not None
-    recorder = TraceRecorder(seat, 0, messages_max=3, bytes_max=BYTES_MAX)
+    subscriber = world.engine.subscriber("s", (name, "px"))
+    assert subscriber is not None
+    recorder = TraceRecorder(subscriber, 0, messages_max=3, bytes_max=BYTES_MAX)
     topic = world.engine.topic("px")
     recorder.published(topic, topic.journal.after(0), 0)
     world.say("a1 a2 a3")
@@ -116,7 +116,7 @@ def test_a_trace_that_is_not_read_ends() -> None:
     recorder.published(topic, topic.journal.after(0), 8)
     (last,) = recorder.drain()
     trace = Trace()
-    assert list(trace.tell(last)) == []
+    assert list(trace.decisions(last)) == []
     assert (last.now, trace.ended) == (7, OVERRUN)
 
 
@@ -133,7 +133,7 @@ def test_a_trace_that_tells_something_else_ends() -> None:
     trace = Trace()
     for call in forged:
         assert trace.ended is None
-        list(trace.tell(fresh(call)))
+        list(trace.decisions(fresh(call)))
     assert trace.ended == DIVERGED
 
 
@@ -165,5 +165,5 @@ def test_records_that_expire_do_so_by_the_original_alone() -> None:
     world.wait("200ms")
     world.take()
     world.lines()
-    assert isinstance(world.calls[0], Seated)
+    assert isinstance(world.calls[0], Copied)
     world.check_replay()

@@ -8,7 +8,7 @@ from tests.support.rules import rule
 from tests.support.world import make_frames, tokens
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
-from tidegate.conflation.sessions.rows import CatchUpRows, collapsed
+from tidegate.conflation.sessions.rows import RowCursor, collapsed, deliveries
 
 
 def pairs(*frames: Frame) -> list[Pair]:
@@ -17,20 +17,20 @@ def pairs(*frames: Frame) -> list[Pair]:
 
 @rule("interval-10")
 def test_an_answer_in_pieces_has_its_id_on_the_last() -> None:
-    owed = CatchUpRows(pairs(*make_frames("a1 b1 c1")), 9)
-    pieces = [owed.take(1)[0] for _ in range(3)]
+    cursor = RowCursor.catch_up(pairs(*make_frames("a1 b1 c1")), 9)
+    pieces = [cursor.take(1, 0) for _ in range(3)]
     assert [tokens(piece.frames) for piece in pieces] == ["a1", "b1", "c1"]
     assert [piece.low_water for piece in pieces] == [None, None, 9]
-    assert owed.is_over
+    assert (cursor.is_out, cursor.is_done) == (True, True)
 
 
 def test_only_values_that_stand_for_messages_are_deliveries() -> None:
     first, second, third = make_frames("a1 b1 c1")
     brought_in = Row(2, second.payload, second.key, first=2, messages=0)
-    owed = CatchUpRows(pairs(first, Tombstone(4, b"{}", "k"), brought_in, third), 9)
-    assert owed.waiting() == 2
-    assert owed.take(1 << 20)[1] == 2
-    assert owed.waiting() == 0
+    cursor = RowCursor.catch_up(pairs(first, Tombstone(4, b"{}", "k"), brought_in, third), 9)
+    assert cursor.waiting() == 2
+    assert deliveries(cursor.take(1 << 20, 0).frames) == 2
+    assert cursor.waiting() == 0
 
 
 @rule("change-1")

@@ -8,8 +8,8 @@ from tests.support.rules import rule
 from tests.support.world import World, ids, told
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.outputs import Event, HistoryWanted
-from tidegate.conflation.sessions.recorder import twin_of
 from tidegate.conflation.topics.topic import Archived
+from tidegate.conflation.tracing.recorder import copy_of
 
 TEXT = "a1 b2 a3 c4 b5 a6 c7 d8"
 
@@ -184,12 +184,12 @@ def test_a_rate_holds_over_the_pieces() -> None:
 
 def test_a_twin_asks_for_nothing_in_the_place_of_the_original() -> None:
     shelf = replay()
-    seat = shelf.world.engine.subscriber("s", ("sub1", "px"))
-    assert seat is not None
-    twin = twin_of(seat)
-    assert twin.opening is not None
-    assert twin.opening.past is not None
-    twin.opening.past.asked = True
+    subscriber = shelf.world.engine.subscriber("s", ("sub1", "px"))
+    assert subscriber is not None
+    twin = copy_of(subscriber)
+    assert twin.backfill is not None
+    assert twin.history is not None
+    twin.history.asked = True
     shelf.world.take()
     shelf.bring()
     assert shelf.hears() == ["a1 b2 a3"]

@@ -1,4 +1,4 @@
-"""A recorder: the calls that touch one seat, in their order; what a trace is made of."""
+"""A recorder: the calls that touch one subscriber, in their order; what a trace is made of."""
 
 from __future__ import annotations
 
@@ -13,41 +13,43 @@ from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.session import PendingChange, Subscriber
+from tidegate.conflation.sessions.subscriber import PendingChange, Subscriber, Watcher
 from tidegate.conflation.subscription import Subscription
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.text.duration import Instant
 
-# A twin: a copy of a seat with its board and lane, as they stand now, that goes its own way.
+# --- A copy of a subscriber with its board and lane, which goes its own way from then on
 
 
-def twin_of(seat: Subscriber) -> Subscriber:
-    """The same seat, alone in its lane, in a topic that has no other feed.
+def copy_of(subscriber: Subscriber) -> Subscriber:
+    """Return the same subscriber, alone in its lane, in a topic that has no other feed.
 
-    What never changes is shared with the original: it costs references, a few for each key. Of a
-    window or of groups the order is made anew, as for a new filter. Records do not expire here:
-    that is for the original to say.
+    What never changes is shared with the original: it costs references, a few for each key.
+    Records do not expire in the copy: when they do is the original's to say.
     """
-    topic = _topic(seat.topic)
-    member = copy.deepcopy(seat.member, {id(seat.member.subscription): seat.member.subscription})
-    twin = Subscriber(member, topic, paused=seat.paused)
-    if seat.feed is not None and seat.lane is not None:
-        twin.feed = _feed(topic, seat.feed)
-        twin.lane = _lane(seat.lane, twin.feed)
-        twin.lane.members[member.place] = member
-        twin.feed.adopt(twin.lane)
-    if seat.opening is not None:
-        twin.opening = copy.copy(seat.opening)
-        twin.opening.pacing = copy.copy(seat.opening.pacing)
-        twin.opening.past = copy.copy(seat.opening.past)
-    if seat.transfer is not None:
-        twin.transfer = PendingChange(seat.transfer.subscription, seat.transfer.deadline)
-    twin.owed = copy.copy(seat.owed)
-    return twin
+    topic = _topic(subscriber.topic)
+    subscription = subscriber.member.subscription
+    member = copy.deepcopy(subscriber.member, {id(subscription): subscription})
+    other = Subscriber(member, topic, paused=subscriber.paused)
+    if subscriber.feed is not None and subscriber.lane is not None:
+        other.feed = _feed(topic, subscriber.feed)
+        other.lane = _lane(subscriber.lane, other.feed)
+        other.lane.members[member.place] = member
+        other.feed.adopt(other.lane)
+    if subscriber.backfill is not None:
+        # Rows are shared, places are not: each takes at its own pace.
+        other.backfill = copy.copy(subscriber.backfill)
+        other.backfill.pacing = copy.copy(subscriber.backfill.pacing)
+    if subscriber.change is not None:
+        other.change = PendingChange(subscriber.change.subscription, subscriber.change.deadline)
+    other.history = copy.copy(subscriber.history)
+    other.catch_up = copy.copy(subscriber.catch_up)
+    return other
 
 
 def _topic(real: Topic) -> Topic:
+    # A removal by expiry is published like any other, so the copy gets it as a message.
     topic = Topic(real.name, replace(real.definition, expiration_ns=None), real.epoch)
     topic.head = real.head
     topic.journal = copy.deepcopy(real.journal)
@@ -63,22 +65,21 @@ def _feed(topic: Topic, real: Feed) -> Feed:
 
 
 def _lane(real: Lane, feed: Feed) -> Lane:
-    """All that a lane holds, without its other members."""
+    """Copy all that a lane holds, without its other members."""
+    # deepcopy takes these for copies it has made: the lane refers to the copied board.
     shared: dict[int, Any] = {id(real.board): feed.board, id(real.members): {}}
     return copy.deepcopy(real, shared)
 
 
-MESSAGES_MAX = 50_000
-BYTES_MAX = 16 << 20
-OVERRUN = "OVERRUN"
+# --- The calls
 
 
 @dataclass(frozen=True, slots=True)
-class Seated:
-    """The seat as it was at this moment: at the beginning, and whenever it stands otherwise."""
+class Copied:
+    """The subscriber as it is: at the beginning, and whenever its lane or its change is another."""
 
     now: Instant
-    seat: Subscriber
+    subscriber: Subscriber
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Advanced:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The session took what this seat had for it, about `bytes_max` of payload."""
+    """The session took what this subscriber had for it, about `bytes_max` of payload."""
 
     now: Instant
     bytes_max: int
@@ -124,21 +125,21 @@ class Redefined:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """Somebody looked at the board: the rows of groups were made."""
+    """The rows of groups were made, because the board was looked at."""
 
     now: Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Somebody else joined the lane: what it holds is cut there."""
+    """Another member joined the lane: what the lane holds is cut there."""
 
     now: Instant
 
 
 @dataclass(frozen=True, slots=True)
 class Conflated:
-    """The queue of every message, or the next so many of it, was put together by its policy."""
+    """The queue of every message, or the next `messages_max` of it, was conflated by its policy."""
 
     now: Instant
     messages_max: int | None
@@ -153,7 +154,7 @@ class Ended:
 
 
 Call = (
-    Seated
+    Copied
     | Published
     | Advanced
     | Taken
@@ -165,24 +166,35 @@ Call = (
     | Ended
 )
 
+# --- The recorder
+
+
+MESSAGES_MAX = 50_000
+BYTES_MAX = 16 << 20
+OVERRUN = "OVERRUN"
+
+RECORDERS_MAX = 10
+"""Each costs a reference for every publish of its topic, and an engine of its own to replay."""
+
 
 class TraceRecorder:
-    """Keeps references to what passes, so much as is bounded, until it is drained.
+    """Keeps references to calls, within bounds, until they are drained.
 
-    The engine tells it of each call after that was made, but of a publish before queues are
-    looked after. Who joins the lane is noticed with the next call: it makes no difference before.
+    It hears of each call after that was made; of a publish before queues are looked after. Another
+    member that joins the lane is noticed with the next call: before that it makes no difference.
     """
 
     def __init__(
         self,
-        seat: Subscriber,
+        subscriber: Subscriber,
         now: Instant,
         wake: Callable[[], None] = lambda: None,
         *,
         messages_max: int = MESSAGES_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> None:
-        self.seat = seat
+        """`wake` is called whenever there is something to drain."""
+        self.subscriber = subscriber
         self.is_over = False
         self._wake = wake
         self._messages_max = messages_max
@@ -191,55 +203,56 @@ class TraceRecorder:
         self._messages = 0
         self._bytes = 0
         self._now = now
-        self.stands(now)
+        self.moved(now)
 
     def drain(self) -> list[Call]:
-        """What was recorded since the last call."""
+        """Return the calls recorded since the last drain."""
         calls = list(self._calls)
         self._forget()
         return calls
 
     def published(self, topic: Topic, frames: Sequence[Frame], now: Instant) -> None:
-        """Messages came; whether they concern the seat is for the trace to find out."""
-        if topic is self.seat.topic and not self.is_over:
+        """Note messages; whether they concern the subscriber is for the trace to find out."""
+        if topic is self.subscriber.topic and not self.is_over:
             self._catch_up()
             size = sum(len(frame.payload) for frame in frames)
-            eager = self.seat.feed is not None and self.seat.feed.is_eager
+            # Other lanes of the board decide it, and the copy has none.
+            eager = self.subscriber.feed is not None and self.subscriber.feed.is_eager
             self._note(Published(now, frames, eager), messages=len(frames), size=size)
 
     def advanced(self, now: Instant) -> None:
-        """Time went on; that is nothing unless the lane let something go."""
+        """Note that time went on, if the lane let something go."""
         if not self.is_over and self._stamp() != self._known:
             self._catch_up()
             self._note(Advanced(now))
 
     def took(self, bytes_max: int, outputs: Sequence[Output], now: Instant) -> None:
-        """The session took; nothing, unless that is news."""
+        """Note a take, if it found something or moved the member."""
         if not self.is_over and (outputs or self._stamp() != self._known):
             self._catch_up()
             size = sum(out.batch.payload_bytes for out in outputs if isinstance(out, Rows))
             self._note(Taken(now, bytes_max, outputs), size=size)
 
     def changes(self, subscription: Subscription, now: Instant) -> None:
-        """Other options are asked for; told before they take effect."""
+        """Note other options, before they take effect."""
         if not self.is_over:
             self._catch_up()
             self._note(Changed(now, subscription))
 
-    def stands(self, now: Instant) -> None:
-        """It is in another lane, which may hold something already, or is to go there."""
+    def moved(self, now: Instant) -> None:
+        """Note that the subscriber is in another lane, which may hold rows, or on its way there."""
         if not self.is_over:
             self._notice()
-            self._note(Seated(now, twin_of(self.seat)))
+            self._note(Copied(now, copy_of(self.subscriber)))
 
     def conflates(self, messages_max: int | None) -> None:
-        """The session's queue is too long; told before it is made shorter."""
+        """Note that the queue is too long, before it is made shorter."""
         if not self.is_over:
             self._catch_up()
             self._note(Conflated(self._now, messages_max))
 
     def ended(self, reason: str) -> None:
-        """The subscription is over, and with it the trace."""
+        """Note the end of the subscription, and with it of the trace."""
         if not self.is_over:
             self.is_over = True
             self._note(Ended(self._now, reason))
@@ -256,19 +269,20 @@ class TraceRecorder:
             self._note(Joined(self._now))
 
     def _notice(self) -> None:
-        self._definition = self.seat.topic.definition
-        self._joins = 0 if self.seat.lane is None else self.seat.lane.joins
-        self._settles = 0 if self.seat.feed is None else self.seat.feed.settles
+        self._definition = self.subscriber.topic.definition
+        self._joins = 0 if self.subscriber.lane is None else self.subscriber.lane.joins
+        self._settles = 0 if self.subscriber.feed is None else self.subscriber.feed.settles
 
     def _note(self, call: Call, *, messages: int = 1, size: int = 0) -> None:
         self._now = call.now
         self._messages += messages
         self._bytes += size
+        # A hole would make all that follows wrong, so a trace that falls behind ends.
         if self._messages > self._messages_max or self._bytes > self._bytes_max:
             self._forget()
             self.is_over = True
             call = Ended(call.now, OVERRUN)
-        self._known = self._stamp()
+        self._known = self._stamp()  # what differs from it at the next call has happened between
         self._calls.append(call)
         self._wake()
 
@@ -277,41 +291,32 @@ class TraceRecorder:
         self._messages = self._bytes = 0
 
     def _stamp(self) -> tuple[object, ...]:
-        """What changes whenever the lane lets something go, or the member's place moves."""
-        lane, opening = self.seat.lane, self.seat.opening
-        due = None if opening is None else opening.deadline
+        """Return what changes whenever the lane lets something go, or the member's place moves."""
+        lane, backfill = self.subscriber.lane, self.subscriber.backfill
+        due = None if backfill is None else backfill.deadline
         if lane is None:
             return None, due
-        return lane.batch, lane.deadline, lane.position, self.seat.member.position, due
+        return lane.batch, lane.deadline, lane.position, self.subscriber.member.position, due
 
 
-# The recorders that run: the one thing that the engine asks for when nobody is traced.
+def begin_recording(
+    watchers: list[Watcher], subscriber: Subscriber, now: Instant, wake: Callable[[], None]
+) -> TraceRecorder:
+    """Record a subscriber from now on, as one of its engine's watchers.
+
+    Raises:
+        LimitReached: there are as many as allowed.
+    """
+    if len(watchers) >= RECORDERS_MAX:
+        raise LimitReached(f"there are {RECORDERS_MAX} traces already")
+    recorder = TraceRecorder(subscriber, now, wake)
+    watchers.append(recorder)
+    subscriber.watchers = (*subscriber.watchers, recorder)
+    return recorder
 
 
-RECORDERS_MAX = 10
-
-
-class TraceRecorders:
-    """A few at most: each costs a reference for every publish of its topic, and its own engine."""
-
-    def __init__(self) -> None:
-        self.running: list[TraceRecorder] = []
-
-    def begin(self, seat: Subscriber, now: Instant, wake: Callable[[], None]) -> TraceRecorder:
-        """Record a seat from now on; `wake` is called whenever there is something to drain.
-
-        Raises:
-            LimitReached: as many as may be.
-        """
-        if len(self.running) >= RECORDERS_MAX:
-            raise LimitReached(f"there are {RECORDERS_MAX} traces already")
-        recorder = TraceRecorder(seat, now, wake)
-        self.running.append(recorder)
-        seat.watchers = (*seat.watchers, recorder)
-        return recorder
-
-    def end(self, recorder: TraceRecorder) -> None:
-        """Nobody reads it any more."""
-        self.running.remove(recorder)
-        seat = recorder.seat
-        seat.watchers = tuple(watcher for watcher in seat.watchers if watcher is not recorder)
+def end_recording(watchers: list[Watcher], recorder: TraceRecorder) -> None:
+    """Stop a recorder whose calls are not read any more."""
+    watchers.remove(recorder)
+    subscriber = recorder.subscriber
+    subscriber.watchers = tuple(each for each in subscriber.watchers if each is not recorder)

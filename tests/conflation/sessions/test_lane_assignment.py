@@ -1,4 +1,4 @@
-"""Seats are shown to their lanes when it is time."""
+"""Subscribers join lanes, change them when that is due, and leave them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def lanes(world: World, topic: str = "px") -> int:
     return world.engine.topic_stats(topic).lanes
 
 
-def test_a_seat_changes_lanes_when_what_is_held_is_due() -> None:
+def test_a_subscriber_changes_lanes_when_what_is_held_is_due() -> None:
     world = World()
     world.topic()
     name = world.subscribe("conflation=1s")
@@ -33,11 +33,17 @@ def test_only_who_must_change_lanes_does() -> None:
     world.subscribe()
     world.subscribe("conflation=1s")
     world.subscribe(topic="other")
-    before = [seat.lane for seat in world.engine._registry.find("s").seats.values()]
+    before = [
+        subscriber.lane for subscriber in world.engine._registry.find("s").subscribers.values()
+    ]
     world.engine.set_session_limits("s", LIMITS, conflated=True)
-    assert [seat.lane for seat in world.engine._registry.find("s").seats.values()] == before
+    assert [
+        subscriber.lane for subscriber in world.engine._registry.find("s").subscribers.values()
+    ] == before
     world.engine.set_session_limits("s", LIMITS, conflated=False)
-    after = [seat.lane for seat in world.engine._registry.find("s").seats.values()]
+    after = [
+        subscriber.lane for subscriber in world.engine._registry.find("s").subscribers.values()
+    ]
     assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
 
 
@@ -64,3 +70,19 @@ def test_a_query_is_over_with_its_rows() -> None:
         "group of 1", "snapshot: a1", "group ends at e1-1", "goodbye UNSUBSCRIBED",
     ]  # fmt: skip
     assert lanes(world) == 0
+
+
+def test_who_leaves_drops_what_was_held_for_it() -> None:
+    """CONTRACT 5.1, also what a change has put off."""
+    world = World()
+    world.topic()
+    world.session("other")
+    name = world.subscribe("conflation=10s")
+    world.subscribe("conflation=10s", session="other")
+    world.say("a1 b1")
+    world.change(name, "conflation=2s")
+    world.engine.unsubscribe("s", name)
+    world.wait("10s")
+    assert world.hears(session="other") == ["a1 b1"]
+    stats = world.engine.topic_stats("px")
+    assert (stats.matched, stats.delivered, stats.dropped) == (4, 2, 2)

@@ -1,0 +1,120 @@
+"""What a stream writes next: rows, notices, progress, heartbeats; the same for every server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidegate.app.delivery.encoding import shared_chunk
+from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
+from tidegate.app.http.event import HEARTBEAT, jittered_retry_ms
+from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
+from tidegate.conflation.outputs import Goodbye, Output, SharedFlush
+
+# A socket that has taken everything gets a whole flush at once, the bytes that its lane shares.
+# One with a backlog gets little at a time, so that newer values conflate those not sent yet.
+TAKE_BYTES_MAX: Final = 1 << 20
+TAKE_BYTES_BEHIND: Final = 16 << 10
+
+
+class EventWriter:
+    """Chooses the bytes of one stream, and knows when it has to be asked again.
+
+    Write `hello` first. Then call `next` until it returns nothing, and `wrote` after each text that
+    the socket has taken.
+
+    Args:
+        reader: takes the session's outputs.
+        hello: the first event.
+        now_s: the loop's time.
+    """
+
+    __slots__ = (
+        "_has_unsent", "_heartbeat", "_is_behind", "_outputs", "_progress", "_unsent_bytes_max",
+        "_was_full", "hello", "is_over", "reader",
+    )  # fmt: skip
+
+    def __init__(self, reader: Reader, hello: bytes, now_s: float) -> None:
+        self.reader = reader
+        # True once nothing follows what `next` returned last.
+        self.is_over = False
+        self.hello = hello
+        self._progress = Progress(reader.styles, reader.ids)
+        self._heartbeat = Heartbeat(reader.context.settings.heartbeat.seconds, now_s)
+        self._outputs: Sequence[Output] = ()
+        self._has_unsent = False
+        self._is_behind = False
+        self._was_full = False
+        # What may be on its way: what was when the kernel was asked, and what was written since.
+        self._unsent_bytes_max = 0
+
+    def shared(self, flush: SharedFlush) -> bytes:
+        """Return the chunk that a flush is for this stream as for others; empty: ask `next`.
+
+        `next` serves streams with options that look at each write, and whatever waits besides.
+        """
+        style = self.reader.plain_style
+        if style is None or self._was_full or self._unsent_bytes_max > SMALL_BUFFERS_BYTES:
+            return b""
+        return shared_chunk(flush, style)
+
+    def wrote_shared(self, size_bytes: int, now_s: float) -> None:
+        """Note that a shared chunk was written: what `next` and `wrote` do, in short."""
+        self._unsent_bytes_max += size_bytes
+        self._heartbeat.wrote(now_s)
+        self._is_behind = False
+
+    def next(self, now_s: float) -> bytes:
+        """Return what to write now; empty: nothing until the stream is woken, or time goes by."""
+        if self.is_over:
+            return b""
+        reader, consumer = self.reader, self.reader.consumer
+        self._unsent_bytes_max = reader.note_unsent()
+        reader.confirm()
+        connection = reader.connection
+        has_buffered = connection is not None and connection.write_buffer_bytes > 0
+        self._has_unsent, self._was_full = has_buffered or self._was_full, False
+        outputs = consumer.take(TAKE_BYTES_BEHIND if self._has_unsent else TAKE_BYTES_MAX)
+        self._outputs = outputs
+        reader.auto.look(connection, outputs)
+        text = consumer.notices() + self._encoded(outputs) or self._quiet(now_s)
+        if not text:
+            self._is_behind = False
+            self.is_over = consumer.is_over
+        elif outputs and isinstance(outputs[-1], Goodbye):
+            self.is_over = True
+        return text
+
+    def wrote(self, size_bytes: int, now_s: float) -> list[bytes]:
+        """Note that the socket has taken a text; return what is to be said of its rows."""
+        reader, outputs, self._outputs = self.reader, self._outputs, ()
+        reader.auto.wrote(size_bytes)
+        is_behind, self._is_behind = self._is_behind, bool(outputs)
+        self._heartbeat.wrote(now_s)
+        if self.is_over or not reader.watches_age:
+            return []
+        context = reader.consumer.write_context(has_unsent=self._has_unsent, is_behind=is_behind)
+        return late_events(outputs, reader.styles, context)
+
+    def waited(self) -> None:
+        """Note that the socket was full: what comes next is late because of the peer."""
+        self._was_full = True
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long the stream may rest, in seconds, if nothing wakes it."""
+        wait_s = self._heartbeat.wait_s(now_s, progress=self._progress.is_asked_for)
+        return self.reader.auto.wait_s(wait_s)
+
+    def _encoded(self, outputs: Sequence[Output]) -> bytes:
+        self._progress.wrote(outputs)
+        ends = bool(outputs) and isinstance(outputs[-1], Goodbye)  # which says when to come back
+        return self.reader.encoded(outputs, jittered_retry_ms() if ends else 0)
+
+    def _quiet(self, now_s: float) -> bytes:
+        """Return progress or a heartbeat if one is due."""
+        if self._progress.is_asked_for and self._heartbeat.progress_due(now_s):
+            self._heartbeat.looked(now_s)
+            progress = self._progress.events(self.reader.consumer.caught_up())
+            if progress:
+                return progress
+        return HEARTBEAT if self._heartbeat.heartbeat_due(now_s) else b""

@@ -1,0 +1,262 @@
+"""A stream that holds its connection: after the route has answered, no task and no parser."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from tidegate.app.delivery.encoding import chunk
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.protocol import HandedOver
+from tidegate.app.http.write_deadline import WriteDeadline, look_interval_s
+from tidegate.app.sessions.event_writer import EventWriter
+from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.outputs import CloseReason, SharedFlush
+from tidegate.keys.text.duration import Instant
+
+# A client that goes on sending is read for a moment: closing at once would reset the connection,
+# and the reset would take the stream's last bytes with it.
+LINGER_S: Final = 1.0
+RECEIVED_BYTES_MAX: Final = 1 << 20
+
+INFINITY: Final = float("inf")
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+class SocketStream(asyncio.Protocol):
+    """Writes a session's events straight to its transport, whenever it is woken or due.
+
+    An idle stream is this object and an entry in the scheduler's heap. Writing stops while the
+    transport's buffer is full (`pause_writing`) and goes on when the peer has taken it; a peer that
+    takes nothing for `write_timeout` is cut.
+
+    Args:
+        writer: chooses what is written.
+        on_ended: called once the connection is gone, with the bytes that were written.
+    """
+
+    __slots__ = (
+        "_call", "_deadline", "_due_s", "_is_closing", "_is_paused", "_line", "_loop", "_on_ended",
+        "_received_bytes", "_sent_bytes", "_unnoted", "_writer", "_writing_began",
+    )  # fmt: skip
+
+    def __init__(self, writer: EventWriter, on_ended: Callable[[int], None]) -> None:
+        self._line: HandedOver | None = None
+        self._writer = writer
+        self._on_ended = on_ended
+        self._sent_bytes = 0
+        self._loop = asyncio.get_running_loop()
+        self._call = self._pump  # one object, by which the scheduler knows the stream
+        self._due_s = INFINITY
+        self._is_paused = False
+        self._is_closing = False
+        self._deadline: WriteDeadline | None = None
+        self._unnoted = 0  # bytes of the text whose writing is under way
+        self._writing_began: Instant = 0
+        self._received_bytes = 0
+
+    def begin(self, line: HandedOver) -> None:
+        """Write the first event, and all that is there; the answer's header has been written."""
+        self._line = line
+        self._is_paused = line.is_paused
+        reader = self._writer.reader
+        reader.connection = line.connection
+        reader.consumer.on_woken = self._woken
+        reader.consumer.on_flush = self._flushed
+        self._write(self._writer.hello)
+        if self._is_paused:
+            self._wait_for_room()
+        else:
+            self._pump()
+
+    @property
+    def connection(self) -> Connection | None:
+        """What is below the transport."""
+        return None if self._line is None else self._line.connection
+
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """The transport, for a server that cuts what is left at its end."""
+        return None if self._line is None else self._line.transport
+
+    # What the server calls
+
+    def shutdown(self) -> None:
+        """Go on: the session's own goodbye ends the stream."""
+
+    # What the transport calls
+
+    def data_received(self, received: bytes) -> None:
+        """Ignore what a client sends while it is served; cut one that never stops."""
+        self._received_bytes += len(received)
+        if self._received_bytes > RECEIVED_BYTES_MAX and self._line is not None:
+            self._line.connection.abort()
+
+    def eof_received(self) -> bool:
+        """End the stream: nothing else would show that its client has left."""
+        return False
+
+    def pause_writing(self) -> None:
+        """Write no more until the peer has taken what waits."""
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        self._is_paused = False
+        self._deadline = None
+        self._writer.waited()
+        self._written()
+        self._pump()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Leave the session."""
+        reader, line = self._writer.reader, self._line
+        assert line is not None
+        if line.connection.is_given_up:
+            reader.consumer.give_up(CloseReason.WRITE_TIMEOUT)
+        reader.consumer.on_woken = reader.consumer.on_flush = None
+        reader.close()
+        self._is_closing = True
+        self._due_s = -INFINITY  # entries that are still in the heap find nothing to do
+        line.leave()
+        self._on_ended(self._sent_bytes)
+
+    # What the scheduler calls
+
+    def _woken(self) -> None:
+        if not self._is_paused and not self._is_closing:
+            self._writer.reader.context.driver.streams.call_soon(self._call)
+
+    def _flushed(self, flush: SharedFlush, member: Member, now_s: float) -> bool:
+        """Write a flush that many streams get, if this one has room and nothing else to write."""
+        line, driver = self._line, self._writer.reader.context.driver
+        if (
+            line is None
+            or self._is_paused
+            or self._is_closing
+            or self._writer.reader.consumer.has_notices
+        ):
+            return False
+        if line.transport.get_write_buffer_size():
+            return False
+        framed = self._writer.shared(flush)
+        if not framed or not driver.sent(flush, member):
+            return False
+        self._sent_bytes += len(framed)
+        line.transport.write(framed)
+        line.write_watch.wrote(line.connection)
+        self._writer.wrote_shared(len(framed), now_s)
+        driver.figures.write_bytes.note(len(framed))
+        if self._is_full():
+            self._wait_for_room()
+        return True
+
+    def _pump(self) -> None:
+        """Write what there is until there is nothing more, or no room."""
+        now_s = self._loop.time()
+        if self._due_s <= now_s:
+            self._due_s = INFINITY
+        if self._is_closing:
+            self._linger(now_s)
+            return
+        if self._is_paused:
+            self._check_deadline(now_s)
+            return
+        driver = self._writer.reader.context.driver
+        while not self._is_full():
+            text = self._writer.next(now_s)
+            if not text:
+                self._rest(now_s)
+                return
+            self._writing_began = driver.now()
+            self._unnoted = len(text)
+            self._write(text)
+            if not self._is_full():
+                self._written()
+            now_s = self._loop.time()
+        self._wait_for_room()
+
+    def _rest(self, now_s: float) -> None:
+        if self._writer.is_over:
+            self._finish()
+        else:
+            self._call_at(now_s + self._writer.wait_s(now_s))
+
+    def _write(self, text: bytes) -> None:
+        line, framed = self._line, chunk(text)
+        assert line is not None
+        self._sent_bytes += len(framed)
+        line.transport.write(framed)
+        line.write_watch.wrote(line.connection)
+
+    def _is_full(self) -> bool:
+        return self._is_paused  # which a write may change, through the transport
+
+    def _written(self) -> None:
+        """Note that the socket has taken a text, and say what is to be said of it."""
+        if not self._unnoted:
+            return
+        size_bytes, self._unnoted = self._unnoted, 0
+        driver = self._writer.reader.context.driver
+        driver.figures.wrote(size_bytes, driver.now() - self._writing_began)
+        for late in self._writer.wrote(size_bytes, self._loop.time()):
+            self._write(late)
+
+    # Deadlines
+
+    def _wait_for_room(self) -> None:
+        assert self._line is not None
+        settings = self._writer.reader.context.settings
+        now_s = self._loop.time()
+        if self._deadline is None:
+            self._deadline = WriteDeadline(
+                settings.write_timeout.seconds,
+                self._line.connection.taken_mark,
+                now_s,
+                farewell_s=settings.shutdown_grace.seconds,
+            )
+        look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
+        self._call_at(now_s + self._writer.reader.auto.wait_s(look_s))
+
+    def _check_deadline(self, now_s: float) -> None:
+        assert self._line is not None
+        assert self._deadline is not None
+        connection, reader = self._line.connection, self._writer.reader
+        reader.note_unsent()
+        reader.auto.look(connection, is_full=True)
+        mark = connection.taken_mark
+        if self._deadline.is_over(mark, now_s, is_closed=reader.is_sent_away):
+            connection.give_up()
+        else:
+            self._wait_for_room()
+
+    def _call_at(self, due_s: float) -> None:
+        """Be called then; an earlier call that is due already serves as well."""
+        if due_s < self._due_s:
+            self._due_s = due_s
+            self._writer.reader.context.driver.streams.call_at(due_s, self._call)
+
+    # The end
+
+    def _finish(self) -> None:
+        """End the answer and the connection: what is written is sent first."""
+        assert self._line is not None
+        transport = self._line.transport
+        self._is_closing = True
+        transport.write(LAST_CHUNK)
+        if transport.can_write_eof() and not transport.is_closing():
+            transport.write_eof()
+            self._call_at(self._loop.time() + LINGER_S)
+        else:
+            transport.close()
+        self._writer.reader.close()
+
+    def _linger(self, now_s: float) -> None:
+        """Close the connection of a client that has its answer and stays; the watch cuts others."""
+        assert self._line is not None
+        transport = self._line.transport
+        if transport.get_write_buffer_size() and not transport.is_closing():
+            self._call_at(now_s + LINGER_S)
+        else:
+            transport.close()

@@ -1,0 +1,1 @@
+"""Tracing: why each message of one subscription was sent, conflated or dropped."""

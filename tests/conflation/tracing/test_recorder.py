@@ -1,0 +1,149 @@
+"""What a recorder keeps of the calls around a subscriber."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.rules import rule
+from tests.support.world import World
+from tidegate.conflation.errors import LimitReached
+from tidegate.conflation.sessions.subscriber import Subscriber
+from tidegate.conflation.tracing.recorder import (
+    OVERRUN,
+    RECORDERS_MAX,
+    Advanced,
+    Copied,
+    Ended,
+    Joined,
+    Published,
+    Taken,
+    TraceRecorder,
+    begin_recording,
+    end_recording,
+)
+
+
+def subscribed(options: str = "conflation=100ms", session: str = "s") -> tuple[World, Subscriber]:
+    world = World()
+    world.topic()
+    world.topic("other")
+    name = world.subscribe(options, session=session)
+    subscriber = world.engine.subscriber(session, (name, "px"))
+    assert subscriber is not None
+    return world, subscriber
+
+
+def kinds(recorder: TraceRecorder) -> list[str]:
+    return [type(call).__name__ for call in recorder.drain()]
+
+
+@rule("trace-1")
+def test_only_what_touches_the_subscriber_is_kept() -> None:
+    world, subscriber = subscribed()
+    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
+    world.say("a1", topic="other")
+    world.wait("1s")
+    world.take()
+    assert kinds(recorder) == ["Copied"]
+    world.say("a1")
+    world.wait("1s")
+    world.take()
+    assert kinds(recorder) == ["Published", "Advanced", "Taken"]
+
+
+@rule("trace-5")
+def test_frames_are_shared_and_not_copied() -> None:
+    """What is kept are references."""
+    world, subscriber = subscribed()
+    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
+    world.say("a1")
+    _, published = recorder.drain()
+    assert isinstance(published, Published)
+    assert published.frames[0] is world.engine.topic("px").journal.last
+
+
+def test_whoever_reads_is_woken() -> None:
+    world, subscriber = subscribed()
+    woken: list[int] = []
+    begin_recording(world.engine.watchers, subscriber, world.now, lambda: woken.append(world.now))
+    world.say("a1")
+    world.wait("100ms")
+    assert woken == [0, 0, 100_000_000]
+
+
+@rule("trace-1")
+def test_a_join_is_noticed_with_the_next_call() -> None:
+    world, subscriber = subscribed("conflation=100ms,pace=key")
+    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
+    world.subscribe("conflation=100ms,pace=key", session="other")
+    world.say("a1")
+    assert kinds(recorder) == ["Copied", "Joined", "Published"]
+
+
+@rule("trace-5")
+def test_what_is_kept_is_bounded_in_bytes_as_in_messages() -> None:
+    for bounds in ({"messages_max": 2}, {"bytes_max": 20}):
+        world, subscriber = subscribed()
+        recorder = TraceRecorder(subscriber, world.now, **bounds)  # type: ignore[arg-type]  # one of two bounds
+        topic = world.engine.topic("px")
+        world.say("a1")
+        recorder.published(topic, topic.journal.after(0), 1)
+        world.say("a2")
+        recorder.published(topic, topic.journal.after(1), 2)
+        recorder.published(topic, topic.journal.after(1), 3)
+        assert recorder.is_over
+        assert recorder.drain() == [Ended(2, OVERRUN)]
+
+
+@rule("trace-5")
+def test_what_was_read_does_not_count() -> None:
+    world, subscriber = subscribed()
+    recorder = TraceRecorder(subscriber, world.now, messages_max=2)
+    topic = world.engine.topic("px")
+    world.say("a1")
+    for _ in range(5):
+        recorder.published(topic, topic.journal.after(0), 1)
+        recorder.drain()
+    assert not recorder.is_over
+
+
+def test_times_are_those_of_the_calls() -> None:
+    world, subscriber = subscribed()
+    recorder = begin_recording(world.engine.watchers, subscriber, world.now, lambda: None)
+    world.sleep("5ms")
+    world.say("a1")
+    world.wait("100ms")
+    world.take()
+    begun, *rest = recorder.drain()
+    assert isinstance(begun, Copied)
+    assert [type(call) for call in rest] == [Published, Advanced, Taken]
+    assert [call.now // 1_000_000 for call in rest] == [5, 105, 105]
+    assert not any(isinstance(call, Joined) for call in rest)
+
+
+@rule("trace-5")
+def test_there_are_ten_at_most() -> None:
+    world = World()
+    world.topic()
+    subscriber = world.engine.subscriber("s", (world.subscribe("conflation=100ms"), "px"))
+    assert subscriber is not None
+    watchers = world.engine.watchers
+    running = [begin_recording(watchers, subscriber, 0, lambda: None) for _ in range(RECORDERS_MAX)]
+    with pytest.raises(LimitReached):
+        begin_recording(watchers, subscriber, 0, lambda: None)
+    end_recording(watchers, running[0])
+    begin_recording(watchers, subscriber, 0, lambda: None)
+
+
+@rule("trace-5")
+def test_who_stops_leaves_nothing_behind() -> None:
+    world = World()
+    world.topic()
+    subscriber = world.engine.subscriber("s", (world.subscribe("conflation=100ms"), "px"))
+    assert subscriber is not None
+    first = begin_recording(world.engine.watchers, subscriber, 0, lambda: None)
+    second = begin_recording(world.engine.watchers, subscriber, 0, lambda: None)
+    end_recording(world.engine.watchers, first)
+    assert (world.engine.watchers, subscriber.watchers) == ([second], (second,))
+    end_recording(world.engine.watchers, second)
+    assert (world.engine.watchers, subscriber.watchers) == ([], ())
