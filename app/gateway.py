@@ -27,10 +27,9 @@ from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.checkpoints import Checkpoints
-from tidegate.app.topics.derived import DerivedTopics
+from tidegate.app.topics.derived import DerivedTopics, Leadership
 from tidegate.app.topics.expiry import Expiry
 from tidegate.app.topics.ingest import Ingest
-from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.plan import Step, carry_out, plan_beside
 from tidegate.app.topics.system_topics import SessionsTopic, open_own
 from tidegate.app.topics.writer import AppendWaiters, Writer
@@ -129,7 +128,12 @@ class Gateway:
         driver = Driver(engine, limits, clock, wall_ms)
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
-        derived_topics = DerivedTopics(driver, writer, leadership)
+        derived_topics = DerivedTopics(
+            driver,
+            # The fence is read at each write: the lease may have changed hands since the last one.
+            lambda entry, items: writer.write(entry, items, fence=leadership.fence),
+            leadership,
+        )
         catalog = Catalog(store, driver, derived_topics, settings, mergers)
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer,

@@ -15,7 +15,7 @@ from tidegate.app.archive.listing import Listing, archived_of
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import SettingsInvalid
-from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired, EngineError
 from tidegate.conflation.frame import Frame
@@ -36,7 +36,7 @@ logger = logging.getLogger("tidegate.archive")
 class Archive:
     """Reports the archived range of each topic to the engine, and supplies history for replays."""
 
-    def __init__(self, folder: Path, catalog: Catalog, driver: Driver) -> None:
+    def __init__(self, folder: Path, catalog: TopicRegistry, driver: Driver) -> None:
         """Check the folder and the Parquet reader; read nothing yet.
 
         Raises:

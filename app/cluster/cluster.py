@@ -18,7 +18,7 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.outage import Outage
 from tidegate.app.settings import Settings, SettingsInvalid
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.leadership import Leadership
+from tidegate.app.topics.derived import Leadership
 from tidegate.app.topics.writer import AppendWaiters
 
 

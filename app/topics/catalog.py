@@ -20,8 +20,7 @@ from tidegate.app.settings import Settings
 from tidegate.app.stores.definitions import check_readable, encode_definition
 from tidegate.app.stores.store import DefinitionsMoved, EpochMoved, HeadMoved, Store, TopicRecord
 from tidegate.app.topics.derived import DerivedTopics, SourceChange
-from tidegate.app.topics.registry import CatalogTopic, Precondition, TopicRegistry
-from tidegate.app.topics.writer import BegunAnew
+from tidegate.app.topics.registry import BegunAnew, CatalogTopic, Precondition, TopicRegistry
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import Checkpoint, Store
-from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.registry import CatalogTopic, TopicRegistry
 from tidegate.conflation.topics.topic import Topic
 
 LOOK_S = 1.0
@@ -31,7 +30,7 @@ logger = logging.getLogger("tidegate.checkpoints")
 class Checkpoints:
     """Writes them now and then, and once more at the end."""
 
-    def __init__(self, store: Store, catalog: Catalog, driver: Driver) -> None:
+    def __init__(self, store: Store, catalog: TopicRegistry, driver: Driver) -> None:
         self._store = store
         self._catalog = catalog
         self._driver = driver

@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from tidegate.app.definitions.source import Source
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.delivery.driver import Consumer, Driver
 from tidegate.app.stores.store import Item, Message, Removal
-from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import CatalogTopic
-from tidegate.app.topics.writer import Writer
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.errors import EngineError, TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
@@ -38,6 +36,42 @@ RETRY_S = 1.0
 logger = logging.getLogger("tidegate.filler")
 
 
+class Leadership:
+    """Whether this gateway is the leader among those that share a store.
+
+    `fence` is the number of the leader's lease: a store refuses writes with an older one. None
+    without other gateways.
+    """
+
+    def __init__(self, *, held: bool) -> None:
+        self.fence: int | None = None
+        self._held = asyncio.Event()
+        if held:
+            self._held.set()
+
+    @property
+    def is_held(self) -> bool:
+        """True while this gateway is the leader."""
+        return self._held.is_set()
+
+    async def begins(self) -> None:
+        """Wait until this gateway is the leader."""
+        await self._held.wait()
+
+    def take(self, fence: int) -> None:
+        """Become the leader, with this fence."""
+        self.fence = fence
+        self._held.set()
+
+    def give_up(self) -> None:
+        """Stop being the leader."""
+        self._held.clear()
+
+
+Write = Callable[[CatalogTopic, Sequence[Item]], Awaitable[object]]
+"""Writes into a derived topic, as the leader; raises what `Writer.write` raises."""
+
+
 class DerivedTopic:
     """Fills one topic from its source until it is stopped.
 
@@ -45,12 +79,9 @@ class DerivedTopic:
     records that the source no longer has are removed. So it can begin again at any time.
     """
 
-    def __init__(
-        self, driver: Driver, writer: Writer, leadership: Leadership, session: str
-    ) -> None:
+    def __init__(self, driver: Driver, write: Write, session: str) -> None:
         self._driver = driver
-        self._writer = writer
-        self._duty = leadership
+        self._write = write
         self._session = session
         self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -106,7 +137,7 @@ class DerivedTopic:
         while not self._stopped:
             try:
                 async with entry.writing:
-                    await self._writer.write(entry, items, fence=self._duty.fence)
+                    await self._write(entry, items)
             except TopicUnknown:
                 return False
             except Exception:  # rows that were taken exist nowhere else, so writing is retried
@@ -154,17 +185,17 @@ class DerivedTopics:
     Where gateways share a store the leader fills them; the others only check requests.
     """
 
-    def __init__(self, driver: Driver, writer: Writer, leadership: Leadership) -> None:
+    def __init__(self, driver: Driver, write: Write, leadership: Leadership) -> None:
         self._driver = driver
-        self._writer = writer
-        self._duty = leadership
+        self._write = write
+        self._leadership = leadership
         self._fillers: dict[str, DerivedTopic] = {}
         self._numbers = itertools.count(1)
 
     @property
     def fills(self) -> bool:
         """True while this gateway is the leader."""
-        return self._duty.is_held
+        return self._leadership.is_held
 
     def has(self, name: str) -> bool:
         """Return True if this gateway fills the topic."""
@@ -176,11 +207,11 @@ class DerivedTopics:
         Raises:
             EngineError: there are too many sessions, or the source cannot be asked this.
         """
-        if not self._duty.is_held:
+        if not self._leadership.is_held:
             wanted(self._driver, source, key_spec)
             return
         session = f"filler-{next(self._numbers)}"
-        filler = DerivedTopic(self._driver, self._writer, self._duty, session)
+        filler = DerivedTopic(self._driver, self._write, session)
         filler.subscribe(source, key_spec)
         self._fillers[name] = filler
 

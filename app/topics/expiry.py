@@ -7,8 +7,8 @@ import contextlib
 import logging
 
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.leadership import Leadership
+from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RemovalReason
@@ -28,7 +28,7 @@ class Expiry:
     """
 
     def __init__(
-        self, catalog: Catalog, driver: Driver, writer: Writer, leadership: Leadership
+        self, catalog: TopicRegistry, driver: Driver, writer: Writer, leadership: Leadership
     ) -> None:
         self._catalog = catalog
         self._driver = driver

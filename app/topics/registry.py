@@ -18,6 +18,7 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings import Settings
 from tidegate.app.stores.store import TopicRecord
+from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.spec import record_key
 
@@ -137,6 +138,10 @@ def _tags(header: str) -> list[str]:
         detail = "If-Match and If-None-Match are * or a list of entity tags in quotes."
         raise Problem("precondition-failed", detail)
     return re.findall(_TAG, header)
+
+
+class BegunAnew(TopicUnknown):
+    """Another topic has the name by now; nothing was written."""
 
 
 class TopicRegistry:

@@ -17,6 +17,7 @@ from tidegate.app.http.requests import header_value, topic_name, writable_topic_
 from tidegate.app.stores.store import Item, Message, Removal
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.ingest import PIPELINE_PREFIX
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.frame import RemovalReason
 from tidegate.keys.spec import record_key
@@ -46,7 +47,7 @@ class SessionsTopic:
     No caller waits for it. While the store is out, the newest ten thousand are kept.
     """
 
-    def __init__(self, catalog: Catalog, writer: Writer) -> None:
+    def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
         self._catalog = catalog
         self._writer = writer
         self._pending: deque[Item] = deque(maxlen=PENDING_MAX)

@@ -22,7 +22,7 @@ from tidegate.app.stores.store import (
     Store,
     to_frames,
 )
-from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.registry import BegunAnew, CatalogTopic
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.operators.filter import THE_RECORD
@@ -115,10 +115,6 @@ def _unknown(detail: str) -> Problem:
 REMOVED_AT_ONCE = 500
 FRAMED_AT_ONCE = 10_000
 NO_HEAD = -1
-
-
-class BegunAnew(TopicUnknown):
-    """Another topic has the name by now; nothing was written."""
 
 
 class Writer:
