@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -23,6 +24,7 @@ from tidegate.app.http.internal_call import Call, Reply
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.session_transfer import deserialize, serialize
 from tidegate.app.settings import Settings
 from tidegate.conflation.errors import LimitReached
 
@@ -243,7 +245,7 @@ class Peers:
         if session in self._sessions:
             return
         try:
-            self._sessions.import_session(transfer)
+            self._sessions.adopt(partial(deserialize, transfer))
         except LimitReached as error:
             # Another gateway may have room for the session.
             await self.locations.store(session, transfer, self._kept_ms)
@@ -302,7 +304,8 @@ class Peers:
         return STORED
 
     def _start_hand_over(self, session: Session) -> asyncio.Task[None]:
-        transfer = self._sessions.export_session(session, GOODBYE_RETRY_MS)
+        self._sessions.detach(session, GOODBYE_RETRY_MS)
+        transfer = serialize(session)
         task = asyncio.create_task(self._hand_over(session, transfer), name="hand a session over")
         self._leaving[session.id] = task
         task.add_done_callback(lambda _: self._leaving.pop(session.id, None))

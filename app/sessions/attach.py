@@ -82,18 +82,18 @@ class _Attachment:
 
     def run(self) -> bytes:
         """Seat every subscription that still can be, and note the ends of the others."""
-        attach_new: dict[SeatId, Subscription] = {}
+        begins: dict[SeatId, Subscription] = {}
         for asked in list(self._session.asked.values()):
             for topic in list(asked.topics):
                 found = self._present(asked, topic)
                 if found is not None:
-                    attach_new[asked.name, topic] = found
+                    begins[asked.name, topic] = found
         self._cursor.rewind(
-            {seat: each.resume for seat, each in attach_new.items() if not _is_replayed(each)}
+            {seat: each.resume for seat, each in begins.items() if not _is_replayed(each)}
         )
         self._cursor.confirmed = self._cursor.number
-        reason = self._judged(attach_new)
-        for seat, subscription in attach_new.items():
+        reason = self._judged(begins)
+        for seat, subscription in begins.items():
             if seat[1] not in self._gone:
                 self._seat(seat, subscription)
         hello = self._reader.hello(id_text=self._cursor.text)
@@ -103,12 +103,12 @@ class _Attachment:
         return hello
 
     def _seat(self, seat: SeatId, subscription: Subscription) -> None:
-        asked, topic = self._session.asked[seat[0]], seat[1]
+        name, topic = seat
+        form = self._session.asked[name].topics[topic].form
         try:
-            self._reader.seat(asked, topic, subscription=subscription)
+            self._reader.seat(name, subscription, form)
         except BookmarkExpired:  # a replay that was to begin where the journal reached then
-            subscription = replace(subscription, resume=UNKNOWN)
-            self._reader.seat(asked, topic, subscription=subscription)
+            self._reader.seat(name, replace(subscription, resume=UNKNOWN), form)
 
     def _present(self, asked: SessionSubscription, topic: str) -> Subscription | None:
         """Return how a subscription begins in a topic; None if it has ended there."""
@@ -143,7 +143,7 @@ class _Attachment:
             return found.start
         return self._marks[seat] or UNKNOWN
 
-    def _judged(self, attach_new: Mapping[SeatId, Subscription]) -> CloseReason | None:
+    def _judged(self, begins: Mapping[SeatId, Subscription]) -> CloseReason | None:
         """Apply queue policies to missed messages, as if they had been queued (CONTRACT 4.2).
 
         A reader that was closed for a full queue is not judged again: it gets what the journal has.
@@ -152,7 +152,7 @@ class _Attachment:
         limits = session.limits
         if not self._judges:
             return None
-        for (_, name), subscription in attach_new.items():
+        for (_, name), subscription in begins.items():
             topic = engine.topic(name)
             if not overflows(topic, subscription, limits, conflated=session.conflated):
                 continue
@@ -161,7 +161,7 @@ class _Attachment:
                 return CloseReason.QUEUE_LIMIT
             if policy is QueuePolicy.UNSUBSCRIBE:
                 self._gone.add(name)
-        for seat in attach_new:
+        for seat in begins:
             if seat[1] in self._gone:
                 session.evict(*seat)
                 self._cursor.end(seat)

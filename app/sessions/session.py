@@ -120,10 +120,10 @@ class Session:
         # Cleared only now: a reader that the engine refuses leaves the reason for the next one.
         closed, self.closed = self.closed, None
         self.reader = Reader(
-            self.context,
+            self.context.driver,
             consumer,
-            self.asked,
             self.cursor,
+            heartbeat_ms=self.context.settings.heartbeat.ms,
             came_after=closed,
             on_seat_left=self._seat_left,
             note_end=self.note_end,
@@ -165,8 +165,8 @@ class Session:
         self.asked[asked.name] = asked
         self._forget_evicted(lambda seat: seat[1] in decisions)  # it is the client's to care now
         if self.is_read and self.reader is not None:
-            for topic in asked.topics:
-                self.reader.seat(asked, topic, announced=announced)
+            for found in asked.topics.values():
+                self.reader.seat(asked.name, found.subscription, found.form, announced=announced)
         if isinstance(target, TopicPattern) and wish.command != Command.SOW:
             self.follow(asked, target)
         return asked, _warnings(decisions.values())
@@ -187,7 +187,7 @@ class Session:
             if is_anew and self.cursor is not None:
                 self.cursor.drop_mark((name, topic))
             if self.reader is not None:
-                self.reader.change(asked, topic, turns=is_anew)
+                self.reader.change(name, after.subscription, turns=is_anew)
                 self._send_interval(name, before.subscription, after.subscription)
         return _warnings(decisions.values())
 
@@ -333,9 +333,9 @@ class Session:
     def _take(self, asked: SessionSubscription, topic: str) -> None:
         try:
             self._check_room(1)
-            self.regrant(asked, topic)
+            found = self.regrant(asked, topic)
             if self.is_read and self.reader is not None:
-                self.reader.seat(asked, topic, announced=True)
+                self.reader.seat(asked.name, found.subscription, found.form, announced=True)
         except (Problem, EngineError, KeysError) as error:
             asked.topics.pop(topic, None)
             if self.reader is not None:

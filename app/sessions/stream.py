@@ -18,6 +18,7 @@ from tidegate.app.http.event import HEARTBEAT, event, jittered_retry_ms
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.write_deadline import WriteDeadline
 from tidegate.app.sessions.attach import attach_existing
+from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
 from tidegate.conflation.outputs import CloseReason, Goodbye, Output
@@ -41,11 +42,12 @@ class EventStream(EventSourceResponse):
     come only when nothing else does.
     """
 
-    def __init__(self, reader: Reader, hello: bytes) -> None:
+    def __init__(self, session: Session, reader: Reader, hello: bytes) -> None:
         self.reader = reader
         self._consumer = reader.consumer
         self._hello = hello
-        self._settings = reader.context.settings
+        self._driver, self._settings = session.context.driver, session.context.settings
+        self._auto = AutoWatch(self._driver, reader, session.asked)
         self._progress = Progress(reader.styles, reader.ids)
         self._connection: Connection | None = None
         super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
@@ -67,7 +69,7 @@ class EventStream(EventSourceResponse):
 
     async def _events(self) -> AsyncIterator[bytes]:
         yield self._hello
-        auto, driver = self.reader.auto, self.reader.context.driver
+        auto, driver = self._auto, self._driver
         pulse = Heartbeat(self._settings.heartbeat.seconds, anyio.current_time())
         is_behind = False
         while True:
@@ -119,7 +121,7 @@ class EventStream(EventSourceResponse):
 
         A send that was cancelled can be repeated: uvicorn waits for room first, and writes then.
         """
-        settings, auto = self._settings, self.reader.auto
+        settings, auto = self._settings, self._auto
         deadline = WriteDeadline(
             settings.write_timeout.seconds,
             self._taken_mark(),
@@ -160,7 +162,7 @@ def session_stream(session: Session, number: int | None, *, is_stopping: bool) -
         return Response(status_code=204)  # as its goodbye has said
     if is_stopping:
         return stopping_stream()
-    return EventStream(*attach_existing(session, number, jittered_retry_ms()))
+    return EventStream(session, *attach_existing(session, number, jittered_retry_ms()))
 
 
 def stopping_stream() -> EventSourceResponse:
