@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from fastapi import Request
 
@@ -46,6 +46,16 @@ if TYPE_CHECKING:
     from tidegate.app.cluster.peers import Peers
 
 CATCH_UP_S_MAX = 1.0
+STORE_S_MAX = 2.0
+FAULTS_SHOWN_MAX = 100
+
+
+class Fault(NamedTuple):
+    """A topic with a fault, while the gateway serves the others."""
+
+    topic: str
+    state: str
+    reason: str
 
 
 @dataclass(slots=True)
@@ -220,6 +230,29 @@ class Gateway:
         for topic in declared:
             topic.check_options(self.settings.options_characters_max)
         return await plan_beside(self.store, declared, self.settings, self.mergers)
+
+    def faults(self) -> list[Fault]:
+        """Return topics that are unusable, and topics that are served but cannot be derived."""
+        unfilled = self.catalog.filling.reasons
+        return [
+            *(Fault(it.name, "unusable", it.reason) for it in self.catalog.all_unusable()),
+            *(Fault(name, "unfilled", reason) for name, reason in unfilled.items()),
+        ]
+
+    async def unready(self) -> str | None:
+        """Return why the gateway should get no traffic, or None.
+
+        The store is asked each time, so that the reply is current.
+        """
+        if not self.ready:
+            return "it is shutting down" if self.stopping else "the store has not answered yet"
+        if self.outage.is_on:
+            return f"the {self.outage.source} is out"
+        try:
+            async with asyncio.timeout(STORE_S_MAX):
+                return await self.store.fault()
+        except TimeoutError:
+            return "the store does not answer in time"
 
     async def look_back(self, topic: str) -> None:
         """Let the engine know what the archive has of a topic, if there is an archive."""
