@@ -17,7 +17,7 @@ from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.definitions.files import TopicFilesInvalid, read_topic_files
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.delivery.driver import Driver, wall_ms
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.subscribe_request import SessionContext

@@ -15,7 +15,7 @@ from tidegate.app.cluster.membership import LEADER_LEASE, Lease
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
 from tidegate.app.settings import Settings, SettingsInvalid
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.derived import Leadership

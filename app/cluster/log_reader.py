@@ -24,7 +24,7 @@ from tidegate.app.cluster.definition_sync import DefinitionSync
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import ForeignEntry, parse_entry
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
 from tidegate.app.topics.catalog import Catalog

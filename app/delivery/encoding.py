@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tidegate.app.http.event import _END, _FIELD, event
+from tidegate.app.http.wire import END, FIELD, event
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.options.print import granted, lane_text
@@ -284,7 +284,7 @@ def rows_text(rows: Rows, style: Style) -> bytes:
     text = rows.batch.encoded.get(variant)
     if text is None:
         events = _ROWS[style.form](rows, style)
-        text = rows.batch.encoded[variant] = _END.join(_with_id(events, rows, style)) + _END
+        text = rows.batch.encoded[variant] = END.join(_with_id(events, rows, style)) + END
     return text
 
 
@@ -299,8 +299,8 @@ def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:
     last = b"id: %b\n%b" % (id_text.encode(), head) if id_text else head
     if style.form is Format.BATCH:
         return last + text
-    *events, end = text.removesuffix(_END).split(_END)
-    return b"".join((*(head + each + _END for each in events), last, end, _END))
+    *events, end = text.removesuffix(END).split(END)
+    return b"".join((*(head + each + END for each in events), last, end, END))
 
 
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
@@ -316,15 +316,15 @@ def _values(rows: Rows, style: Style) -> list[bytes]:
 
 
 def _json_field(payload: bytes) -> bytes:
-    return _FIELD + payload
+    return FIELD + payload
 
 
 def _text_fields(payload: bytes) -> bytes:
-    return b"\n".join(_FIELD + line for line in _LINE_ENDS.split(payload))
+    return b"\n".join(FIELD + line for line in _LINE_ENDS.split(payload))
 
 
 def _binary_field(payload: bytes) -> bytes:
-    return _FIELD + base64.b64encode(payload)
+    return FIELD + base64.b64encode(payload)
 
 
 _FIELDS = {Kind.TEXT: _text_fields, Kind.BINARY: _binary_field}
@@ -352,7 +352,7 @@ def _batch(rows: Rows, style: Style) -> list[bytes]:
 
 def _object(text: bytes, style: Style) -> bytes:
     """Return a JSON object as a data line; without `ids`, its brace is in the session's line."""
-    return _FIELD + (text if style.ids else text[1:])
+    return FIELD + (text if style.ids else text[1:])
 
 
 def _writer(rows: Rows, style: Style) -> EnvelopeWriter:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.app.delivery.auto import AutoInterval, at_interval, bounds_of, decision_document
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.connection import Connection
-from tidegate.app.http.event import event
+from tidegate.app.http.wire import event
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.subscriptions import SessionSubscription
 from tidegate.conflation.auto import InFlight

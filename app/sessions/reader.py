@@ -9,7 +9,7 @@ from dataclasses import replace
 from tidegate.app.delivery.driver import Consumer, Driver
 from tidegate.app.delivery.encoding import EventIds, Format, Style, encode
 from tidegate.app.http.connection import Connection
-from tidegate.app.http.event import event
+from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Cursor
 from tidegate.conflation.errors import SessionUnknown, SubscriptionUnknown
 from tidegate.conflation.outputs import CloseReason, Output, Unsubscribed

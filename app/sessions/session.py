@@ -12,9 +12,9 @@ from enum import StrEnum
 
 from tidegate.app.delivery.auto import at_interval
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
-from tidegate.app.http.event import event
 from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Cursor
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.subscribe_request import (

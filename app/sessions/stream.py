@@ -13,10 +13,9 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
-from tidegate.app.http.connection import Connection, connection_of
-from tidegate.app.http.event import HEARTBEAT, event, jittered_retry_ms
+from tidegate.app.http.connection import Connection, WriteDeadline, connection_of
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.write_deadline import WriteDeadline
+from tidegate.app.http.wire import HEARTBEAT, event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
 from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import Reader

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, checked_topic_name, one_of
 from tidegate.app.settings import Settings

@@ -6,13 +6,13 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegate.app.stores.definitions import encode_definition
 from tidegate.app.stores.schema import TABLES_OF_TOPIC
 from tidegate.app.stores.store import (
     Appended,
     Checkpoint,
     Publication,
     TopicRecord,
+    encode_definition,
     pack,
     to_frames,
     unpack,

@@ -17,8 +17,15 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings import Settings
-from tidegate.app.stores.definitions import check_readable, encode_definition
-from tidegate.app.stores.store import DefinitionsMoved, EpochMoved, HeadMoved, Store, TopicRecord
+from tidegate.app.stores.store import (
+    DefinitionsMoved,
+    EpochMoved,
+    HeadMoved,
+    Store,
+    TopicRecord,
+    check_readable,
+    encode_definition,
+)
 from tidegate.app.topics.derived import DerivedTopics, SourceChange
 from tidegate.app.topics.registry import BegunAnew, CatalogTopic, Precondition, TopicRegistry
 from tidegate.conflation.frame import RestoredTopic

@@ -20,8 +20,7 @@ from tidegate.app.definitions.unusable import Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings import Settings
-from tidegate.app.stores.definitions import check_readable
-from tidegate.app.stores.store import Store
+from tidegate.app.stores.store import Store, check_readable
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.system_topics import OWN_TOPICS
 from tidegate.conflation.errors import EngineError

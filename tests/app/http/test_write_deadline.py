@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidegate.app.http.write_deadline import WriteDeadline
+from tidegate.app.http.connection import WriteDeadline
 from tidegate.app.sessions.stream import LOOK_S_MIN, look_interval_s
 
 
