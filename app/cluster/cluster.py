@@ -60,7 +60,13 @@ class Cluster:
         definition_sync = DefinitionSync(self.connection, self.store, catalog, append_waiters)
         self._definition_sync, catalog.catch_up = definition_sync, definition_sync.catch_up
         self._log_reader = TopicLogReader(
-            self.connection, self.store, catalog, driver, append_waiters, definition_sync, outage
+            self.connection,
+            self.store,
+            catalog,
+            driver,
+            append_waiters,
+            definition_sync.restore,
+            outage,
         )
 
         async def acquired(number: int) -> None:

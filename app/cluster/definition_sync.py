@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ from tidegate.app.cluster.connection import (
 from tidegate.app.cluster.redis_store import RedisStore, bus_unavailable, new_epoch
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.logs import event
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
@@ -88,17 +88,19 @@ class DefinitionSync:
 
     async def run(self) -> None:
         """Apply changes until cancelled, and retry while Redis is unavailable."""
+        backoff = Backoff(RETRY_S)
         while True:
             raise_if_cancelled()
             try:
                 if await self._wait_for_change():
                     await self.sync()
+                continue
             except (RedisError, OSError, Problem) as error:
+                # The log reader has warned of the outage already: both use the same Redis.
                 logger.debug("reading definitions failed: %s", error)
-                await asyncio.sleep(RETRY_S)
             except Exception:  # a defect in one definition must not end the task for all others
                 logger.exception("applying a definition failed; retrying")
-                await asyncio.sleep(RETRY_S)
+            await backoff.pause()
 
     async def sync(self) -> None:
         """Apply everything that other gateways have written so far.

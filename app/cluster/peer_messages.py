@@ -18,6 +18,7 @@ from tidegate.app.cluster.connection import (
     with_timeout,
 )
 from tidegate.app.cluster.membership import Membership
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 
 REPLY_S_MAX = 5.0
@@ -109,18 +110,16 @@ class PeerMessages:
 
     async def run(self) -> None:
         """Receive messages until cancelled; log only the first of consecutive read failures."""
-        is_logged = False
+        backoff = Backoff(RETRY_S)
         while True:
             raise_if_cancelled()
             try:
                 messages = await self._receive()
             except (RedisError, OSError) as error:  # OSError covers the TimeoutError of a wait
-                level = logging.DEBUG if is_logged else logging.WARNING
-                logger.log(level, "reading the inbox failed: %s", type(error).__name__)
-                is_logged = True
-                await asyncio.sleep(RETRY_S)
+                logger.log(backoff.level, "reading the inbox failed: %s", type(error).__name__)
+                await backoff.pause()
                 continue
-            is_logged = False
+            backoff.succeeded()
             for text in messages:
                 self._handle(text)
 

@@ -12,6 +12,7 @@ import msgspec
 from starlette.types import Scope
 
 from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
 from tidegate.app.stores.store import Item, Message, Removal
@@ -70,25 +71,20 @@ class SessionsTopic:
 
         An outage of the store is logged once.
         """
-        is_told = False
+        backoff = Backoff(RETRY_S)
         while True:
             await self._woken.wait()
             self._woken.clear()
             try:
                 await self._write()
-                is_told = False
+                backoff.succeeded()
+                continue
             except Problem as problem:
-                level = logging.DEBUG if is_told else logging.WARNING
-                logger.log(level, "%s is behind; tried again: %s", SESSIONS, problem.detail)
-                is_told = True
-                await self._again()
+                logger.log(backoff.level, "%s is behind; tried again: %s", SESSIONS, problem.detail)
             except Exception:
                 logger.exception("%s is behind; tried again", SESSIONS)
-                await self._again()
-
-    async def _again(self) -> None:
-        self._woken.set()
-        await asyncio.sleep(RETRY_S)
+            self._woken.set()
+            await backoff.pause()
 
     async def _write(self) -> None:
         entry = self._catalog.get(SESSIONS)
