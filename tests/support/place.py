@@ -78,5 +78,12 @@ class Place:
         return [json.loads(frame.payload) for frame in self.live(name)]
 
 
+async def keyed(**given: Any) -> Place:
+    """A place with a topic px whose key is /k."""
+    place = Place(**given)
+    await place.put("px", key=["/k"])
+    return place
+
+
 def parsed(**document: object) -> TopicDocument:
     return TopicDocument.parse(json.dumps(document).encode(), MERGERS)
