@@ -40,7 +40,7 @@ from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded only where settings ask for them: redis and pyarrow are optional
     from tidegate.app.archive.archive import Archive
     from tidegate.app.cluster.cluster import Cluster
     from tidegate.app.cluster.peers import Peers
@@ -60,7 +60,7 @@ class Fault(NamedTuple):
 
 @dataclass(slots=True)
 class Gateway:
-    """What the routes work with; `stopping` turns new streams away.
+    """The parts of one gateway, as routes use them; `stopping` turns new streams away.
 
     `crew`: the workers at its address, if it is one of several. `id`: among gateways that share a
     bus; `peers`: the other gateways, if there is a bus. `declared`: what the folder of definitions
@@ -163,7 +163,7 @@ class Gateway:
         await self.store.open()
         try:
             self.declared = await self._declared()
-        except TopicFilesInvalid:
+        except TopicFilesInvalid:  # nothing has changed yet, and the folder's lock must go
             await self.store.aclose()
             raise
         self._is_store_open = True
@@ -175,8 +175,9 @@ class Gateway:
             StoreUnusable, TopicFilesInvalid: with one sentence for the operator.
         """
         expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)
+        # Before the store opens: restored topics report what has expired meanwhile.
         self.driver.on_expired = expiry.note
-        self._expiry_task = asyncio.create_task(expiry.run(), name="sweep")
+        self._expiry_task = asyncio.create_task(expiry.run(), name="expire records")
         await self.open_store()
         await self.catalog.open()
         if self.bus is not None:
@@ -188,7 +189,7 @@ class Gateway:
         if self.archive is not None:
             self._archive_task = asyncio.create_task(self.archive.run(), name="look at the archive")
         self._sessions_task = asyncio.create_task(
-            self.sessions.topic.run(), name="tell of sessions"
+            self.sessions.topic.run(), name="publish session events"
         )
         if self.peers is not None:
             await self.peers.open()
@@ -197,6 +198,7 @@ class Gateway:
     async def aclose(self) -> None:
         """Stop the background tasks, write a last checkpoint, and close the store."""
         self.ready = False
+        # First of all: sessions are handed over while everything they need still runs.
         if self.peers is not None:
             await self.peers.aclose()
         self.sessions.aclose()
@@ -215,6 +217,7 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.archive is not None:
             self.archive.aclose()
+        # After every writer has stopped, so that the next start has no journal to apply.
         await self.checkpoints.write()
         await self.store.aclose()
 
@@ -272,7 +275,7 @@ class Gateway:
     async def bring(self, session_id: str, number: int | None) -> bool:
         """Fetch a session from another gateway, for a reader that has seen this number.
 
-        Returns False for a reader that was told REPLACED: it is not let in again.
+        Return False for a reader whose stream ended with REPLACED: it is not let in again.
 
         Raises:
             Problem: bus-unavailable, limit-reached.

@@ -104,7 +104,7 @@ class Archive:
         self, name: str, epoch: str, position: int, through: int, kind: Kind
     ) -> list[Frame]:
         """Read messages after a position, as `parquet.piece`; none if the archive lacks them."""
-        from tidegate.app.archive import parquet
+        from tidegate.app.archive import parquet  # pyarrow is optional
 
         for _ in range(TRIES):
             parts = await self.parts(name)
@@ -113,7 +113,7 @@ class Archive:
                     parquet.piece, parts, epoch, position, through, kind
                 )
             except FileNotFoundError:
-                continue
+                continue  # the pipeline has merged the file into a larger one
             except parquet.ArchiveDamaged as error:
                 logger.warning("the archive of %s cannot be read: %s", name, error)
                 break

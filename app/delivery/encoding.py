@@ -95,6 +95,7 @@ class EnvelopeWriter:
         op = op_of(frame, self._op)
         is_whole = op is self._op
         first = frame.offset if type(frame) is Frame else receipt_of(frame).first
+        # Joined by hand: this runs once for each row and format, and copies the payload as it is.
         return b"".join(
             (
                 self._head if is_whole else self._head_of(op),
@@ -155,10 +156,11 @@ class Style:
     cut: Bookmark
     ids: bool = True
     variant: str = field(init=False)
-    """What tells encodings of a lane's batch apart."""
+    """Distinguishes the encodings of one batch."""
 
     def __post_init__(self) -> None:
         shown = self.subscription.shown
+        # Kept, because it is looked up for every batch and member.
         flags = (self.ids, shown.timestamp, shown.receipt, shown.no_sowkey)
         object.__setattr__(self, "variant", f"{self.form} {flags}")
 
@@ -295,14 +297,17 @@ def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:
     id_text = ""
     if low_water is not None:
         id_text = ids.move((rows.name, rows.topic), Bookmark(rows.epoch, low_water))
+    # A line break inside an object is allowed in JSON, and `data:` lines are joined by one.
     head = b"" if style.form is Format.VALUE else b'data: {"sub":"%b",\n' % rows.name.encode()
     last = b"id: %b\n%b" % (id_text.encode(), head) if id_text else head
     if style.form is Format.BATCH:
         return last + text
+    # The shared text names no subscription and has no id, so each event gets its lines here.
     *events, end = text.removesuffix(END).split(END)
     return b"".join((*(head + each + END for each in events), last, end, END))
 
 
+# An event stream ends a line at each of the three: a bare CR in a text would cut its field.
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 

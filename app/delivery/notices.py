@@ -59,6 +59,7 @@ def late_events(
 
 def cause_of(write_context: WriteContext, topic: str, max_age_ns: int) -> Cause:
     """Return the first cause that explains a late row, from the peer's end backwards."""
+    # In this order, because a peer that takes nothing makes every earlier station look slow.
     if write_context.has_unsent:
         return Cause.CLIENT
     if write_context.is_behind:
@@ -132,6 +133,7 @@ class Progress:
 
 
 PROGRESS_S = 1.0
+"""How often progress is checked. Each check asks the engine, so it does not follow every row."""
 
 
 class Heartbeat:
@@ -180,7 +182,7 @@ class Outage:
     Args:
         source: what may be out, as `status` names it.
         wall_ms: wall time in milliseconds of the epoch.
-        tell: takes an event to every stream that is open.
+        notify: takes an event to every open stream.
     """
 
     def __init__(

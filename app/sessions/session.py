@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
-from tidegate.app.delivery.auto import at_interval
+from tidegate.app.delivery.auto import at_interval, requested_document
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
 from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
@@ -38,12 +38,9 @@ from tidegate.conflation.sessions.session import QueueLimits, SeatId
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
-from tidegate.keys.text.duration import duration_text
 
 ENDINGS_MAX = 256
-"""What a session remembers of what has ended, to tell it to who comes back."""
-
-REQUESTED = "requested"
+"""How many ends of subscriptions a session keeps for a reader that comes back."""
 
 BACK_PRESSURE = "BACK_PRESSURE"
 
@@ -159,6 +156,7 @@ class Session:
         if decisions is None:
             decisions = decide_target(self.context, target, wish)
         self._check_room(len(decisions))
+        # Granted before anything is added: a pattern is added whole or not at all.
         for topic, decision in decisions.items():
             asked.topics[topic] = granted(self.context.driver.engine.topic(topic), decision)
         self.named += 1
@@ -203,7 +201,7 @@ class Session:
         del self.asked[name]
         self._forget_evicted(lambda seat: seat[0] == name)
         if self.reader is not None and self.reader.unsubscribe(name):
-            return
+            return  # the engine sends `unsubscribed` itself, behind the rows that still wait
         for topic in topics or [asked.text]:
             self.send_end(Unsubscribed(name, topic, "REQUESTED"))
 
@@ -259,6 +257,7 @@ class Session:
             return
         seat = asked.name, topic
         self.asked[asked.name] = asked
+        # The reader need not learn of an end that no longer holds.
         self.endings = [(at, end) for at, end in self.endings if (end.name, end.topic) != seat]
         if self.cursor is not None and found.subscription.command.queries:
             self.cursor.drop_mark(seat)
@@ -349,16 +348,14 @@ class Session:
     def _send_interval(self, name: str, before: Subscription, after: Subscription) -> None:
         """Send an attached reader the new interval, even one that it asked for."""
         old, new = before.lane_id.interval_ns, after.lane_id.interval_ns
-        if self.reader is None or old == new:
-            return
-        document = {"sub": name, "topic": after.topic, "from": _interval(old), "to": _interval(new)}
-        notice = event("conflation", {**document, "reason": REQUESTED, "inputs": {}})
-        self.reader.consumer.send(notice)
+        if self.reader is not None and old != new:
+            document = {"sub": name, "topic": after.topic, **requested_document(old, new)}
+            self.reader.consumer.send(event("conflation", document))
 
     def _check_room(self, more: int) -> None:
         most = self.context.settings.session_subscriptions_max
         if self._count() + more > most:
-            self._forget_finished()
+            self._forget_finished()  # only now, because it walks through the cursor's steps
         check_count(self._count() + more, most)
 
     def _count(self) -> int:
@@ -388,10 +385,6 @@ def check_count(count: int, most: int) -> None:
     if count > most:
         detail = f"A session has at most {most} subscriptions, each topic of a pattern being one."
         raise Problem("limit-reached", detail, headers={"Retry-After": "60"})
-
-
-def _interval(interval_ns: int) -> str:
-    return duration_text(interval_ns) if interval_ns else "none"
 
 
 def _warnings(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:

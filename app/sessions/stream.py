@@ -62,6 +62,7 @@ class EventStream(EventSourceResponse):
             else:
                 self._connection.give_up()
         finally:
+            # The server's own watch may have cut the peer while no send waited here.
             if self._connection is not None and self._connection.is_given_up:
                 self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
             self.reader.close()
@@ -92,6 +93,7 @@ class EventStream(EventSourceResponse):
             auto.wrote(len(text))
             if outputs and isinstance(outputs[-1], Goodbye):
                 return
+            # Late rows are known only now: a slow write is part of their age.
             write_context = self._consumer.write_context(has_unsent=has_unsent, is_behind=is_behind)
             for late in late_events(outputs, self.reader.styles, write_context):
                 yield late

@@ -137,6 +137,7 @@ class SqliteStore:
             earlier = idempotency.earlier_result(connection, stored.id, publication)
             if earlier is not None:
                 return earlier
+            # After the duplicates: a repetition gets its answer whatever was written since.
             if publication.expected_head not in (None, stored.head):
                 raise HeadMoved
             idempotency.check_limits(connection, stored, publication, self._limits)

@@ -261,6 +261,7 @@ class MeasuredStore(Protocol):
         """Return the current figures."""
 
 
+# The stored form of requests: tags and order of fields are on disks, and may not change.
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[Item])
 

@@ -261,6 +261,7 @@ class Catalog(TopicRegistry):
                 self.drop_unusable(unusable)
                 return
             assert entry is not None, "it is there, and usable"
+            # In this order: to stop filling is to wait for a task that may wait for `writing`.
             async with self.filling.unfilled(entry), entry.writing:
                 await self._store.delete_topic(name)
                 self.drop(entry)
@@ -294,6 +295,7 @@ class Catalog(TopicRegistry):
                 f"There are {self._settings.topics_max} topics already.",
                 headers={"Retry-After": "60"},
             )
+        # Subscribe first: a source that refuses the subscription must refuse the topic as well.
         self.filling.prepare(name, document)
         record = TopicRecord(name, document, _new_epoch())
         try:
@@ -331,7 +333,7 @@ class Catalog(TopicRegistry):
         record = TopicRecord(name, document, epoch)
         if (kept := await self._stored_state(record)) is not None:
             self.add_stored(record, kept)
-        return self.get(name)
+        return self.get(name)  # refused with the reason, if the messages cannot be read either
 
     async def _replace(self, known: CatalogTopic, document: TopicDocument) -> CatalogTopic:
         if document.identity != known.document.identity:

@@ -54,7 +54,7 @@ class Checkpoints:
         try:
             for entries in self._due(messages_min):
                 await asyncio.gather(*(self._write(entry) for entry in entries))
-            if messages_min <= 1:
+            if messages_min <= 1:  # only a round over all topics proves that nothing is left
                 self._driver.figures.checkpointed_ms = began_ms
         except Problem as problem:
             logger.warning("checkpoints wait: %s", problem.detail)
@@ -81,6 +81,7 @@ class Checkpoints:
 
     async def _write(self, entry: CatalogTopic) -> None:
         name = entry.record.name
+        # Made without an await: the board cannot change while its records are collected.
         made = checkpoint_of(self._driver.engine.topic(name), entry.checkpoint_offset)
         await self._store.checkpoint(name, made)
         entry.checkpoint_offset = made.through

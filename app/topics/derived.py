@@ -37,7 +37,7 @@ logger = logging.getLogger("tidegate.filler")
 
 
 class Leadership:
-    """Whether this gateway is the leader among those that share a store.
+    """Whether this gateway is the leader, which expires records and fills derived topics for all.
 
     `fence` is the number of the leader's lease: a store refuses writes with an older one. None
     without other gateways.
@@ -116,7 +116,7 @@ class DerivedTopic:
         self._stopped = True
         self._driver.close(self._session)
         if self._consumer is not None:
-            self._consumer.wake()
+            self._consumer.wake()  # a closed session wakes nobody, and the task waits for an hour
         if self._task is not None:
             await self._task
 
@@ -208,6 +208,7 @@ class DerivedTopics:
             EngineError: there are too many sessions, or the source cannot be asked this.
         """
         if not self._leadership.is_held:
+            # The request is refused here as it would be at the leader.
             wanted(self._driver, source, key_spec)
             return
         session = f"filler-{next(self._numbers)}"
@@ -245,6 +246,8 @@ def wanted(driver: Driver, source: Source, key_spec: KeySpec) -> Subscription:
     """
     definition = driver.engine.topic(source.topic).definition
     keeps_records = bool(definition.key_spec)
+    # With records, a removal at the source must remove here too (`oof`); a source without them
+    # still conflates by this topic's key.
     options = Options(
         conflation=source.interval_ns,
         conflation_key=None if keeps_records else key_spec,
@@ -348,7 +351,7 @@ class SourceChange:
         name, old, new = known.record.name, known.document.gateway_source, document.gateway_source
         if old == new:
             yield
-        elif name in self.reasons:
+        elif name in self.reasons:  # it was not filled: there is nothing to continue
             await self.stop(name)
             self.prepare(name, document)
             yield
@@ -356,8 +359,9 @@ class SourceChange:
         elif old is not None and new is not None and old.topic == new.topic:
             wanted(self._driver, new, document.key_spec)  # what cannot be asked is refused here
             yield
+            # The inner session goes on, so that no record is read or published twice.
             self._fillers.change(name, new, document.key_spec)
-        else:
+        else:  # another source begins with its own records; nothing may be written in between
             async with self.unfilled(known):
                 self.prepare(name, document)
                 yield
@@ -370,7 +374,7 @@ class SourceChange:
         await self.stop(name)
         try:
             yield
-        except BaseException:
+        except BaseException:  # a cancelled change too must not leave the topic without a filler
             await self.stop(name)
             self.fill(known)
             raise

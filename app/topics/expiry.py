@@ -1,4 +1,4 @@
-"""The sweeper: takes records away that were not published again for so long (`expiration`)."""
+"""Expiry: removes records that were not published again for so long (`expiration`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Expiry:
         self._catalog = catalog
         self._driver = driver
         self._writer = writer
-        self._duty = leadership
+        self._leadership = leadership
         self._due: dict[str, RecordsExpired] = {}
         self._woken = asyncio.Event()
 
@@ -46,7 +46,8 @@ class Expiry:
         """Remove expired records as the engine reports them, until cancelled."""
         while True:
             await self._woken.wait()
-            await self._duty.begins()
+            await self._leadership.begins()
+            # Cleared only now: whatever was noted while another gateway led is still in `_due`.
             self._woken.clear()
             due, self._due = self._due, {}
             for expired in due.values():
@@ -58,7 +59,7 @@ class Expiry:
             await self.remove_expired(expired)
         except Exception:
             logger.exception("%s: records stay beyond their time; tried again", expired.topic)
-            self._due.setdefault(expired.topic, expired)
+            self._due.setdefault(expired.topic, expired)  # a later report covers this one
             self._woken.set()
             await asyncio.sleep(RETRY_S)
 
@@ -76,4 +77,6 @@ class Expiry:
             if not records:
                 return
             with contextlib.suppress(TopicUnknown):  # it was deleted while it waited its turn
-                await self._writer.remove(entry, records, RemovalReason.EXPIRED, self._duty.fence)
+                await self._writer.remove(
+                    entry, records, RemovalReason.EXPIRED, self._leadership.fence
+                )

@@ -106,7 +106,7 @@ async def plan(
                 await _check_change(each.name, before, after, there, has_messages)
         except Problem as problem:
             each.refuse(problem)
-        there[each.name] = after
+        there[each.name] = after  # later topics of the folder may be filled from this one
         steps.append(Step(each, before, after))
     return steps
 
@@ -162,7 +162,7 @@ async def carry_out(steps: Sequence[Step], catalog: Catalog) -> None:
     """Make every topic what its step says.
 
     Raises:
-        TopicFilesInvalid: what nobody could foresee, such as too many sessions to fill topics.
+        TopicFilesInvalid: what no plan can foresee, such as too many sessions to fill topics.
         Problem: bus-unavailable.
     """
     for step in steps:

@@ -40,6 +40,7 @@ SESSIONS_DOCUMENT = TopicDocument.parse(
 _KEY_OF = record_key(SESSIONS_DOCUMENT.key_spec)
 
 logger = logging.getLogger("tidegate.sessions")
+topics_logger = logging.getLogger("tidegate.topics")
 
 
 class SessionsTopic:
@@ -51,6 +52,7 @@ class SessionsTopic:
     def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
         self._catalog = catalog
         self._writer = writer
+        # The newest event of a session tells its state, so the oldest ones may go.
         self._pending: deque[Item] = deque(maxlen=PENDING_MAX)
         self._woken = asyncio.Event()
 
@@ -95,7 +97,7 @@ class SessionsTopic:
                 ]
                 try:
                     await self._writer.write(entry, items)
-                except BaseException:
+                except BaseException:  # back in their order; a repeated event does no harm
                     self._pending.extendleft(reversed(items))
                     raise
 
@@ -103,8 +105,6 @@ class SessionsTopic:
 # `tidegate.pipelines` holds the status of pipeline queries. It is the only one of the gateway's own
 # topics that clients may publish to: the pipelines themselves.
 
-
-logger = logging.getLogger("tidegate.topics")
 
 PIPELINES = "tidegate.pipelines"
 STATES = ("starting", "running", "waiting", "failed", "ended")
@@ -164,7 +164,9 @@ async def open_own(catalog: Catalog) -> None:
         except Problem as problem:
             if problem.code == "bus-unavailable":
                 raise
-            logger.error("%s differs from this gateway's definition: %s", name, problem.detail)
+            topics_logger.error(
+                "%s differs from this gateway's definition: %s", name, problem.detail
+            )
 
 
 def publishable_topic_name(scope: Scope) -> str:
