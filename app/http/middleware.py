@@ -27,7 +27,7 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
 
     Args:
         scope: of a request whose Host is one of ours.
-        allowed: origins beside the one that Host tells, such as `https://desk.example`.
+        allowed: origins beside the one that Host names, such as `https://desk.example`.
 
     Raises:
         Problem: origin-not-allowed.
@@ -199,10 +199,10 @@ class AccessLog:
         try:
             await self.app(scope, receive, counted_send)
         finally:
-            _tell(scope, status, sent_bytes, time.monotonic() - began)
+            _log(scope, status, sent_bytes, time.monotonic() - began)
 
 
-def _tell(scope: Scope, status: int, sent_bytes: int, seconds: float) -> None:
+def _log(scope: Scope, status: int, sent_bytes: int, seconds: float) -> None:
     route = getattr(scope.get("route"), "path", "")
     figures = {
         "method": scope["method"],
