@@ -1,4 +1,4 @@
-"""The gateway: store, engine, driver, catalog and ingest, assembled once."""
+"""The gateway: the one place that knows all parts, and gives each what it uses."""
 
 from __future__ import annotations
 

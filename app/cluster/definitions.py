@@ -109,6 +109,7 @@ class Definitions:
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
         """
+        # An unusable definition is written as it was read: another version may understand it.
         text = stored.text if isinstance(stored, Unusable) else encode_definition(stored.document)
         await self._write(stored.name, stored.epoch, text)
 

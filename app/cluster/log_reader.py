@@ -159,7 +159,7 @@ class TopicLogReader:
         try:
             await asyncio.wait({reading, woken}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                return []
+                return []  # woken by a new topic or a suspect: begin again with all names
             reply = reading.result() or []
         finally:
             for task in (reading, woken):
@@ -178,6 +178,7 @@ class TopicLogReader:
         }
         if not tasks:
             return
+        # A topic with slow subscribers must not hold up the log of all others.
         _, pending = await asyncio.wait(tasks, timeout=PUBLISH_S)
         for task in pending:
             self._busy[tasks[task]] = task
@@ -275,9 +276,9 @@ class TopicLogReader:
 
     def _next_in_rotation(self) -> list[str]:
         """Return the next topics of the rotation."""
-        id_after = [name for name in self._names() if name > self._last_checked][:CHECKED_AT_ONCE]
-        self._last_checked = id_after[-1] if len(id_after) == CHECKED_AT_ONCE else ""
-        return id_after
+        names = [name for name in self._names() if name > self._last_checked][:CHECKED_AT_ONCE]
+        self._last_checked = names[-1] if len(names) == CHECKED_AT_ONCE else ""
+        return names
 
     def _head(self, name: str) -> int:
         try:

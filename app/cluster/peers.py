@@ -31,9 +31,9 @@ from tidegate.conflation.errors import LimitReached
 CALL = "call"
 HAND_OVER = "give"
 STORED, REPLACED = b"left", b"taken"
-"""Replies to a hand-over: the session is in Redis; another reader replaced this one. An empty reply
+"""Replies to a hand-over: the session is in Redis; or another reader has replaced this one.
 
-means that the gateway has no such session.
+An empty reply means that the gateway has no such session.
 """
 
 ATTEMPTS_MAX = 3
@@ -126,7 +126,7 @@ class Peers:
         await self.membership.leave()
 
     async def bring_here(self, session: str, event: int | None) -> bool:
-        """Move a session here, for a reader that has seen event `number`.
+        """Move a session here, for a reader that has seen the number `event` of its cursor.
 
         If another gateway has the session, that gateway ends its stream with REPLACED and hands the
         session over. Return False if another reader has replaced this one, which must not take it
@@ -147,7 +147,7 @@ class Peers:
                 if answer == REPLACED:
                     return False
                 if answer != STORED:
-                    asked_in_vain = owner
+                    asked_in_vain = owner  # it may have died: look again where the session is
         raise _moving()
 
     async def forward(self, session: str, call: Call) -> Reply | None:

@@ -222,7 +222,7 @@ class RedisStore:
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
             case [b"new" | b"again" as outcome, first, last, waits]:
-                if waits:
+                if waits:  # a sync of the disk runs: Redis may have replied before its write
                     await wait_until_written(self._connection)
                 return Appended(first, last, duplicate=outcome == b"again")
             case [b"moved"]:
@@ -238,7 +238,7 @@ class RedisStore:
                 raise Problem("producer-fenced", "A newer run of this producer has committed.")
             case [b"superseded"]:
                 raise Problem("producer-fenced", "Another gateway is the leader now.")
-            case _:
+            case _:  # of another epoch: nothing was written, and the topic is to be checked
                 self.on_suspect(topic)
                 raise EpochMoved
 

@@ -100,7 +100,7 @@ class Progress:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether any subscription has the option."""
+        """True if any subscription has the option."""
         return any(style.subscription.shown.progress for style in self._styles.values())
 
     def wrote(self, outputs: Iterable[Output]) -> None:

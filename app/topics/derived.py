@@ -37,7 +37,7 @@ logger = logging.getLogger("tidegate.filler")
 
 
 class Leadership:
-    """Whether this gateway is the leader, which expires records and fills derived topics for all.
+    """This gateway's part as the leader, which expires records and fills derived topics for all.
 
     `fence` is the number of the leader's lease: a store refuses writes with an older one. None
     without other gateways.
@@ -275,9 +275,9 @@ def _has(board: Board | None, frame: Frame) -> bool:
 
 
 class SourceChange:
-    """Has the fillers do what definitions say; one change at a time, of one topic.
+    """Keeps derived topics filled as their definitions say; changes one topic at a time.
 
-    `reasons`: why topics that are served are not filled; each is tried again when a topic comes.
+    `reasons`: why topics that are served are not filled; each is tried again when a topic is added.
     """
 
     def __init__(self, driver: Driver, derived_topics: DerivedTopics) -> None:
@@ -300,7 +300,7 @@ class SourceChange:
         self._fillers.start(entry)
 
     async def stop(self, name: str) -> None:
-        """Fill a topic no more."""
+        """Stop filling a topic; return once all writing has ended."""
         self.reasons.pop(name, None)
         await self._fillers.stop(name)
 
@@ -326,7 +326,7 @@ class SourceChange:
             self.fill(entry)
 
     def retry(self, entries: Iterable[CatalogTopic]) -> None:
-        """Fill what could not be filled so far: a topic has come."""
+        """Fill what could not be filled so far: a topic was added."""
         if self.reasons:
             self.begin(entry for entry in entries if entry.record.name in self.reasons)
 
@@ -347,7 +347,7 @@ class SourceChange:
 
     @asynccontextmanager
     async def refilled(self, known: CatalogTopic, document: TopicDocument) -> AsyncIterator[None]:
-        """Have the topic filled as its new definition says from when that holds, no sooner."""
+        """Fill the topic by its new definition, from the moment that it holds."""
         name, old, new = known.record.name, known.document.gateway_source, document.gateway_source
         if old == new:
             yield

@@ -42,7 +42,7 @@ class Form:
 
 
 class Redefined(Exception):
-    """The topic's schema is another one than that by which messages were checked."""
+    """The topic's schema has changed since it was used to check messages."""
 
 
 class Ingest:

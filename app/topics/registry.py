@@ -93,7 +93,7 @@ class CatalogTopic:
             raise Problem("message-too-large", detail, line=line) from None
 
     async def yield_after_work(self) -> None:
-        """Let others run when the checks of messages have held the loop for some milliseconds."""
+        """Let other tasks run after checks that have held the loop for some milliseconds."""
         if self._work >= WORK_AT_ONCE:
             self._work = 0
             await asyncio.sleep(0)
@@ -146,9 +146,9 @@ class BegunAnew(TopicUnknown):
 
 
 class TopicRegistry:
-    """Entries by name. What is done to one here is done in the engine in the same step.
+    """Topics by name. Each change here is made in the engine in the same step.
 
-    Unusable topics are kept beside them: each exists, and has no entry.
+    Unusable topics are kept beside them: they exist, and have no entry.
     """
 
     def __init__(self, driver: Driver, settings: Settings) -> None:

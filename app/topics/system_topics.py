@@ -1,4 +1,4 @@
-"""The gateway's own topics, filled by itself: `tidegate.sessions`, what becomes of sessions."""
+"""The gateway's own topics: `tidegate.sessions` and `tidegate.pipelines`, with their writers."""
 
 from __future__ import annotations
 
