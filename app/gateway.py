@@ -73,7 +73,6 @@ class Gateway:
     catalog: Catalog
     ingest: Ingest
     writer: Writer
-    derived_topics: DerivedTopics
     mergers: Mergers
     arrivals: AppendWaiters
     leadership: Leadership
@@ -147,7 +146,6 @@ class Gateway:
         catalog = Catalog(store, driver, derived_topics, settings, mergers)
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer,
-            derived_topics,
             mergers=mergers, arrivals=arrivals, leadership=leadership, bus=bus,
             archive=_archive(settings, catalog, driver),
         )  # fmt: skip
@@ -202,7 +200,7 @@ class Gateway:
         if self.peers is not None:
             await self.peers.aclose()
         self.sessions.aclose()
-        await self.derived_topics.aclose()
+        await self.catalog.filling.aclose()
         if self.bus is not None:
             await self.bus.aclose()
         running = (

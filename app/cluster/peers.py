@@ -20,6 +20,7 @@ from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled
 from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
 from tidegate.app.cluster.peer_messages import PeerMessages
 from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.internal_call import Call, Reply
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.registry import Sessions
@@ -316,12 +317,13 @@ class Peers:
 
         Retry without limit: a session that both continued here and was stored would exist twice.
         """
+        backoff = Backoff(RETRY_S)
         while True:
             raise_if_cancelled()
             try:
                 await self.locations.store(session.id, transfer, self._kept_ms)
             except Problem:
-                await asyncio.sleep(RETRY_S)
+                await backoff.pause()
             else:
                 break
         # Only now: until Redis has confirmed, this copy is the only certain one.

@@ -26,7 +26,7 @@ from tidegate.app.stores.store import (
     check_readable,
     encode_definition,
 )
-from tidegate.app.topics.derived import DerivedTopics, SourceChange
+from tidegate.app.topics.derived import DerivedTopics
 from tidegate.app.topics.registry import BegunAnew, CatalogTopic, Precondition, TopicRegistry
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
@@ -56,7 +56,7 @@ class Catalog(TopicRegistry):
         super().__init__(driver, settings)
         self._mergers = mergers
         self._store = store
-        self.filling = SourceChange(driver, derived_topics)
+        self.filling = derived_topics
         self.changing = asyncio.Lock()
         self.catch_up: Callable[[], Awaitable[None]] | None = None
         self.doubt: Callable[[str, Bookmark], Awaitable[None]] | None = None

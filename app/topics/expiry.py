@@ -7,6 +7,7 @@ import contextlib
 import logging
 
 from tidegate.app.delivery.driver import Driver
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.topics.derived import Leadership
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
@@ -44,6 +45,7 @@ class Expiry:
 
     async def run(self) -> None:
         """Remove expired records as the engine reports them, until cancelled."""
+        backoff = Backoff(RETRY_S)
         while True:
             await self._woken.wait()
             await self._leadership.begins()
@@ -51,17 +53,19 @@ class Expiry:
             self._woken.clear()
             due, self._due = self._due, {}
             for expired in due.values():
-                await self._remove_or_wait(expired)
+                await self._remove_or_wait(expired, backoff)
 
-    async def _remove_or_wait(self, expired: RecordsExpired) -> None:
+    async def _remove_or_wait(self, expired: RecordsExpired, backoff: Backoff) -> None:
         """Remove a topic's expired records; while the store is out, keep them noted."""
         try:
             await self.remove_expired(expired)
+            backoff.succeeded()
         except Exception:
-            logger.exception("%s: records stay beyond their time; tried again", expired.topic)
+            text = "%s: records stay beyond their time; tried again"
+            logger.log(backoff.level, text, expired.topic, exc_info=True)
             self._due.setdefault(expired.topic, expired)  # a later report covers this one
             self._woken.set()
-            await asyncio.sleep(RETRY_S)
+            await backoff.pause()
 
     async def remove_expired(self, expired: RecordsExpired) -> None:
         """Remove expired records that were not published again, the oldest first.
