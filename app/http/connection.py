@@ -9,14 +9,12 @@ import math
 import socket
 import struct
 import sys
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from starlette.types import Message, Receive, Scope, Send
 
-from tidegate.app.http.counters import Histogram
+from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.problems import TRANSPORT_EXTENSION
 
 if sys.platform == "linux":
@@ -34,31 +32,6 @@ UNKNOWN_US: Final = (1 << 32) - 1
 
 # Close with a reset: otherwise the kernel keeps offering the rest to a peer that takes nothing.
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
-
-
-@dataclass(slots=True)
-class ConnectionFigures:
-    """Figures of a server's connections and its event loop, for the metrics.
-
-    Args:
-        connections_max: served at once.
-        connections: open now.
-        refused_by: turned away since the start, by what there was no more room in: all
-            `connections`, or those of one `address`.
-        given_up: cut since the start because their peers took nothing for too long.
-        loop_lag: how much later than asked for the loop calls.
-    """
-
-    connections_max: int
-    connections: int = 0
-    refused_by: Counter[str] = field(default_factory=Counter)
-    given_up: int = 0
-    loop_lag: Histogram = field(default_factory=Histogram)
-
-    @property
-    def refused(self) -> int:
-        """Turned away since the start for want of room."""
-        return self.refused_by.total()
 
 
 class Connection:

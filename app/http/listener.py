@@ -14,7 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tidegate.app.http.connection import Connection, ConnectionFigures
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.logs import event
 from tidegate.app.settings import Settings
 from tidegate.keys.text.duration import Duration

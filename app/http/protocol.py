@@ -16,12 +16,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tidegate.app.http.connection import (
-    FIGURES_EXTENSION,
-    Connection,
-    ConnectionFigures,
-    WriteWatch,
-)  # fmt: skip
+from tidegate.app.http.connection import FIGURES_EXTENSION, Connection, WriteWatch
+from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.listener import HEALTH_PATHS, ConnectionLimits
 from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn

@@ -23,8 +23,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tidegate.app.http.connection import ConnectionFigures
-from tidegate.app.http.counters import Histogram
+from tidegate.app.http.counters import ConnectionFigures, Histogram
 from tidegate.app.http.listener import WAITING_CONNECTIONS_MAX, base_url, open_listener
 from tidegate.app.http.logs import configure_logging, event
 from tidegate.app.http.protocol import protocol_factory

@@ -1,6 +1,7 @@
 """Who is let in, who waits at the door, and who is cut there."""
 
-from tidegate.app.http.connection import Connection, ConnectionFigures
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.listener import WAITING_CONNECTIONS_MAX, ConnectionLimits
 
 

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tidegate.app.http.connection import Connection, ConnectionFigures, WriteWatch
+from tidegate.app.http.connection import Connection, WriteWatch
+from tidegate.app.http.counters import ConnectionFigures
 
 pytestmark = pytest.mark.usefixtures("steady")
 
