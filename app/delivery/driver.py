@@ -107,6 +107,7 @@ class Driver:
             self.engine.advance(now)
             self.settle()
             await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
+            # What one slice has waited is missing for the next: a request has one patience in all.
             patience_s -= await self._backpressure.wait(topic, min(patience_s, PATIENCE_S))
 
     def open(

@@ -73,6 +73,7 @@ async def families(gateway: Gateway, connections: ConnectionFigures | None = Non
 
 async def exposition(gateway: Gateway, connections: ConnectionFigures | None = None) -> bytes:
     """Return the text of one scrape, including the process's own metrics."""
+    # One registry a scrape: families are built from what is counted, and nothing is kept.
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Families(await families(gateway, connections)))
     ProcessCollector(registry=registry)

@@ -56,7 +56,7 @@ def attach_existing(session: Session, number: int | None, retry_ms: int) -> tupl
     """
     cursor = session.cursor
     assert cursor is not None
-    session.replace_reader(retry_ms)
+    session.replace_reader(retry_ms)  # first: the engine knows one session of this id at a time
     try:
         reader = session.open_reader()
     except LimitReached:  # the earlier reader is gone already, so the session is away
@@ -77,6 +77,7 @@ class _Attachment:
         self._is_new = number is None
         self._since = cursor.confirmed if number is None else number
         self._marks: Mapping[SeatId, Mark] | None = cursor.marks(self._since)
+        # One that was closed for a full queue would be closed again, and could never come back.
         self._judges = reader.came_after is not CloseReason.QUEUE_LIMIT
         self._gone: set[str] = set()
 
@@ -91,6 +92,7 @@ class _Attachment:
         self._cursor.rewind(
             {seat: each.resume for seat, each in begins.items() if not _is_replayed(each)}
         )
+        # The reader itself has named what it has, so all of that counts as received.
         self._cursor.confirmed = self._cursor.number
         reason = self._judged(begins)
         for seat, subscription in begins.items():

@@ -57,6 +57,7 @@ class AutoWatch:
         now = self._now()
         if not is_full:  # a write that waits for room began at its first look
             self._began = now
+        # Asked once for all subscriptions: each question is a system call.
         self._in_flight.left(connection.unsent_bytes)
         self._round_trip_ns = connection.round_trip_ns
         flushes = self._flushes(outputs)

@@ -62,7 +62,7 @@ class Sessions:
         )
         self._sessions[session.id] = session
         self._publish(session, "opened")
-        if kept:
+        if kept:  # one that no reader ever comes to must end as well
             self._lapse_later(session)
         return session
 

@@ -126,7 +126,7 @@ class Session:
             note_end=self.note_end,
             on_closed=lambda: self.on_left(self),
         )
-        if self.context.outage.is_on:
+        if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())
         return self.reader
 
