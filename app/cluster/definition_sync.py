@@ -9,11 +9,12 @@ from redis.exceptions import RedisError
 
 from tidegate.app.cluster.connection import (
     BusConnection,
+    bus_unavailable,
     id_after,
     raise_if_cancelled,
     with_timeout,
 )
-from tidegate.app.cluster.redis_store import RedisStore, bus_unavailable, new_epoch
+from tidegate.app.cluster.redis_store import RedisStore, new_epoch
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.definitions.unusable import Unusable
 from tidegate.app.delivery.timers import Backoff

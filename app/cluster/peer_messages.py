@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from tidegate.app.cluster.connection import (
     BusConnection,
+    bus_unavailable,
     raise_if_cancelled,
     translate_errors,
     with_timeout,
@@ -103,8 +104,7 @@ class PeerMessages:
                 raise_if_cancelled()
                 return bytes(await reply)
         except TimeoutError:
-            detail = "The session's gateway did not reply in time."
-            raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"}) from None
+            raise bus_unavailable("The session's gateway did not reply in time.") from None
         finally:
             del self._pending[request_id]
 
@@ -135,8 +135,7 @@ class PeerMessages:
         except Problem:  # it may have arrived: the receiver ignores a repeated id
             is_enqueued = await self._enqueue(gateway, message)
         if not is_enqueued:
-            detail = "The session's gateway is overloaded."
-            raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+            raise bus_unavailable("The session's gateway is overloaded.")
 
     async def _enqueue(self, gateway: str, message: PeerMessage) -> bool:
         arguments = [msgspec.msgpack.encode(message), INBOX_MAX, INBOX_MS]

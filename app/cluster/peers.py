@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled
+from tidegate.app.cluster.connection import BusConnection, bus_unavailable, raise_if_cancelled
 from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
 from tidegate.app.cluster.peer_messages import PeerMessages
 from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
@@ -355,5 +355,4 @@ def _opened_by(session: str) -> str:
 
 
 def _moving() -> Problem:
-    detail = "The session is moving to another gateway; try again."
-    return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+    return bus_unavailable("The session is moving to another gateway; try again.")

@@ -9,9 +9,8 @@ from typing import Self
 
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
-from tidegate.app.cluster.connection import BusConnection, translate_errors
+from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
 from tidegate.app.delivery.timers import Backoff
-from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import StoreUnusable
 
 EVICTION_NONE = "noeviction"
@@ -135,7 +134,7 @@ async def wait_until_written(connection: BusConnection) -> None:
                     begun = last  # a rewrite reset the size: compare with the new file
     except TimeoutError:
         detail = "The messages are stored, but the bus has not written them to its file yet."
-        raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"}) from None
+        raise bus_unavailable(detail) from None
 
 
 async def _log_state(connection: BusConnection) -> LogState:

@@ -14,7 +14,7 @@ import msgspec
 from redis.exceptions import RedisError, ResponseError
 
 from tidegate.app.cluster import scripts
-from tidegate.app.cluster.connection import BusConnection, translate_errors
+from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import (
     check_persistence,
@@ -364,13 +364,6 @@ class RedisStore:
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         return await self._connection.run_script(script, keys, arguments)
-
-
-def bus_unavailable() -> Problem:
-    """Return the problem of a request while Redis is known to be unavailable."""
-    return Problem(
-        "bus-unavailable", "The bus is unavailable; try again.", headers={"Retry-After": "1"}
-    )
 
 
 def new_epoch() -> str:
