@@ -1,4 +1,4 @@
-"""The gateway: store, engine, driver, catalog and ingest, assembled once."""
+"""The gateway: the one place that knows all parts, and gives each what it uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from fastapi import Request
 
@@ -17,7 +17,7 @@ from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.definitions.files import TopicFilesInvalid, read_topic_files
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.delivery.driver import Driver, wall_ms
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.subscribe_request import SessionContext
@@ -27,10 +27,9 @@ from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.checkpoints import Checkpoints
-from tidegate.app.topics.derived import DerivedTopics
+from tidegate.app.topics.derived import DerivedTopics, Leadership
 from tidegate.app.topics.expiry import Expiry
 from tidegate.app.topics.ingest import Ingest
-from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.plan import Step, carry_out, plan_beside
 from tidegate.app.topics.system_topics import SessionsTopic, open_own
 from tidegate.app.topics.writer import AppendWaiters, Writer
@@ -41,17 +40,27 @@ from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded only where settings ask for them: redis and pyarrow are optional
     from tidegate.app.archive.archive import Archive
     from tidegate.app.cluster.cluster import Cluster
     from tidegate.app.cluster.peers import Peers
 
 CATCH_UP_S_MAX = 1.0
+STORE_S_MAX = 2.0
+FAULTS_SHOWN_MAX = 100
+
+
+class Fault(NamedTuple):
+    """A topic with a fault, while the gateway serves the others."""
+
+    topic: str
+    state: str
+    reason: str
 
 
 @dataclass(slots=True)
 class Gateway:
-    """What the routes work with; `stopping` turns new streams away.
+    """The parts of one gateway, as routes use them; `stopping` turns new streams away.
 
     `crew`: the workers at its address, if it is one of several. `id`: among gateways that share a
     bus; `peers`: the other gateways, if there is a bus. `declared`: what the folder of definitions
@@ -64,7 +73,6 @@ class Gateway:
     catalog: Catalog
     ingest: Ingest
     writer: Writer
-    derived_topics: DerivedTopics
     mergers: Mergers
     arrivals: AppendWaiters
     leadership: Leadership
@@ -129,11 +137,15 @@ class Gateway:
         driver = Driver(engine, limits, clock, wall_ms)
         arrivals, leadership = AppendWaiters(driver), Leadership(held=bus is None)
         writer = Writer(store, driver, None if bus is None else arrivals)
-        derived_topics = DerivedTopics(driver, writer, leadership)
+        derived_topics = DerivedTopics(
+            driver,
+            # The fence is read at each write: the lease may have changed hands since the last one.
+            lambda entry, items: writer.write(entry, items, fence=leadership.fence),
+            leadership,
+        )
         catalog = Catalog(store, driver, derived_topics, settings, mergers)
         return cls(
             settings, store, driver, catalog, Ingest(writer, driver, settings), writer,
-            derived_topics,
             mergers=mergers, arrivals=arrivals, leadership=leadership, bus=bus,
             archive=_archive(settings, catalog, driver),
         )  # fmt: skip
@@ -149,7 +161,7 @@ class Gateway:
         await self.store.open()
         try:
             self.declared = await self._declared()
-        except TopicFilesInvalid:
+        except TopicFilesInvalid:  # nothing has changed yet, and the folder's lock must go
             await self.store.aclose()
             raise
         self._is_store_open = True
@@ -161,8 +173,9 @@ class Gateway:
             StoreUnusable, TopicFilesInvalid: with one sentence for the operator.
         """
         expiry = Expiry(self.catalog, self.driver, self.writer, self.leadership)
+        # Before the store opens: restored topics report what has expired meanwhile.
         self.driver.on_expired = expiry.note
-        self._expiry_task = asyncio.create_task(expiry.run(), name="sweep")
+        self._expiry_task = asyncio.create_task(expiry.run(), name="expire records")
         await self.open_store()
         await self.catalog.open()
         if self.bus is not None:
@@ -174,7 +187,7 @@ class Gateway:
         if self.archive is not None:
             self._archive_task = asyncio.create_task(self.archive.run(), name="look at the archive")
         self._sessions_task = asyncio.create_task(
-            self.sessions.topic.run(), name="tell of sessions"
+            self.sessions.topic.run(), name="publish session events"
         )
         if self.peers is not None:
             await self.peers.open()
@@ -183,10 +196,11 @@ class Gateway:
     async def aclose(self) -> None:
         """Stop the background tasks, write a last checkpoint, and close the store."""
         self.ready = False
+        # First of all: sessions are handed over while everything they need still runs.
         if self.peers is not None:
             await self.peers.aclose()
         self.sessions.aclose()
-        await self.derived_topics.aclose()
+        await self.catalog.filling.aclose()
         if self.bus is not None:
             await self.bus.aclose()
         running = (
@@ -201,6 +215,7 @@ class Gateway:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self.archive is not None:
             self.archive.aclose()
+        # After every writer has stopped, so that the next start has no journal to apply.
         await self.checkpoints.write()
         await self.store.aclose()
 
@@ -216,6 +231,29 @@ class Gateway:
         for topic in declared:
             topic.check_options(self.settings.options_characters_max)
         return await plan_beside(self.store, declared, self.settings, self.mergers)
+
+    def faults(self) -> list[Fault]:
+        """Return topics that are unusable, and topics that are served but cannot be derived."""
+        unfilled = self.catalog.filling.reasons
+        return [
+            *(Fault(it.name, "unusable", it.reason) for it in self.catalog.all_unusable()),
+            *(Fault(name, "unfilled", reason) for name, reason in unfilled.items()),
+        ]
+
+    async def unready(self) -> str | None:
+        """Return why the gateway should get no traffic, or None.
+
+        The store is asked each time, so that the reply is current.
+        """
+        if not self.ready:
+            return "it is shutting down" if self.stopping else "the store has not answered yet"
+        if self.outage.is_on:
+            return f"the {self.outage.source} is out"
+        try:
+            async with asyncio.timeout(STORE_S_MAX):
+                return await self.store.fault()
+        except TimeoutError:
+            return "the store does not answer in time"
 
     async def look_back(self, topic: str) -> None:
         """Let the engine know what the archive has of a topic, if there is an archive."""
@@ -235,7 +273,7 @@ class Gateway:
     async def bring(self, session_id: str, number: int | None) -> bool:
         """Fetch a session from another gateway, for a reader that has seen this number.
 
-        Returns False for a reader that was told REPLACED: it is not let in again.
+        Return False for a reader whose stream ended with REPLACED: it is not let in again.
 
         Raises:
             Problem: bus-unavailable, limit-reached.

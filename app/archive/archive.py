@@ -1,4 +1,4 @@
-"""The configured archive: its parts, and messages read from them in threads."""
+"""The configured archive: the parts of each topic, and messages read from them in threads."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import asyncio
 import contextlib
 import importlib.util
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from tidegate.app.archive.listing import Listing, archived_of
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import SettingsInvalid
-from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import BookmarkExpired, EngineError
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.outputs import HistoryWanted
-from tidegate.conflation.topics.topic import Topic
-from tidegate.keys.archived import Part
+from tidegate.conflation.topics.topic import Archived, Topic
+from tidegate.keys.archived import Part, reach, topic_folder
 
 REFRESH_S = 5.0
 THREADS = 2
@@ -36,7 +36,7 @@ logger = logging.getLogger("tidegate.archive")
 class Archive:
     """Reports the archived range of each topic to the engine, and supplies history for replays."""
 
-    def __init__(self, folder: Path, catalog: Catalog, driver: Driver) -> None:
+    def __init__(self, folder: Path, catalog: TopicRegistry, driver: Driver) -> None:
         """Check the folder and the Parquet reader; read nothing yet.
 
         Raises:
@@ -52,6 +52,7 @@ class Archive:
         self._catalog = catalog
         self._driver = driver
         self._listings: dict[str, Listing] = {}
+        # Own threads: reads of large files must not hold up what else uses the default ones.
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="archive")
         self._reads: set[asyncio.Task[None]] = set()
         driver.on_history_wanted = self._start_supply
@@ -104,7 +105,7 @@ class Archive:
         self, name: str, epoch: str, position: int, through: int, kind: Kind
     ) -> list[Frame]:
         """Read messages after a position, as `parquet.piece`; none if the archive lacks them."""
-        from tidegate.app.archive import parquet
+        from tidegate.app.archive import parquet  # pyarrow is optional
 
         for _ in range(TRIES):
             parts = await self.parts(name)
@@ -113,7 +114,7 @@ class Archive:
                     parquet.piece, parts, epoch, position, through, kind
                 )
             except FileNotFoundError:
-                continue
+                continue  # the pipeline has merged the file into a larger one
             except parquet.ArchiveDamaged as error:
                 logger.warning("the archive of %s cannot be read: %s", name, error)
                 break
@@ -168,3 +169,45 @@ async def begun(pieces: AsyncIterator[Sequence[Frame]]) -> AsyncIterator[Sequenc
             yield frames
 
     return all_pieces()
+
+
+class Listing:
+    """The parts of one topic in order of publication. It blocks: call it in a thread."""
+
+    def __init__(self, archive: Path, topic: str) -> None:
+        self._folder = archive / topic_folder(topic)
+        self._days: dict[str, tuple[tuple[int, int], list[tuple[Part, Path]]]] = {}
+
+    def parts(self) -> dict[Part, Path]:
+        """Return each part with its path; none if the topic has no archive."""
+        try:
+            with os.scandir(self._folder) as entries:
+                days = [each for each in entries if each.name.startswith("date=")]
+        except FileNotFoundError:
+            days = []
+        found = {day.name: self._day(Path(day.path)) for day in days}
+        self._days = {name: each for name, each in found.items() if each is not None}
+        return dict(sorted(pair for _, pairs in self._days.values() for pair in pairs))
+
+    def _day(self, folder: Path) -> tuple[tuple[int, int], list[tuple[Part, Path]]] | None:
+        try:
+            about = folder.stat()
+            # The inode detects a folder that was replaced by one with the same time.
+            mark = about.st_ino, about.st_mtime_ns
+            known = self._days.get(folder.name)
+            if known is not None and known[0] == mark:
+                return known
+            pairs = [(Part.of(path.name), path) for path in folder.iterdir()]
+        except FileNotFoundError:
+            return None
+        return mark, [(part, path) for part, path in pairs if part is not None]
+
+
+def archived_of(parts: dict[Part, Path], epoch: str) -> Archived | None:
+    """Return the gapless range of an epoch that ends with its newest part, or None."""
+    found = reach(list(parts), epoch)
+    if found is None:
+        return None
+    first, last = found
+    own = [part for part in parts if part.epoch == epoch and part.first >= first]
+    return Archived(first, last, tuple((part.stamp_ms, part.first) for part in own))

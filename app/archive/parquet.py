@@ -49,7 +49,7 @@ def piece(
             if bytes_left <= 0 or len(frames) == PIECE_ROWS_MAX:
                 break
     except (FileNotFoundError, ArchiveDamaged):
-        if not frames:
+        if not frames:  # else what was read is good, and the next piece meets the error again
             raise
     return frames
 
@@ -111,6 +111,7 @@ def _groups_after(footer: pq.FileMetaData, position: int) -> list[int]:
     column = COLUMNS.index("position")
     groups = range(footer.num_row_groups)
     statistics = {at: footer.row_group(at).column(column).statistics for at in groups}
+    # A group without statistics may hold any position.
     return [at for at, seen in statistics.items() if seen is None or seen.max > position]
 
 

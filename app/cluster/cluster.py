@@ -15,10 +15,10 @@ from tidegate.app.cluster.membership import LEADER_LEASE, Lease
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
 from tidegate.app.settings import Settings, SettingsInvalid
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.leadership import Leadership
+from tidegate.app.topics.derived import Leadership
 from tidegate.app.topics.writer import AppendWaiters
 
 
@@ -60,7 +60,13 @@ class Cluster:
         definition_sync = DefinitionSync(self.connection, self.store, catalog, append_waiters)
         self._definition_sync, catalog.catch_up = definition_sync, definition_sync.catch_up
         self._log_reader = TopicLogReader(
-            self.connection, self.store, catalog, driver, append_waiters, definition_sync, outage
+            self.connection,
+            self.store,
+            catalog,
+            driver,
+            append_waiters,
+            definition_sync.restore,
+            outage,
         )
 
         async def acquired(number: int) -> None:

@@ -145,8 +145,12 @@ def translate_errors() -> Iterator[None]:
     try:
         yield
     except (RedisError, OSError) as error:
-        detail = "The bus did not accept the request; try again."
-        raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"}) from error
+        raise bus_unavailable("The bus did not accept the request; try again.") from error
+
+
+def bus_unavailable(detail: str = "The bus is unavailable; try again.") -> Problem:
+    """Return the problem of a request that may succeed in a moment."""
+    return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
 
 
 def _client(url: str, connections_max: int, *, reply_s_max: float | None) -> Redis:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import replace
 
@@ -10,17 +9,20 @@ from redis.exceptions import RedisError
 
 from tidegate.app.cluster.connection import (
     BusConnection,
+    bus_unavailable,
     id_after,
     raise_if_cancelled,
     with_timeout,
 )
-from tidegate.app.cluster.redis_store import RedisStore, bus_unavailable, new_epoch
+from tidegate.app.cluster.redis_store import RedisStore, new_epoch
+from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.logs import event
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.remote_changes import RemoteChanges
+from tidegate.app.topics.registry import CatalogTopic
 from tidegate.app.topics.writer import AppendWaiters
 from tidegate.conflation.frame import RestoredTopic
 
@@ -28,6 +30,45 @@ WAIT_S = 5.0  # a blocked read returns at once on a change; the limit only detec
 RETRY_S = 0.2
 
 logger = logging.getLogger("tidegate.bus")
+
+
+class RemoteChanges:
+    """Applies the changes of other gateways. The caller holds the catalog's `changing`."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    async def adopt(self, record: TopicRecord, kept: RestoredTopic) -> None:
+        """Add a topic that was created elsewhere, with its stored state."""
+        self._catalog.add_stored(record, kept)
+
+    async def set_aside(self, unusable: Unusable) -> None:
+        """Set a topic aside whose new definition cannot be used here."""
+        known = self._catalog.served(unusable.name)
+        if known is None:
+            self._catalog.set_aside(unusable)
+        else:
+            async with self._catalog.filling.unfilled(known), known.writing:
+                self._catalog.set_aside(unusable)
+        for entry in self._catalog.entries():
+            source = entry.document.gateway_source
+            if source is not None and source.topic == unusable.name:
+                await self._catalog.filling.cut_off(entry)
+
+    async def redefine(self, known: CatalogTopic, document: TopicDocument) -> None:
+        """Apply a topic's new definition of the same identity."""
+        async with self._catalog.filling.refilled(known, document), known.writing:
+            record = TopicRecord(known.record.name, document, known.record.epoch)
+            self._catalog.define(known, record)
+
+    async def forget(self, known: CatalogTopic) -> None:
+        """Remove a topic; its subscriptions end with REMOVED here too."""
+        async with self._catalog.filling.unfilled(known), known.writing:
+            self._catalog.drop(known)
+
+    def forget_unusable(self, unusable: Unusable) -> None:
+        """Remove an unusable topic."""
+        self._catalog.drop_unusable(unusable)
 
 
 class DefinitionSync:
@@ -48,17 +89,19 @@ class DefinitionSync:
 
     async def run(self) -> None:
         """Apply changes until cancelled, and retry while Redis is unavailable."""
+        backoff = Backoff(RETRY_S)
         while True:
             raise_if_cancelled()
             try:
                 if await self._wait_for_change():
                     await self.sync()
+                continue
             except (RedisError, OSError, Problem) as error:
+                # The log reader has warned of the outage already: both use the same Redis.
                 logger.debug("reading definitions failed: %s", error)
-                await asyncio.sleep(RETRY_S)
             except Exception:  # a defect in one definition must not end the task for all others
                 logger.exception("applying a definition failed; retrying")
-                await asyncio.sleep(RETRY_S)
+            await backoff.pause()
 
     async def sync(self) -> None:
         """Apply everything that other gateways have written so far.

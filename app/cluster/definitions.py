@@ -14,8 +14,14 @@ from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.unusable import Unusable
 from tidegate.app.http.requests import TOPIC_NAME
-from tidegate.app.stores.definitions import encode_definition, parse_stored
-from tidegate.app.stores.store import Change, DefinitionsMoved, Stored, StoreUnusable
+from tidegate.app.stores.store import (
+    Change,
+    DefinitionsMoved,
+    Stored,
+    StoreUnusable,
+    encode_definition,
+    parse_stored,
+)
 
 CHANGES_AT_ONCE = 1_000
 NAME_SHOWN_MAX = 80
@@ -103,6 +109,7 @@ class Definitions:
         Raises:
             DefinitionsMoved: Redis has a change that this gateway has not seen.
         """
+        # An unusable definition is written as it was read: another version may understand it.
         text = stored.text if isinstance(stored, Unusable) else encode_definition(stored.document)
         await self._write(stored.name, stored.epoch, text)
 

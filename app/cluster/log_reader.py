@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from redis.exceptions import RedisError
 
@@ -20,11 +19,11 @@ from tidegate.app.cluster.connection import (
     raise_if_cancelled,
     with_timeout,
 )
-from tidegate.app.cluster.definition_sync import DefinitionSync
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import ForeignEntry, parse_entry
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import DefinitionsMoved, TopicRecord
 from tidegate.app.topics.catalog import Catalog
@@ -53,7 +52,10 @@ logger = logging.getLogger("tidegate.bus")
 
 
 class TopicLogReader:
-    """One task that reads all topics, each from the engine's head."""
+    """One task that reads all topics, each from the engine's head.
+
+    `restore_definitions` writes the definitions that Redis has lost back.
+    """
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class TopicLogReader:
         catalog: Catalog,
         driver: Driver,
         append_waiters: AppendWaiters,
-        definition_sync: DefinitionSync,
+        restore_definitions: Callable[[], Awaitable[None]],
         outage: Outage,
     ) -> None:
         self._connection = connection
@@ -70,7 +72,7 @@ class TopicLogReader:
         self._catalog = catalog
         self._driver = driver
         self._append_waiters = append_waiters
-        self._definition_sync = definition_sync
+        self._restore_definitions = restore_definitions
         self._outage = outage
         self._wake = asyncio.Event()
         self._suspects: dict[str, bool] = {}
@@ -98,7 +100,7 @@ class TopicLogReader:
 
     async def run(self) -> None:
         """Read until cancelled; while Redis is unavailable, retry with growing pauses."""
-        pause_s = PAUSE_S
+        backoff = Backoff(PAUSE_S, PAUSE_S_MAX)
         while True:
             raise_if_cancelled()
             try:
@@ -106,13 +108,12 @@ class TopicLogReader:
                 while True:
                     raise_if_cancelled()
                     await self._step()
-                    pause_s = PAUSE_S
+                    backoff.succeeded()
             except (RedisError, OSError, Problem) as error:
                 self._outage.began(type(error).__name__)
             except Exception:
                 logger.exception("reading topics from the bus failed; retrying")
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, PAUSE_S_MAX)
+            await backoff.pause()
 
     async def open(self) -> None:
         """Restart topics of another server life before the gateway serves requests.
@@ -158,7 +159,7 @@ class TopicLogReader:
         try:
             await asyncio.wait({reading, woken}, return_when=asyncio.FIRST_COMPLETED)
             if not reading.done():
-                return []
+                return []  # woken by a new topic or a suspect: begin again with all names
             reply = reading.result() or []
         finally:
             for task in (reading, woken):
@@ -177,6 +178,7 @@ class TopicLogReader:
         }
         if not tasks:
             return
+        # A topic with slow subscribers must not hold up the log of all others.
         _, pending = await asyncio.wait(tasks, timeout=PUBLISH_S)
         for task in pending:
             self._busy[tasks[task]] = task
@@ -225,7 +227,7 @@ class TopicLogReader:
         """Compare topics with Redis, which may have lost data without any error."""
         self._check_due_s = asyncio.get_running_loop().time() + CHECK_INTERVAL_S
         if not await self._store.definitions.is_intact():
-            await self._definition_sync.restore()
+            await self._restore_definitions()
         for name in await self._store.find_suspects(names, self._head):
             self.suspect(name)
         for name in self._reported:
@@ -274,9 +276,9 @@ class TopicLogReader:
 
     def _next_in_rotation(self) -> list[str]:
         """Return the next topics of the rotation."""
-        id_after = [name for name in self._names() if name > self._last_checked][:CHECKED_AT_ONCE]
-        self._last_checked = id_after[-1] if len(id_after) == CHECKED_AT_ONCE else ""
-        return id_after
+        names = [name for name in self._names() if name > self._last_checked][:CHECKED_AT_ONCE]
+        self._last_checked = names[-1] if len(names) == CHECKED_AT_ONCE else ""
+        return names
 
     def _head(self, name: str) -> int:
         try:

@@ -12,6 +12,7 @@ from redis.exceptions import ResponseError
 
 from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled, translate_errors
 from tidegate.app.cluster.scripts import ACQUIRE_LEASE, EXTEND_LEASE
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 
 LEADER_LEASE = "duties"
@@ -242,18 +243,19 @@ class Membership:
 
     async def run(self) -> None:
         """Send heartbeats until cancelled; if Redis is unavailable, the last members stay valid."""
-        is_logged = False
+        # A failure changes nothing about the rhythm: others judge this gateway by it.
+        backoff = Backoff(HEARTBEAT_S)
         while True:
             try:
                 await self.heartbeat()
                 await self.remove_dead()
-                is_logged = False
+                backoff.succeeded()
+                pause_s = HEARTBEAT_S
             except Problem as problem:
-                level = logging.DEBUG if is_logged else logging.WARNING
-                logger.log(level, "the heartbeat failed: %s", problem.detail)
-                is_logged = True
+                logger.log(backoff.level, "the heartbeat failed: %s", problem.detail)
+                pause_s = backoff.next_s()
             raise_if_cancelled()
-            await asyncio.sleep(HEARTBEAT_S)
+            await asyncio.sleep(pause_s)
 
     async def leave(self) -> None:
         """Remove this gateway at once; if Redis is unavailable, the others detect it later."""

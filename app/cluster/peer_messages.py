@@ -13,11 +13,13 @@ from redis.exceptions import RedisError
 
 from tidegate.app.cluster.connection import (
     BusConnection,
+    bus_unavailable,
     raise_if_cancelled,
     translate_errors,
     with_timeout,
 )
 from tidegate.app.cluster.membership import Membership
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 
 REPLY_S_MAX = 5.0
@@ -102,25 +104,22 @@ class PeerMessages:
                 raise_if_cancelled()
                 return bytes(await reply)
         except TimeoutError:
-            detail = "The session's gateway did not reply in time."
-            raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"}) from None
+            raise bus_unavailable("The session's gateway did not reply in time.") from None
         finally:
             del self._pending[request_id]
 
     async def run(self) -> None:
         """Receive messages until cancelled; log only the first of consecutive read failures."""
-        is_logged = False
+        backoff = Backoff(RETRY_S)
         while True:
             raise_if_cancelled()
             try:
                 messages = await self._receive()
             except (RedisError, OSError) as error:  # OSError covers the TimeoutError of a wait
-                level = logging.DEBUG if is_logged else logging.WARNING
-                logger.log(level, "reading the inbox failed: %s", type(error).__name__)
-                is_logged = True
-                await asyncio.sleep(RETRY_S)
+                logger.log(backoff.level, "reading the inbox failed: %s", type(error).__name__)
+                await backoff.pause()
                 continue
-            is_logged = False
+            backoff.succeeded()
             for text in messages:
                 self._handle(text)
 
@@ -136,8 +135,7 @@ class PeerMessages:
         except Problem:  # it may have arrived: the receiver ignores a repeated id
             is_enqueued = await self._enqueue(gateway, message)
         if not is_enqueued:
-            detail = "The session's gateway is overloaded."
-            raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+            raise bus_unavailable("The session's gateway is overloaded.")
 
     async def _enqueue(self, gateway: str, message: PeerMessage) -> bool:
         arguments = [msgspec.msgpack.encode(message), INBOX_MAX, INBOX_MS]

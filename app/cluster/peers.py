@@ -10,28 +10,31 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled
+from tidegate.app.cluster.connection import BusConnection, bus_unavailable, raise_if_cancelled
 from tidegate.app.cluster.membership import HEARTBEAT_S, Membership
 from tidegate.app.cluster.peer_messages import PeerMessages
 from tidegate.app.cluster.session_locations import REFRESH_MS, DeadPeerCleanup, SessionLocations
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.internal_call import Call, Reply
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.session_transfer import deserialize, serialize
 from tidegate.app.settings import Settings
 from tidegate.conflation.errors import LimitReached
 
 CALL = "call"
 HAND_OVER = "give"
 STORED, REPLACED = b"left", b"taken"
-"""Replies to a hand-over: the session is in Redis; another reader replaced this one. An empty reply
+"""Replies to a hand-over: the session is in Redis; or another reader has replaced this one.
 
-means that the gateway has no such session.
+An empty reply means that the gateway has no such session.
 """
 
 ATTEMPTS_MAX = 3
@@ -124,7 +127,7 @@ class Peers:
         await self.membership.leave()
 
     async def bring_here(self, session: str, event: int | None) -> bool:
-        """Move a session here, for a reader that has seen event `number`.
+        """Move a session here, for a reader that has seen the number `event` of its cursor.
 
         If another gateway has the session, that gateway ends its stream with REPLACED and hands the
         session over. Return False if another reader has replaced this one, which must not take it
@@ -145,7 +148,7 @@ class Peers:
                 if answer == REPLACED:
                     return False
                 if answer != STORED:
-                    asked_in_vain = owner
+                    asked_in_vain = owner  # it may have died: look again where the session is
         raise _moving()
 
     async def forward(self, session: str, call: Call) -> Reply | None:
@@ -243,7 +246,7 @@ class Peers:
         if session in self._sessions:
             return
         try:
-            self._sessions.import_session(transfer)
+            self._sessions.adopt(partial(deserialize, transfer))
         except LimitReached as error:
             # Another gateway may have room for the session.
             await self.locations.store(session, transfer, self._kept_ms)
@@ -302,7 +305,8 @@ class Peers:
         return STORED
 
     def _start_hand_over(self, session: Session) -> asyncio.Task[None]:
-        transfer = self._sessions.export_session(session, GOODBYE_RETRY_MS)
+        self._sessions.detach(session, GOODBYE_RETRY_MS)
+        transfer = serialize(session)
         task = asyncio.create_task(self._hand_over(session, transfer), name="hand a session over")
         self._leaving[session.id] = task
         task.add_done_callback(lambda _: self._leaving.pop(session.id, None))
@@ -313,12 +317,13 @@ class Peers:
 
         Retry without limit: a session that both continued here and was stored would exist twice.
         """
+        backoff = Backoff(RETRY_S)
         while True:
             raise_if_cancelled()
             try:
                 await self.locations.store(session.id, transfer, self._kept_ms)
             except Problem:
-                await asyncio.sleep(RETRY_S)
+                await backoff.pause()
             else:
                 break
         # Only now: until Redis has confirmed, this copy is the only certain one.
@@ -350,5 +355,4 @@ def _opened_by(session: str) -> str:
 
 
 def _moving() -> Problem:
-    detail = "The session is moving to another gateway; try again."
-    return Problem("bus-unavailable", detail, headers={"Retry-After": "1"})
+    return bus_unavailable("The session is moving to another gateway; try again.")

@@ -9,8 +9,8 @@ from typing import Self
 
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
-from tidegate.app.cluster.connection import BusConnection, translate_errors
-from tidegate.app.http.problems import Problem
+from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.stores.store import StoreUnusable
 
 EVICTION_NONE = "noeviction"
@@ -123,19 +123,18 @@ async def wait_until_written(connection: BusConnection) -> None:
     Raises:
         Problem: bus-unavailable; the data is stored, but would be lost if Redis died now.
     """
-    pause_s, begun = POLL_S, await _log_state(connection)
-    last = begun
+    backoff = Backoff(POLL_S, POLL_S_MAX)
+    last = begun = await _log_state(connection)
     try:
         async with asyncio.timeout(WRITE_S_MAX):
             while not last.has_written(begun):
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, POLL_S_MAX)
+                await backoff.pause()
                 before, last = last, await _log_state(connection)
                 if last.written_bytes < before.written_bytes:
                     begun = last  # a rewrite reset the size: compare with the new file
     except TimeoutError:
         detail = "The messages are stored, but the bus has not written them to its file yet."
-        raise Problem("bus-unavailable", detail, headers={"Retry-After": "1"}) from None
+        raise bus_unavailable(detail) from None
 
 
 async def _log_state(connection: BusConnection) -> LogState:

@@ -14,7 +14,7 @@ import msgspec
 from redis.exceptions import RedisError, ResponseError
 
 from tidegate.app.cluster import scripts
-from tidegate.app.cluster.connection import BusConnection, translate_errors
+from tidegate.app.cluster.connection import BusConnection, bus_unavailable, translate_errors
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import (
     check_persistence,
@@ -222,7 +222,7 @@ class RedisStore:
             reply = await self._run(scripts.APPEND, log.append_keys(publication), arguments)
         match reply:
             case [b"new" | b"again" as outcome, first, last, waits]:
-                if waits:
+                if waits:  # a sync of the disk runs: Redis may have replied before its write
                     await wait_until_written(self._connection)
                 return Appended(first, last, duplicate=outcome == b"again")
             case [b"moved"]:
@@ -238,7 +238,7 @@ class RedisStore:
                 raise Problem("producer-fenced", "A newer run of this producer has committed.")
             case [b"superseded"]:
                 raise Problem("producer-fenced", "Another gateway is the leader now.")
-            case _:
+            case _:  # of another epoch: nothing was written, and the topic is to be checked
                 self.on_suspect(topic)
                 raise EpochMoved
 
@@ -364,13 +364,6 @@ class RedisStore:
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         return await self._connection.run_script(script, keys, arguments)
-
-
-def bus_unavailable() -> Problem:
-    """Return the problem of a request while Redis is known to be unavailable."""
-    return Problem(
-        "bus-unavailable", "The bus is unavailable; try again.", headers={"Retry-After": "1"}
-    )
 
 
 def new_epoch() -> str:

@@ -12,8 +12,8 @@ import msgspec
 from tidegate.app.cluster.connection import BusConnection, raise_if_cancelled, translate_errors
 from tidegate.app.cluster.membership import DEAD_S, Membership
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.leadership import Leadership
+from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.system_topics import SESSIONS
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.frame import Frame, RemovalReason
@@ -145,7 +145,7 @@ class DeadPeerCleanup:
         self,
         membership: Membership,
         locations: SessionLocations,
-        catalog: Catalog,
+        catalog: TopicRegistry,
         driver: Driver,
         writer: Writer,
         leadership: Leadership,

@@ -108,6 +108,7 @@ class TopicLog:
     async def load(self) -> RestoredTopic:
         """Load the topic, consistent at one offset although others write meanwhile."""
         while True:
+            # In this order: what is written while the records are scanned is in the stream.
             head = await self.head()
             records = await self._scan_records()
             frames = await self.frames_after(0)
@@ -152,6 +153,7 @@ class TopicLog:
             return [0]
         puts: list[object] = []
         removed: list[object] = []
+        # Only the newest item of a key changes its record; the script need not see the others.
         newest = newest_items(publication.items)
         for record_key, (index, item) in newest.items():
             if isinstance(item, Message):

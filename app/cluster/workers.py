@@ -14,10 +14,11 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import NoReturn
 
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.settings import CONFIG_STATUS
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -25,7 +26,7 @@ INTERRUPTED_STATUS = 130
 RESTART_S_MIN = 0.1
 RESTART_S_MAX = 10.0
 STEADY_S = 30.0
-"""A worker that ran this long restarts at once; after an earlier exit the delay grows."""
+"""A worker that ran this long restarts soon; after an earlier exit the delay grows."""
 
 STOP_S_MAX = 5.0
 """Extra time for a worker to stop after its streams' grace period; then the parent kills it."""
@@ -53,7 +54,7 @@ class ParentLink:
 
 @dataclass(slots=True)
 class _Worker:
-    """A worker slot; `failures` counts consecutive early exits."""
+    """A worker slot; early exits in a row delay its next start."""
 
     number: int
     pid: int = 0
@@ -61,7 +62,7 @@ class _Worker:
     is_ready: bool = False
     started_s: float = 0.0
     due_s: float = 0.0
-    failures: int = 0
+    backoff: Backoff = field(default_factory=lambda: Backoff(RESTART_S_MIN, RESTART_S_MAX))
 
 
 class Workers:
@@ -184,8 +185,9 @@ class Workers:
             self._stop(signal.SIGTERM)
             return
         now = time.monotonic()
-        worker.failures = 0 if now - worker.started_s >= STEADY_S else worker.failures + 1
-        delay_s = min(RESTART_S_MAX, RESTART_S_MIN * 2 ** min(worker.failures, 16))
+        if now - worker.started_s >= STEADY_S:
+            worker.backoff.succeeded()
+        delay_s = worker.backoff.next_s()
         worker.due_s = now + delay_s
         logger.warning(
             "worker %d exited with status %d; restarting in %.1f s", worker.number, status, delay_s

@@ -11,7 +11,9 @@ from tidegate.conflation.auto import Decision, Observation, State, step
 from tidegate.conflation.subscription import Auto, Subscription
 from tidegate.keys.text.duration import MILLISECOND, Instant, duration_text
 
+REQUESTED = "requested"
 DECISIONS_MAX = 50
+"""The newest decisions that are kept: they are shown whole, and travel with the session."""
 
 
 class AutoInterval:
@@ -89,3 +91,9 @@ def decision_document(decision: Decision) -> dict[str, Any]:
             "calm_ms": figures.calm_ns // MILLISECOND,
         },
     }
+
+
+def requested_document(from_ns: int, to_ns: int) -> dict[str, Any]:
+    """Return a change that the client asked for, in the form of a decision."""
+    texts = [duration_text(each) if each else "none" for each in (from_ns, to_ns)]
+    return {"from": texts[0], "to": texts[1], "reason": REQUESTED, "inputs": {}}

@@ -50,6 +50,7 @@ class PublishBackpressure:
 
     def least_limits(self, topic: str) -> QueueLimits:
         """Return the lowest limits among the sessions that queue messages of this topic."""
+        # Only sessions with lower limits are looked up: nearly all have the gateway's own.
         found = [self._limits, *self._engine.limits_at(topic, self._tight)]
         messages_max = min(limits.messages_max for limits in found)
         return QueueLimits(messages_max, min(limits.bytes_max for limits in found))
@@ -63,7 +64,7 @@ class PublishBackpressure:
                 while self._crowded(topic):
                     self._taken.clear()
                     await self._taken.wait()
-        except TimeoutError:
+        except TimeoutError:  # one stuck reader must not slow every publisher down for ever
             self._given_up |= self._crowded(topic)
         return loop.time() - began_at
 

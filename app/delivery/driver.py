@@ -72,6 +72,7 @@ class Driver:
         self._clock = clock
         self.wall_ms = wall_ms
         self._arrival_ages_ms: dict[str, int] = {}
+        # The engine's time never goes back, not even behind a timer that rang a little early.
         self._latest: Instant = 0
         self._consumers: dict[str, Consumer] = {}
         self._backpressure = PublishBackpressure(engine, limits)
@@ -107,9 +108,11 @@ class Driver:
                 self.settle()
                 self._idle.look()
                 return
+            # Flush what became due, else a large publish would hold every interval up.
             self.engine.advance(now)
             self.settle()
             await asyncio.sleep(0)  # a turn of the loop, in which woken streams write
+            # What one slice has waited is missing for the next: a request has one patience in all.
             patience_s -= await self._backpressure.wait(topic, min(patience_s, PATIENCE_S))
 
     def open(
@@ -227,6 +230,7 @@ class Driver:
                     self.on_crossed(event)
                 case HistoryWanted() if self.on_history_wanted is not None:
                     self.on_history_wanted(event)
+        # After every call: any of them may have made an earlier deadline, or ended the earliest.
         self._timer.set(self.engine.next_deadline())
 
     def _note_closed(self, event: SessionClosed) -> None:

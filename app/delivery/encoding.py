@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from tidegate.app.http.event import _END, _FIELD, event
+from tidegate.app.http.wire import END, FIELD, event
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.options.print import granted, lane_text
@@ -96,6 +96,7 @@ class EnvelopeWriter:
         op = op_of(frame, self._op)
         is_whole = op is self._op
         first = frame.offset if type(frame) is Frame else receipt_of(frame).first
+        # Joined by hand: this runs once for each row and format, and copies the payload as it is.
         return b"".join(
             (
                 self._head if is_whole else self._head_of(op),
@@ -156,12 +157,13 @@ class Style:
     cut: Bookmark
     ids: bool = True
     variant: str = field(init=False)
-    """What tells encodings of a lane's batch apart."""
+    """Distinguishes the encodings of one batch."""
     is_plain: bool = field(init=False)
     """No option looks at each write: not `auto`, not `max_age`, not `progress`."""
 
     def __post_init__(self) -> None:
         shown = self.subscription.shown
+        # Kept, because it is looked up for every batch and member.
         flags = (self.ids, shown.timestamp, shown.receipt, shown.no_sowkey)
         object.__setattr__(self, "variant", f"{self.form} {flags}")
         looks = shown.auto is not None or shown.max_age_ns is not None or shown.progress
@@ -289,7 +291,7 @@ def rows_text(rows: Rows, style: Style) -> bytes:
     text = rows.batch.encoded.get(variant)
     if text is None:
         events = _ROWS[style.form](rows, style)
-        text = rows.batch.encoded[variant] = _END.join(_with_id(events, rows, style)) + _END
+        text = rows.batch.encoded[variant] = END.join(_with_id(events, rows, style)) + END
     return text
 
 
@@ -315,14 +317,17 @@ def _headed(rows: Rows, style: Style, ids: EventIds) -> bytes:
     id_text = ""
     if low_water is not None:
         id_text = ids.move((rows.name, rows.topic), Bookmark(rows.epoch, low_water))
+    # A line break inside an object is allowed in JSON, and `data:` lines are joined by one.
     head = b"" if style.form is Format.VALUE else b'data: {"sub":"%b",\n' % rows.name.encode()
     last = b"id: %b\n%b" % (id_text.encode(), head) if id_text else head
     if style.form is Format.BATCH:
         return last + text
-    *events, end = text.removesuffix(_END).split(_END)
-    return b"".join((*(head + each + _END for each in events), last, end, _END))
+    # The shared text names no subscription and has no id, so each event gets its lines here.
+    *events, end = text.removesuffix(END).split(END)
+    return b"".join((*(head + each + END for each in events), last, end, END))
 
 
+# An event stream ends a line at each of the three: a bare CR in a text would cut its field.
 _LINE_ENDS = re.compile(rb"\r\n|\r|\n")
 
 
@@ -336,15 +341,15 @@ def _values(rows: Rows, style: Style) -> list[bytes]:
 
 
 def _json_field(payload: bytes) -> bytes:
-    return _FIELD + payload
+    return FIELD + payload
 
 
 def _text_fields(payload: bytes) -> bytes:
-    return b"\n".join(_FIELD + line for line in _LINE_ENDS.split(payload))
+    return b"\n".join(FIELD + line for line in _LINE_ENDS.split(payload))
 
 
 def _binary_field(payload: bytes) -> bytes:
-    return _FIELD + base64.b64encode(payload)
+    return FIELD + base64.b64encode(payload)
 
 
 _FIELDS = {Kind.TEXT: _text_fields, Kind.BINARY: _binary_field}
@@ -372,7 +377,7 @@ def _batch(rows: Rows, style: Style) -> list[bytes]:
 
 def _object(text: bytes, style: Style) -> bytes:
     """Return a JSON object as a data line; without `ids`, its brace is in the session's line."""
-    return _FIELD + (text if style.ids else text[1:])
+    return FIELD + (text if style.ids else text[1:])
 
 
 def _writer(rows: Rows, style: Style) -> EnvelopeWriter:

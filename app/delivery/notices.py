@@ -1,13 +1,16 @@
-"""Events that a stream sends beside rows: late rows, progress, heartbeats. Pure."""
+"""Events that a stream sends beside rows: late rows, progress, heartbeats, outages of the bus."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from tidegate.app.delivery.encoding import EventIds, Styles
-from tidegate.app.http.event import event
+from tidegate.app.http.logs import event as log_event
+from tidegate.app.http.wire import event
 from tidegate.conflation.frame import receipt_of
 from tidegate.conflation.outputs import GroupEnd, Output, Rows
 from tidegate.conflation.sessions.subscriber import SubscriberId
@@ -56,6 +59,7 @@ def late_events(
 
 def cause_of(write_context: WriteContext, topic: str, max_age_ns: int) -> Cause:
     """Return the first cause that explains a late row, from the peer's end backwards."""
+    # In this order, because a peer that takes nothing makes every earlier station look slow.
     if write_context.has_unsent:
         return Cause.CLIENT
     if write_context.is_behind:
@@ -96,7 +100,7 @@ class Progress:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether any subscription has the option."""
+        """True if any subscription has the option."""
         return any(style.subscription.shown.progress for style in self._styles.values())
 
     def wrote(self, outputs: Iterable[Output]) -> None:
@@ -129,6 +133,7 @@ class Progress:
 
 
 PROGRESS_S = 1.0
+"""How often progress is checked. Each check asks the engine, so it does not follow every row."""
 
 
 class Heartbeat:
@@ -166,3 +171,56 @@ class Heartbeat:
         if progress:
             due = min(due, self._looked_at + self._progress_s)
         return max(0.0, due - now)
+
+
+logger = logging.getLogger("tidegate.bus")
+
+
+class Outage:
+    """Notifies every stream when the bus goes out and when it is back; streams stay open.
+
+    Args:
+        source: what may be out, as `status` names it.
+        wall_ms: wall time in milliseconds of the epoch.
+        notify: takes an event to every open stream.
+    """
+
+    def __init__(
+        self, source: str, wall_ms: Callable[[], int], notify: Callable[[bytes], None]
+    ) -> None:
+        self.source = source
+        self.since_ms: int | None = None
+        self._wall_ms = wall_ms
+        self._notify = notify
+
+    @property
+    def is_on(self) -> bool:
+        """True while the source is out."""
+        return self.since_ms is not None
+
+    def began(self, reason: str) -> None:
+        """Begin an outage, unless one has begun already."""
+        if self.since_ms is None:
+            figures = log_event("bus-out", source=self.source)
+            logger.warning("the %s is out: %s", self.source, reason, extra=figures)
+            self.since_ms = self._wall_ms()
+            self._notify(self.notice())
+
+    def over(self) -> None:
+        """End the outage, once everything missed has been read."""
+        if self.since_ms is not None:
+            logger.info("the %s is back", self.source, extra=log_event("bus-back"))
+            self.since_ms = None
+            self._notify(self.notice())
+
+    def notice(self) -> bytes:
+        """Encode the event `status` as of now."""
+        return event("status", {"source": self.source, "stale_since": _text(self.since_ms)})
+
+
+def _text(at_ms: int | None) -> str | None:
+    """Return UTC as RFC 3339 writes it, such as `2026-01-31T12:00:00.250Z`."""
+    if at_ms is None:
+        return None
+    text = datetime.fromtimestamp(at_ms / 1_000, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,10 +1,12 @@
-"""Timers on the event loop: one for the engine's next deadline, one for work in idle time."""
+"""Timing on the event loop: the engine's next deadline, work in idle time, pauses of retries."""
 
 from __future__ import annotations
 
 import asyncio
 import heapq
 import itertools
+import logging
+import random
 from collections.abc import Callable
 
 from tidegate.keys.text.duration import Instant
@@ -148,3 +150,49 @@ class StreamScheduler:
         while self._due and self._due[0][0] <= now:
             self.call_soon(heapq.heappop(self._due)[2])
         self._arm()
+
+
+class Backoff:
+    """Pauses of a background task that tries again for ever, and how loud its failures are.
+
+    A pause doubles with each failure in a row, from `first_s` to `most_s`. The jitter keeps
+    gateways that lost one Redis from coming back in step; a pause of constant length has none.
+
+    Args:
+        first_s: the longest first pause.
+        most_s: the longest pause at all; by default `first_s`, for a constant pause.
+        chance: draws from a range; for tests.
+    """
+
+    def __init__(
+        self,
+        first_s: float,
+        most_s: float | None = None,
+        chance: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._chance = chance
+        self._failures = 0
+
+    @property
+    def level(self) -> int:
+        """The level to log a failure at: only the first in a row is a warning."""
+        return logging.DEBUG if self._failures else logging.WARNING
+
+    def succeeded(self) -> None:
+        """Begin anew: the next failure is a first one."""
+        self._failures = 0
+
+    def next_s(self) -> float:
+        """Count a failure, and return the seconds to pause."""
+        # The exponent is bounded because an outage may last for days, and floats end at 2**1024.
+        doubled_s = self._first_s * 2.0 ** min(self._failures, 60)
+        self._failures += 1
+        if self._most_s is None:
+            return self._first_s
+        return min(doubled_s, self._most_s) * self._chance(0.5, 1.0)
+
+    async def pause(self) -> None:
+        """Count a failure, and wait before the next attempt."""
+        await asyncio.sleep(self.next_s())

@@ -1,4 +1,4 @@
-"""Figures of the shell: times and sizes as histograms, and counts the engine does not keep."""
+"""What is counted outside the engine: times and sizes as histograms, and counts of events."""
 
 from __future__ import annotations
 
@@ -87,3 +87,28 @@ class Counters:
         """Count what a stream wrote at once, and how long its socket took to have room again."""
         self.write_bytes.note(size_bytes)
         self.write.note(duration_ns / NS_PER_S)
+
+
+@dataclass(slots=True)
+class ConnectionFigures:
+    """Figures of a server's connections and its event loop, for the metrics.
+
+    Args:
+        connections_max: served at once.
+        connections: open now.
+        refused_by: turned away since the start, by what there was no more room in: all
+            `connections`, or those of one `address`.
+        given_up: cut since the start because their peers took nothing for too long.
+        loop_lag: how much later than asked for the loop calls.
+    """
+
+    connections_max: int
+    connections: int = 0
+    refused_by: Counter[str] = field(default_factory=Counter)
+    given_up: int = 0
+    loop_lag: Histogram = field(default_factory=Histogram)
+
+    @property
+    def refused(self) -> int:
+        """Turned away since the start for want of room."""
+        return self.refused_by.total()

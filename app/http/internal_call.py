@@ -1,4 +1,4 @@
-"""Inner calls: an HTTP request that another gateway has taken, answered by the application here."""
+"""Internal calls: an HTTP request that another gateway has accepted, answered here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Scope
 from tidegate.app.http.problems import problem_of
 
 MARK = "tidegate.inner"
-"""In the scope of such a request: it is answered here, whoever it belongs to."""
+"""Marks the scope of an internal call: it is answered here, whichever gateway owns its session."""
 
 # The header fields that an answer depends on. Host and origin were checked on arrival.
 HEADERS_TAKEN = frozenset(

@@ -12,16 +12,17 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from tidegate.app.http.connection import ConnectionFigures
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.logs import event
 from tidegate.app.settings import Settings
 from tidegate.keys.text.duration import Duration
 
 # asyncio keeps retrying for each waiting connection when descriptors run out, with a log line and a
 # timer for each, and the clients wait unanswered. The acceptor refuses them at once instead.
-# So many at a time: a storm of connections must not hold up those that are served.
+# So many in a row: a storm of connections must not hold up those that are served.
 ACCEPTED_IN_A_ROW_MAX: Final = 32
 OUT_OF_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -121,7 +122,7 @@ def hold_address(settings: Settings) -> socket.socket:
     """Bind the address without listening, for processes that share it.
 
     Raises:
-        CannotListen: as `open_listener`; or somebody listens there already, be it to share it.
+        CannotListen: as `open_listener`; or another process listens there, even on a shared port.
     """
     family, address = _resolve(settings.host, settings.port)
     with socket.socket(family) as alone, _closed_unless_bound(alone, settings):
@@ -202,22 +203,13 @@ def _set_keepalive(listener: socket.socket, tcp_keepalive: Duration) -> None:
                 listener.setsockopt(socket.IPPROTO_TCP, number, value)
 
 
-# A limit that refused connections outright would refuse health checks too, so some connections
-# beyond it are read for one request.
-# Connections beyond the limit that are read for one request: health checks are answered, others
-# get a 429.
+# A limit that refused connections outright would refuse health checks too. So this many beyond it
+# are read for one request: health checks are answered, others get a 429.
 WAITING_CONNECTIONS_MAX: Final = 32
 HEALTH_PATHS: Final = frozenset({b"/healthz", b"/readyz", b"/metrics"})
 CONNECTIONS: Final = "connections"
 ADDRESS: Final = "address"
 IPV6_NETWORK_BITS: Final = 64  # what one customer has
-
-
-class AdmittedConnection(Protocol):
-    """A connection, as far as the door is concerned."""
-
-    def abort(self) -> None:
-        """Close the connection at once."""
 
 
 class ConnectionLimits:
@@ -231,11 +223,11 @@ class ConnectionLimits:
     def __init__(self, figures: ConnectionFigures, per_address_max: int = 0) -> None:
         self._figures = figures
         self._per_address_max = per_address_max
-        self._admitted: dict[AdmittedConnection, str] = {}
+        self._admitted: dict[Connection, str] = {}
         self._per_address: dict[str, int] = {}
-        self._waiting: dict[AdmittedConnection, str] = {}  # oldest first
+        self._waiting: dict[Connection, str] = {}  # oldest first
 
-    def enter(self, connection: AdmittedConnection, address: str) -> None:
+    def enter(self, connection: Connection, address: str) -> None:
         """Count an accepted connection. If too many wait for admission, abort the oldest."""
         self._figures.connections += 1
         origin = _origin(address) if self._per_address_max else ""
@@ -249,7 +241,7 @@ class ConnectionLimits:
             del self._waiting[oldest]
             oldest.abort()
 
-    def admits(self, connection: AdmittedConnection) -> bool:
+    def admits(self, connection: Connection) -> bool:
         """Admit a connection if there is room, and return whether it is admitted."""
         origin = self._waiting.get(connection)
         if origin is not None and self._has_room(origin):
@@ -257,12 +249,12 @@ class ConnectionLimits:
             self._admit(connection, origin)
         return connection in self._admitted
 
-    def refuse(self, connection: AdmittedConnection) -> None:
+    def refuse(self, connection: Connection) -> None:
         """Count a waiting connection as refused for want of room."""
         reason = self._full_limit(self._waiting.get(connection, "")) or CONNECTIONS
         self._figures.refused_by[reason] += 1
 
-    def leave(self, connection: AdmittedConnection) -> None:
+    def leave(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         self._figures.connections -= 1
         self._waiting.pop(connection, None)
@@ -284,7 +276,7 @@ class ConnectionLimits:
         is_full = self._per_address_max and of_origin >= self._per_address_max
         return ADDRESS if is_full else ""
 
-    def _admit(self, connection: AdmittedConnection, origin: str) -> None:
+    def _admit(self, connection: Connection, origin: str) -> None:
         self._admitted[connection] = origin
         self._per_address[origin] = self._per_address.get(origin, 0) + 1
 

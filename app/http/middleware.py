@@ -27,7 +27,7 @@ def check_origin(scope: Scope, allowed: frozenset[str]) -> None:
 
     Args:
         scope: of a request whose Host is one of ours.
-        allowed: origins beside the one that Host tells, such as `https://desk.example`.
+        allowed: origins beside the one that Host names, such as `https://desk.example`.
 
     Raises:
         Problem: origin-not-allowed.
@@ -232,7 +232,7 @@ class AccessLine:
 
     def write(self) -> None:
         """Log the request."""
-        _tell(self._scope, self.status, self.sent_bytes, time.monotonic() - self._began_s)
+        _log(self._scope, self.status, self.sent_bytes, time.monotonic() - self._began_s)
 
 
 def logged_when_over(scope: Scope) -> Callable[[int], None]:
@@ -245,7 +245,7 @@ def _not_logged(sent_bytes: int) -> None:
     """Write no line: requests are not logged."""
 
 
-def _tell(scope: Scope, status: int, sent_bytes: int, seconds: float) -> None:
+def _log(scope: Scope, status: int, sent_bytes: int, seconds: float) -> None:
     route = getattr(scope.get("route"), "path", "")
     figures = {
         "method": scope["method"],

@@ -217,27 +217,6 @@ def unknown_field(
     return Problem(code, detail, pointer=f"{at}/{reference_token(name)}")
 
 
-def problem_bytes(problem: Problem) -> bytes:
-    """Return a whole HTTP/1.1 answer that closes the connection, for use below ASGI."""
-    body = problem.body()
-    headers = {"content-length": str(len(body)), **problem.headers}
-    return answer_bytes(problem.status, MEDIA_TYPE, body, headers)
-
-
-def answer_bytes(status: int, media_type: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return a whole HTTP/1.1 answer; the connection ends it unless `headers` say its length."""
-    lines = {
-        "content-type": media_type,
-        "cache-control": "no-store",
-        "x-content-type-options": "nosniff",
-        **headers,
-        "connection": "close",
-    }
-    head = [f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}"]
-    head += [f"{name}: {value}" for name, value in lines.items()]
-    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body
-
-
 def install(app: FastAPI) -> None:
     """Answer every refusal and every error of `app` as a problem."""
     app.add_exception_handler(Problem, _answer)

@@ -6,10 +6,9 @@ problem and closed.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from functools import partial
-from http import HTTPStatus
 from typing import Any, Final, NamedTuple
 
 import httptools
@@ -18,22 +17,12 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from tidegate.app.http.connection import (
-    FIGURES_EXTENSION,
-    Connection,
-    ConnectionFigures,
-)
-from tidegate.app.http.event import event, jittered_retry_ms
+from tidegate.app.http.connection import FIGURES_EXTENSION, Connection, WriteWatch
+from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.listener import HEALTH_PATHS, ConnectionLimits
-from tidegate.app.http.problems import (
-    STREAMS,
-    TRANSPORT_EXTENSION,
-    Problem,
-    answer_bytes,
-    problem_bytes,
-)
+from tidegate.app.http.problems import STREAMS, TRANSPORT_EXTENSION, Problem
 from tidegate.app.http.uvicorn_pin import require_known_uvicorn
-from tidegate.app.http.write_deadline import WriteWatch
+from tidegate.app.http.wire import problem_bytes, too_many_connections
 from tidegate.app.settings import Settings
 
 PROTOCOL_EXTENSION: Final = "tidegate.protocol"
@@ -76,30 +65,6 @@ def _absolute_target_problem(target: bytes, fields: Fields) -> Problem | None:
     if rest.partition(b"/")[0].lower() != host.lower():
         return Problem("host-not-allowed", "The target names another host.", status=400)
     return None
-
-
-EVENT_STREAM = "text/event-stream"
-STREAM_ENDINGS = (b"/subscribe", b"/events", b"/trace")
-
-
-def too_many_connections(path: bytes, accepts: Iterable[bytes]) -> bytes:
-    """Return a whole HTTP/1.1 answer: 429, or a stream with the problem as its only event.
-
-    A browser that wants a stream never retries after 429 or 503.
-
-    Args:
-        path: of the request, undecoded.
-        accepts: the values of its Accept headers.
-    """
-    retry_ms = jittered_retry_ms()
-    detail = "The gateway has as many connections as it may."
-    headers = {"Retry-After": str(-(-retry_ms // 1_000))}
-    problem = Problem("limit-reached", detail, headers=headers)
-    wants_stream = any(EVENT_STREAM.encode() in value.lower() for value in accepts)
-    if not wants_stream and not path.endswith(STREAM_ENDINGS):
-        return problem_bytes(problem)
-    body = event("error", problem.document(), retry_ms=retry_ms)
-    return answer_bytes(HTTPStatus.OK, f"{EVENT_STREAM}; charset=utf-8", body, {})
 
 
 require_known_uvicorn()

@@ -23,8 +23,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from tidegate.app.http.connection import ConnectionFigures
-from tidegate.app.http.counters import Histogram
+from tidegate.app.http.counters import ConnectionFigures, Histogram
 from tidegate.app.http.listener import WAITING_CONNECTIONS_MAX, base_url, open_listener
 from tidegate.app.http.logs import configure_logging, event
 from tidegate.app.http.protocol import protocol_factory
@@ -67,7 +66,7 @@ CROWD_MIN: Final = 100
 
 
 class FreedMemory:
-    """Watches the number of connections; looked at now and then."""
+    """Gives memory back after a crowd of connections has left; called once a second."""
 
     def __init__(self, give_back: Callable[[], None] | None = None) -> None:
         self._give_back = give_back or collect_and_give_back
@@ -335,7 +334,7 @@ def _end(loop: asyncio.AbstractEventLoop, until: int, server: Server) -> None:
 
 
 def _config(app: ASGIApp, settings: Settings, figures: ConnectionFigures) -> uvicorn.Config:
-    """Each option is said: several would otherwise be read from the environment."""
+    """Return every option of uvicorn's: several would otherwise be read from the environment."""
     return uvicorn.Config(
         cast("Any", app),
         http=cast("Any", protocol_factory(settings, figures)),

@@ -1,8 +1,15 @@
-"""One scrape: all metric families as text."""
+"""One scrape: all metric families as text, of one gateway or of all workers at an address.
+
+Any worker may accept the connection of a scrape. That worker requests the others' metrics through
+Redis and labels each page `worker`. Workers keep their numbers when they are replaced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import parse_qs, urlencode
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -10,19 +17,26 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.connection import ConnectionFigures
-from tidegate.app.metrics.gateway import gateway_families
-from tidegate.app.metrics.readiness import unready
-from tidegate.app.metrics.server import server_families
-from tidegate.app.metrics.sessions import session_families
-from tidegate.app.metrics.store import store_families
+from tidegate.app.http.counters import ConnectionFigures
+from tidegate.app.http.internal_call import Call, Reply
+from tidegate.app.http.problems import Problem
+from tidegate.app.metrics.families import (
+    gateway_families,
+    server_families,
+    session_families,
+    store_families,
+)
 from tidegate.app.metrics.topics import topic_families, topic_table
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+NUMBER = "tidegate-worker"
+UP = "tidegate_worker_up"
 
 
 class Families(Collector):
@@ -38,19 +52,73 @@ class Families(Collector):
 
 async def families(gateway: Gateway, connections: ConnectionFigures | None = None) -> list[Metric]:
     """Return all families of a gateway, with the server's where `connections` is given."""
-    table = await topic_table(gateway.catalog, gateway.driver, gateway.settings.metrics_topics_max)
+    driver, sessions = gateway.driver, gateway.sessions
+    table = await topic_table(gateway.catalog, driver, gateway.settings.metrics_topics_max)
+    is_ready = await gateway.unready() is None
     return [
-        *gateway_families(gateway, table.topics, is_ready=await unready(gateway) is None),
+        *gateway_families(
+            gateway.settings,
+            driver,
+            gateway.mergers,
+            topics=table.topics,
+            at_fault=Counter(fault.state for fault in gateway.faults()),
+            is_ready=is_ready,
+        ),
         *topic_families(table),
-        *session_families(gateway),
-        *store_families(gateway.store, gateway.driver.figures),
+        *session_families(driver, sessions.states(), sessions.unsent_bytes()),
+        *store_families(gateway.store, driver.figures),
         *(() if connections is None else server_families(connections)),
     ]
 
 
 async def exposition(gateway: Gateway, connections: ConnectionFigures | None = None) -> bytes:
     """Return the text of one scrape, including the process's own metrics."""
+    # One registry a scrape: families are built from what is counted, and nothing is kept.
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Families(await families(gateway, connections)))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
+
+
+async def merge_workers(gateway: Gateway, group: WorkerGroup, own: bytes) -> bytes:
+    """Merge this worker's page with the others'; one that does not answer counts as down."""
+    pages = {group.number: own.decode()}
+    if gateway.peers is not None:
+        query = urlencode({"crew": group.id}).encode()
+        replies = await gateway.peers.broadcast(Call("GET", b"/metrics", query, []))
+        pages |= dict(_page(reply) for reply in replies.values() if reply and reply.status == 200)
+    # With many topics, parsing takes long enough to delay streams: do it outside the loop.
+    return await asyncio.to_thread(merge_pages, pages, group.count)
+
+
+def check_worker_group(group: WorkerGroup | None, query: bytes) -> dict[str, str]:
+    """Return the headers that identify a worker to another worker of its group.
+
+    Raises:
+        Problem: not-found for any other caller.
+    """
+    if group is None or parse_qs(query).get(b"crew") != [group.id.encode()]:
+        raise Problem("not-found", "This worker belongs to another group.")
+    return {NUMBER: str(group.number)}
+
+
+def merge_pages(pages: Mapping[int, str], count: int) -> bytes:
+    """Merge pages: each family once, its samples labelled with the number of their worker."""
+    families: dict[str, Metric] = {}
+    for number in sorted(pages):
+        for page_family in text_string_to_metric_families(pages[number]):
+            name, text, kind = page_family.name, page_family.documentation, page_family.type
+            family = families.setdefault(name, Metric(name, text, kind))
+            for sample in page_family.samples:
+                labels = {"worker": str(number), **sample.labels}
+                family.samples.append(sample._replace(labels=labels))
+    answered = GaugeMetricFamily(
+        UP, "1 while the worker answers the one that was asked.", labels=["worker"]
+    )
+    for number in range(1, count + 1):
+        answered.add_metric([str(number)], int(number in pages))
+    return generate_latest(Families([*families.values(), answered]))
+
+
+def _page(reply: Reply) -> tuple[int, str]:
+    return int(dict(reply.headers)[NUMBER.encode()]), reply.body.decode()

@@ -1,8 +1,13 @@
-"""Constructors of metric families; names end with their unit, as Prometheus recommends."""
+"""Metric families of the gateway, its sessions, its store and its server, and their constructors.
+
+Names end with their unit, as Prometheus recommends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import TypeVar
 
 from prometheus_client.core import (
@@ -12,11 +17,30 @@ from prometheus_client.core import (
     Metric,
 )
 
-from tidegate.app.http.counters import Histogram
+from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.delivery.driver import Driver
+from tidegate.app.http.counters import ConnectionFigures, Counters, Histogram
+from tidegate.app.http.listener import ADDRESS, CONNECTIONS
+from tidegate.app.sessions.session import State
+from tidegate.app.settings import Settings
+from tidegate.app.stores.store import MeasuredStore, Store, StoreFigures
+from tidegate.conflation.outputs import CloseReason, ResumeMode
+from tidegate.conflation.sessions.registry import GONE
 
 Labelled = TypeVar("Labelled", CounterMetricFamily, GaugeMetricFamily)
 
 PREFIX = "tidegate_"
+MS_PER_S = 1_000
+
+RELIEFS = {
+    "forced": "Full queues that were conflated.",
+    "background": "Parts of long queues that were conflated in idle time.",
+    "unsubscribed": "Subscriptions that a full queue ended.",
+}
+
+# Labels exposed from the start: Prometheus sees no increase in a counter that first appears as 1.
+ENDS = ("REQUESTED", "REMOVED", "UNUSABLE", "BACK_PRESSURE")
+DIRECTIONS = ("longer", "shorter")
 
 
 def gauge(name: str, meaning: str, value: float) -> Metric:
@@ -55,3 +79,134 @@ def _filled(family: Labelled, values: Mapping[str, float]) -> Labelled:
 
 def _bound(bound: float) -> str:
     return "+Inf" if bound == float("inf") else repr(bound)
+
+
+def gateway_families(
+    settings: Settings,
+    driver: Driver,
+    mergers: Mergers,
+    *,
+    topics: int,
+    at_fault: Mapping[str, int],
+    is_ready: bool,
+) -> Iterator[Metric]:
+    """Yield readiness, limits, flushes and durations; `at_fault`: topics by state."""
+    figures, stats = driver.figures, driver.engine.stats(())
+    yield gauge("ready", "1 while the gateway is ready, as /readyz has it.", is_ready)
+    yield gauge("topics", "Topics.", topics)
+    states = {state: at_fault.get(state, 0) for state in ("unusable", "unfilled")}
+    yield gauges("topics_at_fault", "Topics not as they should be.", "state", states)
+    limits = {
+        "topics": settings.topics_max,
+        "topic_keys": settings.topic_keys_max,
+        "sessions": settings.sessions_max,
+    }
+    yield gauges("limit", "How many there may be, by settings.", "of", limits)
+    yield counter("flushes", "Flushes of lanes.", stats.flushes)
+    yield histogram(
+        "flush_lateness_seconds",
+        "From the earliest planned flush until all that was due had gone.",
+        figures.flush_lateness,
+    )
+    yield histogram(
+        "publish_seconds",
+        "From a publish's way to the store until the engine had all of it.",
+        figures.publish,
+    )
+    failures = {name: mergers.failures[name] for name in mergers.names}
+    yield counters("merger_failures", "Failures of registered functions.", "function", failures)
+    yield gauge("tasks", "Tasks of the event loop.", len(asyncio.all_tasks()))
+
+
+def session_families(
+    driver: Driver, states: Mapping[str, int], unsent_bytes: int
+) -> Iterator[Metric]:
+    """Yield sessions by state, ends by reason, resumes by mode, and stream writes."""
+    figures, stats = driver.figures, driver.engine.stats(())
+    known = {state.value: states.get(state, 0) for state in State}
+    yield gauges("sessions", "Sessions, with those that ended a short while ago.", "state", known)
+    ends = {**_none_of(CloseReason), **driver.closed_sessions, GONE: figures.left}
+    yield counters("sessions_closed", "Ends of sessions' streams, by why.", "reason", ends)
+    yield counters(
+        "unsubscribed",
+        "Ends of subscriptions that their sessions were told, by why.",
+        "reason",
+        {**dict.fromkeys(ENDS, 0), **stats.unsubscribed},
+    )
+    yield counters(
+        "resumed",
+        "Subscriptions that went on from a bookmark, by how.",
+        "mode",
+        {**_none_of(ResumeMode), **stats.resumed},
+    )
+    yield counters(
+        "auto_changes",
+        "Steps of conflation=auto, by whether the interval became longer or shorter.",
+        "direction",
+        {**dict.fromkeys(DIRECTIONS, 0), **figures.auto_changes},
+    )
+    for name, meaning in RELIEFS.items():
+        yield counter(f"queues_{name}", meaning, getattr(stats.reliefs, name))
+    yield histogram(
+        "stream_write_seconds",
+        "From a stream's write until its socket had room for another.",
+        figures.write,
+    )
+    yield histogram("stream_write_bytes", "Bytes of a stream's write.", figures.write_bytes)
+    yield gauge(
+        "unacknowledged_bytes",
+        "What streams' sockets hold that their peers have not acknowledged.",
+        unsent_bytes,
+    )
+
+
+def _none_of(words: type[StrEnum]) -> dict[str, float]:
+    return {word.value: 0 for word in words}
+
+
+def store_families(store: Store, figures: Counters) -> Iterator[Metric]:
+    """Yield durations and failures of any store, and the figures of a store that reports them."""
+    yield from measured_families(figures)
+    if isinstance(store, MeasuredStore):
+        yield from reported_families(store.figures())
+
+
+def measured_families(figures: Counters) -> Iterator[Metric]:
+    """Yield what the gateway measures."""
+    yield histogram("store_append_seconds", "The store's part of a publish.", figures.append)
+    yield counter(
+        "store_failures", "Publishes that the store could not keep.", figures.store_failures
+    )
+    if figures.checkpointed_ms is not None:
+        yield gauge(
+            "checkpoint_timestamp_seconds",
+            "When all that had been published was in checkpoints, as far as the store wants any.",
+            figures.checkpointed_ms / MS_PER_S,
+        )
+
+
+def reported_families(figures: StoreFigures) -> Iterator[Metric]:
+    """Yield what the store reports; its size only if it keeps anything."""
+    yield counter("store_commits", "Steps in which the store wrote something.", figures.commits)
+    yield gauge("store_queued", "Writes that wait for their commit.", figures.queued)
+    if figures.size_bytes is not None:
+        yield gauge("store_size_bytes", "What the store takes up.", figures.size_bytes)
+
+
+def server_families(figures: ConnectionFigures) -> Iterator[Metric]:
+    """Yield open, refused and cut connections, and the event loop's lag."""
+    yield gauge("connections", "Connections open.", figures.connections)
+    yield gauge("connections_max", "Connections served at once.", figures.connections_max)
+    refused = {reason: figures.refused_by[reason] for reason in (CONNECTIONS, ADDRESS)}
+    yield counters(
+        "connections_refused",
+        "Turned away: there was no more room in all connections, or in those of one address.",
+        "reason",
+        refused,
+    )
+    yield counter("connections_given_up", "Cut because their peers took nothing.", figures.given_up)
+    yield histogram(
+        "event_loop_lag_seconds",
+        "How much later than asked for the event loop called.",
+        figures.loop_lag,
+    )

@@ -13,12 +13,14 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from tidegate.app.gateway import Gateway
-from tidegate.app.http.connection import ConnectionFigures
-from tidegate.app.http.counters import Counters
-from tidegate.app.metrics.gateway import gateway_families
-from tidegate.app.metrics.server import server_families
-from tidegate.app.metrics.sessions import session_families
-from tidegate.app.metrics.store import measured_families, reported_families
+from tidegate.app.http.counters import ConnectionFigures, Counters
+from tidegate.app.metrics.families import (
+    gateway_families,
+    measured_families,
+    reported_families,
+    server_families,
+    session_families,
+)
 from tidegate.app.metrics.topics import TopicTable, topic_families
 from tidegate.app.settings import MEMORY_ONLY, Settings
 from tidegate.app.stores.store import StoreFigures
@@ -67,9 +69,13 @@ async def metrics_page() -> str:
 
 def _sections() -> Iterator[tuple[str, Iterable[Metric]]]:
     gateway = Gateway.build(Settings(data=MEMORY_ONLY))
-    yield "Gateway", gateway_families(gateway, 0, is_ready=False)
+    settings, driver, mergers = gateway.settings, gateway.driver, gateway.mergers
+    yield (
+        "Gateway",
+        gateway_families(settings, driver, mergers, topics=0, at_fault={}, is_ready=False),
+    )
     yield "Topics", topic_families(TopicTable())
-    yield "Sessions and streams", session_families(gateway)
+    yield "Sessions and streams", session_families(driver, {}, 0)
     yield (
         "Store",
         [

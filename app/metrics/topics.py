@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.metrics.families import PREFIX, counters, gauges
-from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.sessions.accounting import TopicStats
 
@@ -65,7 +65,7 @@ class TopicTable:
         self.dropped.setdefault(label, Counter()).update(dict(stats.dropped_by))
 
 
-async def topic_table(catalog: Catalog, driver: Driver, labels_max: int) -> TopicTable:
+async def topic_table(catalog: TopicRegistry, driver: Driver, labels_max: int) -> TopicTable:
     """Return the figures of every topic, each topic's from one moment.
 
     The first `labels_max` topics by name get a label of their own. Other tasks run between topics.
@@ -101,7 +101,7 @@ def topic_families(table: TopicTable) -> Iterator[Metric]:
     yield dropped
 
 
-def _names(catalog: Catalog) -> Sequence[str]:
+def _names(catalog: TopicRegistry) -> Sequence[str]:
     """Return the topics of publishers first, then the gateway's own."""
     entries = [
         *catalog.listed("", "", NO_LIMIT),

@@ -6,14 +6,17 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from tidegate.app.gateway import gateway_of
+from tidegate.app.gateway import FAULTS_SHOWN_MAX, gateway_of
 from tidegate.app.http.connection import figures_of
 from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.openapi import answer, problems, ref
 from tidegate.app.http.problems import Problem
-from tidegate.app.metrics.exposition import CONTENT_TYPE, exposition
-from tidegate.app.metrics.readiness import FAULTS_SHOWN_MAX, faults, unready
-from tidegate.app.metrics.workers import check_worker_group, merge_workers
+from tidegate.app.metrics.exposition import (
+    CONTENT_TYPE,
+    check_worker_group,
+    exposition,
+    merge_workers,
+)
 from tidegate.app.routes.models.operations import Alive, Ready
 from tidegate.app.routes.sessions import json_answer
 
@@ -38,11 +41,11 @@ async def readyz(request: Request) -> Response:
     `bus`: what stands under its keys that no gateway wrote, which is passed over.
     """
     gateway = gateway_of(request)
-    reason = await unready(gateway)
+    reason = await gateway.unready()
     if reason is not None:
         raise Problem("not-ready", f"The gateway is not ready: {reason}.")
     state: dict[str, Any] = {"status": "ready"}
-    if found := faults(gateway):
+    if found := gateway.faults():
         state["topics"] = [fault._asdict() for fault in found[:FAULTS_SHOWN_MAX]]
         state["topics_at_fault"] = len(found)
     if gateway.bus is not None and (foreign := gateway.bus.connection.foreign):

@@ -216,7 +216,7 @@ def _begun(
     decisions: Mapping[str, RequestedSubscription],
 ) -> EventStream:
     try:
-        return EventStream(*attach_new(session, target, wish, decisions))
+        return EventStream(session, *attach_new(session, target, wish, decisions))
     except (Problem, EngineError, KeysError):
         gateway.sessions.discard(session)
         raise

@@ -16,11 +16,11 @@ from starlette.types import Receive, Scope, Send
 from tidegate.app.delivery.encoding import json_value
 from tidegate.app.delivery.notices import Heartbeat
 from tidegate.app.gateway import Gateway, gateway_of
-from tidegate.app.http.event import HEARTBEAT, event
 from tidegate.app.http.openapi import problems
 from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, SubscriptionPath, text
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import require_accept
+from tidegate.app.http.wire import HEARTBEAT, event
 from tidegate.app.routes.models.traces import TRACE
 from tidegate.app.routes.sessions import RETRY_AFTER, live_session_of
 from tidegate.conflation.definition import Kind

@@ -56,7 +56,7 @@ def attach_existing(session: Session, number: int | None, retry_ms: int) -> tupl
     """
     cursor = session.cursor
     assert cursor is not None
-    session.replace_reader(retry_ms)
+    session.replace_reader(retry_ms)  # first: the engine knows one session of this id at a time
     try:
         reader = session.open_reader()
     except LimitReached:  # the earlier reader is gone already, so the session is away
@@ -77,27 +77,29 @@ class _Attachment:
         self._is_new = number is None
         self._since = cursor.confirmed if number is None else number
         self._marks: Mapping[SubscriberId, Mark] | None = cursor.marks(self._since)
+        # One that was closed for a full queue would be closed again, and could never come back.
         self._judges = reader.came_after is not CloseReason.QUEUE_LIMIT
         self._gone: set[str] = set()
 
     def run(self) -> bytes:
-        """Subscribe again to all that can be continued, and note the ends of the others."""
-        attach_new: dict[SubscriberId, Subscription] = {}
+        """Subscriber every subscription that still can be, and note the ends of the others."""
+        begins: dict[SubscriberId, Subscription] = {}
         for asked in list(self._session.asked.values()):
             for topic in list(asked.topics):
                 found = self._present(asked, topic)
                 if found is not None:
-                    attach_new[asked.name, topic] = found
+                    begins[asked.name, topic] = found
         self._cursor.rewind(
             {
                 subscriber: each.resume
-                for subscriber, each in attach_new.items()
+                for subscriber, each in begins.items()
                 if not _is_replayed(each)
             }
         )
+        # The reader itself has named what it has, so all of that counts as received.
         self._cursor.confirmed = self._cursor.number
-        reason = self._judged(attach_new)
-        for subscriber, subscription in attach_new.items():
+        reason = self._judged(begins)
+        for subscriber, subscription in begins.items():
             if subscriber[1] not in self._gone:
                 self._subscribe(subscriber, subscription)
         hello = self._reader.hello(id_text=self._cursor.text)
@@ -107,12 +109,12 @@ class _Attachment:
         return hello
 
     def _subscribe(self, subscriber: SubscriberId, subscription: Subscription) -> None:
-        asked, topic = self._session.asked[subscriber[0]], subscriber[1]
+        name, topic = subscriber
+        form = self._session.asked[name].topics[topic].form
         try:
-            self._reader.subscribe(asked, topic, subscription=subscription)
+            self._reader.subscribe(name, subscription, form)
         except BookmarkExpired:  # a replay that was to begin where the journal reached then
-            subscription = replace(subscription, resume=UNKNOWN)
-            self._reader.subscribe(asked, topic, subscription=subscription)
+            self._reader.subscribe(name, replace(subscription, resume=UNKNOWN), form)
 
     def _present(self, asked: SessionSubscription, topic: str) -> Subscription | None:
         """Return how a subscription begins in a topic; None if it has ended there."""
@@ -149,7 +151,7 @@ class _Attachment:
             return found.start
         return self._marks[subscriber] or UNKNOWN
 
-    def _judged(self, attach_new: Mapping[SubscriberId, Subscription]) -> CloseReason | None:
+    def _judged(self, begins: Mapping[SubscriberId, Subscription]) -> CloseReason | None:
         """Apply queue policies to missed messages, as if they had been queued (CONTRACT 4.2).
 
         A reader that was closed for a full queue is not judged again: it gets what the journal has.
@@ -158,7 +160,7 @@ class _Attachment:
         limits = session.limits
         if not self._judges:
             return None
-        for (_, name), subscription in attach_new.items():
+        for (_, name), subscription in begins.items():
             topic = engine.topic(name)
             if not overflows(topic, subscription, limits, conflated=session.conflated):
                 continue
@@ -167,7 +169,7 @@ class _Attachment:
                 return CloseReason.QUEUE_LIMIT
             if policy is QueuePolicy.UNSUBSCRIBE:
                 self._gone.add(name)
-        for subscriber in attach_new:
+        for subscriber in begins:
             if subscriber[1] in self._gone:
                 session.evict(*subscriber)
                 self._cursor.end(subscriber)

@@ -5,17 +5,16 @@ It has no timer and no task: the stream calls it at each write, and when it is d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tidegate.app.delivery.auto import AutoInterval, at_interval, bounds_of, decision_document
-from tidegate.app.delivery.driver import Consumer, Driver
-from tidegate.app.delivery.encoding import Style
+from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.connection import Connection
-from tidegate.app.http.event import event
+from tidegate.app.http.wire import event
+from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.subscriptions import SessionSubscription
 from tidegate.conflation.auto import InFlight
 from tidegate.conflation.outputs import Output, Rows
-from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.duration import SECOND, Instant
 
 
@@ -24,34 +23,22 @@ class AutoWatch:
 
     Args:
         driver: has the clock and the counters.
-        consumer: the reader's; once another reader has come, it is over.
+        reader: of the stream; once another reader has come, its consumer is over.
         subscriptions: the session's, by name.
-        styles: of the reader's subscribers.
-        change: has the engine go over to what a topic of a subscription is granted now.
     """
 
     def __init__(
-        self,
-        driver: Driver,
-        consumer: Consumer,
-        subscriptions: Mapping[str, SessionSubscription],
-        styles: Mapping[SubscriberId, Style],
-        change: Callable[[SessionSubscription, str], None],
+        self, driver: Driver, reader: Reader, subscriptions: Mapping[str, SessionSubscription]
     ) -> None:
         self._driver = driver
-        self._consumer = consumer
+        self._reader = reader
         self._subscriptions = subscriptions
-        self._styles = styles
-        self._change = change
         self._watched: list[SessionSubscription] = []
-        self._is_current = False
+        # The reader's revision for which `_watched` was found; none at first.
+        self._found_at = -1
         self._in_flight = InFlight()
         self._began: Instant = 0
         self._round_trip_ns = 0
-
-    def refresh(self) -> None:
-        """Find the subscriptions anew at the next look: they have changed."""
-        self._is_current = False
 
     def look(
         self,
@@ -70,6 +57,7 @@ class AutoWatch:
         now = self._now()
         if not is_full:  # a write that waits for room began at its first look
             self._began = now
+        # Asked once for all subscriptions: each question is a system call.
         self._in_flight.left(connection.unsent_bytes)
         self._round_trip_ns = connection.round_trip_ns
         flushes = self._flushes(outputs)
@@ -115,8 +103,8 @@ class AutoWatch:
             subscription = at_interval(found.subscription, decision.to_ns)
             if subscription is not found.subscription:
                 asked.topics[topic] = found._replace(subscription=subscription)
-                self._change(asked, topic)
-        self._consumer.send(
+                self._reader.change(asked.name, subscription, turns=False)
+        self._reader.consumer.send(
             event(
                 "conflation",
                 {"sub": asked.name, "topic": asked.text, **decision_document(decision)},
@@ -128,13 +116,13 @@ class AutoWatch:
 
         Controllers that were observed before keep their state.
         """
-        if self._consumer.is_over:
+        if self._reader.consumer.is_over:
             self._watched = []
             return
         are_there = all(self._subscriptions.get(asked.name) is asked for asked in self._watched)
-        if self._is_current and are_there:
+        if self._found_at == self._reader.revision and are_there:
             return
-        self._is_current, before, self._watched = True, self._watched, []
+        self._found_at, before, self._watched = self._reader.revision, self._watched, []
         for asked in self._subscriptions.values():
             bounds = bounds_of(found.subscription for found in asked.topics.values())
             if bounds is None:
@@ -153,7 +141,7 @@ class AutoWatch:
         flushes: dict[str, int] = {}
         for output in outputs:
             if isinstance(output, Rows) and output.batch.frames:
-                cut = self._styles[output.name, output.topic].cut
+                cut = self._reader.styles[output.name, output.topic].cut
                 if output.batch.frames[-1].offset > cut.offset:
                     known = flushes.get(output.name, 0)
                     flushes[output.name] = known + output.batch.payload_bytes

@@ -15,6 +15,7 @@ from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.keys.text.bookmark import Bookmark
 
 STEPS_MAX = 10_000
+"""How far back a reader may continue; before that its marks are known only as a sum."""
 
 Mark = Bookmark | None
 """Up to where a reader has a subscription's topic; None: it has nothing that could be continued."""
@@ -92,6 +93,7 @@ class Cursor:
         """Return the marks of a reader that has seen this number; None: no longer known."""
         if not self._base_number <= number <= self.number:
             return None
+        # Computed at each attach: a reader comes back far less often than an event is sent.
         marks = dict(self._base)
         for step in islice(self._steps, number - self._base_number):
             step.apply(marks)
@@ -103,7 +105,7 @@ class Cursor:
         """Set the marks of the subscribers to those of a reader that is back."""
         latest = self.marks(self.number) or {}
         for subscriber, mark in marks.items():
-            if subscriber not in latest or latest[subscriber] != mark:
+            if subscriber not in latest or latest[subscriber] != mark:  # each step costs an id
                 self.move(subscriber, mark)
 
     def packed(self) -> PackedCursor:

@@ -7,7 +7,8 @@ from typing import Final
 
 from tidegate.app.delivery.encoding import shared_chunk
 from tidegate.app.delivery.notices import Heartbeat, Progress, late_events
-from tidegate.app.http.event import HEARTBEAT, jittered_retry_ms
+from tidegate.app.http.wire import HEARTBEAT, jittered_retry_ms
+from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
 from tidegate.conflation.outputs import Goodbye, Output, SharedFlush
 
@@ -26,21 +27,23 @@ class EventWriter:
     Args:
         reader: takes the session's outputs.
         hello: the first event.
-        now_s: the loop's time.
+        auto: observes the socket for subscriptions with `auto`.
+        heartbeat: knows when silence is to be filled.
     """
 
     __slots__ = (
         "_has_unsent", "_heartbeat", "_is_behind", "_outputs", "_progress", "_unsent_bytes_max",
-        "_was_full", "hello", "is_over", "reader",
+        "_was_full", "auto", "hello", "is_over", "reader",
     )  # fmt: skip
 
-    def __init__(self, reader: Reader, hello: bytes, now_s: float) -> None:
+    def __init__(self, reader: Reader, hello: bytes, auto: AutoWatch, heartbeat: Heartbeat) -> None:
         self.reader = reader
+        self.auto = auto
         # True once nothing follows what `next` returned last.
         self.is_over = False
         self.hello = hello
         self._progress = Progress(reader.styles, reader.ids)
-        self._heartbeat = Heartbeat(reader.context.settings.heartbeat.seconds, now_s)
+        self._heartbeat = heartbeat
         self._outputs: Sequence[Output] = ()
         self._has_unsent = False
         self._is_behind = False
@@ -76,7 +79,7 @@ class EventWriter:
         self._has_unsent, self._was_full = has_buffered or self._was_full, False
         outputs = consumer.take(TAKE_BYTES_BEHIND if self._has_unsent else TAKE_BYTES_MAX)
         self._outputs = outputs
-        reader.auto.look(connection, outputs)
+        self.auto.look(connection, outputs)
         text = consumer.notices() + self._encoded(outputs) or self._quiet(now_s)
         if not text:
             self._is_behind = False
@@ -88,7 +91,7 @@ class EventWriter:
     def wrote(self, size_bytes: int, now_s: float) -> list[bytes]:
         """Note that the socket has taken a text; return what is to be said of its rows."""
         reader, outputs, self._outputs = self.reader, self._outputs, ()
-        reader.auto.wrote(size_bytes)
+        self.auto.wrote(size_bytes)
         is_behind, self._is_behind = self._is_behind, bool(outputs)
         self._heartbeat.wrote(now_s)
         if self.is_over or not reader.watches_age:
@@ -103,7 +106,7 @@ class EventWriter:
     def wait_s(self, now_s: float) -> float:
         """Return how long the stream may rest, in seconds, if nothing wakes it."""
         wait_s = self._heartbeat.wait_s(now_s, progress=self._progress.is_asked_for)
-        return self.reader.auto.wait_s(wait_s)
+        return self.auto.wait_s(wait_s)
 
     def _encoded(self, outputs: Sequence[Output]) -> bytes:
         self._progress.wrote(outputs)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from tidegate.app.delivery.driver import Consumer
-from tidegate.app.delivery.encoding import EventIds, Style, encode
+from tidegate.app.delivery.driver import Consumer, Driver
+from tidegate.app.delivery.encoding import EventIds, Format, Style, encode
 from tidegate.app.http.connection import Connection
-from tidegate.app.http.event import event
-from tidegate.app.sessions.auto_watch import AutoWatch
+from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Cursor
-from tidegate.app.sessions.subscribe_request import SessionContext
-from tidegate.app.sessions.subscriptions import SessionSubscription
 from tidegate.conflation.errors import SessionUnknown, SubscriptionUnknown
 from tidegate.conflation.outputs import CloseReason, Output, Unsubscribed
 from tidegate.conflation.sessions.session import QueueLimits
@@ -28,10 +25,13 @@ SMALL_BUFFERS_BYTES = 64 << 10
 class Reader:
     """Reads a session's outputs from the engine and writes them as events.
 
+    `revision` grows with each subscriber that begins or changes, so that an observer can find them
+    anew without being called from here.
+
     Args:
-        context: the gateway's parts.
+        driver: runs the engine.
         consumer: the session's end at the driver.
-        subscriptions: the session's, by name.
+        heartbeat_ms: the longest silence, as the hello announces it.
         cursor: makes the ids of a kept session's events; None: ids are the topic's bookmarks.
         came_after: why the session's last reader was sent away.
         on_subscriber_left: called when a topic has left its subscription.
@@ -41,24 +41,25 @@ class Reader:
 
     def __init__(
         self,
-        context: SessionContext,
+        driver: Driver,
         consumer: Consumer,
-        subscriptions: Mapping[str, SessionSubscription],
         cursor: Cursor | None,
         *,
+        heartbeat_ms: int,
         came_after: CloseReason | None,
         on_subscriber_left: Callable[[Unsubscribed], None],
         note_end: Callable[[Unsubscribed], str],
         on_closed: Callable[[], None],
     ) -> None:
-        self.context = context
         self.consumer = consumer
+        self.revision = 0
         self.came_after = came_after
         # Formats of the rows of each (subscription, topic).
         self.styles: dict[SubscriberId, Style] = {}
         self.connection: Connection | None = None
-        self.auto = AutoWatch(context.driver, consumer, subscriptions, self.styles, self._move)
         self.ids = None if cursor is None else EventIds(self._move_id, self._end_id)
+        self._driver = driver
+        self._heartbeat_ms = heartbeat_ms
         self._cursor = cursor
         self._on_subscriber_left = on_subscriber_left
         self._note_end = note_end
@@ -99,68 +100,60 @@ class Reader:
             style.subscription.shown.max_age_ns is not None for style in self.styles.values()
         )
 
-    # What it reads
+    # Subscribers in the engine
 
     def subscribe(
-        self,
-        asked: SessionSubscription,
-        topic: str,
-        *,
-        subscription: Subscription | None = None,
-        announced: bool = False,
+        self, name: str, subscription: Subscription, form: Format, *, announced: bool = False
     ) -> Style:
-        """Subscribe to one topic in the engine, as granted unless another subscription is given.
+        """Subscribe to one topic in the engine; `name` is the subscription's in its session.
 
         Raises:
-            EngineError: the engine refused.
+            EngineError: no subscriber was taken.
         """
-        found = asked.topics[topic]
-        subscription = subscription or found.subscription
-        driver = self.context.driver
-        cut = driver.subscribe(self.consumer.session, asked.name, subscription, announced=announced)
-        kind = driver.engine.topic(topic).definition.kind
-        style = Style(found.form, kind, subscription, cut, ids=self._cursor is None)
-        self.styles[asked.name, topic] = style
-        self.auto.refresh()
+        session, topic = self.consumer.session, subscription.topic
+        cut = self._driver.subscribe(session, name, subscription, announced=announced)
+        kind = self._driver.engine.topic(topic).definition.kind
+        style = Style(form, kind, subscription, cut, ids=self._cursor is None)
+        self.styles[name, topic] = style
+        self.revision += 1
         return style
 
-    def change(self, asked: SessionSubscription, topic: str, *, turns: bool) -> None:
+    def change(self, name: str, subscription: Subscription, *, turns: bool) -> None:
         """Change one topic's subscription in the engine; `turns`: to other rows or fields."""
-        subscriber = asked.name, topic
-        subscription = asked.topics[topic].subscription
+        subscriber = name, subscription.topic
         with contextlib.suppress(SessionUnknown, SubscriptionUnknown):  # it has ended by itself
-            self.context.driver.change(self.consumer.session, asked.name, subscription)
+            self._driver.change(self.consumer.session, name, subscription)
         if subscriber in self.styles:
             self.styles[subscriber] = replace(self.styles[subscriber], subscription=subscription)
-        self.auto.refresh()
+        self.revision += 1
         if turns:
             self._turning.add(subscriber)
 
     def unsubscribe(self, name: str) -> bool:
         """End a subscription in the engine; return False if the engine has no subscriber of it."""
         try:
-            self.context.driver.unsubscribe(self.consumer.session, name)
+            self._driver.unsubscribe(self.consumer.session, name)
         except (SessionUnknown, SubscriptionUnknown):
             return False
         return True
 
     def tune(self, limits: QueueLimits, *, conflated: bool) -> None:
         """Set the session's limits in the engine."""
-        with contextlib.suppress(SessionUnknown):  # it has been end goodbye
-            self.context.driver.tune(self.consumer.session, limits, conflated=conflated)
+        with contextlib.suppress(SessionUnknown):  # it has said goodbye
+            self._driver.tune(self.consumer.session, limits, conflated=conflated)
 
     def hello(self, *, id_text: str = "") -> bytes:
-        """Encode the first event: the session and its subscriptions."""
+        """Encode the first event: the session and its subscribers."""
         epochs = {style.cut.epoch for style in self.styles.values() if style.ids}
         document = {
             "session": self.consumer.session,
             "epoch": next(iter(epochs), None),
-            "heartbeat_ms": self.context.settings.heartbeat.ms,
+            "heartbeat_ms": self._heartbeat_ms,
             "subscriptions": [style.entry(name) for (name, _), style in self.styles.items()],
         }
         return event("hello", document, id_text=id_text)
 
-    # What it is end
+    # Events
 
     def encoded(self, outputs: Sequence[Output], retry_ms: int) -> bytes:
         """Encode outputs, with the session's own ids.
@@ -202,7 +195,7 @@ class Reader:
             self._turning.discard(subscriber)
         return self._note_end(end)
 
-    # Its peer
+    # The peer
 
     def note_unsent(self) -> int:
         """Count unacknowledged bytes beyond healthy socket buffers against the session's queue.
@@ -231,18 +224,15 @@ class Reader:
             self.consumer.close()
             self._on_closed()
 
-    def _move(self, asked: SessionSubscription, topic: str) -> None:
-        self.change(asked, topic, turns=False)
-
     def _engine_subscriber(self, subscriber: SubscriberId) -> Subscriber | None:
         with contextlib.suppress(SessionUnknown):
-            return self.context.driver.engine.subscriber(self.consumer.session, subscriber)
+            return self._driver.engine.subscriber(self.consumer.session, subscriber)
         return None
 
     def keep_endings(self) -> None:
         """Keep the ends of subscriptions that the stream has not sent, for the next reader."""
         if self._cursor is None:
             return
-        with contextlib.suppress(SessionUnknown):  # it has end everything
-            for end in self.context.driver.engine.undelivered(self.consumer.session):
+        with contextlib.suppress(SessionUnknown):  # then everything was sent
+            for end in self._driver.engine.undelivered(self.consumer.session):
                 self._end_id((end.name, end.topic), end)

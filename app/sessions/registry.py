@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.session import Session, State
-from tidegate.app.sessions.session_transfer import deserialize, serialize
 from tidegate.app.sessions.subscribe_request import SessionContext
 from tidegate.app.topics.system_topics import SessionsTopic
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.outputs import CloseReason, QueueCrossed, SessionClosed
 from tidegate.conflation.sessions.session import QueueLimits
+
+OnReader = Callable[[Session], None]
 
 
 class Sessions:
@@ -61,7 +62,7 @@ class Sessions:
         )
         self._sessions[session.id] = session
         self._publish(session, "opened")
-        if kept:
+        if kept:  # one that no reader ever comes to must end as well
             self._lapse_later(session)
         return session
 
@@ -89,15 +90,15 @@ class Sessions:
         """Return the sessions that another gateway could continue; some may have ended."""
         return [session for session in self._sessions.values() if session.cursor is not None]
 
-    def export_session(self, session: Session, retry_ms: int) -> bytes:
-        """Serialize a kept session for another gateway; its reader is replaced.
+    def detach(self, session: Session, retry_ms: int) -> None:
+        """Prepare a kept session to move to another gateway; its reader is replaced.
 
-        The session stays here, away, until it is released.
+        The session stays here, away, until it is released. It does not lapse meanwhile: the copy
+        here is the only certain one.
         """
         session.replace_reader(retry_ms)
         session.reader = None
         self._lapse_never(session.id)
-        return serialize(session)
 
     def release(self, session: Session) -> None:
         """Forget a session that another gateway has taken over."""
@@ -106,15 +107,18 @@ class Sessions:
         self._lapse_never(session.id)
         session.end()
 
-    def import_session(self, transfer: bytes) -> Session:
-        """Take over a session that another gateway has serialized.
+    def adopt(self, restore: Callable[[SessionContext, OnReader, OnReader], Session]) -> Session:
+        """Take over a session from another gateway.
+
+        `restore` builds it with what `Session` needs: the context, and what to call when a reader
+        is attached and when it has left.
 
         Raises:
             LimitReached: as many sessions as may be.
-            ValueError: it was packed by another version.
+            ValueError: `restore` cannot read it.
         """
         self._check_room()
-        session = deserialize(transfer, self.context, self.reader_attached, self.reader_left)
+        session = restore(self.context, self.reader_attached, self.reader_left)
         self._sessions[session.id] = session
         if session.has_ended:
             self._ended[session.id] = None

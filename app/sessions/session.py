@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
-from tidegate.app.delivery.auto import at_interval
+from tidegate.app.delivery.auto import at_interval, requested_document
 from tidegate.app.delivery.encoding import goodbye, unsubscribed
-from tidegate.app.http.event import event
 from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.wire import event
 from tidegate.app.sessions.cursor import Cursor
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.subscribe_request import (
@@ -39,12 +39,9 @@ from tidegate.conflation.sessions.subscriber import SubscriberId
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
-from tidegate.keys.text.duration import duration_text
 
 ENDINGS_MAX = 256
-"""What a session remembers of what has ended, to tell it to who comes back."""
-
-REQUESTED = "requested"
+"""How many ends of subscriptions a session keeps for a reader that comes back."""
 
 BACK_PRESSURE = "BACK_PRESSURE"
 
@@ -121,16 +118,16 @@ class Session:
         # Cleared only now: a reader that the engine refuses leaves the reason for the next one.
         closed, self.closed = self.closed, None
         self.reader = Reader(
-            self.context,
+            self.context.driver,
             consumer,
-            self.asked,
             self.cursor,
+            heartbeat_ms=self.context.settings.heartbeat.ms,
             came_after=closed,
             on_subscriber_left=self._subscriber_left,
             note_end=self.note_end,
             on_closed=lambda: self.on_left(self),
         )
-        if self.context.outage.is_on:
+        if self.context.outage.is_on:  # other streams were notified when it began
             consumer.send(self.context.outage.notice())
         return self.reader
 
@@ -160,6 +157,7 @@ class Session:
         if decisions is None:
             decisions = decide_target(self.context, target, wish)
         self._check_room(len(decisions))
+        # Granted before anything is added: a pattern is added whole or not at all.
         for topic, decision in decisions.items():
             asked.topics[topic] = granted(self.context.driver.engine.topic(topic), decision)
         self.named += 1
@@ -168,8 +166,10 @@ class Session:
             lambda subscriber: subscriber[1] in decisions
         )  # it is the client's to care now
         if self.is_read and self.reader is not None:
-            for topic in asked.topics:
-                self.reader.subscribe(asked, topic, announced=announced)
+            for found in asked.topics.values():
+                self.reader.subscribe(
+                    asked.name, found.subscription, found.form, announced=announced
+                )
         if isinstance(target, TopicPattern) and wish.command != Command.SOW:
             self.follow(asked, target)
         return asked, _warnings(decisions.values())
@@ -190,7 +190,7 @@ class Session:
             if is_anew and self.cursor is not None:
                 self.cursor.drop_mark((name, topic))
             if self.reader is not None:
-                self.reader.change(asked, topic, turns=is_anew)
+                self.reader.change(name, after.subscription, turns=is_anew)
                 self._send_interval(name, before.subscription, after.subscription)
         return _warnings(decisions.values())
 
@@ -206,7 +206,7 @@ class Session:
         del self.asked[name]
         self._forget_evicted(lambda subscriber: subscriber[0] == name)
         if self.reader is not None and self.reader.unsubscribe(name):
-            return
+            return  # the engine sends `unsubscribed` itself, behind the rows that still wait
         for topic in topics or [asked.text]:
             self.send_end(Unsubscribed(name, topic, "REQUESTED"))
 
@@ -262,6 +262,7 @@ class Session:
             return
         subscriber = asked.name, topic
         self.asked[asked.name] = asked
+        # The reader need not learn of an end that no longer holds.
         self.endings = [
             (at, end) for at, end in self.endings if (end.name, end.topic) != subscriber
         ]
@@ -338,9 +339,9 @@ class Session:
     def _take(self, asked: SessionSubscription, topic: str) -> None:
         try:
             self._check_room(1)
-            self.regrant(asked, topic)
+            found = self.regrant(asked, topic)
             if self.is_read and self.reader is not None:
-                self.reader.subscribe(asked, topic, announced=True)
+                self.reader.subscribe(asked.name, found.subscription, found.form, announced=True)
         except (Problem, EngineError, KeysError) as error:
             asked.topics.pop(topic, None)
             if self.reader is not None:
@@ -354,16 +355,14 @@ class Session:
     def _send_interval(self, name: str, before: Subscription, after: Subscription) -> None:
         """Send an attached reader the new interval, even one that it asked for."""
         old, new = before.lane_id.interval_ns, after.lane_id.interval_ns
-        if self.reader is None or old == new:
-            return
-        document = {"sub": name, "topic": after.topic, "from": _interval(old), "to": _interval(new)}
-        notice = event("conflation", {**document, "reason": REQUESTED, "inputs": {}})
-        self.reader.consumer.send(notice)
+        if self.reader is not None and old != new:
+            document = {"sub": name, "topic": after.topic, **requested_document(old, new)}
+            self.reader.consumer.send(event("conflation", document))
 
     def _check_room(self, more: int) -> None:
         most = self.context.settings.session_subscriptions_max
         if self._count() + more > most:
-            self._forget_finished()
+            self._forget_finished()  # only now, because it walks through the cursor's steps
         check_count(self._count() + more, most)
 
     def _count(self) -> int:
@@ -395,10 +394,6 @@ def check_count(count: int, most: int) -> None:
     if count > most:
         detail = f"A session has at most {most} subscriptions, each topic of a pattern being one."
         raise Problem("limit-reached", detail, headers={"Retry-After": "60"})
-
-
-def _interval(interval_ns: int) -> str:
-    return duration_text(interval_ns) if interval_ns else "none"
 
 
 def _warnings(decisions: Iterable[RequestedSubscription]) -> tuple[str, ...]:

@@ -154,6 +154,7 @@ def deserialize(
         context, transfer.id, on_attached, on_left,
         limits=QueueLimits(*transfer.limits), conflated=transfer.conflated, lasts=transfer.lasts,
     )  # fmt: skip
+    # Set and not passed: the constructor makes a session that begins, this one continues.
     session.cursor = cursor
     session.opened_ms, session.pattern = transfer.opened_ms, transfer.pattern
     session.closed, session.was_read = transfer.closed, transfer.was_read
@@ -189,6 +190,7 @@ def _packed_grant(topic: str, found: GrantedSubscription) -> PackedGrant:
         topic,
         found.epoch,
         None if found.start is None else str(found.start),
+        # Only options that hold: whether it is paused is a state, and travels beside them.
         granted(replace(subscription, paused=False)),
         subscription.command,
         found.form,
@@ -204,6 +206,7 @@ def _unpack_asked(session: Session, packed: PackedSubscription) -> None:
         try:
             asked.topics[each.topic] = _granted(session.context, asked, each)
         except (Problem, EngineError, KeysError):
+            # The topic changed or went while the session travelled: it ends there, and only there.
             end = end_reason(session.context, each.topic)
             session.note_end(Unsubscribed(packed.name, each.topic, end))
     if isinstance(target, TopicPattern):

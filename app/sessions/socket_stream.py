@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
+from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import chunk
-from tidegate.app.http.connection import Connection
+from tidegate.app.http.connection import Connection, WriteDeadline
 from tidegate.app.http.protocol import HandedOver
-from tidegate.app.http.write_deadline import WriteDeadline, look_interval_s
 from tidegate.app.sessions.event_writer import EventWriter
+from tidegate.app.settings import Settings
 from tidegate.conflation.lanes.member import Member
 from tidegate.conflation.outputs import CloseReason, SharedFlush
 from tidegate.keys.text.duration import Instant
+
+LOOKS_PER_TIMEOUT: Final = 10
+LOOKS_PER_FAREWELL: Final = 2
+LOOK_S_MIN: Final = 0.02
 
 # A client that goes on sending is read for a moment: closing at once would reset the connection,
 # and the reset would take the stream's last bytes with it.
@@ -22,6 +27,12 @@ RECEIVED_BYTES_MAX: Final = 1 << 20
 
 INFINITY: Final = float("inf")
 LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+def look_interval_s(write_timeout_s: float, farewell_s: float) -> float:
+    """Return how often a stream that waits to write looks at its deadline."""
+    look_s = min(write_timeout_s / LOOKS_PER_TIMEOUT, farewell_s / LOOKS_PER_FAREWELL)
+    return max(LOOK_S_MIN, look_s)
 
 
 class SocketStream(asyncio.Protocol):
@@ -33,17 +44,28 @@ class SocketStream(asyncio.Protocol):
 
     Args:
         writer: chooses what is written.
+        driver: has the clock, the figures and the scheduler of streams.
+        settings: deadlines.
         on_ended: called once the connection is gone, with the bytes that were written.
     """
 
     __slots__ = (
-        "_call", "_deadline", "_due_s", "_is_closing", "_is_paused", "_line", "_loop", "_on_ended",
-        "_received_bytes", "_sent_bytes", "_unnoted", "_writer", "_writing_began",
+        "_call", "_deadline", "_driver", "_due_s", "_is_closing", "_is_paused", "_line", "_loop",
+        "_on_ended", "_received_bytes", "_sent_bytes", "_settings", "_unnoted", "_writer",
+        "_writing_began",
     )  # fmt: skip
 
-    def __init__(self, writer: EventWriter, on_ended: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        writer: EventWriter,
+        driver: Driver,
+        settings: Settings,
+        on_ended: Callable[[int], None],
+    ) -> None:
         self._line: HandedOver | None = None
         self._writer = writer
+        self._driver = driver
+        self._settings = settings
         self._on_ended = on_ended
         self._sent_bytes = 0
         self._loop = asyncio.get_running_loop()
@@ -126,17 +148,12 @@ class SocketStream(asyncio.Protocol):
 
     def _woken(self) -> None:
         if not self._is_paused and not self._is_closing:
-            self._writer.reader.context.driver.streams.call_soon(self._call)
+            self._driver.streams.call_soon(self._call)
 
     def _flushed(self, flush: SharedFlush, member: Member, now_s: float) -> bool:
         """Write a flush that many streams get, if this one has room and nothing else to write."""
-        line, driver = self._line, self._writer.reader.context.driver
-        if (
-            line is None
-            or self._is_paused
-            or self._is_closing
-            or self._writer.reader.consumer.has_notices
-        ):
+        line, driver, consumer = self._line, self._driver, self._writer.reader.consumer
+        if line is None or self._is_paused or self._is_closing or consumer.has_notices:
             return False
         if line.transport.get_write_buffer_size():
             return False
@@ -163,7 +180,7 @@ class SocketStream(asyncio.Protocol):
         if self._is_paused:
             self._check_deadline(now_s)
             return
-        driver = self._writer.reader.context.driver
+        driver = self._driver
         while not self._is_full():
             text = self._writer.next(now_s)
             if not text:
@@ -198,7 +215,7 @@ class SocketStream(asyncio.Protocol):
         if not self._unnoted:
             return
         size_bytes, self._unnoted = self._unnoted, 0
-        driver = self._writer.reader.context.driver
+        driver = self._driver
         driver.figures.wrote(size_bytes, driver.now() - self._writing_began)
         for late in self._writer.wrote(size_bytes, self._loop.time()):
             self._write(late)
@@ -207,7 +224,7 @@ class SocketStream(asyncio.Protocol):
 
     def _wait_for_room(self) -> None:
         assert self._line is not None
-        settings = self._writer.reader.context.settings
+        settings = self._settings
         now_s = self._loop.time()
         if self._deadline is None:
             self._deadline = WriteDeadline(
@@ -217,14 +234,14 @@ class SocketStream(asyncio.Protocol):
                 farewell_s=settings.shutdown_grace.seconds,
             )
         look_s = look_interval_s(settings.write_timeout.seconds, settings.shutdown_grace.seconds)
-        self._call_at(now_s + self._writer.reader.auto.wait_s(look_s))
+        self._call_at(now_s + self._writer.auto.wait_s(look_s))
 
     def _check_deadline(self, now_s: float) -> None:
         assert self._line is not None
         assert self._deadline is not None
         connection, reader = self._line.connection, self._writer.reader
         reader.note_unsent()
-        reader.auto.look(connection, is_full=True)
+        self._writer.auto.look(connection, is_full=True)
         mark = connection.taken_mark
         if self._deadline.is_over(mark, now_s, is_closed=reader.is_sent_away):
             connection.give_up()
@@ -235,7 +252,7 @@ class SocketStream(asyncio.Protocol):
         """Be called then; an earlier call that is due already serves as well."""
         if due_s < self._due_s:
             self._due_s = due_s
-            self._writer.reader.context.driver.streams.call_at(due_s, self._call)
+            self._driver.streams.call_at(due_s, self._call)
 
     # The end
 

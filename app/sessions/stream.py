@@ -11,17 +11,18 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tidegate.app.http.connection import Connection, connection_of
-from tidegate.app.http.event import event, jittered_retry_ms
+from tidegate.app.delivery.notices import Heartbeat
+from tidegate.app.http.connection import Connection, WriteDeadline, connection_of
 from tidegate.app.http.middleware import logged_when_over
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.protocol import GatewayProtocol, protocol_of
-from tidegate.app.http.write_deadline import WriteDeadline, look_interval_s
+from tidegate.app.http.wire import event, jittered_retry_ms
 from tidegate.app.sessions.attach import attach_existing
+from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.event_writer import EventWriter
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
-from tidegate.app.sessions.socket_stream import SocketStream
+from tidegate.app.sessions.socket_stream import SocketStream, look_interval_s
 from tidegate.conflation.outputs import CloseReason
 
 logger = logging.getLogger("tidegate.stream")
@@ -34,11 +35,12 @@ class EventStream(EventSourceResponse):
     pings are off because ours come only when nothing else does.
     """
 
-    def __init__(self, reader: Reader, hello: bytes) -> None:
+    def __init__(self, session: Session, reader: Reader, hello: bytes) -> None:
         self.reader = reader
         self._consumer = reader.consumer
         self._hello = hello
-        self._settings = reader.context.settings
+        self._driver, self._settings = session.context.driver, session.context.settings
+        self._auto = AutoWatch(self._driver, reader, session.asked)
         self._connection: Connection | None = None
         super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
 
@@ -57,6 +59,7 @@ class EventStream(EventSourceResponse):
             else:
                 self._connection.give_up()
         finally:
+            # The server's own watch may have cut the peer while no send waited here.
             if self._connection is not None and self._connection.is_given_up:
                 self._consumer.give_up(CloseReason.WRITE_TIMEOUT)
             self.reader.close()
@@ -69,13 +72,15 @@ class EventStream(EventSourceResponse):
         except BaseException:
             self.reader.close()
             raise
-        writer = EventWriter(self.reader, self._hello, anyio.current_time())
-        stream = SocketStream(writer, logged_when_over(scope))
+        stream = SocketStream(self._writer(), self._driver, self._settings, logged_when_over(scope))
         stream.begin(protocol.hand_over(stream))
 
+    def _writer(self) -> EventWriter:
+        heartbeat = Heartbeat(self._settings.heartbeat.seconds, anyio.current_time())
+        return EventWriter(self.reader, self._hello, self._auto, heartbeat)
+
     async def _events(self) -> AsyncIterator[bytes]:
-        driver = self.reader.context.driver
-        writer = EventWriter(self.reader, self._hello, anyio.current_time())
+        writer, driver = self._writer(), self._driver
         yield writer.hello
         while not writer.is_over:
             text = writer.next(anyio.current_time())
@@ -94,7 +99,7 @@ class EventStream(EventSourceResponse):
 
         A send that was cancelled can be repeated: uvicorn waits for room first, and writes then.
         """
-        settings, auto = self._settings, self.reader.auto
+        settings, auto = self._settings, self._auto
         deadline = WriteDeadline(
             settings.write_timeout.seconds,
             self._taken_mark(),
@@ -129,7 +134,7 @@ def session_stream(session: Session, number: int | None, *, is_stopping: bool) -
         return Response(status_code=204)  # as its goodbye has said
     if is_stopping:
         return stopping_stream()
-    return EventStream(*attach_existing(session, number, jittered_retry_ms()))
+    return EventStream(session, *attach_existing(session, number, jittered_retry_ms()))
 
 
 def stopping_stream() -> EventSourceResponse:

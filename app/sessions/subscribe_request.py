@@ -9,11 +9,11 @@ from typing import NamedTuple
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, checked_topic_name, one_of
 from tidegate.app.settings import Settings
-from tidegate.app.topics.catalog import Catalog
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.parse import Options
 from tidegate.conflation.subscription import Command, Shown, Subscription
@@ -78,7 +78,7 @@ class SessionContext:
     gateway_id: str
     settings: Settings
     driver: Driver
-    catalog: Catalog
+    catalog: TopicRegistry
     outage: Outage
 
 

@@ -112,6 +112,7 @@ def end_reason(context: SessionContext, topic: str) -> str:
 def _topics_of(context: SessionContext, target: str | TopicPattern) -> list[str]:
     if isinstance(target, str):
         return [target]
+    # The gateway's own topics are listed only for a prefix that names them.
     prefix = OWN_PREFIX if target.text.startswith(OWN_PREFIX) else ""
     entries = context.catalog.listed(prefix, "", context.settings.topics_max)
     names = (entry.record.name for entry in entries)
@@ -126,6 +127,7 @@ def granted(topic: Topic, decided: RequestedSubscription) -> GrantedSubscription
     """
     subscription = decided.subscription
     if subscription.replay is not None and subscription.resume is None:
+        # For its error alone: the engine would raise it only once a reader comes.
         replay_start(topic, subscription.replay)
     begins = subscription.command.queries or subscription.replay is not None
     start = subscription.resume

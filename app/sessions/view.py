@@ -43,6 +43,7 @@ def session_view(session: Session, *, whole: bool = True) -> dict[str, Any]:
 def subscription_views(session: Session) -> list[dict[str, Any]]:
     """Return the views of all subscriptions, without those that have ended."""
     subscribers = _subscribers(session)
+    # The engine may have ended a subscription whose `unsubscribed` waits to be sent.
     return [
         subscription_view(session, each, subscribers)
         for each in session.asked.values()
@@ -158,6 +159,7 @@ class Page(NamedTuple):
             document = msgspec.json.decode(reply.body, type=_Document)
             has_more = has_more or document.next is not None
             for view in document.sessions:
-                views.setdefault(view["session"], view)  # one that was moving is told twice
+                # One in transfer may be listed by two gateways.
+                views.setdefault(view["session"], view)
         ids = sorted(views)
         return Page([views[each] for each in ids[:limit]], has_more or len(ids) > limit, missing)

@@ -86,6 +86,7 @@ def record_sender(
     if publication.retry is not None:
         stored.retries = (stored.retries or 0) + 1
         retry, now_ms = publication.retry, publication.timestamp_ms
+        # Expired keys go when a new one comes: no task has to look for them.
         connection.execute("DELETE FROM retries WHERE at_ms <= ?", (now_ms - RETRY_MS,))
         connection.execute(
             "INSERT INTO retries (topic, name, digest, at_ms, first, last) "
@@ -172,6 +173,7 @@ def _is_new(connection: sqlite3.Connection, topic: int, producer: Producer) -> b
         raise Problem("producer-fenced", "A newer run of this producer has committed.")
     if producer.sequence > highest:
         return True
+    # Noted for a duplicate as well: from now on requests of older runs are fenced.
     _put_producer(connection, topic, Producer(producer.name, highest, producer.run))
     return False
 

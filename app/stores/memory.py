@@ -154,6 +154,7 @@ class _Topic:
         if publication.producer is not None and not self._is_new(publication.producer):
             self._delete_stages(publication.stages)
             return Appended(0, 0, duplicate=True)
+        # After the duplicates: a repetition gets its answer whatever was written since.
         if publication.expected_head not in (None, self.last):
             raise HeadMoved
         self._check_limits(publication)
@@ -202,5 +203,6 @@ class _Topic:
             raise Problem("producer-fenced", "A newer run of this producer has committed.")
         if producer.sequence > highest.sequence:
             return True
+        # Noted for a duplicate as well: from now on requests of older runs are fenced.
         self.producers[producer.name] = Producer(highest.name, highest.sequence, producer.run)
         return False

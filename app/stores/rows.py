@@ -6,13 +6,13 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tidegate.app.stores.definitions import encode_definition
 from tidegate.app.stores.schema import TABLES_OF_TOPIC
 from tidegate.app.stores.store import (
     Appended,
     Checkpoint,
     Publication,
     TopicRecord,
+    encode_definition,
     pack,
     to_frames,
     unpack,
@@ -68,7 +68,7 @@ def put_topic(connection: sqlite3.Connection, record: TopicRecord) -> None:
         connection.execute("UPDATE topics SET document = ? WHERE id = ?", (document, stored.id))
         return
     if stored is not None:
-        delete_topic(connection, stored)
+        delete_topic(connection, stored)  # a new epoch gets a new row id, and shares nothing
     connection.execute(
         "INSERT INTO topics (name, epoch, document) VALUES (?, ?, ?)",
         (record.name, record.epoch, document),
@@ -114,6 +114,7 @@ def checkpoint(connection: sqlite3.Connection, topic: StoredTopic, changed: Chec
         "UPDATE topics SET through = ?, horizon = ?, exempt_through = ? WHERE id = ?",
         (changed.through, changed.horizon, changed.exempt_through, topic.id),
     )
+    # A row goes only once the records cover it and no replay may ask for it.
     connection.execute(
         "DELETE FROM journal WHERE topic = ? AND last <= ?",
         (topic.id, min(changed.through, changed.journal_through)),
@@ -147,6 +148,7 @@ def load(connection: sqlite3.Connection, topic: StoredTopic) -> RestoredTopic:
 
 def _rows(topic: int, frames: Sequence[Frame]) -> Iterator[tuple[object, ...]]:
     for frame in frames:
+        # Tombstones are kept as records are: a start must know what was removed, and until when.
         columns = (topic, frame.key, frame.offset, frame.timestamp_ms, frame.payload, frame.exempt)
         if isinstance(frame, Tombstone):
             yield *columns, frame.reason, frame.put_offset, frame.put_ms

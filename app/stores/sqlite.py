@@ -15,7 +15,6 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import NO_MERGERS
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores import generation, idempotency, rows
-from tidegate.app.stores.definitions import parse_stored
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work
 from tidegate.app.stores.memory import NORMAL
 from tidegate.app.stores.rows import StoredTopic
@@ -31,6 +30,7 @@ from tidegate.app.stores.store import (
     StoreFigures,
     StoreUnusable,
     TopicRecord,
+    parse_stored,
 )
 from tidegate.conflation.frame import RestoredTopic
 
@@ -137,6 +137,7 @@ class SqliteStore:
             earlier = idempotency.earlier_result(connection, stored.id, publication)
             if earlier is not None:
                 return earlier
+            # After the duplicates: a repetition gets its answer whatever was written since.
             if publication.expected_head not in (None, stored.head):
                 raise HeadMoved
             idempotency.check_limits(connection, stored, publication, self._limits)

@@ -17,11 +17,17 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings import Settings
-from tidegate.app.stores.definitions import check_readable, encode_definition
-from tidegate.app.stores.store import DefinitionsMoved, EpochMoved, HeadMoved, Store, TopicRecord
-from tidegate.app.topics.derived import DerivedTopics, SourceChange
-from tidegate.app.topics.registry import CatalogTopic, Precondition, TopicRegistry
-from tidegate.app.topics.writer import BegunAnew
+from tidegate.app.stores.store import (
+    DefinitionsMoved,
+    EpochMoved,
+    HeadMoved,
+    Store,
+    TopicRecord,
+    check_readable,
+    encode_definition,
+)
+from tidegate.app.topics.derived import DerivedTopics
+from tidegate.app.topics.registry import BegunAnew, CatalogTopic, Precondition, TopicRegistry
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.errors import KeysError
 from tidegate.keys.text.bookmark import Bookmark
@@ -50,7 +56,7 @@ class Catalog(TopicRegistry):
         super().__init__(driver, settings)
         self._mergers = mergers
         self._store = store
-        self.filling = SourceChange(driver, derived_topics)
+        self.filling = derived_topics
         self.changing = asyncio.Lock()
         self.catch_up: Callable[[], Awaitable[None]] | None = None
         self.doubt: Callable[[str, Bookmark], Awaitable[None]] | None = None
@@ -255,6 +261,7 @@ class Catalog(TopicRegistry):
                 self.drop_unusable(unusable)
                 return
             assert entry is not None, "it is there, and usable"
+            # In this order: to stop filling is to wait for a task that may wait for `writing`.
             async with self.filling.unfilled(entry), entry.writing:
                 await self._store.delete_topic(name)
                 self.drop(entry)
@@ -288,6 +295,7 @@ class Catalog(TopicRegistry):
                 f"There are {self._settings.topics_max} topics already.",
                 headers={"Retry-After": "60"},
             )
+        # Subscribe first: a source that refuses the subscription must refuse the topic as well.
         self.filling.prepare(name, document)
         record = TopicRecord(name, document, _new_epoch())
         try:
@@ -325,7 +333,7 @@ class Catalog(TopicRegistry):
         record = TopicRecord(name, document, epoch)
         if (kept := await self._stored_state(record)) is not None:
             self.add_stored(record, kept)
-        return self.get(name)
+        return self.get(name)  # refused with the reason, if the messages cannot be read either
 
     async def _replace(self, known: CatalogTopic, document: TopicDocument) -> CatalogTopic:
         if document.identity != known.document.identity:

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import Checkpoint, Store
-from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.registry import CatalogTopic, TopicRegistry
 from tidegate.conflation.topics.topic import Topic
 
 LOOK_S = 1.0
@@ -31,7 +30,7 @@ logger = logging.getLogger("tidegate.checkpoints")
 class Checkpoints:
     """Writes them now and then, and once more at the end."""
 
-    def __init__(self, store: Store, catalog: Catalog, driver: Driver) -> None:
+    def __init__(self, store: Store, catalog: TopicRegistry, driver: Driver) -> None:
         self._store = store
         self._catalog = catalog
         self._driver = driver
@@ -55,7 +54,7 @@ class Checkpoints:
         try:
             for entries in self._due(messages_min):
                 await asyncio.gather(*(self._write(entry) for entry in entries))
-            if messages_min <= 1:
+            if messages_min <= 1:  # only a round over all topics proves that nothing is left
                 self._driver.figures.checkpointed_ms = began_ms
         except Problem as problem:
             logger.warning("checkpoints wait: %s", problem.detail)
@@ -82,6 +81,7 @@ class Checkpoints:
 
     async def _write(self, entry: CatalogTopic) -> None:
         name = entry.record.name
+        # Made without an await: the board cannot change while its records are collected.
         made = checkpoint_of(self._driver.engine.topic(name), entry.checkpoint_offset)
         await self._store.checkpoint(name, made)
         entry.checkpoint_offset = made.through

@@ -1,4 +1,4 @@
-"""Derived topics: fills conflated topics and views from their sources, by inner sessions.
+"""Derived topics: conflated topics and views, filled from their sources by inner sessions.
 
 An inner session subscribes to the source like any other; its rows are published into the derived
 topic.
@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 from tidegate.app.definitions.source import Source
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.delivery.driver import Consumer, Driver
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.stores.store import Item, Message, Removal
-from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import CatalogTopic
-from tidegate.app.topics.writer import Writer
 from tidegate.conflation.boards.board import Board
 from tidegate.conflation.errors import EngineError, TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
@@ -38,6 +37,42 @@ RETRY_S = 1.0
 logger = logging.getLogger("tidegate.filler")
 
 
+class Leadership:
+    """This gateway's part as the leader, which expires records and fills derived topics for all.
+
+    `fence` is the number of the leader's lease: a store refuses writes with an older one. None
+    without other gateways.
+    """
+
+    def __init__(self, *, held: bool) -> None:
+        self.fence: int | None = None
+        self._held = asyncio.Event()
+        if held:
+            self._held.set()
+
+    @property
+    def is_held(self) -> bool:
+        """True while this gateway is the leader."""
+        return self._held.is_set()
+
+    async def begins(self) -> None:
+        """Wait until this gateway is the leader."""
+        await self._held.wait()
+
+    def take(self, fence: int) -> None:
+        """Become the leader, with this fence."""
+        self.fence = fence
+        self._held.set()
+
+    def give_up(self) -> None:
+        """Stop being the leader."""
+        self._held.clear()
+
+
+Write = Callable[[CatalogTopic, Sequence[Item]], Awaitable[object]]
+"""Writes into a derived topic, as the leader; raises what `Writer.write` raises."""
+
+
 class DerivedTopic:
     """Fills one topic from its source until it is stopped.
 
@@ -45,12 +80,9 @@ class DerivedTopic:
     records that the source no longer has are removed. So it can begin again at any time.
     """
 
-    def __init__(
-        self, driver: Driver, writer: Writer, leadership: Leadership, session: str
-    ) -> None:
+    def __init__(self, driver: Driver, write: Write, session: str) -> None:
         self._driver = driver
-        self._writer = writer
-        self._duty = leadership
+        self._write = write
         self._session = session
         self._consumer: Consumer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -85,7 +117,7 @@ class DerivedTopic:
         self._stopped = True
         self._driver.close(self._session)
         if self._consumer is not None:
-            self._consumer.wake()
+            self._consumer.wake()  # a closed session wakes nobody, and the task waits for an hour
         if self._task is not None:
             await self._task
 
@@ -103,15 +135,17 @@ class DerivedTopic:
 
     async def _written(self, entry: CatalogTopic, items: Sequence[Item]) -> bool:
         """Write, and retry while the store is out; return False once the topic has ended."""
+        backoff = Backoff(RETRY_S)
         while not self._stopped:
             try:
                 async with entry.writing:
-                    await self._writer.write(entry, items, fence=self._duty.fence)
+                    await self._write(entry, items)
             except TopicUnknown:
                 return False
             except Exception:  # rows that were taken exist nowhere else, so writing is retried
-                logger.exception("%s is not filled; it is tried again", entry.record.name)
-                await asyncio.sleep(RETRY_S)
+                text = "%s is not filled; it is tried again"
+                logger.log(backoff.level, text, entry.record.name, exc_info=True)
+                await backoff.pause()
             else:
                 return True
         return False
@@ -149,62 +183,134 @@ class DerivedTopic:
 
 
 class DerivedTopics:
-    """The derived topics that are being filled, by name.
+    """Keeps derived topics filled as their definitions say; changes one topic at a time.
 
-    Where gateways share a store the leader fills them; the others only check requests.
+    Where gateways share a store the leader fills them; the others only check requests. `reasons`:
+    why topics that are served are not filled; each is tried again when a topic is added.
     """
 
-    def __init__(self, driver: Driver, writer: Writer, leadership: Leadership) -> None:
+    def __init__(self, driver: Driver, write: Write, leadership: Leadership) -> None:
+        self.reasons: dict[str, str] = {}
         self._driver = driver
-        self._writer = writer
-        self._duty = leadership
-        self._fillers: dict[str, DerivedTopic] = {}
+        self._write = write
+        self._leadership = leadership
+        self._running: dict[str, DerivedTopic] = {}
         self._numbers = itertools.count(1)
 
-    @property
-    def fills(self) -> bool:
-        """True while this gateway is the leader."""
-        return self._duty.is_held
-
-    def has(self, name: str) -> bool:
-        """Return True if this gateway fills the topic."""
-        return name in self._fillers
-
-    def prepare(self, name: str, source: Source, key_spec: KeySpec) -> None:
-        """Subscribe for a topic that may not be there yet.
+    def prepare(self, name: str, document: TopicDocument) -> None:
+        """Subscribe to the source of a topic that need not exist yet, if it has one.
 
         Raises:
             EngineError: there are too many sessions, or the source cannot be asked this.
         """
-        if not self._duty.is_held:
-            wanted(self._driver, source, key_spec)
+        source = document.gateway_source
+        if source is None:
+            return
+        if not self._leadership.is_held:
+            # The request is refused here as it would be at the leader.
+            wanted(self._driver, source, document.key_spec)
             return
         session = f"filler-{next(self._numbers)}"
-        filler = DerivedTopic(self._driver, self._writer, self._duty, session)
-        filler.subscribe(source, key_spec)
-        self._fillers[name] = filler
+        derived = DerivedTopic(self._driver, self._write, session)
+        derived.subscribe(source, document.key_spec)
+        self._running[name] = derived
 
     def start(self, entry: CatalogTopic) -> None:
         """Start to fill a prepared topic."""
-        filler = self._fillers.get(entry.record.name)
-        if filler is not None:
-            filler.start(entry)
-
-    def change(self, name: str, source: Source, key_spec: KeySpec) -> None:
-        """Change interval, filter or projection of the same source."""
-        if name in self._fillers:
-            self._fillers[name].change(source, key_spec)
+        derived = self._running.get(entry.record.name)
+        if derived is not None:
+            derived.start(entry)
 
     async def stop(self, name: str) -> None:
         """Stop filling a topic; return once all writing has ended."""
-        filler = self._fillers.pop(name, None)
-        if filler is not None:
-            await filler.stop()
+        self.reasons.pop(name, None)
+        await self._halt(name)
+
+    def fill(self, entry: CatalogTopic) -> None:
+        """Start to fill an existing topic, or note what prevents it."""
+        name, source = entry.record.name, entry.document.gateway_source
+        if source is None or name in self._running or not self._leadership.is_held:
+            self.reasons.pop(name, None)
+            return
+        try:
+            self.prepare(name, entry.document)
+        except TopicUnknown:
+            self._note(name, f"its source {source.topic} is not served here")
+        except (EngineError, KeysError) as error:
+            self._note(name, error.detail)
+        else:
+            self.reasons.pop(name, None)
+            self.start(entry)
+
+    def begin(self, entries: Iterable[CatalogTopic]) -> None:
+        """Start to fill these topics, as far as possible: this gateway is the leader now."""
+        for entry in entries:
+            self.fill(entry)
+
+    def retry(self, entries: Iterable[CatalogTopic]) -> None:
+        """Fill what could not be filled so far: a topic was added."""
+        if self.reasons:
+            self.begin(entry for entry in entries if entry.record.name in self.reasons)
+
+    async def end(self) -> None:
+        """Stop filling: another gateway is the leader now."""
+        self.reasons.clear()
+        await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop them all."""
-        for name in list(self._fillers):
+        """Stop filling every topic."""
+        for name in list(self._running):
+            await self._halt(name)
+
+    async def cut_off(self, entry: CatalogTopic) -> None:
+        """Stop filling a topic whose source has become unusable, and note the reason."""
+        await self._halt(entry.record.name)
+        self.fill(entry)
+
+    @asynccontextmanager
+    async def refilled(self, known: CatalogTopic, document: TopicDocument) -> AsyncIterator[None]:
+        """Fill the topic by its new definition, from the moment that it holds."""
+        name, old, new = known.record.name, known.document.gateway_source, document.gateway_source
+        if old == new:
+            yield
+        elif name in self.reasons:  # it was not filled: there is nothing to continue
             await self.stop(name)
+            self.prepare(name, document)
+            yield
+            self.start(known)
+        elif old is not None and new is not None and old.topic == new.topic:
+            wanted(self._driver, new, document.key_spec)  # what cannot be asked is refused here
+            yield
+            # The inner session goes on, so that no record is read or published twice.
+            if name in self._running:
+                self._running[name].change(new, document.key_spec)
+        else:  # another source begins with its own records; nothing may be written in between
+            async with self.unfilled(known):
+                self.prepare(name, document)
+                yield
+            self.start(known)
+
+    @asynccontextmanager
+    async def unfilled(self, known: CatalogTopic) -> AsyncIterator[None]:
+        """Stop filling a topic while it changes; if the change fails, start again."""
+        name = known.record.name
+        await self.stop(name)
+        try:
+            yield
+        except BaseException:  # a cancelled change too must not leave the topic without a filler
+            await self.stop(name)
+            self.fill(known)
+            raise
+
+    async def _halt(self, name: str) -> None:
+        derived = self._running.pop(name, None)
+        if derived is not None:
+            await derived.stop()
+
+    def _note(self, name: str, reason: str) -> None:
+        if self.reasons.get(name) != reason:
+            logger.error("%s is not filled: %s", name, reason)
+        self.reasons[name] = reason
 
 
 def wanted(driver: Driver, source: Source, key_spec: KeySpec) -> Subscription:
@@ -214,6 +320,8 @@ def wanted(driver: Driver, source: Source, key_spec: KeySpec) -> Subscription:
     """
     definition = driver.engine.topic(source.topic).definition
     keeps_records = bool(definition.key_spec)
+    # With records, a removal at the source must remove here too (`oof`); a source without them
+    # still conflates by this topic's key.
     options = Options(
         conflation=source.interval_ns,
         conflation_key=None if keeps_records else key_spec,
@@ -238,108 +346,3 @@ def _item(frame: Frame) -> Item:
 def _has(board: Board | None, frame: Frame) -> bool:
     there = None if board is None else board.get(frame.key or THE_RECORD)
     return there is not None and there.payload == frame.payload
-
-
-class SourceChange:
-    """Has the fillers do what definitions say; one change at a time, of one topic.
-
-    `reasons`: why topics that are served are not filled; each is tried again when a topic comes.
-    """
-
-    def __init__(self, driver: Driver, derived_topics: DerivedTopics) -> None:
-        self.reasons: dict[str, str] = {}
-        self._driver = driver
-        self._fillers = derived_topics
-
-    def prepare(self, name: str, document: TopicDocument) -> None:
-        """Subscribe to the source of a topic that need not exist yet, if it has one.
-
-        Raises:
-            EngineError: there are too many sessions, or the source cannot be asked this.
-        """
-        source = document.gateway_source
-        if source is not None:
-            self._fillers.prepare(name, source, document.key_spec)
-
-    def start(self, entry: CatalogTopic) -> None:
-        """Begin to fill a topic that was prepared."""
-        self._fillers.start(entry)
-
-    async def stop(self, name: str) -> None:
-        """Fill a topic no more."""
-        self.reasons.pop(name, None)
-        await self._fillers.stop(name)
-
-    def fill(self, entry: CatalogTopic) -> None:
-        """Start to fill an existing topic, or note what prevents it."""
-        name, source = entry.record.name, entry.document.gateway_source
-        if source is None or self._fillers.has(name) or not self._fillers.fills:
-            self.reasons.pop(name, None)
-            return
-        try:
-            self.prepare(name, entry.document)
-        except TopicUnknown:
-            self._note(name, f"its source {source.topic} is not served here")
-        except (EngineError, KeysError) as error:
-            self._note(name, error.detail)
-        else:
-            self.reasons.pop(name, None)
-            self._fillers.start(entry)
-
-    def begin(self, entries: Iterable[CatalogTopic]) -> None:
-        """Start to fill these topics, as far as possible: this gateway is the leader now."""
-        for entry in entries:
-            self.fill(entry)
-
-    def retry(self, entries: Iterable[CatalogTopic]) -> None:
-        """Fill what could not be filled so far: a topic has come."""
-        if self.reasons:
-            self.begin(entry for entry in entries if entry.record.name in self.reasons)
-
-    async def end(self) -> None:
-        """Stop filling: another gateway is the leader now."""
-        self.reasons.clear()
-        await self._fillers.aclose()
-
-    async def cut_off(self, entry: CatalogTopic) -> None:
-        """Stop filling a topic whose source has become unusable."""
-        await self._fillers.stop(entry.record.name)
-        self.fill(entry)
-
-    def _note(self, name: str, reason: str) -> None:
-        if self.reasons.get(name) != reason:
-            logger.error("%s is not filled: %s", name, reason)
-        self.reasons[name] = reason
-
-    @asynccontextmanager
-    async def refilled(self, known: CatalogTopic, document: TopicDocument) -> AsyncIterator[None]:
-        """Have the topic filled as its new definition says from when that holds, no sooner."""
-        name, old, new = known.record.name, known.document.gateway_source, document.gateway_source
-        if old == new:
-            yield
-        elif name in self.reasons:
-            await self.stop(name)
-            self.prepare(name, document)
-            yield
-            self._fillers.start(known)
-        elif old is not None and new is not None and old.topic == new.topic:
-            wanted(self._driver, new, document.key_spec)  # what cannot be asked is refused here
-            yield
-            self._fillers.change(name, new, document.key_spec)
-        else:
-            async with self.unfilled(known):
-                self.prepare(name, document)
-                yield
-            self._fillers.start(known)
-
-    @asynccontextmanager
-    async def unfilled(self, known: CatalogTopic) -> AsyncIterator[None]:
-        """Stop filling a topic while it changes; if the change fails, start again."""
-        name = known.record.name
-        await self.stop(name)
-        try:
-            yield
-        except BaseException:
-            await self.stop(name)
-            self.fill(known)
-            raise

@@ -1,4 +1,4 @@
-"""The sweeper: takes records away that were not published again for so long (`expiration`)."""
+"""Expiry: removes records that were not published again for so long (`expiration`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import contextlib
 import logging
 
 from tidegate.app.delivery.driver import Driver
-from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.leadership import Leadership
+from tidegate.app.delivery.timers import Backoff
+from tidegate.app.topics.derived import Leadership
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RemovalReason
@@ -28,12 +29,12 @@ class Expiry:
     """
 
     def __init__(
-        self, catalog: Catalog, driver: Driver, writer: Writer, leadership: Leadership
+        self, catalog: TopicRegistry, driver: Driver, writer: Writer, leadership: Leadership
     ) -> None:
         self._catalog = catalog
         self._driver = driver
         self._writer = writer
-        self._duty = leadership
+        self._leadership = leadership
         self._due: dict[str, RecordsExpired] = {}
         self._woken = asyncio.Event()
 
@@ -44,23 +45,27 @@ class Expiry:
 
     async def run(self) -> None:
         """Remove expired records as the engine reports them, until cancelled."""
+        backoff = Backoff(RETRY_S)
         while True:
             await self._woken.wait()
-            await self._duty.begins()
+            await self._leadership.begins()
+            # Cleared only now: whatever was noted while another gateway led is still in `_due`.
             self._woken.clear()
             due, self._due = self._due, {}
             for expired in due.values():
-                await self._remove_or_wait(expired)
+                await self._remove_or_wait(expired, backoff)
 
-    async def _remove_or_wait(self, expired: RecordsExpired) -> None:
+    async def _remove_or_wait(self, expired: RecordsExpired, backoff: Backoff) -> None:
         """Remove a topic's expired records; while the store is out, keep them noted."""
         try:
             await self.remove_expired(expired)
+            backoff.succeeded()
         except Exception:
-            logger.exception("%s: records stay beyond their time; tried again", expired.topic)
-            self._due.setdefault(expired.topic, expired)
+            text = "%s: records stay beyond their time; tried again"
+            logger.log(backoff.level, text, expired.topic, exc_info=True)
+            self._due.setdefault(expired.topic, expired)  # a later report covers this one
             self._woken.set()
-            await asyncio.sleep(RETRY_S)
+            await backoff.pause()
 
     async def remove_expired(self, expired: RecordsExpired) -> None:
         """Remove expired records that were not published again, the oldest first.
@@ -76,4 +81,6 @@ class Expiry:
             if not records:
                 return
             with contextlib.suppress(TopicUnknown):  # it was deleted while it waited its turn
-                await self._writer.remove(entry, records, RemovalReason.EXPIRED, self._duty.fence)
+                await self._writer.remove(
+                    entry, records, RemovalReason.EXPIRED, self._leadership.fence
+                )

@@ -42,7 +42,7 @@ class Form:
 
 
 class Redefined(Exception):
-    """The topic's schema is another one than that by which messages were checked."""
+    """The topic's schema has changed since it was used to check messages."""
 
 
 class Ingest:
@@ -95,6 +95,8 @@ class Ingest:
         except (Problem, KeysError):
             if retry is None:
                 raise
+            # Only the store knows whether this is a repetition, which gets the first answer even
+            # if the topic would refuse it today.
             async with entry.writing:
                 earlier = await self._writer.earlier(entry, retry=retry)
             if earlier is None:
@@ -126,6 +128,8 @@ class Ingest:
             return await self._records(entry, messages)
 
         async with entry.writing:
+            # Checked without `writing`, so that a large request holds up no other publisher; the
+            # schema may have changed since.
             if record is not None and record.document.schema_checked is not entry.schema:
                 raise Redefined
             if not any(isinstance(message, Delta) for message in messages):
@@ -185,7 +189,7 @@ class Ingest:
             if len(messages) > self._settings.request_messages_max:
                 limit = self._settings.request_messages_max
                 raise Problem("message-too-large", f"A request has at most {limit} messages.")
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # between pieces streams write
         if not messages:
             raise Problem("message-invalid", "The request holds no message.")
         return messages
@@ -209,26 +213,27 @@ class Ingest:
         return Message(payload, record_key, form.exempt)
 
     def _unfolded(self, entry: CatalogTopic, text: bytes, line: int | None, form: Form) -> Item:
-        told = read_envelope(text)
-        if told.reason is not None:
-            return self._removal(entry, told, line)
-        self._check_size(entry, told.value, line)
-        record_key = entry.key_of(told.value) if entry.key_of else ""
-        if told.record_key not in (None, record_key):
+        envelope = read_envelope(text)
+        if envelope.reason is not None:
+            return self._removal(entry, envelope, line)
+        self._check_size(entry, envelope.value, line)
+        record_key = entry.key_of(envelope.value) if entry.key_of else ""
+        # A key beside the value is allowed, because envelopes are sent on as they were read.
+        if envelope.record_key not in (None, record_key):
             raise KeyInvalid("the key is not the one that the value says")
-        entry.check_schema(told.value, line)
-        return Message(told.value, record_key, form.exempt)
+        entry.check_schema(envelope.value, line)
+        return Message(envelope.value, record_key, form.exempt)
 
-    def _removal(self, entry: CatalogTopic, told: Envelope, line: int | None) -> Removal:
-        spec, record_key = entry.document.key_spec, told.record_key
+    def _removal(self, entry: CatalogTopic, envelope: Envelope, line: int | None) -> Removal:
+        spec, record_key = entry.document.key_spec, envelope.record_key
         assert record_key is not None, "a removal names a record"
-        assert told.reason is not None, "it has a reason"
+        assert envelope.reason is not None, "it has a reason"
         if not (spec and entry.document.retains):
             raise KeyInvalid("the topic keeps no records by key, so none can be removed")
         self._check_size(entry, record_key.encode(), line)
         if len(decoded(record_key.encode())) != len(spec.paths):
             raise KeyInvalid(f"the topic's key has {len(spec.paths)} fields")
-        return Removal(record_key, told.reason)
+        return Removal(record_key, envelope.reason)
 
     def _as_it_is(self, entry: CatalogTopic, body: bytes, form: Form) -> Message:
         """Return the body as one message, text or bytes; text must be UTF-8."""
@@ -250,7 +255,7 @@ class Ingest:
             raise Problem("message-too-large", f"A message has at most {limit} bytes.", line=line)
 
     async def _records(self, entry: CatalogTopic, messages: Sequence[Item]) -> Sequence[Item]:
-        """Deltas as the records that they make; other messages as they are."""
+        """Return deltas as the records that they make, other messages unchanged."""
         deltas = [message for message in messages if isinstance(message, Delta)]
         sow = self._driver.engine.topic(entry.record.name).sow
         if not deltas or sow is None:
@@ -267,6 +272,7 @@ class Ingest:
     async def _check_room(self, entry: CatalogTopic, items: Sequence[Item]) -> None:
         sow = self._driver.engine.topic(entry.record.name).sow
         keys_max = self._settings.topic_keys_max
+        # As if every key were new: nearly all requests fit without a look at their keys.
         if sow is None or len(sow.board) + len(items) <= keys_max:
             return
         new: set[str] = set()
@@ -275,6 +281,7 @@ class Ingest:
             coming = (item.record_key for item in piece if isinstance(item, Message))
             new.update(it for it in coming if sow.board.get(it) is None)
             await asyncio.sleep(0)
+        # Known keys always fit, also where the limit was lowered since (rule topic-17).
         if new and len(sow.board) + len(new) > keys_max:
             raise Problem(
                 "limit-reached", f"A topic has at most {keys_max} keys.",
@@ -328,7 +335,8 @@ def check_newest(entry: CatalogTopic, producer: Producer) -> None:
 
 
 def _pieces(body: bytes) -> Iterator[tuple[int, list[bytes]]]:
-    """Lines in pieces of a few KiB, each with the number of its first line."""
+    """Yield lines in pieces of a few KiB, each with the number of its first line."""
+    # One `split` of the whole body would hold the loop, and copy the body at once.
     start, line = 0, 1
     while start < len(body):
         end = body.find(b"\n", start + CHECKED_BYTES_AT_ONCE)

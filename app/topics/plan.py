@@ -20,8 +20,7 @@ from tidegate.app.definitions.unusable import Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings import Settings
-from tidegate.app.stores.definitions import check_readable
-from tidegate.app.stores.store import Store
+from tidegate.app.stores.store import Store, check_readable
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.system_topics import OWN_TOPICS
 from tidegate.conflation.errors import EngineError
@@ -107,7 +106,7 @@ async def plan(
                 await _check_change(each.name, before, after, there, has_messages)
         except Problem as problem:
             each.refuse(problem)
-        there[each.name] = after
+        there[each.name] = after  # later topics of the folder may be filled from this one
         steps.append(Step(each, before, after))
     return steps
 
@@ -163,7 +162,7 @@ async def carry_out(steps: Sequence[Step], catalog: Catalog) -> None:
     """Make every topic what its step says.
 
     Raises:
-        TopicFilesInvalid: what nobody could foresee, such as too many sessions to fill topics.
+        TopicFilesInvalid: what no plan can foresee, such as too many sessions to fill topics.
         Problem: bus-unavailable.
     """
     for step in steps:

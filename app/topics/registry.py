@@ -18,10 +18,12 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings import Settings
 from tidegate.app.stores.store import TopicRecord
+from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RestoredTopic
 from tidegate.keys.spec import record_key
 
 WORK_AT_ONCE = 50_000
+"""Steps of schema checks after which other tasks get their turn."""
 
 ANY = "*"
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
@@ -91,7 +93,7 @@ class CatalogTopic:
             raise Problem("message-too-large", detail, line=line) from None
 
     async def yield_after_work(self) -> None:
-        """Let others run when the checks of messages have held the loop for some milliseconds."""
+        """Let other tasks run after checks that have held the loop for some milliseconds."""
         if self._work >= WORK_AT_ONCE:
             self._work = 0
             await asyncio.sleep(0)
@@ -139,10 +141,14 @@ def _tags(header: str) -> list[str]:
     return re.findall(_TAG, header)
 
 
-class TopicRegistry:
-    """Entries by name. What is done to one here is done in the engine in the same step.
+class BegunAnew(TopicUnknown):
+    """Another topic has the name by now; nothing was written."""
 
-    Unusable topics are kept beside them: each exists, and has no entry.
+
+class TopicRegistry:
+    """Topics by name. Each change here is made in the engine in the same step.
+
+    Unusable topics are kept beside them: they exist, and have no entry.
     """
 
     def __init__(self, driver: Driver, settings: Settings) -> None:
@@ -150,6 +156,7 @@ class TopicRegistry:
         self._settings = settings
         self._entries: dict[str, CatalogTopic] = {}
         self._unusable: dict[str, Unusable] = {}
+        # Bounded, because topics may come and go for ever; an older epoch counts as unknown.
         self._ended: deque[str] = deque(maxlen=ENDED_EPOCHS_MAX)
         self._listeners: dict[Callable[[str], None], None] = {}
 
@@ -227,17 +234,19 @@ class TopicRegistry:
 
     def is_source(self, name: str) -> bool:
         """Return True if another topic is derived from this one."""
+        # An unusable definition keeps its source: another version may be able to use it.
         if any(each.source_topic == name for each in self._unusable.values()):
             return True
         return is_source(name, (entry.document for entry in self._entries.values()))
 
     def has_room(self) -> bool:
         """Return True if one more topic fits; the gateway's own do not count."""
+        # Unusable topics count: repairing their definitions must not exceed the limit.
         names = [*self._entries, *self._unusable]
         own = sum(name.startswith(OWN_PREFIX) for name in names)
         return len(names) < own + self._settings.topics_max
 
-    # What becomes of them
+    # Changes, each in the engine too
 
     def admit(self, record: TopicRecord) -> CatalogTopic:
         """Add a new topic, without messages."""
@@ -246,7 +255,7 @@ class TopicRegistry:
         self._driver.define_topic(record.name, definition, record.epoch)
         self._unusable.pop(record.name, None)
         self._entries[record.name] = entry
-        for listener in list(self._listeners):
+        for listener in list(self._listeners):  # a copy: a listener may stop its own listening
             listener(record.name)
         return entry
 

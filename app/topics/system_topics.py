@@ -1,4 +1,4 @@
-"""The gateway's own topics, filled by itself: `tidegate.sessions`, what becomes of sessions."""
+"""The gateway's own topics: `tidegate.sessions` and `tidegate.pipelines`, with their writers."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import msgspec
 from starlette.types import Scope
 
 from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
 from tidegate.app.stores.store import Item, Message, Removal
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.ingest import PIPELINE_PREFIX
+from tidegate.app.topics.registry import TopicRegistry
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.frame import RemovalReason
 from tidegate.keys.spec import record_key
@@ -38,6 +40,7 @@ SESSIONS_DOCUMENT = TopicDocument.parse(
 _KEY_OF = record_key(SESSIONS_DOCUMENT.key_spec)
 
 logger = logging.getLogger("tidegate.sessions")
+topics_logger = logging.getLogger("tidegate.topics")
 
 
 class SessionsTopic:
@@ -46,9 +49,10 @@ class SessionsTopic:
     No caller waits for it. While the store is out, the newest ten thousand are kept.
     """
 
-    def __init__(self, catalog: Catalog, writer: Writer) -> None:
+    def __init__(self, catalog: TopicRegistry, writer: Writer) -> None:
         self._catalog = catalog
         self._writer = writer
+        # The newest event of a session tells its state, so the oldest ones may go.
         self._pending: deque[Item] = deque(maxlen=PENDING_MAX)
         self._woken = asyncio.Event()
 
@@ -69,25 +73,20 @@ class SessionsTopic:
 
         An outage of the store is logged once.
         """
-        is_told = False
+        backoff = Backoff(RETRY_S)
         while True:
             await self._woken.wait()
             self._woken.clear()
             try:
                 await self._write()
-                is_told = False
+                backoff.succeeded()
+                continue
             except Problem as problem:
-                level = logging.DEBUG if is_told else logging.WARNING
-                logger.log(level, "%s is behind; tried again: %s", SESSIONS, problem.detail)
-                is_told = True
-                await self._again()
+                logger.log(backoff.level, "%s is behind; tried again: %s", SESSIONS, problem.detail)
             except Exception:
                 logger.exception("%s is behind; tried again", SESSIONS)
-                await self._again()
-
-    async def _again(self) -> None:
-        self._woken.set()
-        await asyncio.sleep(RETRY_S)
+            self._woken.set()
+            await backoff.pause()
 
     async def _write(self) -> None:
         entry = self._catalog.get(SESSIONS)
@@ -98,7 +97,7 @@ class SessionsTopic:
                 ]
                 try:
                     await self._writer.write(entry, items)
-                except BaseException:
+                except BaseException:  # back in their order; a repeated event does no harm
                     self._pending.extendleft(reversed(items))
                     raise
 
@@ -106,8 +105,6 @@ class SessionsTopic:
 # `tidegate.pipelines` holds the status of pipeline queries. It is the only one of the gateway's own
 # topics that clients may publish to: the pipelines themselves.
 
-
-logger = logging.getLogger("tidegate.topics")
 
 PIPELINES = "tidegate.pipelines"
 STATES = ("starting", "running", "waiting", "failed", "ended")
@@ -167,7 +164,9 @@ async def open_own(catalog: Catalog) -> None:
         except Problem as problem:
             if problem.code == "bus-unavailable":
                 raise
-            logger.error("%s differs from this gateway's definition: %s", name, problem.detail)
+            topics_logger.error(
+                "%s differs from this gateway's definition: %s", name, problem.detail
+            )
 
 
 def publishable_topic_name(scope: Scope) -> str:

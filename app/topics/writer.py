@@ -22,7 +22,7 @@ from tidegate.app.stores.store import (
     Store,
     to_frames,
 )
-from tidegate.app.topics.registry import CatalogTopic
+from tidegate.app.topics.registry import BegunAnew, CatalogTopic
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason
 from tidegate.conflation.operators.filter import THE_RECORD
@@ -32,7 +32,9 @@ Answer = TypeVar("Answer")
 
 
 async def run_shielded(work: Coroutine[Any, Any, Answer]) -> Answer:
-    """Await work to its end; who is cancelled meanwhile is cancelled afterwards."""
+    """Await work to its end; a cancellation is raised only after the work has finished."""
+    # A cancelled `asyncio.shield` returns at once: the caller would give `writing` up while the
+    # work still runs, and the next write could overtake it on its way to the engine.
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -73,6 +75,7 @@ class AppendWaiters:
         """
         waiter = _Waiter(epoch, offset, asyncio.get_running_loop().create_future())
         self._waiters.setdefault(topic, []).append(waiter)
+        # What was stored may be here already: the log can overtake the reply to the append.
         self.moved(topic)
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -87,9 +90,9 @@ class AppendWaiters:
         waiters = self._waiters.get(topic, [])
         for waiter in waiters:
             if not waiter.arrived.done():
-                self._tell(topic, waiter)
+                self._resolve(topic, waiter)
 
-    def _tell(self, topic: str, waiter: _Waiter) -> None:
+    def _resolve(self, topic: str, waiter: _Waiter) -> None:
         try:
             found = self._driver.engine.topic(topic)
         except TopicUnknown as error:
@@ -115,10 +118,7 @@ def _unknown(detail: str) -> Problem:
 REMOVED_AT_ONCE = 500
 FRAMED_AT_ONCE = 10_000
 NO_HEAD = -1
-
-
-class BegunAnew(TopicUnknown):
-    """Another topic has the name by now; nothing was written."""
+"""No topic has this head: an append that expects it finds its duplicate, or writes nothing."""
 
 
 class Writer:
@@ -152,6 +152,7 @@ class Writer:
             Problem: producer-fenced, idempotency-conflict, bus-unavailable.
         """
         name = self._alive(entry)
+        # The value travels with its removal, because a replay has no board to look it up on.
         items = valued(items, self._driver.engine.topic(name).sow)
         publication = Publication(
             items, self._driver.wall_ms(), producer, retry, stages, expected_head, fence
@@ -181,12 +182,14 @@ class Writer:
             if not items:
                 return None
             if self._arrivals is None:
+                # `writing` is held since the decision, and no other gateway writes.
                 return await self.write(entry, items, producer, retry=retry, fence=fence)
             try:
                 return await self.write(
                     entry, items, producer, retry=retry, expected_head=head, fence=fence
                 )
             except HeadMoved:
+                # Decide again only once the other gateway's write is on the board here.
                 await self._arrivals.reached(name, entry.record.epoch, head + 1)
 
     async def earlier(
@@ -267,7 +270,7 @@ class Writer:
             async with entry.writing:
                 gone = await self.write_decided(entry, decide, fence=fence)
             removed += 0 if gone is None else gone.last - gone.first + 1
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # `writing` is free here: waiting publishers come first
         return removed
 
     def _still(

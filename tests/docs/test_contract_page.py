@@ -17,7 +17,7 @@ from tidegate.conflation.subscription import Command
 from tidegate.conflation.tracing.decisions import DecisionKind
 
 PAGE = (ROOT / "docs" / "contract.md").read_text("utf-8")
-WRITERS = ("delivery/encoding", "delivery/notices", "http/event", "sessions/stream", "routes/trace")
+WRITERS = ("delivery/encoding", "delivery/notices", "http/wire", "sessions/stream", "routes/trace")
 SSE = "".join((ROOT / "app" / f"{name}.py").read_text("utf-8") for name in WRITERS)
 
 

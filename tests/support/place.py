@@ -14,9 +14,8 @@ from tidegate.app.delivery.driver import Driver
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Producer, Store
 from tidegate.app.topics.catalog import Catalog
-from tidegate.app.topics.derived import DerivedTopics
+from tidegate.app.topics.derived import DerivedTopics, Leadership
 from tidegate.app.topics.ingest import Form, Ingest
-from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import CatalogTopic, Precondition
 from tidegate.app.topics.writer import Writer
 from tidegate.conflation.engine import Engine
@@ -43,7 +42,11 @@ class Place:
         self.driver = Driver(engine, limits, clock)
         self.writer = Writer(self.store, self.driver)
         self.leadership = Leadership(held=True)
-        self.derived_topics = DerivedTopics(self.driver, self.writer, self.leadership)
+        self.derived_topics = DerivedTopics(
+            self.driver,
+            lambda entry, items: self.writer.write(entry, items, fence=self.leadership.fence),
+            self.leadership,
+        )
         self.catalog = Catalog(self.store, self.driver, self.derived_topics, self.settings)
         self.ingest = Ingest(self.writer, self.driver, self.settings)
 
@@ -73,6 +76,13 @@ class Place:
     def sow(self, name: str) -> list[Any]:
         """Their values."""
         return [json.loads(frame.payload) for frame in self.live(name)]
+
+
+async def keyed(**given: Any) -> Place:
+    """A place with a topic px whose key is /k."""
+    place = Place(**given)
+    await place.put("px", key=["/k"])
+    return place
 
 
 def parsed(**document: object) -> TopicDocument:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.pipeline.archive.archives import DAY_MS, NOON_MS, archive, row
 from tests.support.rules import rule
-from tidegate.app.archive.listing import Listing, archived_of
+from tidegate.app.archive.archive import Listing, archived_of
 from tidegate.conflation.topics.topic import Archived
 from tidegate.pipeline.archive.folder import TopicFolder, compact
 

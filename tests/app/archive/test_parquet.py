@@ -9,7 +9,7 @@ import pytest
 from tests.pipeline.archive.archives import NOON_MS, archive, files, removal, row
 from tests.support.rules import rule
 from tidegate.app.archive import parquet
-from tidegate.app.archive.listing import Listing
+from tidegate.app.archive.archive import Listing
 from tidegate.app.archive.parquet import ArchiveDamaged, frame_of, piece
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone

@@ -8,7 +8,7 @@ import pytest
 
 from tests.pipeline.archive.archives import NOON_MS, archive, removal, row
 from tests.support.rules import rule
-from tidegate.app.archive.listing import Listing
+from tidegate.app.archive.archive import Listing
 from tidegate.app.archive.parquet import ArchiveDamaged
 from tidegate.app.archive.state import StateReader, last_position_at
 from tidegate.conflation.definition import Kind

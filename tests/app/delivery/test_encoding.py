@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.noted import PLAIN_IDS
 from tests.support.profiles import examples
 from tidegate.app.delivery.encoding import NOTHING, Format, Style, encode, rows_text
-from tidegate.app.http.event import event
+from tidegate.app.http.wire import event
 from tidegate.clients.sse import Event, Parser
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone

@@ -6,7 +6,7 @@ Rule cluster-3 is told here.
 from __future__ import annotations
 
 from tests.support.rules import rule
-from tidegate.app.delivery.outage import Outage
+from tidegate.app.delivery.notices import Outage
 
 pytestmark = rule("cluster-3")
 

@@ -18,9 +18,9 @@ from tidegate.app.http.problems import (
     CODE_OF_STATUS,
     PROBLEMS,
     Problem,
-    problem_bytes,
     unknown_field,
 )
+from tidegate.app.http.wire import problem_bytes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

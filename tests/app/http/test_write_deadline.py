@@ -2,7 +2,8 @@
 
 import pytest
 
-from tidegate.app.http.write_deadline import LOOK_S_MIN, WriteDeadline, look_interval_s
+from tidegate.app.http.connection import WriteDeadline
+from tidegate.app.sessions.socket_stream import LOOK_S_MIN, look_interval_s
 
 
 def over_at(deadline: WriteDeadline, looks: list[tuple[int, bool]]) -> int | None:

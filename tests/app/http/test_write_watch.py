@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tidegate.app.http.connection import Connection, ConnectionFigures
-from tidegate.app.http.write_deadline import WriteWatch
+from tidegate.app.http.connection import Connection, WriteWatch
+from tidegate.app.http.counters import ConnectionFigures
 
 pytestmark = pytest.mark.usefixtures("steady")
 

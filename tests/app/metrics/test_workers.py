@@ -13,7 +13,7 @@ from tests.support.gateways import Running
 from tests.support.rules import rule
 from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.http.problems import Problem
-from tidegate.app.metrics.workers import check_worker_group, merge_pages
+from tidegate.app.metrics.exposition import check_worker_group, merge_pages
 
 pytestmark = rule("cluster-11")
 

@@ -16,6 +16,7 @@ from tests.support.servers import edge_settings
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.connection import Connection
 from tidegate.app.http.names import TopicPattern
+from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.subscribe_request import SubscribeRequest
@@ -60,6 +61,7 @@ class Desk:
     clock: Clock
     session: Session
     reader: Reader
+    auto: AutoWatch
     socket: Any = field(default_factory=Socket)
     parser: Parser = field(default_factory=Parser)
     version: int = 0
@@ -84,10 +86,10 @@ class Desk:
     def written(self, *, is_taken: bool = True) -> list[Event]:
         """One turn of the stream: what it writes, and whether its peer takes that."""
         outputs: list[Output] = self.reader.consumer.take(PLENTY)
-        self.reader.auto.look(self.socket, outputs)
+        self.auto.look(self.socket, outputs)
         text = self.reader.consumer.notices() + self.reader.encoded(outputs, 1)
         if text:
-            self.reader.auto.wrote(len(text))
+            self.auto.wrote(len(text))
             self.socket.unsent_bytes += 0 if is_taken else len(text)
         return self.parser.feed(text)
 
@@ -106,7 +108,8 @@ async def desk() -> AsyncIterator[Desk]:
     for topic in ("px", "px.eu", "px.us"):
         await gateway.catalog.put(topic, parsed(key=["/k"]), None)
     session = gateway.sessions.open(kept=True, lasts=True)
-    yield Desk(gateway, clock, session, session.open_reader())
+    reader = session.open_reader()
+    yield Desk(gateway, clock, session, reader, AutoWatch(gateway.driver, reader, session.asked))
     await gateway.aclose()
 
 
@@ -118,6 +121,12 @@ def interval_ms(desk: Desk, asked: SessionSubscription, topic: str = "px") -> in
     assert subscriber.member.subscription == granted or subscriber.change is not None
     assert desk.reader.styles[asked.name, topic].subscription == granted
     return granted.lane_id.interval_ns // MS
+
+
+def subscribe(reader: Reader, asked: SessionSubscription) -> None:
+    """Subscriber a subscription in px as it was granted."""
+    found = asked.topics["px"]
+    reader.subscribe(asked.name, found.subscription, found.form)
 
 
 def conflation(events: list[Event]) -> list[dict[str, Any]]:
@@ -249,8 +258,9 @@ async def test_the_next_reader_begins_where_the_last_one_was(desk: Desk) -> None
     assert asked.auto.state.late_rounds > 0
     desk.reader.close()
     desk.reader = session.open_reader()
+    desk.auto = AutoWatch(desk.gateway.driver, desk.reader, session.asked)
     desk.socket = Socket()
-    desk.reader.subscribe(asked, "px")
+    subscribe(desk.reader, asked)
     desk.written()
     assert interval_ms(desk, asked) == 100
     assert asked.auto.state.late_rounds == 0
@@ -265,19 +275,19 @@ async def test_what_has_ended_is_not_moved(desk: Desk) -> None:
     for _ in range(5):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
         assert conflation(desk.written()) == []
-        assert desk.reader.auto.wait_s(7.5) == 7.5
+        assert desk.auto.wait_s(7.5) == 7.5
 
 
 async def test_a_reader_that_was_sent_away_moves_nothing_any_more(desk: Desk) -> None:
-    session, asked, first = desk.session, desk.subscribe(), desk.reader
+    session, asked, first = desk.session, desk.subscribe(), desk.auto
     for _ in range(2):
         await desk.turn(50, is_taken=False)
     session.replace_reader(1)
-    session.open_reader().subscribe(asked, "px")
+    subscribe(session.open_reader(), asked)
     for _ in range(5):
         desk.clock.forward(desk.gateway.driver, 50 * MS)
-        first.auto.look(desk.socket, is_full=True)
-        assert first.auto.wait_s(7.5) == 7.5
+        first.look(desk.socket, is_full=True)
+        assert first.wait_s(7.5) == 7.5
     assert asked.topics["px"].subscription.lane_id.interval_ns == 50 * MS
 
 
@@ -286,18 +296,18 @@ async def test_whoever_cannot_move_is_not_watched(desk: Desk, options: str) -> N
     desk.subscribe(options)
     await desk.publish()
     desk.clock.forward(desk.gateway.driver, 1_000 * MS)
-    desk.reader.auto.look(cast("Connection", Unasked()), desk.reader.consumer.take(PLENTY))
-    assert desk.reader.auto.wait_s(7.5) == 7.5
+    desk.auto.look(cast("Connection", Unasked()), desk.reader.consumer.take(PLENTY))
+    assert desk.auto.wait_s(7.5) == 7.5
 
 
 async def test_it_says_when_it_wants_to_look(desk: Desk) -> None:
     desk.subscribe("conflation=auto,min=100ms")
-    assert desk.reader.auto.wait_s(7.5) == 7.5
+    assert desk.auto.wait_s(7.5) == 7.5
     await desk.turn(100, is_taken=False)
-    assert desk.reader.auto.wait_s(7.5) == pytest.approx(0.11)
-    assert desk.reader.auto.wait_s(0.05) == 0.05
+    assert desk.auto.wait_s(7.5) == pytest.approx(0.11)
+    assert desk.auto.wait_s(0.05) == 0.05
     desk.clock.forward(desk.gateway.driver, 200 * MS)
-    assert desk.reader.auto.wait_s(7.5) == 0
+    assert desk.auto.wait_s(7.5) == 0
 
 
 async def test_a_full_socket_is_looked_at_while_a_write_waits(desk: Desk) -> None:
@@ -305,7 +315,7 @@ async def test_a_full_socket_is_looked_at_while_a_write_waits(desk: Desk) -> Non
     await desk.turn(50, is_taken=False)
     for _ in range(2):
         desk.clock.forward(desk.gateway.driver, 55 * MS)
-        desk.reader.auto.look(desk.socket, is_full=True)
+        desk.auto.look(desk.socket, is_full=True)
     [told] = conflation(desk.written())
     assert (told["to"], told["reason"]) == ("100ms", "full")
     assert interval_ms(desk, asked) == 100
@@ -316,5 +326,5 @@ async def test_without_a_connection_nothing_is_seen(desk: Desk) -> None:
     for _ in range(5):
         await desk.publish()
         desk.clock.forward(desk.gateway.driver, 50 * MS)
-        desk.reader.auto.look(None, desk.reader.consumer.take(PLENTY))
+        desk.auto.look(None, desk.reader.consumer.take(PLENTY))
     assert interval_ms(desk, asked) == 50

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from tests.support.rules import rule
 from tidegate.app.delivery.auto import AutoInterval
 from tidegate.app.http.names import TopicPattern
 from tidegate.app.sessions.session import Session
+from tidegate.app.sessions.session_transfer import deserialize, serialize
 from tidegate.app.sessions.view import session_view
 from tidegate.conflation.errors import LimitReached
 from tidegate.conflation.options.parse import Options
@@ -20,11 +22,21 @@ from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.text.duration import MILLISECOND
 
 
+def exported(here: Room, session: Session) -> bytes:
+    """The session as it travels."""
+    here.gateway.sessions.detach(session, RETRY_MS)
+    return serialize(session)
+
+
+def imported(there: Room, transfer: bytes) -> Session:
+    return there.gateway.sessions.adopt(partial(deserialize, transfer))
+
+
 def moved(here: Room, session: Session, there: Room | None = None) -> Session:
     """The session as it arrives, by default where it was."""
-    transfer = here.gateway.sessions.export_session(session, RETRY_MS)
+    transfer = exported(here, session)
     here.gateway.sessions.release(session)
-    return (there or here).gateway.sessions.import_session(transfer)
+    return imported(there or here, transfer)
 
 
 def shown(session: Session) -> dict[str, Any]:
@@ -127,12 +139,12 @@ async def test_a_pattern_takes_what_was_made_on_the_way_and_not_what_it_had_let_
         session = here.kept()
         here.ask(session, TopicPattern.parse("px.*"), command="subscribe")
         session.drop("s1", "px.b")
-        transfer = here.gateway.sessions.export_session(session, RETRY_MS)
+        transfer = exported(here, session)
         here.gateway.sessions.release(session)
         assert not here.gateway.catalog._listeners
         await here.topic("px.c")
         await here.say({"k": 1}, topic="px.c")
-        there = here.gateway.sessions.import_session(transfer)
+        there = imported(here, transfer)
         assert set(there.asked["s1"].topics) == {"px.a", "px.c"}
         reader, _ = here.read(there, 0)
         assert 's1: {"k":1}' in here.told(reader)
@@ -242,10 +254,10 @@ async def test_one_that_has_ended_tells_its_reason_there() -> None:
 async def test_who_is_full_takes_none_in() -> None:
     async with room() as here, room(sessions_max=1) as full:
         session = here.kept()
-        transfer = here.gateway.sessions.export_session(session, RETRY_MS)
+        transfer = exported(here, session)
         full.kept()
         with pytest.raises(LimitReached):
-            full.gateway.sessions.import_session(transfer)
+            imported(full, transfer)
 
 
 @pytest.mark.parametrize("change", ["cut", "form", "start"])
@@ -254,7 +266,7 @@ async def test_what_cannot_be_read_is_refused(change: str) -> None:
         await here.topic()
         session = here.kept()
         here.ask(session)
-        transfer = msgspec.msgpack.decode(here.gateway.sessions.export_session(session, RETRY_MS))
+        transfer = msgspec.msgpack.decode(exported(here, session))
         if change == "form":
             transfer[0] = 1
         elif change == "start":
@@ -263,5 +275,5 @@ async def test_what_cannot_be_read_is_refused(change: str) -> None:
             transfer.pop()
         here.gateway.sessions.release(session)
         with pytest.raises(ValueError, match="packed"):
-            here.gateway.sessions.import_session(msgspec.msgpack.encode(transfer))
+            imported(here, msgspec.msgpack.encode(transfer))
         assert not here.gateway.sessions.kept()

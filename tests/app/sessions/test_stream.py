@@ -14,8 +14,8 @@ from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, eventually, names, running_gateway
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import Wire, exchange, request
-from tidegate.app.http.event import RETRY_MS, jittered_retry_ms
 from tidegate.app.http.problems import Problem
+from tidegate.app.http.wire import RETRY_MS, jittered_retry_ms
 from tidegate.app.sessions.stream import refusal_stream
 from tidegate.clients.sse import Parser
 

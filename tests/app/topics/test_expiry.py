@@ -122,22 +122,27 @@ async def test_a_topic_that_went_or_came_anew_is_left_alone() -> None:
         assert place.sow("px") == [{"k": 1}]
 
 
-async def test_a_store_that_is_out_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_that_is_out_is_tried_again_and_is_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "tidegate.sweeper")
     monkeypatch.setattr("tidegate.app.topics.expiry.RETRY_S", 0)
     async with swept() as place:
         await place.say("px", {"k": 1})
         append, calls = place.store.append, []
 
-        async def out_once(*asked: Any) -> Appended:
+        async def out_for_a_while(*asked: Any) -> Appended:
             calls.append(asked)
-            if len(calls) == 1:
+            if len(calls) <= 3:
                 raise ConnectionError("out")
             return await append(*asked)
 
-        monkeypatch.setattr(place.store, "append", out_once)
+        monkeypatch.setattr(place.store, "append", out_for_a_while)
         await place.pass_time(10)
         assert place.sow("px") == []
-        assert len(calls) == 2
+        assert len(calls) == 4
+    levels = [it.levelname for it in caplog.records if "beyond their time" in it.message]
+    assert levels == ["WARNING", "DEBUG", "DEBUG"]
 
 
 async def test_a_topic_that_goes_meanwhile_does_not_stop_the_sweeper() -> None:

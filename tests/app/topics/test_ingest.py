@@ -9,21 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.place import LINES, Place
+from tests.support.place import LINES, Place, keyed
 from tests.support.rules import rule
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.store import Appended, Item, Message, Producer, Removal, Retry
+from tidegate.app.stores.store import Appended, Item, Message, Producer, Retry
 from tidegate.app.topics.ingest import COUNTED_AT_ONCE, Form
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import RemovalReason
 
 SPARK = {"topic": "px", "interval": "1s", "engine": "spark"}
-
-
-async def keyed(**given: Any) -> Place:
-    place = Place(**given)
-    await place.put("px", key=["/k"])
-    return place
 
 
 async def check(place: Place, body: bytes, *, lined: bool = True) -> list[Item]:
@@ -144,16 +138,6 @@ async def test_a_producers_number_counts_once() -> None:
         repeated = await place.say("px", {"k": 2}, producer=Producer("p", sequence))
         assert repeated.duplicate
     assert place.driver.engine.topic("px").head == 1
-
-
-async def test_a_topic_has_only_so_many_keys() -> None:
-    place = await keyed(topic_keys_max=2)
-    await place.say("px", {"k": 1}, {"k": 1}, {"k": 2}, {"k": 1})
-    with pytest.raises(Problem) as refused:
-        await place.say("px", {"k": 2}, {"k": 3})
-    assert refused.value.code == "limit-reached"
-    assert refused.value.headers["Retry-After"]
-    assert await place.say("px", {"k": 2}) == Appended(5, 5)
 
 
 async def test_a_filled_topic_is_written_by_its_filler_alone() -> None:
@@ -388,55 +372,3 @@ async def test_others_get_their_turn_while_the_keys_of_many_stages_are_counted()
     assert isinstance(refused, Problem)
     assert refused.code == "limit-reached"
     assert turns >= 3
-
-
-ENVELOPES = Form(lined=True, exempt=True, enveloped=True)
-
-
-@rule("publish-8")
-async def test_envelopes_become_messages_and_removals() -> None:
-    place = await keyed()
-    body = b'{"value":{"k":1}}\n{"key":[1.0],"reason":"match"}\n{"value":{"k":"a"},"key":["a"]}\n'
-    assert await place.ingest.check(place.catalog.get("px"), body, ENVELOPES) == [
-        Message(b'{"k":1}', "[1]", exempt=True),
-        Removal("[1]", RemovalReason.MATCH),
-        Message(b'{"k":"a"}', '["a"]', exempt=True),
-    ]
-
-
-@rule("publish-9")
-@pytest.mark.parametrize(
-    ("line", "code"),
-    [
-        (b'{"value":{"k":1},"key":[2]}', "key-invalid"),
-        (b'{"value":{"j":1}}', "key-missing"),
-        (b'{"key":[1,2],"reason":"deleted"}', "key-invalid"),
-        (b'{"key":[1],"reason":"gone"}', "message-invalid"),
-        (b'{"value":{"k":"' + b"x" * 1_024 + b'"}}', "message-too-large"),
-        (b'{"key":["' + b"x" * 1_024 + b'"],"reason":"deleted"}', "message-too-large"),
-    ],
-)
-async def test_a_bad_envelope_is_refused_with_its_line(line: bytes, code: str) -> None:
-    place = await keyed(message_bytes_max=1_024)
-    body = b'{"value":{"k":1}}\n' + line
-    with pytest.raises(Problem) as refused:
-        await place.ingest.check(place.catalog.get("px"), body, ENVELOPES)
-    assert (refused.value.code, refused.value.line) == (code, 2)
-
-
-@pytest.mark.parametrize("document", [{}, {"key": ["/k"], "retain": False}, {"retain": True}])
-async def test_only_records_by_key_can_be_removed(document: dict[str, Any]) -> None:
-    place = Place()
-    await place.put("px", **document)
-    body = b'{"key":[1],"reason":"deleted"}'
-    with pytest.raises(Problem, match="keeps no records by key"):
-        await place.ingest.check(place.catalog.get("px"), body, ENVELOPES)
-
-
-async def test_removals_need_no_room_for_keys() -> None:
-    place = await keyed(topic_keys_max=1)
-    await place.say("px", {"k": 1})
-    removals = [Removal(f"[{at}]", RemovalReason.DELETED) for at in range(5)]
-    await place.ingest.publish(place.catalog.get("px"), removals, None)
-    with pytest.raises(Problem, match="at most 1 keys"):
-        await place.say("px", {"k": 7}, {"k": 8})

@@ -15,7 +15,6 @@ from tests.support.buses import PREFIXES, bus_server
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
-from tidegate.app.metrics.readiness import unready
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 
@@ -116,10 +115,10 @@ class Silent(MemoryStore):
 
 
 async def test_a_store_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.app.metrics.readiness.STORE_S_MAX", 0.05)
+    monkeypatch.setattr("tidegate.app.gateway.STORE_S_MAX", 0.05)
     async with running_gateway() as gateway:
-        assert await unready(gateway.gateway) is None
+        assert await gateway.gateway.unready() is None
         gateway.gateway.store = Silent()
-        assert await unready(gateway.gateway) == "the store does not answer in time"
+        assert await gateway.gateway.unready() == "the store does not answer in time"
         gateway.gateway.ready = False
-        assert await unready(gateway.gateway) == "the store has not answered yet"
+        assert await gateway.gateway.unready() == "the store has not answered yet"

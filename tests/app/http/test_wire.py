@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.wire import parse_answer
-from tidegate.app.http.protocol import too_many_connections
+from tidegate.app.http.wire import too_many_connections
 from tidegate.clients.sse import Parser
 
 

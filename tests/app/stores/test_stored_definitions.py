@@ -15,8 +15,7 @@ from tests.support.servers import edge_settings
 from tidegate.app.definitions.topic import NO_MERGERS, TopicDocument
 from tidegate.app.definitions.unusable import Unusable
 from tidegate.app.http.problems import Problem
-from tidegate.app.stores.definitions import check_readable, encode_definition, parse_stored
-from tidegate.app.stores.store import TopicRecord
+from tidegate.app.stores.store import TopicRecord, check_readable, encode_definition, parse_stored
 from tidegate.keys.merging import Merger
 from tidegate.keys.text.duration import DURATION_MAX
 

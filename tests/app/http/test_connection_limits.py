@@ -1,10 +1,11 @@
 """Who is let in, who waits at the door, and who is cut there."""
 
-from tidegate.app.http.connection import ConnectionFigures
+from tidegate.app.http.connection import Connection
+from tidegate.app.http.counters import ConnectionFigures
 from tidegate.app.http.listener import WAITING_CONNECTIONS_MAX, ConnectionLimits
 
 
-class Guest:
+class Guest(Connection):
     """A connection that notes its end."""
 
     def __init__(self) -> None:
