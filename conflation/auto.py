@@ -25,9 +25,39 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from tidegate.conflation.options.conflicts import STEPS_NS
 from tidegate.conflation.subscription import Auto
-from tidegate.keys.text.duration import SECOND, Instant
+from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
+
+STEPS_NS = (
+    *(50 * MILLISECOND, 100 * MILLISECOND, 200 * MILLISECOND, 500 * MILLISECOND),
+    *(1 * SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND),
+)
+"""The intervals that `auto` may choose from (CONTRACT 5.2).
+
+Few and fixed, so that subscribers of equal speed share lanes.
+"""
+
+
+def step_not_below(bound_ns: int) -> int | None:
+    """Return the shortest step of at least this; None above the last one."""
+    return next((step_ns for step_ns in STEPS_NS if step_ns >= bound_ns), None)
+
+
+def step_not_above(bound_ns: int) -> int | None:
+    """Return the longest step of at most this; None below the first one."""
+    return next((step_ns for step_ns in reversed(STEPS_NS) if step_ns <= bound_ns), None)
+
+
+def auto_within(min_ns: int | None, max_ns: int | None, max_age_ns: int | None) -> Auto | None:
+    """Return the first and the last step between two bounds; None if there is no step.
+
+    Without a maximum a promised age is the upper bound: a longer interval would break it.
+    """
+    high_ns = next((ns for ns in (max_ns, max_age_ns) if ns is not None), STEPS_NS[-1])
+    first = step_not_below(STEPS_NS[0] if min_ns is None else min_ns)
+    last = step_not_above(high_ns)
+    return Auto(first, last) if first is not None and last is not None and first <= last else None
+
 
 # In flight: what was written to one socket and may not be acknowledged yet. Pure.
 

@@ -63,3 +63,13 @@ class Definition:
     expiration_ns: int | None = None
     priority: Priority = Priority.DEFAULT
     tidies: bool = False
+
+    @property
+    def has_fields(self) -> bool:
+        """True if messages are JSON, which filters, keys and reducers look into."""
+        return self.kind in (Kind.JSON, Kind.SERIES)
+
+    @property
+    def keeps_records(self) -> bool:
+        """True if the topic has a state of the world."""
+        return bool(self.key_spec) or self.retains

@@ -24,7 +24,7 @@ from tidegate.conflation.errors import EngineError, TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.operators.filter import THE_RECORD
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import Goodbye, GroupBegin, GroupEnd, Output, Rows, Unsubscribed
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.keys.errors import KeysError
@@ -214,7 +214,7 @@ def wanted(driver: Driver, source: Source, key_spec: KeySpec) -> Subscription:
     """
     definition = driver.engine.topic(source.topic).definition
     keeps_records = bool(definition.key_spec)
-    options = Options(
+    options = Options.of(
         conflation=source.interval_ns,
         conflation_key=None if keeps_records else key_spec,
         oof=keeps_records,

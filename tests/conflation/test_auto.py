@@ -5,9 +5,20 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from tidegate.conflation.auto import Decision, Figures, Observation, Reason, State, step
+from tidegate.conflation.auto import (
+    STEPS_NS,
+    Decision,
+    Figures,
+    Observation,
+    Reason,
+    State,
+    auto_within,
+    step,
+    step_not_above,
+    step_not_below,
+)
 from tidegate.conflation.subscription import Auto
-from tidegate.keys.text.duration import MILLISECOND, SECOND
+from tidegate.keys.text.duration import MILLISECOND, SECOND, parse_duration
 
 MS = MILLISECOND
 BOUNDS = Auto(50 * MS, 30 * SECOND)
@@ -261,3 +272,43 @@ def test_at_the_ends_of_the_ladder_there_is_less_to_see() -> None:
 def test_what_was_acknowledged_needs_no_further_look() -> None:
     state, _ = played(State(BOUNDS, 200 * MS), flush(0), look(40))
     assert state.look_due(40 * MS, 0) is None
+
+
+# The steps within bounds: the lower bound is rounded up, the upper down.
+
+
+def ns(text: str | None) -> int | None:
+    return None if text is None else parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("bound", "not_below", "not_above"),
+    [
+        ("1ms", "50ms", None),
+        ("50ms", "50ms", "50ms"),
+        ("51ms", "100ms", "50ms"),
+        ("3s", "5s", "2s"),
+        ("30s", "30s", "30s"),
+        ("1d", None, "30s"),
+    ],
+)
+def test_a_bound_is_rounded_inwards(
+    bound: str, not_below: str | None, not_above: str | None
+) -> None:
+    assert step_not_below(parse_duration(bound)) == ns(not_below)
+    assert step_not_above(parse_duration(bound)) == ns(not_above)
+
+
+def test_steps_between_two_bounds() -> None:
+    first, last = STEPS_NS[0], STEPS_NS[-1]
+    assert auto_within(1, last * 9, None) == Auto(first, last)
+    assert auto_within(STEPS_NS[3], STEPS_NS[3], None) == Auto(STEPS_NS[3], STEPS_NS[3])
+    assert auto_within(STEPS_NS[3] + 1, STEPS_NS[4] - 1, None) is None
+    assert auto_within(last + 1, last * 9, None) is None
+    assert auto_within(1, first - 1, None) is None
+
+
+def test_a_promised_age_is_the_upper_bound_where_none_is_given() -> None:
+    assert auto_within(None, None, None) == Auto(STEPS_NS[0], STEPS_NS[-1])
+    assert auto_within(None, None, STEPS_NS[2]) == Auto(STEPS_NS[0], STEPS_NS[2])
+    assert auto_within(None, STEPS_NS[4], STEPS_NS[2]) == Auto(STEPS_NS[0], STEPS_NS[4])

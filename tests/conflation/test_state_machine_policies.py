@@ -21,7 +21,7 @@ from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, Row, receipt_of
 from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     Goodbye,
     GroupEnd,

@@ -28,8 +28,8 @@ from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
 from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import Request, grant
-from tidegate.conflation.options.parse import Options
 from tidegate.conflation.options.print import granted, spelled
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted
 from tidegate.conflation.sessions.recorder import TraceRecorder
 from tidegate.conflation.sessions.session import QueueLimits

@@ -18,7 +18,7 @@ from tidegate.conflation.errors import EngineError, LimitReached, SessionUnknown
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     CloseReason,
     Goodbye,

@@ -16,7 +16,7 @@ from tidegate.conflation.definition import Definition, Kind, Priority, QueuePoli
 from tidegate.conflation.frame import Frame, Row, receipt_of
 from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     Goodbye,
     GroupBegin,

@@ -17,7 +17,7 @@ from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone, receipt_of
 from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     Event,
     Goodbye,

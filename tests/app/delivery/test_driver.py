@@ -16,7 +16,7 @@ from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import LimitReached, TopicUnknown
 from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Output, RecordsExpired, Rows
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.spec import KeySpec

@@ -12,7 +12,7 @@ from tidegate.conflation.definition import Definition
 from tidegate.conflation.frame import Frame, Row
 from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import Request, decide, grant
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.keys.merging import Merger
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec

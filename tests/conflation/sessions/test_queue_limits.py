@@ -12,7 +12,7 @@ from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
 from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Goodbye, QueueCrossed, Rows, SessionClosed
 from tidegate.conflation.sessions.session import QueueLimits, Session
 from tidegate.keys.spec import KeySpec
