@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tidegate.conflation.journal import History
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
@@ -39,6 +38,15 @@ class Kind(StrEnum):
     TEXT = "text"
     BINARY = "binary"
     SERIES = "series"
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a journal keeps: newest `messages_max`, within `bytes_max` and `age_ms` if given."""
+
+    messages_max: int
+    bytes_max: int | None = None
+    age_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
 
 _COMPACT_AT = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What a journal keeps: newest `messages_max`, within `bytes_max` and `age_ms` if given."""
-
-    messages_max: int
-    bytes_max: int | None = None
-    age_ms: int | None = None
 
 
 class Log:

@@ -19,10 +19,9 @@ from tidegate.app.stores.store import Item, Message, Removal
 from tidegate.app.topics.leadership import Leadership
 from tidegate.app.topics.registry import CatalogTopic
 from tidegate.app.topics.writer import Writer
-from tidegate.conflation.boards.board import Board
+from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.errors import EngineError, TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
-from tidegate.conflation.operators.filter import THE_RECORD
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import Goodbye, GroupBegin, GroupEnd, Output, Rows, Unsubscribed

@@ -11,6 +11,9 @@ from tidegate.conflation.frame import Frame, Span, Tombstone
 
 SPANS_MAX = 8
 
+THE_RECORD = "[]"
+"""Board key where the topic itself is the key."""
+
 Pair = tuple[str, Frame]
 """A board key, and a row of it."""
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
 from tidegate.conflation.frame import Frame, Receipt, Row, receipt_of
 from tidegate.conflation.lane_id import LaneId
+from tidegate.conflation.lanes.accumulate import PendingPart
+from tidegate.conflation.lanes.pending import Pending
 from tidegate.conflation.operators.filter import Change
 from tidegate.keys import patch as patches
 
@@ -70,3 +75,66 @@ class DeltaWriter:
                 patch=self.finished(patch, payload, frame.payload),
             )
         ]
+
+
+class ChangeSuppression:
+    """Keeps what nobody is told of, until the key's next slot stands for it too.
+
+    That is a key which came and went, and with `no_empties` (then `delta` is given) a value which
+    is what was last sent.
+    """
+
+    def __init__(self, delta: DeltaWriter | None) -> None:
+        self._delta = delta
+        self._sent: dict[str, bytes] = {}
+        self._unreported: dict[str, Sequence[PendingPart]] = {}
+
+    def note_base(self, change: Change) -> None:
+        """What was last sent of a key that nothing is held of yet."""
+        if self._delta is not None and change.replaced is not None:
+            base = self._delta.shown(change.replaced.payload)
+            self._sent.setdefault(change.board_key, base)
+
+    def unreported(self, board_key: str) -> Sequence[PendingPart]:
+        """The parts that a key's next slot takes over."""
+        return self._unreported.pop(board_key, ())
+
+    def kept(self) -> Iterator[PendingPart]:
+        """Everything that nobody was told of."""
+        return chain.from_iterable(self._unreported.values())
+
+    def unseen(self) -> list[Pending]:
+        """Keys that came and went, as slots."""
+        return [
+            Pending(board_key, list(parts), 0, parts[-1].frame.offset, parts[0].frame.offset)
+            for board_key, parts in self._unreported.items()
+            if parts[-1].gone is not None
+        ]
+
+    def is_news(self, slot: Pending, payload_of: Callable[[PendingPart], bytes]) -> bool:
+        """Whether anybody is to be told of a slot that is due.
+
+        Who joined while it was held may have to be told what for the others is nothing.
+        """
+        if not slot.sealed:  # the slot before it of this very flush may have left something
+            slot.stand_for(self.unreported(slot.board_key))
+        part = slot.whole()
+        assert part is not None
+        if part.is_unseen:
+            self._unreported[slot.board_key] = slot.unreported_parts()
+            slot.unseen = True
+            return slot.was_joined
+        if self._delta is None:
+            return True
+        if part.gone is not None:
+            self._sent.pop(slot.board_key, None)
+            return True
+        payload = payload_of(part)
+        sent = self._sent.get(slot.board_key)
+        patch = None if sent is None else patches.diff(sent, payload)
+        is_empty = patch is not None and patches.is_empty(patch)
+        if is_empty and not slot.sealed and not slot.was_joined:
+            self._unreported[slot.board_key] = slot.parts
+            return False
+        self._sent[slot.board_key] = payload
+        return True

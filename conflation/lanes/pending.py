@@ -3,121 +3,25 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone
+from tidegate.conflation.boards.board import THE_RECORD
+from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import Accumulator, CombinedRemoval, CombinedRow, combines
-from tidegate.keys import patch as patches
+from tidegate.conflation.lanes.accumulate import (
+    CombinedRow,
+    Merges,
+    PendingPart,
+    Unreported,
+    fold_of,
+)
 from tidegate.keys.merging import Matcher
 from tidegate.keys.spec import KeyOf, KeySpec, conflation_key
 from tidegate.keys.text.duration import Instant
-
-# Slots: what a lane holds of a key beside the board, in parts that can be put together.
-
-
-class PendingPart(msgspec.Struct, frozen=True, gc=False):
-    """Messages of one key, one after the other, as one: parts in a row join to one part.
-
-    `joins` is the lane's count of joins when it began: a member that joined later than that has
-    it in its snapshot. `is_new`: the key was not there before. `gone`: it is not there after.
-    `patch` is what the messages changed; None where only the value will do. `count` is None
-    where there was nothing but a removal.
-    """
-
-    joins: int
-    frame: Frame
-    count: Receipt | None
-    is_new: bool
-    gone: Tombstone | None = None
-    patch: bytes | None = None
-    fold: Accumulator | None = None
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def then(self, later: PendingPart) -> PendingPart | None:
-        """Both, this one the older; None if a merger will not have them as one."""
-        fold = self.fold
-        if later.fold is not None:
-            fold = later.fold if fold is None else fold.join(later.fold)
-            if fold is None:
-                return None
-        patch = None
-        if later.patch is not None and self.patch is not None:
-            patch = patches.compose(self.patch, later.patch)
-        count = _together(self.count, later.count)
-        return PendingPart(self.joins, later.frame, count, self.is_new, later.gone, patch, fold)
-
-    def unreported(self, *, is_new: bool) -> PendingPart:
-        """As it counts with the key's next row, nobody having been told of it."""
-        fold = None if self.fold is None else self.fold.unreported()
-        return msgspec.structs.replace(self, is_new=is_new, fold=fold)
-
-    def keeps_place(self, earlier: PendingPart) -> bool:
-        """Whether a merger has kept what was there before, so that it stays where it is."""
-        return self.fold is not None and self.fold is earlier.fold and self.gone is None
-
-    def _removal(self, gone: Tombstone, rules: LaneId) -> Tombstone:
-        """As it is told, standing for the messages that it takes away."""
-        if self.count is None:
-            return gone
-        fields = {name: getattr(gone, name) for name in Tombstone.__struct_fields__}
-        fields |= msgspec.structs.asdict(self.count)
-        if not combines(rules):
-            return Tombstone(**fields)
-        return CombinedRemoval(**{**fields, "rules": rules, "fold": self.fold})
-
-    @property
-    def is_unseen(self) -> bool:
-        """Whether the key came and went, so that there is nothing to tell."""
-        return self.gone is not None and self.is_new
-
-    def row(
-        self, payload: bytes, patch: bytes | None, rules: LaneId, *, exempt: bool = False
-    ) -> Frame | None:
-        """As it is sent; None for a key that came and went."""
-        if self.gone is not None:
-            if self.is_unseen:
-                return None
-            return self._removal(self.gone, rules)
-        assert self.count is not None
-        frame = self.frame
-        if combines(rules) and not exempt:
-            return CombinedRow(
-                frame.offset,
-                payload,
-                frame.key,
-                frame.timestamp_ms,
-                first=self.count.first,
-                first_ms=self.count.first_ms,
-                messages=self.count.messages,
-                patch=patch,
-                rules=rules,
-                published=frame.payload,
-                fold=self.fold,
-            )
-        return Row(
-            frame.offset,
-            payload,
-            frame.key,
-            frame.timestamp_ms,
-            exempt,
-            first=self.count.first,
-            first_ms=self.count.first_ms,
-            messages=self.count.messages,
-            patch=patch,
-        )
-
-
-def _together(older: Receipt | None, newer: Receipt | None) -> Receipt | None:
-    if older is None or newer is None:
-        return newer if older is None else older
-    return older.then(newer)
 
 
 @dataclass(slots=True, eq=False)
@@ -330,69 +234,97 @@ class PendingKeys:
         return "" if self._match_of is None else self._match_of(part.frame.payload)
 
 
-# Segments: the flushes of a lane that somebody is still behind.
+WasThere = Callable[[str, int], bool]
+"""Whether a key was on the board at an offset."""
 
 
-@dataclass(slots=True)
-class Flush:
-    """Slots that were flushed between the position before and this one."""
+class Backlog:
+    """Rows put together to one value or one composite delta for each key, the shorter of the two.
 
-    position: int
-    slots: list[Pending]
+    As Diffusion does it on back pressure. It takes rows as they are told, after one another, and
+    gives them away from its old end; `rules` are those of the topic: what merges, what may not
+    meet, who keeps whose place.
+    """
 
+    def __init__(self, rules: LaneId, merges: Merges | None = None) -> None:
+        """`merges`: what the registered merger of these rules has answered to other queues."""
+        self._rules = rules
+        self._slots = PendingKeys(rules)
+        self._fold = fold_of(rules.merge, merges)
+        self._rows: list[tuple[Pending, Frame]] | None = None
 
-class Flushes:
-    """As many as members stand at different positions: between them, flushes become one."""
+    def take_unseen(self) -> list[tuple[str, Unreported]]:
+        """Take out the messages of keys that came and went, by row key: no row reports them."""
+        unseen = [slot for slot in self._slots.all() if slot.newest.is_unseen]
+        for slot in unseen:
+            self._slots.take(slot)
+        parts = [(slot.newest, slot.newest.count) for slot in unseen]
+        merge = self._rules.merge
+        return [
+            (part.frame.key, Unreported(count, merge, part.fold and part.fold.unreported()))
+            for part, count in parts
+            if count is not None
+        ]
 
-    def __init__(self, lane_id: LaneId) -> None:
-        self._lane_id = lane_id
-        self._segments: list[Flush] = []
+    def absorb(self, rows: Iterable[Frame], was_there: WasThere) -> None:
+        """Take in what came after everything that is here."""
+        for row in rows:
+            board_key = row.key if self._rules.feed.key_spec else THE_RECORD
+            part = self._part(row, board_key, was_there)
+            if self._slots.merge(board_key, part, sealed=row.exempt) is None:
+                self._open(board_key, part, sealed=row.exempt)
+        self._rows = None
 
-    def __len__(self) -> int:
-        return len(self._segments)
+    def rows(self) -> Sequence[Frame]:
+        """What is here, in the order in which it goes."""
+        return [row for _, row in self._ordered()]
 
-    def add(self, position: int, slots: Sequence[Pending]) -> None:
-        """A flush."""
-        self._segments.append(Flush(position, list(slots)))
+    def took(self, count: int) -> None:
+        """So many of the first rows have gone."""
+        ordered = self._ordered()
+        for slot, _ in ordered[:count]:
+            self._slots.take(slot)
+        self._rows = ordered[count:]
 
-    def all(self) -> Iterator[Pending]:
-        """The slots of all flushes that somebody is behind."""
-        return (slot for segment in self._segments for slot in segment.slots)
+    def _open(self, board_key: str, part: PendingPart, *, sealed: bool) -> None:
+        """A slot of its own; beside another of its key a delta has no base."""
+        others = self._slots.of_key(board_key)
+        for slot in others:
+            slot.parts[-1] = msgspec.structs.replace(slot.newest, patch=None)
+        if others:
+            part = msgspec.structs.replace(part, patch=None)
+        self._slots.open(board_key, part, sealed=sealed)
 
-    def after(self, position: int, since_join: int) -> PendingKeys:
-        """Everything behind a position put together, as far as it began after a join."""
-        found = PendingKeys(self._lane_id)
-        for segment in self._segments:
-            if segment.position > position:
-                found.absorb(segment.slots, since_join)
-        return found
+    def _part(self, row: Frame, board_key: str, was_there: WasThere) -> PendingPart:
+        is_new = self._rules.oof and not was_there(board_key, row.offset - 1)
+        count = receipt_of(row)
+        if isinstance(row, Tombstone):
+            counted = count if count.messages else None
+            return PendingPart(0, row, counted, is_new=False, gone=row)
+        patch = row.patch if isinstance(row, Row) else None
+        fold = None if self._fold is None else self._fold(row.payload)
+        if isinstance(row, CombinedRow) and row.rules.merge == self._rules.merge:
+            fold = row.fold
+        return PendingPart(0, row, count, is_new=is_new, patch=patch, fold=fold)
 
-    def is_next(self, position: int, since_join: int) -> bool:
-        """Whether one flush alone is behind a position, and nothing in it was held at a join."""
-        newest = self._segments[-1] if self._segments else None
-        if newest is None or newest.position != position + 1:
-            return False
-        return all(slot.began >= since_join for slot in newest.slots)
+    def _ordered(self) -> list[tuple[Pending, Frame]]:
+        if self._rows is None:
+            self._rows = [
+                (slot, row)
+                for slot in sorted(self._slots.all(), key=self._place)
+                if (row := self._row(slot)) is not None
+            ]
+        return self._rows
 
-    def drop(self, positions: set[int]) -> None:
-        """Forget what everybody has; make one of neighbours that nobody stands between."""
-        oldest = min(positions, default=None)
-        kept: list[Flush] = []
-        for segment in self._segments:
-            if oldest is None or segment.position <= oldest:
-                continue
-            if kept and kept[-1].position not in positions and not _unseen(kept[-1], segment):
-                segment = Flush(segment.position, self._joined(kept.pop(), segment))
-            kept.append(segment)
-        self._segments = kept
+    def _place(self, slot: Pending) -> int:
+        """Where deltas follow, the newest value of a key is its last row."""
+        in_order = not self._rules.delta or len(self._slots.of_key(slot.board_key)) == 1
+        return slot.order if in_order else slot.newest.frame.offset
 
-    def _joined(self, older: Flush, newer: Flush) -> list[Pending]:
-        both = PendingKeys(self._lane_id)
-        both.absorb(older.slots)
-        both.absorb(newer.slots)
-        return list(both.all())
-
-
-def _unseen(*segments: Flush) -> bool:
-    """Whether some member may have to be told what for others is nothing; such stay apart."""
-    return any(slot.unseen for segment in segments for slot in segment.slots)
+    def _row(self, slot: Pending) -> Frame | None:
+        part = slot.whole()
+        assert part is not None
+        payload = part.frame.payload if part.fold is None else part.fold.payload()
+        is_shorter = part.patch is not None and len(part.patch) < len(payload)
+        patch = part.patch if is_shorter else None
+        return part.row(payload, patch, self._rules, exempt=slot.sealed)

@@ -4,91 +4,87 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain, count
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Receipt, Tombstone
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import fold_of
-from tidegate.conflation.lanes.delta import DeltaWriter
-from tidegate.conflation.lanes.lane import Held, Lane, grouped
-from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.merges import Merges
-from tidegate.conflation.lanes.pending import Flushes, Pending, PendingKeys, PendingPart
-from tidegate.conflation.lanes.unreported import Unreported
+from tidegate.conflation.lanes.accumulate import Merges, PendingPart, Unreported, fold_of
+from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
+from tidegate.conflation.lanes.lane import Held, Lane, Member, grouped
+from tidegate.conflation.lanes.pending import Pending, PendingKeys
 from tidegate.conflation.operators.filter import Change, matcher
-from tidegate.keys import patch as patches
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
-# News: whether a slot that is due has anything to tell.
-
-
-class ChangeSuppression:
-    """Keeps what nobody is told of, until the key's next slot stands for it too.
-
-    That is a key which came and went, and with `no_empties` (then `delta` is given) a value which
-    is what was last sent.
-    """
-
-    def __init__(self, delta: DeltaWriter | None) -> None:
-        self._delta = delta
-        self._sent: dict[str, bytes] = {}
-        self._unreported: dict[str, Sequence[PendingPart]] = {}
-
-    def note_base(self, change: Change) -> None:
-        """What was last sent of a key that nothing is held of yet."""
-        if self._delta is not None and change.replaced is not None:
-            base = self._delta.shown(change.replaced.payload)
-            self._sent.setdefault(change.board_key, base)
-
-    def unreported(self, board_key: str) -> Sequence[PendingPart]:
-        """The parts that a key's next slot takes over."""
-        return self._unreported.pop(board_key, ())
-
-    def kept(self) -> Iterator[PendingPart]:
-        """Everything that nobody was told of."""
-        return chain.from_iterable(self._unreported.values())
-
-    def unseen(self) -> list[Pending]:
-        """Keys that came and went, as slots."""
-        return [
-            Pending(board_key, list(parts), 0, parts[-1].frame.offset, parts[0].frame.offset)
-            for board_key, parts in self._unreported.items()
-            if parts[-1].gone is not None
-        ]
-
-    def is_news(self, slot: Pending, payload_of: Callable[[PendingPart], bytes]) -> bool:
-        """Whether anybody is to be told of a slot that is due.
-
-        Who joined while it was held may have to be told what for the others is nothing.
-        """
-        if not slot.sealed:  # the slot before it of this very flush may have left something
-            slot.stand_for(self.unreported(slot.board_key))
-        part = slot.whole()
-        assert part is not None
-        if part.is_unseen:
-            self._unreported[slot.board_key] = slot.unreported_parts()
-            slot.unseen = True
-            return slot.was_joined
-        if self._delta is None:
-            return True
-        if part.gone is not None:
-            self._sent.pop(slot.board_key, None)
-            return True
-        payload = payload_of(part)
-        sent = self._sent.get(slot.board_key)
-        patch = None if sent is None else patches.diff(sent, payload)
-        is_empty = patch is not None and patches.is_empty(patch)
-        if is_empty and not slot.sealed and not slot.was_joined:
-            self._unreported[slot.board_key] = slot.parts
-            return False
-        self._sent[slot.board_key] = payload
-        return True
-
-
 TICK_NS_MAX = 50 * MILLISECOND
+
+
+@dataclass(slots=True)
+class Flush:
+    """Slots that were flushed between the position before and this one."""
+
+    position: int
+    slots: list[Pending]
+
+
+class Flushes:
+    """As many as members stand at different positions: between them, flushes become one."""
+
+    def __init__(self, lane_id: LaneId) -> None:
+        self._lane_id = lane_id
+        self._segments: list[Flush] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def add(self, position: int, slots: Sequence[Pending]) -> None:
+        """A flush."""
+        self._segments.append(Flush(position, list(slots)))
+
+    def all(self) -> Iterator[Pending]:
+        """The slots of all flushes that somebody is behind."""
+        return (slot for segment in self._segments for slot in segment.slots)
+
+    def after(self, position: int, since_join: int) -> PendingKeys:
+        """Everything behind a position put together, as far as it began after a join."""
+        found = PendingKeys(self._lane_id)
+        for segment in self._segments:
+            if segment.position > position:
+                found.absorb(segment.slots, since_join)
+        return found
+
+    def is_next(self, position: int, since_join: int) -> bool:
+        """Whether one flush alone is behind a position, and nothing in it was held at a join."""
+        newest = self._segments[-1] if self._segments else None
+        if newest is None or newest.position != position + 1:
+            return False
+        return all(slot.began >= since_join for slot in newest.slots)
+
+    def drop(self, positions: set[int]) -> None:
+        """Forget what everybody has; make one of neighbours that nobody stands between."""
+        oldest = min(positions, default=None)
+        kept: list[Flush] = []
+        for segment in self._segments:
+            if oldest is None or segment.position <= oldest:
+                continue
+            if kept and kept[-1].position not in positions and not _unseen(kept[-1], segment):
+                segment = Flush(segment.position, self._joined(kept.pop(), segment))
+            kept.append(segment)
+        self._segments = kept
+
+    def _joined(self, older: Flush, newer: Flush) -> list[Pending]:
+        both = PendingKeys(self._lane_id)
+        both.absorb(older.slots)
+        both.absorb(newer.slots)
+        return list(both.all())
+
+
+def _unseen(*segments: Flush) -> bool:
+    """Whether some member may have to be told what for others is nothing; such stay apart."""
+    return any(slot.unseen for segment in segments for slot in segment.slots)
 
 
 class StatefulLane(Lane):

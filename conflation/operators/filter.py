@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from tidegate.conflation.boards.board import Board
+from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.lane_id import FeedId
 from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
-
-THE_RECORD = "[]"
-"""Board key where the topic itself is the key."""
 
 Move = tuple[str, Frame]
 """A board key, and the frame to put there; a tombstone takes the key away."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.lane import Member
 from tidegate.conflation.options.print import lane_text
 from tidegate.conflation.sessions.rows import CatchUpRows, DrainedRows
 from tidegate.conflation.sessions.session import Session, Subscriber

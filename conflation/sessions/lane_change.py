@@ -9,8 +9,7 @@ from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
-from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.lane import Lane, Member, all_shown, shown_as
 from tidegate.conflation.sessions.rows import CatchUpRows, collapsed
 from tidegate.conflation.sessions.session import PendingChange, Session, Subscriber
 from tidegate.conflation.sessions.subscriber import join, lane_id_of, quit_lane

@@ -11,10 +11,9 @@ from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.frame import Batch, Frame, prefix_within, receipt_of, told_bytes
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import CombinedRow
-from tidegate.conflation.lanes.backlog import Backlog
+from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
 from tidegate.conflation.lanes.lane import whole
-from tidegate.conflation.lanes.unreported import Unreported, unreported_of
+from tidegate.conflation.lanes.pending import Backlog
 from tidegate.conflation.operators.filter import matcher
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 from tidegate.conflation.subscription import BATCH_SIZE

@@ -10,8 +10,7 @@ from typing import Protocol
 from tidegate.conflation.definition import Priority
 from tidegate.conflation.frame import Batch
 from tidegate.conflation.lanes.every_message import EveryMessageLane
-from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.lane import Lane, Member
 from tidegate.conflation.outputs import CloseReason, Output, Rows
 from tidegate.conflation.sessions.rows import Backfill, CatchUpRows, DrainedRows
 from tidegate.conflation.subscription import Subscription, queue_rules

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.lane import Lane, Member
 from tidegate.conflation.sessions.backfill import begin
 from tidegate.conflation.sessions.session import UNLIMITED, Session, Subscriber
 from tidegate.conflation.subscription import Command, Subscription, seated_lane

@@ -13,9 +13,8 @@ from tests.docs.options_reference import generated
 from tests.support.commands import run, serving
 from tests.support.gateways import running_gateway
 from tidegate.clients.gateway import Gateway
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.print import granted
 from tidegate.conflation.options.table import TABLE, Options

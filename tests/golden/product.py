@@ -22,11 +22,10 @@ from tests.golden.lines import (
     topic_stats_line,
 )
 from tidegate.conflation.auto import InFlight, State, step
-from tidegate.conflation.definition import Definition, Kind, Priority, QueuePolicy
+from tidegate.conflation.definition import Definition, History, Kind, Priority, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import Request, grant
 from tidegate.conflation.options.print import granted, spelled
 from tidegate.conflation.options.table import Options

@@ -17,7 +17,7 @@ LANES: dict[str, Planted] = {
     ),
     "what a round sent ahead comes again": (
         ENGINE,
-        "conflation/lanes/member.py",
+        "conflation/lanes/lane.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
@@ -29,7 +29,7 @@ LANES: dict[str, Planted] = {
     ),
     "a round sends what was there when it began": (
         ENGINE,
-        "conflation/lanes/member.py",
+        "conflation/lanes/lane.py",
         "    return newest",
         "    return row",
     ),
@@ -137,37 +137,37 @@ SLOTTED: dict[str, Planted] = {
     ),
     "a slot counts its newest message alone": (
         ENGINE,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/accumulate.py",
         "    return older.then(newer)",
         "    return newer",
     ),
     "a key that came and went is told": (
         FOCUS,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/accumulate.py",
         "        return self.gone is not None and self.is_new",
         "        return False",
     ),
     "reducers see the last message only": (
         SLOTS,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/accumulate.py",
         "            fold = later.fold if fold is None else fold.join(later.fold)",
         "            fold = later.fold",
     ),
     "a delta is that of the last message": (
         SLOTS,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/accumulate.py",
         "            patch = patches.compose(self.patch, later.patch)",
         "            patch = later.patch",
     ),
     "segments forget one flush too many": (
         ENGINE,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/stateful.py",
         "            if oldest is None or segment.position <= oldest:",
         "            if oldest is None or segment.position <= oldest + 1:",
     ),
     "segments are joined where somebody stands between": (
         ENGINE,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/stateful.py",
         (
             "            if kept and kept[-1].position not in positions "
             "and not _unseen(kept[-1], segment):"
@@ -176,7 +176,7 @@ SLOTTED: dict[str, Planted] = {
     ),
     "an empty delta is sent": (
         SLOTS,
-        "conflation/lanes/stateful.py",
+        "conflation/lanes/delta.py",
         "        if is_empty and not slot.sealed and not slot.was_joined:",
         "        if is_empty and slot.sealed and not slot.was_joined:",
     ),

@@ -66,7 +66,7 @@ QUEUES: dict[str, Planted] = {
     ),
     "what was taken from a backlog comes again": (
         POLICIES,
-        "conflation/lanes/backlog.py",
+        "conflation/lanes/pending.py",
         "        for slot, _ in ordered[:count]:",
         "        for slot, _ in ordered[:0]:",
     ),

@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone, receipt_of
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (

@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.rules import rule
-from tidegate.conflation.definition import Definition, Kind
-from tidegate.conflation.journal import History
+from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.table import Options

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tidegate.conflation.definition import Definition, Kind
+from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.errors import EngineError, OptionsInvalid
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.print import granted, lane_text, spelled
 from tidegate.conflation.options.table import FLAGS, TABLE, Options

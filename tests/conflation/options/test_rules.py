@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from tidegate.conflation.definition import Definition
-from tidegate.conflation.journal import History
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.options.rules import Case, Rule
 from tidegate.conflation.options.table import TABLE, Options, conflicts
 from tidegate.conflation.subscription import Auto, Command

@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate.conflation.definition import Definition, Kind
+from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
 from tidegate.conflation.options.print import granted
 from tidegate.conflation.options.table import TABLE, Options
