@@ -49,11 +49,11 @@ class IntervalLane(Lane):
         return member.cut < row.offset <= member.position and not _is_midway(member)
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        return member.round is None and super().in_step(member, batch)
+        return member.catch_up is None and super().in_step(member, batch)
 
     def pending(self, member: Member) -> list[Pair]:
         shown = self._shown
-        going = member.round
+        going = member.catch_up
         rest = [] if going is None else going.rest(self.board)
         ahead = {} if going is None else {**going.ahead, **{known: it.offset for known, it in rest}}
         rows = [*rest, *self._missed(member, ahead)]
@@ -62,7 +62,7 @@ class IntervalLane(Lane):
 
     def alike(self) -> Iterable[Sequence[Member]]:
         def kin(member: Member) -> Hashable:
-            if member.round is not None:
+            if member.catch_up is not None:
                 return member.place
             return member.position, max(member.position, member.cut)
 
@@ -90,17 +90,17 @@ class IntervalLane(Lane):
         and where removals are told, whoever is past a change that it was not told of holds
         something else than its position says.
         """
-        going = member.round
+        going = member.catch_up
         if going is None or going.is_over:
             ahead = {} if going is None else going.ahead
             going = CatchUp(self._missed(member, ahead), self.board.head, self.id.queues)
-            member.round = going
+            member.catch_up = going
         piece = all_shown(self._shown, going.take(self.board, bytes_max))
         has_drained = going.is_over and not (going.appends and self.board.head > going.position)
         low_water = max(going.position, member.cut) if has_drained else None
         batch = Batch(piece, member.position, going.position, low_water)
         if going.is_over and not going.ahead:
-            member.round = None
+            member.catch_up = None
         return batch if member.knows(batch.frames) else self._own_terms(member, batch)
 
     def _missed(self, member: Member, ahead: Mapping[str, int]) -> list[Pair]:
@@ -110,4 +110,4 @@ class IntervalLane(Lane):
 
 
 def _is_midway(member: Member) -> bool:
-    return member.round is not None and not member.round.is_over
+    return member.catch_up is not None and not member.catch_up.is_over

@@ -1,10 +1,12 @@
 """A lane: what equal subscriptions share. Encoded once, written to each member.
 
-Three kinds, one face. All count their own positions:
+There are three kinds of lanes, and each counts positions in its own way:
 
-    BatchLane  an interval, answered by the board alone; positions are offsets
-    SlotLane   an interval with state beside the board; positions count flushes
-    ListLane   `conflation=none`: every message in order; positions are offsets
+    IntervalLane      an interval, answered by the board alone; positions are offsets
+    StatefulLane      an interval with state beside the board; positions count flushes
+    EveryMessageLane  `conflation=none`: every message in order; positions are offsets
+
+A member is one subscription in its lane: a position, no queue.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ from tidegate.keys.text.duration import Instant
 class CatchUp:
     """The keys changed up to `position`, each once, in the order in which they had changed.
 
-    Each with the value that is its newest when it is sent. Served in the order of last change
-    alone, a key that never rests would never be reached on a line that is always full. `ahead`:
-    the offsets beyond `position` that were sent thereby, so that the next round leaves them out.
-    The next round waits for a flush: rows taken late belong to the flush that they missed.
-    One that `appends` is a queue in publication order: what is replaced is left to the next round.
+    Each has the value that is newest when it is sent. Sorted by last change alone, a key that
+    never rests would never be reached on a line that is always full. `ahead` has the offsets
+    beyond `position` that were sent: the next catch-up leaves them out. The next one waits for a
+    flush: rows taken late belong to the flush that they missed. One that `appends` is a queue in
+    publication order: a row that is replaced is left to the next catch-up.
     """
 
     rows: Sequence[Pair]
@@ -50,11 +52,11 @@ class CatchUp:
 
     @property
     def is_over(self) -> bool:
-        """Whether all of it is out."""
+        """True if all of it is sent."""
         return self.sent == len(self.rows)
 
     def take(self, board: Board, bytes_max: int) -> list[Frame]:
-        """The next rows of about `bytes_max` payload bytes, one at least if there is one."""
+        """Return the next rows of about `bytes_max` payload bytes, at least one if any is left."""
         piece: list[Frame] = []
         for board_key, row in self.rows[self.sent :]:
             newest = _newest(board, board_key, row)
@@ -69,13 +71,14 @@ class CatchUp:
         return piece
 
     def rest(self, board: Board) -> list[Pair]:
-        """What is still to come, as it would be sent now."""
+        """Return the rows still to come, as they would be sent now."""
         now = [(known, row, _newest(board, known, row)) for known, row in self.rows[self.sent :]]
         return [(known, new) for known, row, new in now if new is row or not self.appends]
 
 
 def _newest(board: Board, board_key: str, row: Frame) -> Frame:
-    """The value that has taken a row's place, unless one is between that is to be sent too."""
+    """Return the value that has taken a row's place, or the row itself."""
+    # Where messages are exempt, one of them may lie between, and has to be sent as well.
     if row.removed or row.exempt or board.exempts:
         return row
     newest = board.told(board_key, row.offset)
@@ -86,22 +89,25 @@ def _newest(board: Board, board_key: str, row: Frame) -> Frame:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """Where one subscriber stands.
+    """The place of one subscriber in its lane, and the rows that are kept for it alone.
 
-    `position` counts as its lane counts: everything up to it has been taken. `cut` is the
-    offset of the join: nothing at or below it comes from the lane. `joined` is the feed's count
-    of accepted messages at the join, `passed` of those it passed over; `delivered` counts live
-    rows; `joins` is the lane's count of joins. `conflated_to`: a backlog of every message was
-    given up to this offset.
-    What was given up of a queue stands in `owed`: what the next row of each key counts beyond
-    itself; where its board cannot answer for it, the rows themselves stand in `backlog`.
-    `unreported`: by the key of rows, messages that no row reports, as the key came and went; the
-    key's next row stands for them.
-    `released`: what was let go to it alone, up to this offset, when it came from another lane.
-    `round`: where it was behind an interval, what it is told until it is asked for again.
-    `sent` and `based`: the keys that it was sent, and those of which it holds the value that a
-    delta is against. None stands for all, and where it does not matter: with a snapshot it has
-    everything; without, the removal of a key never sent makes no sense.
+    Attributes:
+        position: everything up to it has been taken; it counts as the lane counts.
+        cut: the offset of the join; nothing at or below it comes from the lane.
+        joined: the feed's count of accepted messages at the join.
+        passed: the feed's count of messages that it filtered out, at the join.
+        joins: the lane's count of joins at its own.
+        delivered: live rows taken.
+        conflated_to: its queue of every message was conflated up to this offset.
+        owed: by row key, what the next row counts beyond itself, for messages given up.
+        backlog: the conflated queue itself, where the board cannot answer for it.
+        unreported: by row key, messages that no row reports, as the key came and went; the
+            key's next row stands for them.
+        released: rows up to this offset were let go to it alone, when it changed lanes.
+        catch_up: what it is sent where it was behind an interval.
+        sent: keys that it was sent; None for all. Without a snapshot, the removal of a key that
+            it was never sent makes no sense.
+        based: keys of which it holds the base of deltas; None for all.
     """
 
     name: str
@@ -115,7 +121,7 @@ class Member:
     delivered: int = 0
     conflated_to: int = 0
     released: int = 0
-    round: CatchUp | None = None
+    catch_up: CatchUp | None = None
     owed: dict[str, Receipt] = field(default_factory=dict)
     unreported: dict[str, Unreported] = field(default_factory=dict)
     backlog: Backlog | None = None
@@ -124,26 +130,26 @@ class Member:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """What tells members apart: session, subscription, topic."""
+        """Session, subscription, topic: what tells members apart."""
         return self.session, self.name, self.subscription.topic
 
     def remember(self) -> None:
-        """Keep from now on what decides what it may be told."""
+        """Begin to note which keys it has been sent, where its rows depend on that."""
         subscription, lane_id = self.subscription, self.subscription.lane_id
         if subscription.command.queries:
-            return
+            return  # with a snapshot it has everything
         if lane_id.oof and self.sent is None and subscription.resume is None:
             self.sent = set()
         if lane_id.delta and self.based is None:
             self.based = set()
 
     def drop_delta_base(self) -> None:
-        """What it holds is not what its deltas will be against, unless it is told so."""
+        """Forget what it holds: it is not the base of coming deltas, so values come first."""
         self.based = None
         self.remember()
 
     def knows(self, frames: Iterable[Frame]) -> bool:
-        """Whether rows may go to this member as they go to all."""
+        """Return True if rows may go to this member as they go to all."""
         if self.unreported and any(frame.key in self.unreported for frame in frames):
             return False
         if self.sent is None and self.based is None:
@@ -151,7 +157,7 @@ class Member:
         return all(self._own(frame) is frame for frame in frames)
 
     def as_known(self, frames: Iterable[Frame]) -> list[Frame]:
-        """The rows in terms of what this member has been sent, which they are from now on."""
+        """Return rows in terms of what this member has been sent, and note them as sent."""
         rows: list[Frame] = []
         for frame in frames:
             own = self._own(frame)
@@ -169,23 +175,27 @@ class Member:
             self.unreported[row_key] = newer if older is None else older.then(newer)
 
     def note(self, frames: Iterable[Frame]) -> None:
-        """These rows are sent."""
+        """Note rows as sent."""
         for keys in (self.sent, self.based):
             if keys is not None:
                 _note(keys, frames)
 
     def _standing_for_unreported(self, row: Frame) -> Frame:
-        """The row with what no row of its key reported, unless it stands for itself or nothing."""
+        """Return the row, standing also for what no row of its key has reported.
+
+        Not so an exempt row, which stands for itself, and one that a filter brought in, which
+        stands for no message.
+        """
         is_brought_in = not row.removed and not receipt_of(row).messages
         unreported = self.unreported.get(row.key)
         if unreported is None or row.exempt or is_brought_in:
             return row
         if unreported.count.first > row.offset:
-            return row  # it came later
+            return row  # those messages came later than it
         return self.unreported.pop(row.key).on(row)
 
     def _own(self, frame: Frame) -> Frame | None:
-        """A row for this member: no removal of what it never had, no delta against it."""
+        """Return the row for this member: no removal of what it never had, no delta of it."""
         if frame.removed:
             return frame if self.sent is None or frame.key in self.sent else None
         has_base = self.based is None or frame.key in self.based
@@ -201,10 +211,10 @@ def _note(keys: set[str], frames: Iterable[Frame]) -> None:
 
 
 class Held(NamedTuple):
-    """A row that a lane holds of a key, to be looked at.
+    """A row that a lane holds of a key, for people who look at it.
 
-    `opened` and `offset` are the first message and the newest, `messages` is how many, if the lane
-    counts them, `due` when they go.
+    `opened` and `offset` are those of the first message and the newest, `messages` is their number
+    if the lane counts them, `due` is when they go.
     """
 
     board_key: str
@@ -231,71 +241,74 @@ class Lane(ABC):
 
     @property
     def sees_every_message(self) -> bool:
-        """Whether `accept` is due for every publish, or only while the lane is idle."""
+        """True if `accept` is due for every publish; else only while the lane is idle."""
         return True
 
     @property
     def cuts(self) -> bool:
-        """Whether a member that cannot take an answer whole gets one of its own, in pieces."""
+        """True if a member that cannot take an answer whole gets one of its own, in pieces."""
         return False
 
     @abstractmethod
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
-        """The board has changed: hold what is asked for, arm the deadline."""
+        """Take note of changes of the board: hold what members ask for, arm the deadline."""
 
     @abstractmethod
     def flush(self, now: Instant) -> bool:
-        """Let go what is due; False if that was nothing."""
+        """Let what is due go; False if nothing was."""
 
     @abstractmethod
     def join(self, member: Member) -> None:
-        """Seat a member that has everything published so far."""
+        """Give a place to a member that has everything published so far."""
 
     @abstractmethod
     def pending(self, member: Member) -> list[Pair]:
-        """All that the member has not got, held rows included, oldest first."""
+        """Return all that the member has not got, held rows included, oldest first."""
 
     @abstractmethod
     def held(self, board_key: str | None = None) -> list[Held]:
-        """What is not let go yet, of one key or of all; nothing changes by looking at it."""
+        """Return what is held, of one key or of all; looking changes nothing."""
 
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
-        """By row key, messages that the member will not be told of unless their key comes again.
+        """Return, by row key, messages that no row reports unless their key comes again.
 
         A plain interval counts nothing, so it knows of none.
         """
         return []
 
     def left_behind(self, member: Member) -> tuple[list[Pair], list[tuple[str, Unreported]]]:
-        """What a member that leaves has not got, and what no row of that reports."""
+        """Return what a member that leaves has not got, and what no row of that reports."""
         return self.pending(member), self.unreported(member)
 
     @abstractmethod
     def low_water(self) -> int:
-        """The offset at or below which the lane holds nothing back."""
+        """Return the offset at or below which the lane holds nothing."""
 
     def needs_board_since(self) -> int | None:
-        """The offset from which on the lane may still ask its board; None: it never does."""
+        """Return the offset after which the lane may still ask its board; None: it never does.
+
+        Tombstones behind it can be dropped.
+        """
         return min((member.position for member in self.members.values()), default=None)
 
     def ready(self, member: Member) -> bool:
-        """Whether a take would move the member."""
+        """Return True if a take would move the member."""
         return member.position < self.position
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        """Whether the shared batch is exactly what the member gets next."""
+        """Return True if the shared batch is exactly what the member gets next."""
         return batch.since == member.position
 
     def waiting(self, member: Member) -> int:
-        """Values that the member will still get if nothing else is published."""
+        """Count the values that the member will still get if nothing else is published."""
         return sum(not row.removed for _, row in self.pending(member))
 
     @abstractmethod
     def alike(self) -> Iterable[Sequence[Member]]:
-        """Its members, together those for whom the same waits: a count of one is that of all."""
+        """Group members that have the same backlog, so that one can be counted for all."""
 
     def on(self, board: Board) -> Self:
-        """The same lane with the same members, to be asked as if this were its board."""
+        """Return the lane with its members on another board, to be asked what it would answer."""
         if board is self.board:
             return self
         twin = copy.copy(self)
@@ -303,15 +316,15 @@ class Lane(ABC):
         return twin
 
     def queued(self, member: Member) -> tuple[int, int]:
-        """Rows and their bytes that the member has not taken, what is not flushed yet included."""
+        """Count the rows, and their bytes, that the member has not taken, held ones included."""
         rows = [row for _, row in self.pending(member)]
         return len(rows), sum(map(told_bytes, rows))
 
     def take(self, member: Member, bytes_max: int) -> Batch | None:
-        """What the member gets next: the shared batch if it is in step, else its own answer.
+        """Return what the member gets next: the shared batch if it is in step, else its own.
 
-        An answer larger than `bytes_max` is the caller's to send in pieces, unless the lane
-        `cuts` it: rows that change meanwhile are then sent as they have become.
+        The caller sends an answer larger than `bytes_max` in pieces, unless the lane `cuts` it:
+        rows that change meanwhile are then sent with their newest values.
         """
         if not self.ready(member):
             return None
@@ -332,13 +345,13 @@ class Lane(ABC):
 
     @abstractmethod
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        """What a member is behind by, oldest first; what the lane still holds is not in it."""
+        """Return the rows that a member is behind, oldest first, without what the lane holds."""
 
 
 def grouped(
     members: Iterable[Member], kin_of: Callable[[Member], Hashable]
 ) -> Iterable[Sequence[Member]]:
-    """Members by what makes them alike."""
+    """Group members by what makes them alike."""
     groups: dict[Hashable, list[Member]] = {}
     for member in members:
         groups.setdefault(kin_of(member), []).append(member)
@@ -346,7 +359,7 @@ def grouped(
 
 
 def shown_as(select: Select | None) -> Callable[[Frame], Frame] | None:
-    """How rows are shown: with the fields that were selected. None: as they are."""
+    """Return how rows are shown, with the fields that were selected; None: as they are."""
     if select is None:
         return None
 
@@ -360,10 +373,10 @@ def shown_as(select: Select | None) -> Callable[[Frame], Frame] | None:
 
 
 def all_shown(shown: Callable[[Frame], Frame] | None, frames: Iterable[Frame]) -> list[Frame]:
-    """Rows as they are shown."""
+    """Return rows as they are shown."""
     return list(frames) if shown is None else [shown(frame) for frame in frames]
 
 
 def whole(frames: Iterable[Frame]) -> list[Frame]:
-    """Rows with their full values, for those who do not hold what a delta is against."""
+    """Return rows with their full values, for a member that does not hold the base of deltas."""
     return [frame.whole() if isinstance(frame, Row) else frame for frame in frames]

@@ -76,7 +76,7 @@ def apply_change(session: Session, seat: Subscriber) -> None:
     if at_a_place and isinstance(seat.lane, IntervalLane) and _asks_the_same(old, seat.lane):
         member.position, member.cut, member.released = since, cut, seat.lane.board.head
     else:
-        member.round = None
+        member.catch_up = None
         for row_key, messages in unreported:  # older than what is pending of their keys
             member.miss(row_key, messages)
         _owe(seat, old, pending)

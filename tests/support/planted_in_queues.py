@@ -67,8 +67,8 @@ QUEUES: dict[str, Planted] = {
     "what was taken from a backlog comes again": (
         POLICIES,
         "conflation/lanes/pending.py",
-        "        for slot, _ in ordered[:count]:",
-        "        for slot, _ in ordered[:0]:",
+        "        for entry, _ in ordered[:count]:",
+        "        for entry, _ in ordered[:0]:",
     ),
     "a piece of a backlog is a position": (
         POLICIES,

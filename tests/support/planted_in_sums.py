@@ -11,8 +11,8 @@ SUMS: dict[str, Planted] = {
     "a combined value that was not sent is replaced over a move": (
         CONSERVED,
         "conflation/lanes/accumulate.py",
-        "        fold = self.fold.join(later.fold)",
-        "        fold = later.fold",
+        "        accumulator = self.accumulator.join(later.accumulator)",
+        "        accumulator = later.accumulator",
     ),
     "rows of other rules are put together over a move": (
         CONSERVED,
@@ -23,7 +23,7 @@ SUMS: dict[str, Planted] = {
     "a queue's messages are replaced where the new rules combine": (
         CONSERVED,
         "conflation/lanes/accumulate.py",
-        "    return combined_row(frame, receipt_of(frame), rules, frame.payload, fold)",
+        "    return combined_row(frame, receipt_of(frame), rules, frame.payload, accumulator)",
         "    return frame",
     ),
     "what may not meet is put together over a move": (
@@ -47,7 +47,7 @@ SUMS: dict[str, Planted] = {
     "what came and went is forgotten if the key comes and goes again at once": (
         RECEIPTS,
         "conflation/lanes/delta.py",
-        "            slot.stand_for(self.unreported(slot.board_key))",
+        "            entry.stand_for(self.unreported(entry.board_key))",
         "            pass",
     ),
     "a move forgets what came and went": (

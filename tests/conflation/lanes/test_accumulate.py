@@ -18,7 +18,7 @@ from tidegate.conflation.lanes.accumulate import (
     Accumulator,
     Merges,
     Unreported,
-    fold_of,
+    accumulator_of,
     lifted,
     unreported_of,
 )
@@ -29,19 +29,19 @@ from tidegate.keys.spec import KeySpec
 
 
 def begun(merge: Reduce | Merger) -> Callable[[bytes], Accumulator]:
-    begin = fold_of(merge)
+    begin = accumulator_of(merge)
     assert begin is not None
     return begin
 
 
-def combined(fold: Accumulator, *payloads: bytes) -> bytes | None:
+def combined(accumulator: Accumulator, *payloads: bytes) -> bytes | None:
     """The message that several become; None as soon as a merger will not have it."""
     for payload in payloads:
-        more = fold.add(payload)
+        more = accumulator.add(payload)
         if more is None:
             return None
-        fold = more
-    return fold.payload()
+        accumulator = more
+    return accumulator.payload()
 
 
 @rule("merge-6")
@@ -81,7 +81,7 @@ def total(current: Any, new: Any) -> Any:
 
 @rule("merge-4", "merge-6")
 def test_the_figure_of_structural_conflation_by_sum() -> None:
-    """A1 B1 C1 A2 C2 become A3 B1 C3, each in the slot of the first."""
+    """A1 B1 C1 A2 C2 become A3 B1 C3, each in the entry of the first."""
     world = World()
     world.topic(merge=Merger("m:total", total), replaces=True)
     world.subscribe("conflation=1s")
@@ -309,7 +309,7 @@ def test_a_failure_is_reported_once_and_is_an_answer() -> None:
 
 SUM = Reduce.of({"/v": "sum"})
 RULES = LaneId(FeedId(KeySpec.of(["/k"])), merge=SUM)
-_FOLD = fold_of(SUM)
+_FOLD = accumulator_of(SUM)
 assert _FOLD is not None
 FOLD = _FOLD
 

@@ -149,7 +149,7 @@ def test_the_key_fields_are_in_it_selected_or_not(options: str) -> None:
 
 @rule("delta-1", "delta-4", "merge-1")
 def test_what_is_not_told_is_no_base_and_does_not_count_with_what_stands_alone() -> None:
-    """The empty slot beside it was never sent."""
+    """The empty entry beside it was never sent."""
     world = World()
     world.topic()
     world.subscribe("conflation=1s,no_empties", command=BOTH)

@@ -1,4 +1,4 @@
-"""Slots by key: which of them a message may join, and in what order they stand."""
+"""Entries by key: which of them a message may join, and in what order they stand."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ KEY = KeySpec.parse("[/k]")
 
 
 def held(text: str, **rules: Any) -> PendingKeys:
-    """The slots of an interval in which these messages came; `!a1` is one that is sealed."""
-    slots = PendingKeys(LaneId(FeedId(KEY), 1_000_000_000, "key", **rules))
+    """The entries of an interval in which these messages came; `!a1` is one that is sealed."""
+    entries = PendingKeys(LaneId(FeedId(KEY), 1_000_000_000, "key", **rules))
     frames = make_frames(text.replace("!", ""))
     for word, frame in zip(text.split(), frames, strict=True):
         part = PendingPart(0, frame, Receipt(1, frame.offset, 0), is_new=True)
         sealed = word.startswith("!")
-        if not slots.merge(frame.key, part, sealed=sealed):
-            slots.open(frame.key, part, sealed=sealed)
-    return slots
+        if not entries.merge(frame.key, part, sealed=sealed):
+            entries.open(frame.key, part, sealed=sealed)
+    return entries
 
 
-def flushed(slots: PendingKeys) -> str:
+def flushed(entries: PendingKeys) -> str:
     """Rows in the order of a flush, each with the messages that it stands for."""
     rows = []
-    for slot in sorted(slots.all(), key=lambda slot: slot.order):
-        part = slot.whole()
+    for entry in sorted(entries.all(), key=lambda entry: entry.order):
+        part = entry.whole()
         assert part is not None
         assert part.count is not None
         rows.append(f"{token(part.frame)}*{part.count.messages}")
@@ -77,13 +77,13 @@ def test_a_registered_matcher_looks_from_the_newest_slot_to_the_oldest() -> None
 
 
 def test_a_slot_is_taken_once() -> None:
-    slots = held("a1 b1")
-    first = slots.first()
+    entries = held("a1 b1")
+    first = entries.first()
     assert first is not None
-    assert slots.take(first)
-    assert not slots.take(first)
-    assert [slot.board_key for slot in slots.take_all()] == ['["b"]']
-    assert slots.first() is None
+    assert entries.take(first)
+    assert not entries.take(first)
+    assert [entry.board_key for entry in entries.take_all()] == ['["b"]']
+    assert entries.first() is None
 
 
 # Parts: messages of one key as one, put together in any grouping.
@@ -152,12 +152,12 @@ def test_patches_compose_and_one_that_is_missing_asks_for_the_value() -> None:
 def test_a_slot_tells_who_joined_later_only_what_came_later() -> None:
     """Nothing from before its cut."""
     early, late = message(1), message(2)
-    slot = Pending("k", [early, PendingPart(1, late.frame, late.count, is_new=False)], 0, 2, 1)
-    whole, own = slot.whole(), slot.whole(1)
+    entry = Pending("k", [early, PendingPart(1, late.frame, late.count, is_new=False)], 0, 2, 1)
+    whole, own = entry.whole(), entry.whole(1)
     assert whole is not None
     assert own is not None
     assert (whole.count, own.count) == (Receipt(2, 1, 1), Receipt(1, 2, 2))
-    assert slot.whole(2) is None
+    assert entry.whole(2) is None
 
 
 # A backlog: a queue put together where a board cannot answer for it.

@@ -253,7 +253,7 @@ def test_a_key_of_which_nothing_was_told_has_no_last_row() -> None:
     assert world.hears() == ["a2"]
 
 
-# Segments: flushes that somebody is still behind, and no more of them than that.
+# Flushes: flushes that somebody is still behind, and no more of them than that.
 
 LANE = LaneId(FeedId(KeySpec.parse("[/k]")), 1_000_000_000, "key")
 
@@ -271,38 +271,38 @@ def flush(text: str, first: int) -> list[Pending]:
     ]
 
 
-def behind(segments: Flushes, position: int) -> str:
-    slots = segments.after(position, 0).all()
-    return " ".join(token(slot.newest.frame) for slot in sorted(slots, key=lambda s: s.order))
+def behind(flushes: Flushes, position: int) -> str:
+    entries = flushes.after(position, 0).all()
+    return " ".join(token(entry.newest.frame) for entry in sorted(entries, key=lambda s: s.order))
 
 
 @rule("delta-6")
 def test_who_is_behind_gets_what_it_missed_put_together() -> None:
-    segments = Flushes(LANE)
-    segments.add(1, flush("a1 b1", 1))
-    segments.add(2, flush("a2", 3))
-    segments.add(3, flush("c1", 4))
-    assert [behind(segments, position) for position in range(4)] == ["b1 a2 c1", "a2 c1", "c1", ""]
+    flushes = Flushes(LANE)
+    flushes.add(1, flush("a1 b1", 1))
+    flushes.add(2, flush("a2", 3))
+    flushes.add(3, flush("c1", 4))
+    assert [behind(flushes, position) for position in range(4)] == ["b1 a2 c1", "a2 c1", "c1", ""]
 
 
 def test_neighbours_become_one_where_nobody_stands_between() -> None:
     """Law 3: a slow member costs its changed keys, not the flushes that it missed."""
-    segments = Flushes(LANE)
+    flushes = Flushes(LANE)
     for position in range(1, 50):
-        segments.add(position, flush(f"a{position}", position))
-        segments.drop({0, position})
-    assert len(segments) == 1
-    assert behind(segments, 0) == "a49"
+        flushes.add(position, flush(f"a{position}", position))
+        flushes.drop({0, position})
+    assert len(flushes) == 1
+    assert behind(flushes, 0) == "a49"
 
 
 def test_what_everybody_has_is_forgotten() -> None:
-    segments = Flushes(LANE)
-    segments.add(1, flush("a1", 1))
-    segments.add(2, flush("a2", 2))
-    segments.drop({1, 2})
-    assert len(segments) == 1
-    segments.drop({2})
-    assert len(segments) == 0
-    segments.add(3, flush("a3", 3))
-    segments.drop(set())
-    assert len(segments) == 0
+    flushes = Flushes(LANE)
+    flushes.add(1, flush("a1", 1))
+    flushes.add(2, flush("a2", 2))
+    flushes.drop({1, 2})
+    assert len(flushes) == 1
+    flushes.drop({2})
+    assert len(flushes) == 0
+    flushes.add(3, flush("a3", 3))
+    flushes.drop(set())
+    assert len(flushes) == 0
