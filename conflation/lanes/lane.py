@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from tidegate.conflation.boards.board import Board, Pair
-from tidegate.conflation.frame import Batch, Frame, Receipt, Row, Tombstone, receipt_of, told_bytes
+from tidegate.conflation.frame import Batch, Frame, Receipt, Row, Tombstone, receipt_of, sent_bytes
 from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.accumulate import (
     Unreported,
@@ -81,7 +81,7 @@ def _newest(board: Board, board_key: str, row: Frame) -> Frame:
     # Where messages are exempt, one of them may lie between, and has to be sent as well.
     if row.removed or row.exempt or board.exempts:
         return row
-    newest = board.told(board_key, row.offset)
+    newest = board.row(board_key, row.offset)
     if newest is None or newest.exempt:
         return row
     return newest
@@ -318,7 +318,7 @@ class Lane(ABC):
     def queued(self, member: Member) -> tuple[int, int]:
         """Count the rows, and their bytes, that the member has not taken, held ones included."""
         rows = [row for _, row in self.pending(member)]
-        return len(rows), sum(map(told_bytes, rows))
+        return len(rows), sum(map(sent_bytes, rows))
 
     def take(self, member: Member, bytes_max: int) -> Batch | None:
         """Return what the member gets next: the shared batch if it is in step, else its own.

@@ -231,7 +231,7 @@ class PendingKeys:
             return True
         if self._matcher is not None:
             return self._matcher.matches(entry.newest.frame.payload, part.frame.payload)
-        return self._match_of is None or entry.match == self._match_of(part.frame.payload)
+        return self._match_of is None or entry.match == self._match(part)
 
     def _match(self, part: PendingPart) -> str:
         return "" if self._match_of is None else self._match_of(part.frame.payload)

@@ -1,1 +1,1 @@
-"""Operators: what of a topic stands on a board - a filter, a window, groups."""
+"""Operators decide which records of a topic are on a board: a filter, a window, groups."""

@@ -1,4 +1,4 @@
-"""Screens: which rows of a topic stand on a board, and what a message does to them."""
+"""Operators: which records of a topic are on a board. The plain one is a filter."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
 
 Move = tuple[str, Frame]
-"""A board key, and the frame to put there; a tombstone takes the key away."""
+"""A board key and the frame to put there; a tombstone takes the key away."""
 
 
 class Change(NamedTuple):
-    """What a message did to a board: `frame` stands there now, instead of `replaced`."""
+    """What a message did to a board: `frame` is there now, in place of `replaced`."""
 
     board_key: str
     frame: Frame
@@ -27,14 +27,14 @@ class Operator(Protocol):
     """Turns a topic's messages into moves on one board."""
 
     def moves(self, frame: Frame) -> Sequence[Move]:
-        """What this message does to the board."""
+        """Return what this message does to the board."""
 
     def settle(self) -> Sequence[Move]:
-        """What was put off until somebody asks."""
+        """Return what was put off until a lane asks."""
 
 
 class FilterOperator:
-    """Rows as they are: the newest message of each key that matches the filter."""
+    """Keeps the newest message of each key that matches the filter."""
 
     def __init__(self, feed_id: FeedId, sow_spec: KeySpec, topic: str, board: Board) -> None:
         self._by_record = feed_id.key_spec == sow_spec
@@ -43,26 +43,27 @@ class FilterOperator:
         self._board = board
 
     def lets_pass(self, frames: Sequence[Frame]) -> bool:
-        """Whether every one of these is a row, unseen."""
+        """Return True if every frame is a row, so that none needs to be looked at."""
         return self._matches is None and not any(frame.removed for frame in frames)
 
     def moves(self, frame: Frame) -> Sequence[Move]:
-        """One row at most; a record that no longer matches leaves."""
+        """Return one row at most; a record that no longer matches leaves."""
         if frame.removed:
             return [(frame.key or THE_RECORD, frame)] if self._by_record else ()
         if self._matches is None or self._matches(frame.payload, frame.key):
             return [self.row_of(frame)]
+        # With another key a row is no record: that it no longer matches takes nothing away.
         if self._by_record and self._board.get(frame.key or THE_RECORD) is not None:
             return [(frame.key or THE_RECORD, no_longer_matching(frame))]
         return ()
 
     def settle(self) -> Sequence[Move]:
-        """Nothing is ever put off."""
+        """Return nothing: a filter puts nothing off."""
         return ()
 
 
 def no_longer_matching(frame: Frame) -> Tombstone:
-    """A record that lives on outside the focus."""
+    """Return the removal of a record that lives on without matching."""
     return Tombstone(
         frame.offset,
         b"",
@@ -74,15 +75,15 @@ def no_longer_matching(frame: Frame) -> Tombstone:
 
 
 def matcher(wanted: Filter | None, topic: str) -> Callable[[bytes, str], bool] | None:
-    """A filter compiled for a topic; None lets everything pass."""
+    """Compile a filter for a topic; None lets everything pass."""
     return None if wanted is None else wanted.matcher(topic)
 
 
 def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> Callable[[Frame], Move]:
-    """How a topic's frames become rows of a board with this key.
+    """Return how a topic's frames become rows of a board with this key.
 
-    On a topic with a key the frame is shared as it is. On one without, the conflation key is
-    what subscribers know a row by, so the frame is named by it.
+    On a topic with a key the frame is shared as it is. On one without, subscribers know a row by
+    its conflation key, so the frame is copied with that key.
     """
     if key_spec == sow_spec and sow_spec:
         return lambda frame: (frame.key, frame)

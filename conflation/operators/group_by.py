@@ -12,9 +12,10 @@ Members = dict[str, Frame]
 
 
 class GroupByOperator:
-    """Keeps each group's records; a group's row is made anew when somebody asks.
+    """Keeps the records of each group; the row of a group that has changed is made when asked for.
 
-    `is_eager`: somebody wants every change, so that each message makes its groups' rows.
+    Aggregates are computed from all records of the group: a removed maximum cannot be undone.
+    `is_eager`: a lane sends every change, so that each message makes the rows of its groups.
     """
 
     def __init__(self, rows: FilterOperator, projection: Projection) -> None:
@@ -26,21 +27,21 @@ class GroupByOperator:
         self._stirred: dict[str, Frame] = {}
 
     def take_over(self, other: GroupByOperator) -> None:
-        """Stand as another screen stands now."""
+        """Copy the state of another operator."""
         self._groups = {group: dict(members) for group, members in other._groups.items()}
         self._group_of, self._stirred = dict(other._group_of), dict(other._stirred)
 
     def stirred(self, offset: int) -> list[str]:
-        """Groups whose row is still to be made, and which this message was the last to change."""
+        """Return groups whose row is not made yet, and that this message was the last to change."""
         return [group for group, cause in self._stirred.items() if cause.offset == offset]
 
     @property
     def is_stirred(self) -> bool:
-        """Whether a group has changed since its row was made."""
+        """True if a group has changed since its row was made."""
         return bool(self._stirred)
 
     def moves(self, frame: Frame) -> Sequence[Move]:
-        """The rows of the groups that this message touches, unless that can wait."""
+        """Return the rows of the groups that this message changes, unless that can wait."""
         record_key = frame.key
         matching = any(not row.removed for _, row in self._rows.moves(frame))
         before = self._group_of.pop(record_key, None)
@@ -55,13 +56,13 @@ class GroupByOperator:
         return self.settle() if self.is_eager else ()
 
     def settle(self) -> Sequence[Move]:
-        """The rows of all groups that have changed; an empty group leaves."""
+        """Return the rows of all groups that have changed; an empty group leaves."""
         moves = [(group, self._row(group, cause)) for group, cause in self._stirred.items()]
         self._stirred = {}
         return moves
 
     def preview(self) -> Sequence[Move]:
-        """What `settle` would answer, its rows without their values; nothing is made by looking."""
+        """Return what `settle` would, in rows without values; looking changes nothing."""
         return [
             (group, Frame(cause.offset, b"", group))
             if self._groups[group]
@@ -70,6 +71,7 @@ class GroupByOperator:
         ]
 
     def _stir(self, group: str, cause: Frame) -> None:
+        # Put in at the end, so that rows are made in the order of their last change.
         self._stirred.pop(group, None)
         self._stirred[group] = cause
 

@@ -15,7 +15,7 @@ Place = tuple[Any, str]
 
 
 class TopNOperator:
-    """Keeps all records that match in order, shows those inside the window.
+    """Keeps all records that match in order; those inside the window are on the board.
 
     A record that comes in is put, one that is pushed out leaves for the reason `match`, as in
     AMPS's paginated subscriptions. A record that comes in because another one left has the offset
@@ -30,7 +30,7 @@ class TopNOperator:
         self._shown: set[str] = set()
 
     def moves(self, frame: Frame) -> Sequence[Move]:
-        """What leaves and what comes in, if the message reaches the window at all."""
+        """Return what leaves and what comes in, if the message reaches the window at all."""
         board_key = frame.key
         matching = self._matching(frame)
         known = self._records.pop(board_key, None)
@@ -45,12 +45,13 @@ class TopNOperator:
             lowest = min(lowest, bisect_left(self._order, place))
             insort(self._order, place)
             self._records[board_key] = (place, frame)
+        # Behind the window nothing inside it has moved.
         if lowest >= self._window.skip_n + self._window.top_n:
             return ()
         return self._moved(frame, changed=board_key if matching else None)
 
     def settle(self) -> Sequence[Move]:
-        """Nothing is ever put off."""
+        """Return nothing: a window puts nothing off."""
         return ()
 
     def _matching(self, frame: Frame) -> bool:
@@ -63,6 +64,7 @@ class TopNOperator:
     def _moved(self, frame: Frame, changed: str | None) -> list[Move]:
         start = self._window.skip_n
         now = {board_key for _, board_key in self._order[start : start + self._window.top_n]}
+        # Sorted, so that equal calls give equal outputs: the order of a set is none.
         moves: list[Move] = [(out, self._out(out, frame)) for out in sorted(self._shown - now)]
         moves += [(into, self._at(into, frame)) for into in sorted(now - self._shown)]
         if changed in now and changed in self._shown:
@@ -71,7 +73,7 @@ class TopNOperator:
         return moves
 
     def _at(self, board_key: str, cause: Frame) -> Frame:
-        """A record that comes in is news of this very message."""
+        """Return a record as it comes in: at the offset of the message that moved it."""
         record = self._records[board_key][1]
         return Frame(cause.offset, record.payload, record.key, cause.timestamp_ms, record.exempt)
 

@@ -9,7 +9,7 @@ from itertools import count, dropwhile
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.definition import QueuePolicy
-from tidegate.conflation.frame import Batch, Frame, prefix_within, receipt_of, told_bytes
+from tidegate.conflation.frame import Batch, Frame, prefix_within, receipt_of, sent_bytes
 from tidegate.conflation.lane_id import LaneId
 from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
 from tidegate.conflation.lanes.lane import whole
@@ -50,7 +50,7 @@ class CatchUpRows:
     def queued(self) -> tuple[int, int]:
         """Rows to come, and their bytes."""
         rest = self.rest()
-        return len(rest), sum(told_bytes(row) for _, row in rest)
+        return len(rest), sum(sent_bytes(row) for _, row in rest)
 
     def conflate(self, rules: LaneId, board: Board) -> list[tuple[str, Unreported]]:
         """Put what is still to come together by a topic's rules; return what no row reports."""

@@ -103,16 +103,16 @@ LANES: dict[str, Planted] = {
         FOCUS,
         "conflation/lanes/every_message.py",
         (
-            "                told = msgspec.structs.replace("
+            "                removal = msgspec.structs.replace("
             "frame, payload=frame.record or frame.payload)"
         ),
-        "                told = msgspec.structs.replace(frame, payload=frame.payload)",
+        "                removal = msgspec.structs.replace(frame, payload=frame.payload)",
     ),
     "what was not selected is seen": (
         FOCUS,
         "conflation/lanes/interval.py",
-        "        rows = all_shown(self._shown, (row for _, row in told))",
-        "        rows = all_shown(None, (row for _, row in told))",
+        "        rows = all_shown(self._shown, (row for _, row in changed))",
+        "        rows = all_shown(None, (row for _, row in changed))",
     ),
 }
 
@@ -126,7 +126,7 @@ SLOTTED: dict[str, Planted] = {
     "match is not looked at": (
         SLOTS,
         "conflation/lanes/pending.py",
-        "        return self._match_of is None or entry.match == self._match_of(part.frame.payload)",
+        "        return self._match_of is None or entry.match == self._match(part)",
         "        return True",
     ),
     "parts from before a join are told again": (
