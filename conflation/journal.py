@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
 
-_COMPACT_AT = 4_096  # dropped frames: moving the rest is then cheap for each of them
+_COMPACT_AT = 4_096  # dropped frames: one copy of the list pays for so many drops
 
 
 class Log:

@@ -35,7 +35,7 @@ class Assignment(NamedTuple):
 
 
 def assignments(text: str) -> Iterator[Assignment]:
-    """The parts of an options string, in order; brackets hold commas, strings hold brackets.
+    """Yield the parts of an options string, in order; brackets hold commas, strings hold brackets.
 
     Spaces around `,` and `=` and one trailing comma are accepted, as AMPS's clients write them.
 
@@ -43,6 +43,7 @@ def assignments(text: str) -> Iterator[Assignment]:
         OptionsInvalid: a part without a lower-case name, or a bracket or string left open.
     """
     parts = list(_parts(text))
+    # AMPS's clients end their strings with a comma, and an empty text has one empty part.
     if not parts[-1][0].strip(_SPACE):
         parts.pop()
     for part, start in parts:
@@ -69,9 +70,10 @@ def _plain_end(text: str, at: int) -> int:
 
 
 def _bracket_end(text: str, opened: int) -> int:
-    """Behind the bracket that closes the one at `opened`."""
+    """Return the position behind the bracket that closes the one at `opened`."""
     at, depth = opened + 1, 1
     while depth:
+        # In whole strings and paths, as these may hold brackets that are not counted.
         found = _INNER(text, at)
         if found is None:
             what = "this bracket is not closed" if at == len(text) else "this string is not closed"
@@ -162,7 +164,7 @@ def hint(name: str, known_names: Collection[str]) -> str:
 
 
 def _edits(text: str, other: str) -> int:
-    """How many letters must be put in, taken out or changed (Levenshtein)."""
+    """Count the letters to put in, take out or change (Levenshtein)."""
     row = list(range(len(other) + 1))
     for count, letter in enumerate(text, 1):
         before, row[0] = row[0], count

@@ -86,7 +86,7 @@ def _excludes(other: str, detail: str) -> Condition:
 
 
 def _fixes_key(other: str, detail: str) -> Condition:
-    """A removal, a window and a group are about records: another key would mix them up."""
+    # Removals, windows and groups are about records: rows of another key would mix them up.
     return Condition(
         detail,
         lambda case: other not in case.given or case.has_key_of_records,
