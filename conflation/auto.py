@@ -250,6 +250,7 @@ def step(state: State, seen: Observation) -> tuple[State, Decision | None]:
     """Return the state after an observation, and the decision that it has led to, if any."""
     going = None if state.round is None else _looked(state.round, seen)
     decision: Decision | None = None
+    # Flushes are not exactly on time, so a round ends a tenth early.
     if going is not None and seen.now >= going.began + state.interval_ns * 9 // 10:
         state, decision = _judged(state, going, seen)
         going = _next_round(going, seen, follows_step=decision is not None)
@@ -259,6 +260,7 @@ def step(state: State, seen: Observation) -> tuple[State, Decision | None]:
 
 
 def _next_round(going: Round, seen: Observation, *, follows_step: bool) -> Round | None:
+    # With nothing written and nothing waiting there is no round: the next flush begins one.
     if not (seen.overdue_bytes or seen.flush_bytes) and going.waiting_since is None:
         return None
     before_bytes = seen.unsent_bytes if follows_step else seen.overdue_bytes
@@ -301,6 +303,7 @@ def _late(state: State, going: Round, seen: Observation) -> tuple[State, Decisio
         return state, None
     reason = Reason.FULL if seen.is_full else Reason.SLOW
     decision = _decided(state, state.longer_ns, reason, going, seen)
+    # The last step back did not last: the next one needs a longer calm.
     if state.stepped_back is not None and seen.now < state.stepped_back + LASTING_NS:
         needed_ns = max(CALM_AFTER_FAILURE_NS, 2 * state.calm_needed_ns)
         state = state._replace(calm_needed_ns=min(needed_ns, CALM_MAX_NS), stepped_back=None)
@@ -308,11 +311,13 @@ def _late(state: State, going: Round, seen: Observation) -> tuple[State, Decisio
 
 
 def _in_time(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
+    # The last step back has lasted, so failures before it are forgotten.
     if state.stepped_back is not None and seen.now >= state.stepped_back + LASTING_NS:
         state = state._replace(stepped_back=None, calm_needed_ns=CALM_NS)
     if going.follows_step or not going.flush_bytes:
         return state, None
     shorter_ns = state.shorter_ns
+    # In time here, but it would be late at the shorter interval: that is no calm.
     if shorter_ns is None or going.drain_ns > shorter_ns // 2:
         if state.late_rounds or state.calm_rounds:
             state = state._replace(late_rounds=0, calm_since=None, calm_rounds=0)

@@ -36,7 +36,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     removed: ClassVar[bool] = False
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self
+        return self  # immutable: the copy that a trace begins with shares it
 
 
 class Tombstone(Frame, frozen=True, gc=False, kw_only=True):

@@ -24,6 +24,7 @@ class CloseReason(StrEnum):
         return self not in _FINAL
 
 
+# These ends were decided by a person or by the client: coming back would undo them.
 _FINAL = frozenset((CloseReason.CLOSED_BY_ADMIN, CloseReason.REPLACED, CloseReason.UNSUBSCRIBED))
 
 

@@ -32,6 +32,7 @@ class Schedule(Generic[Owner]):
     def arm(self, timed: Timed, owner: Owner) -> None:
         """Note a deadline and its owner."""
         if timed.deadline is not None:
+            # The count breaks ties, so that what is timed is never compared.
             heappush(self._heap, (timed.deadline, next(self._order), timed, owner))
 
     def next_deadline(self) -> Instant | None:

@@ -130,6 +130,7 @@ def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
 def merge_of(definition: Definition) -> Reduce | Merger | None:
     """Return the topic's reducers or merger; None where the newest message is kept."""
     merge = definition.merge
+    # Plain reducers keep the last message: the board does that without looking at any.
     return None if isinstance(merge, Reduce) and merge.is_plain else merge
 
 

@@ -30,6 +30,7 @@ class EveryMessageLane(Lane):
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=board.head)
+        # Limits count what would be sent: of a delta its patch, not its value.
         self.log = Log(sent_bytes if lane_id.delta else None)
         self._delta = DeltaWriter(lane_id) if lane_id.delta else None
         self._merges: Merges | None = None
@@ -41,6 +42,7 @@ class EveryMessageLane(Lane):
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         self.log.extend(row for change in changes for row in self._rows_of(change))
+        # Due at once; what one call of the engine publishes leaves in one flush all the same.
         if self.deadline is None:
             self.deadline = now
 
@@ -53,6 +55,7 @@ class EveryMessageLane(Lane):
         return True
 
     def in_step(self, member: Member, batch: Batch) -> bool:
+        # A row of the shared batch would not count what this member is owed.
         caught_up = member.conflated_to <= member.position and not member.owed
         return caught_up and batch.since == member.position
 
@@ -114,6 +117,7 @@ class EveryMessageLane(Lane):
         """Conflate a member's queue by its topic's rules, all of it or up to an offset."""
         through = self.board.head if through is None else through
         listed = self.log.after(max(member.position, member.conflated_to), until=through)
+        # A board has the newest of each key; what rules combine it cannot give back.
         if member.backlog is None and rules.asks_board:
             self._note_owed(member, listed)
         else:

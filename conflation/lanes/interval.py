@@ -43,6 +43,7 @@ class IntervalLane(Lane):
         member.position = self.board.head
 
     def ready(self, member: Member) -> bool:
+        # What was let go to this member alone, when it changed lanes, waits for no flush.
         return _is_midway(member) or member.position < max(self.position, member.released)
 
     def has_sent(self, member: Member, row: Frame) -> bool:
@@ -64,7 +65,7 @@ class IntervalLane(Lane):
     def alike(self) -> Iterable[Sequence[Member]]:
         def kin(member: Member) -> Hashable:
             if member.catch_up is not None:
-                return member.place
+                return member.place  # it may be anywhere within its rows
             return member.position, max(member.position, member.cut)
 
         return grouped(self.members.values(), kin)

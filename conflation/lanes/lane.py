@@ -311,6 +311,7 @@ class Lane(ABC):
         """Return the lane with its members on another board, to be asked what it would answer."""
         if board is self.board:
             return self
+        # Shallow: a derived board's preview is asked, and nothing of the lane changes by that.
         twin = copy.copy(self)
         twin.board = board
         return twin
@@ -330,6 +331,7 @@ class Lane(ABC):
             return None
         shared = self.batch
         fits = shared is not None and (not self.cuts or shared.payload_bytes <= bytes_max)
+        # The shared batch is encoded once for all; a batch of its own costs an encoding.
         if shared is not None and fits and self.in_step(member, shared):
             batch = shared if member.knows(shared.frames) else self._own_terms(member, shared)
         else:

@@ -102,6 +102,7 @@ class StatefulLane(Lane):
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=0)
+        # CONTRACT 5.1: a twentieth of the interval, at most 50 ms.
         self._tick_ns = max(1, min(lane_id.interval_ns // 20, TICK_NS_MAX))
         # A conflated queue is merged for each member, so its merges repeat; an interval's do not.
         self._merges = Merges.of(lane_id.merge) if lane_id.always else None
@@ -123,6 +124,7 @@ class StatefulLane(Lane):
         for change in changes:
             frame = change.frame
             if isinstance(frame, Tombstone):
+                # Without `oof` no removal is sent; what is held of the key is sent all the same.
                 if self.id.oof:
                     self._hold(
                         PendingPart(self._joins, frame, None, is_new=False, gone=frame), change, now
@@ -145,12 +147,13 @@ class StatefulLane(Lane):
         groups = [*self._released, self._due(now)]
         self._released = []
         since, rows, joins = self.position, list[Frame](), [self._joins]
+        # What `flush_on` let go is a flush of its own: a key may be in it and in the next.
         for entries in groups:
             entries.sort(key=lambda entry: entry.order)
             sending = [
                 entry for entry in entries if self._suppression.lets_pass(entry, self._payload)
             ]
-            if self.id.leading:
+            if self.id.leading:  # only there a new entry asks when its key was last sent
                 self._note_flushed(sending, now)
             if sending:
                 self.position += 1

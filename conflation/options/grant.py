@@ -89,6 +89,7 @@ def decide(
     return grant(request).subscription
 
 
+# The commands that send values where a topic has no deltas.
 _FULL = {
     Command.DELTA_SUBSCRIBE: Command.SUBSCRIBE,
     Command.SOW_AND_DELTA_SUBSCRIBE: Command.SOW_AND_SUBSCRIBE,
@@ -106,6 +107,7 @@ class Settled:
     @property
     def interval_ns(self) -> int:
         """The interval to begin with, 0 for every message: `auto` begins with its shortest step."""
+        # One string of options serves a query and the subscription after it (rule option-5).
         if self.command is Command.SOW:
             return 0
         if self.auto is not None:
@@ -148,6 +150,7 @@ def grant(request: Request) -> Grant:
     order = _order(request)
     command = settled.granted_command
     feed = FeedId(_key_spec(settled), _filter(request), _shape(options, order))
+    # An envelope shows a row's first message: rows are counted for it, too.
     is_counted = request.counted or options.receipt or options.timestamp
     subscription = Subscription(
         topic=request.topic,
@@ -175,6 +178,7 @@ def _settle(request: Request) -> tuple[Settled, list[str]]:
         conflict = next(conflicts(case), None)
         if conflict is None:
             return Settled(definition, options, command), left_out
+        # The request is never changed: only what it did not say itself gives way.
         topics_own = [name for name in conflict.names if not request.options.given(name)]
         if not topics_own:
             name = conflict.names[0]
@@ -186,6 +190,7 @@ def _settle(request: Request) -> tuple[Settled, list[str]]:
 
 def _command(text: str | None, definition: Definition, options: Options) -> Command:
     if text is None:
+        # A snapshot before a replay would show the newest values first, then older ones.
         begins_with_state = bool(definition.key_spec) and options.bookmark is None
         return Command.SOW_AND_SUBSCRIBE if begins_with_state else Command.SUBSCRIBE
     if text not in set(Command):
@@ -203,15 +208,18 @@ def _lane_id(settled: Settled, feed: FeedId, *, default_pace: str, counted: bool
     """
     options, command, definition = settled.options, settled.granted_command, settled.definition
     select = options.select
+    # A window is kept by its removals: without them its rows would only add up.
+    has_removals = options.oof or isinstance(feed.shape, Window)
     every_message = LaneId(
         feed,
         delta=command.is_delta,
-        oof=command is not Command.SOW and (options.oof or isinstance(feed.shape, Window)),
+        oof=has_removals and command is not Command.SOW,
         no_empties=options.no_empties and command.is_delta,
         select=None if select is None or select.keeps_all else select,
     )
     if not settled.interval_ns:
         return every_message
+    # A quiet key that goes at once goes alone, so `leading` implies `pace=key`.
     leading = options.edge == "leading"
     is_shaped = feed.shape is not None
     merge = None if is_shaped else _merge(settled)
@@ -239,6 +247,7 @@ def _key_spec(settled: Settled) -> KeySpec:
     if options.projection is not None:
         return options.projection.grouping
     asked = options.conflation_key
+    # The SOW key in another order is the SOW key: its subscribers share a board.
     one_shot = settled.command is Command.SOW
     if asked is None or one_shot or set(asked.paths) == set(sow_spec.paths):
         return sow_spec
@@ -292,6 +301,7 @@ def _replay(options: Options) -> Replay | None:
 
 def _shown(settled: Settled) -> Shown:
     options = settled.options
+    # A query is answered with records of any age, and has no interval to move.
     is_live = settled.command is not Command.SOW
     return Shown(
         timestamp=options.timestamp,

@@ -89,6 +89,7 @@ def _assignment(part: str, start: int) -> Assignment:
     name = name.strip(_SPACE)
     if not _NAME(name):
         raise OptionsInvalid("expected the lower-case name of an option", at)
+    # A missing value is refused at the end of the name, where it would be.
     if not equals:
         return Assignment(name, at, None, at + len(name))
     value_at = start + part.index("=") + 1 + _leading(value)
@@ -150,7 +151,7 @@ def join_projection(values: dict[str, Any], positions: dict[str, int]) -> None:
         raise refused(name, error, positions[name]) from None
 
 
-_HINT_EDITS_MAX = 2
+_HINT_EDITS_MAX = 2  # more would suggest options that were not meant
 _HINT_CHARACTERS_MAX = 32  # the cost of a comparison grows with the length, a name's does not
 
 

@@ -43,6 +43,7 @@ def lane_text(lane_id: LaneId) -> str:
 
     A lane with counted rows shows `receipt`, whichever of its members show it.
     """
+    # A subscription of this lane whose own settings are all defaults, so that only the lane shows.
     shown = Shown(receipt=lane_id.counted)
     anyone = Subscription("", Command.SUBSCRIBE, lane_id, shown=shown)
     feed = lane_id.feed

@@ -108,6 +108,7 @@ class Rule(Enum):
         "{name} needs messages with fields, on a topic of type json",
         lambda case: case.definition.has_fields,
     )
+    # A series is an event log, in which every message counts.
     NO_SERIES = Condition(
         "a series is never conflated",
         lambda case: not case.has_interval or case.definition.kind is not Kind.SERIES,
@@ -130,6 +131,7 @@ class Rule(Enum):
             or "conflation_key" in case.given
         ),
     )
+    # Without effect it is most likely a mistake, and a silent one (rule option-3).
     INTERVAL = Condition(
         "{name} needs a conflation interval beside it", lambda case: case.has_interval
     )
@@ -176,6 +178,7 @@ class Rule(Enum):
     LIVE_RATE = _excludes("rate", "live and rate exclude one another")
     LIVE_PAUSE = _excludes("pause", "live and pause exclude one another")
     BOOKMARK = _needs("bookmark")
+    # A change may pause any subscription that runs.
     BOOKMARK_OR_CHANGE = Condition(
         BOOKMARK.detail, lambda case: case.is_change or "bookmark" in case.given
     )
@@ -192,6 +195,7 @@ class Rule(Enum):
         if condition.holds(case):
             return None
         either = (each.format(name=name) for each in condition.either)
+        # `auto` without a step is refused for those bounds that were given.
         names = tuple(each for each in either if each in case.given)
         return Conflict(names, self.sentence.format(name=name))
 

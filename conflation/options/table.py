@@ -104,6 +104,7 @@ class Option(Generic[Value]):
 
     def text(self, value: Any) -> str:
         """Return the option with this value, in canonical spelling."""
+        # `oof=true` would suggest that `oof=false` switches off a topic's own (rule option-1).
         return self.name if self.syntax is None else f"{self.name}={self.syntax.text(value)}"
 
 
@@ -135,7 +136,7 @@ class Options:
     conflation = Option(
         INTERVAL,
         "at most one message per key and interval, the newest",
-        default=None,
+        default=None,  # not 0: `conflation=none` is printed, as it overrides the topic's own
         usual="`none`",
         granted=lambda given: AUTO if given.shown.auto else given.lane_id.interval_ns,
         rules=(Rule.NO_SERIES, Rule.ANY_KEY, Rule.STEP),
@@ -154,7 +155,7 @@ class Options:
     pace = Option(
         one_of("batch", "key"),
         "one interval for all keys, or one for each",
-        default=None,
+        default=None,  # the setting of this gateway, which another one may not have
         usual="setting `default_pace`",
         granted=lambda given: given.lane_id.pace if given.lane_id.interval_ns else None,
         rules=(Rule.INTERVAL,),
@@ -331,6 +332,7 @@ class Options:
         ),
         source=DIFFUSION,
     )
+    # Without effect, but accepted: options strings that were written for AMPS work here.
     live = Option(
         None,
         "no effect: a message is delivered once it is stored",
@@ -401,6 +403,7 @@ class Options:
         """Return True if this option has a value, given or taken over."""
         return name in self.values
 
+    # The positions stay its own: an error points into the text of the request.
     def over(self, defaults: Options) -> Options:
         """Return these options, and where they say nothing the others."""
         return replace(self, values={**defaults.values, **self.values})
