@@ -174,7 +174,7 @@ def _settle(request: Request) -> tuple[Settled, list[str]]:
     # Each option that is left out may resolve other conflicts, or change the command: begin again.
     while True:
         command = _command(request.command, definition, options)
-        case = Case(definition, options.values, command, request.by_pattern, is_change)
+        case = Case(definition, options.said, command, request.by_pattern, is_change)
         conflict = next(conflicts(case), None)
         if conflict is None:
             return Settled(definition, options, command), left_out

@@ -17,7 +17,7 @@ def spelled(options: Options) -> str:
     `granted` prints what was decided; this prints what was asked for.
     """
     return ",".join(
-        option.text(options.values[name]) for name, option in TABLE.items() if options.says(name)
+        option.text(options.said[name]) for name, option in TABLE.items() if options.says(name)
     )
 
 

@@ -3,7 +3,7 @@
 An entry of `Options` says how the value is written (`values.py`), what it is if nothing is given,
 what a granted subscription has of it, which rules it keeps (`rules.py`), and a line for the
 reference page. Parsing, both printed forms (`print.py`), the search for conflicts and that page
-(`reference.py`) go over `TABLE`. A new option is an entry here, and a lane or a stream that acts.
+go over `TABLE`. A new option is an entry here, and a lane or a stream that acts on it.
 """
 
 from __future__ import annotations
@@ -15,29 +15,10 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, overload
 from tidegate.conflation.auto import STEPS_NS
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.lane_id import Window
+from tidegate.conflation.options import values
 from tidegate.conflation.options.parse import assignments, hint, join_projection, read_value
 from tidegate.conflation.options.rules import Case, Conflict, Rule
-from tidegate.conflation.options.values import (
-    AUTO,
-    BATCH_SIZE_MAX,
-    BOOKMARK,
-    BRACKETED,
-    DURATION,
-    FILTER,
-    INTERVAL,
-    KEY,
-    NOT_FOUND,
-    NOW,
-    PROJECTION,
-    RATE,
-    REDUCE,
-    SELECT,
-    SKIP_N_MAX,
-    TOP_N_MAX,
-    Syntax,
-    one_of,
-    whole_number,
-)
+from tidegate.conflation.options.values import AUTO, NOW, Syntax, one_of, whole_number
 from tidegate.conflation.subscription import BATCH_SIZE, NotFound, Subscription
 from tidegate.keys.projection import Projection
 from tidegate.keys.reducers import Reduce
@@ -91,7 +72,7 @@ class Option(Generic[Value]):
     def __get__(self, options: Options | None, owner: type) -> Self | Value:
         if options is None:
             return self
-        value: Value = options.values.get(self.name, self.default)
+        value: Value = options.said.get(self.name, self.default)
         return value
 
     def read(self, text: str | None, position: int) -> Any:
@@ -106,6 +87,10 @@ class Option(Generic[Value]):
         """Return the option with this value, in canonical spelling."""
         # `oof=true` would suggest that `oof=false` switches off a topic's own (rule option-1).
         return self.name if self.syntax is None else f"{self.name}={self.syntax.text(value)}"
+
+
+def _flag(meaning: str, **about: Any) -> Option[bool]:
+    return Option(None, meaning, default=False, **about)
 
 
 def _window(given: Subscription) -> Window | None:
@@ -124,17 +109,17 @@ def _start(given: Subscription) -> object:
 class Options:
     """Options as given. The entries are the table; an instance holds the values of one text.
 
-    `values` has what the text names, and what was taken over from other options, under the names
-    of entries; `grouping` is part of `projection`. `positions` tells at which character each name
-    stands. `is_change`: they change a running subscription.
+    `said` has the values that the text names, and those taken over from other options, under the
+    names of entries; `grouping` is part of `projection`. `positions` are the characters at which
+    names begin. `is_change`: they change a running subscription.
     """
 
-    values: Mapping[str, Any] = field(default_factory=dict)
+    said: Mapping[str, Any] = field(default_factory=dict)
     positions: tuple[tuple[str, int], ...] = field(default=(), compare=False)
     is_change: bool = False
 
     conflation = Option(
-        INTERVAL,
+        values.INTERVAL,
         "at most one message per key and interval, the newest",
         default=None,  # not 0: `conflation=none` is printed, as it overrides the topic's own
         usual="`none`",
@@ -142,7 +127,7 @@ class Options:
         rules=(Rule.NO_SERIES, Rule.ANY_KEY, Rule.STEP),
     )
     conflation_key = Option(
-        KEY,
+        values.KEY,
         "messages with equal fields replace one another",
         default=None,
         usual="the topic's key",
@@ -170,7 +155,7 @@ class Options:
         source=TIDEGATE,
     )
     min = Option(
-        DURATION,
+        values.DURATION,
         "lower bound of `auto`, rounded up to a step",
         default=None,
         usual=f"`{duration_text(STEPS_NS[0])}`",
@@ -179,7 +164,7 @@ class Options:
         source=TIDEGATE,
     )
     max = Option(
-        DURATION,
+        values.DURATION,
         "upper bound of `auto`, rounded down to a step",
         default=None,
         usual=f"`max_age`, or `{duration_text(STEPS_NS[-1])}`",
@@ -188,7 +173,7 @@ class Options:
         source=TIDEGATE,
     )
     max_age = Option(
-        DURATION,
+        values.DURATION,
         "greatest age of a row at the socket; a breach sends `late`",
         default=None,
         granted=lambda given: given.shown.max_age_ns,
@@ -196,7 +181,7 @@ class Options:
         source=TIDEGATE,
     )
     never = Option(
-        FILTER,
+        values.FILTER,
         "messages that match are not conflated",
         default=None,
         granted=lambda given: given.lane_id.never,
@@ -204,55 +189,41 @@ class Options:
         source=TIDEGATE,
     )
     flush_on = Option(
-        FILTER,
+        values.FILTER,
         "a message that matches first sends what is held",
         default=None,
         granted=lambda given: given.lane_id.flush_on,
         rules=(Rule.FIELDS, Rule.INTERVAL, Rule.NOT_OF_GROUPS),
         source=TIDEGATE,
     )
-    timestamp = Option(
-        None,
+    timestamp = _flag(
         "shows the publication time of a row's first message",
-        default=False,
         granted=lambda given: given.shown.timestamp,
     )
-    receipt = Option(
-        None,
+    receipt = _flag(
         "shows how many messages a row stands for, the first and the last",
-        default=False,
         granted=lambda given: given.shown.receipt,
         source=TIDEGATE,
     )
-    oof = Option(
-        None,
+    oof = _flag(
         "sends a removal for each record that leaves",
-        default=False,
         granted=lambda given: given.lane_id.oof,
         rules=(Rule.KEYED_TOPIC, Rule.NO_REPLAY),
     )
-    no_empties = Option(
-        None,
+    no_empties = _flag(
         "omits deltas without a change",
-        default=False,
         granted=lambda given: given.lane_id.no_empties,
         rules=(Rule.DELTA,),
     )
-    send_keys = Option(
-        None, "shows the key", default=False, granted=lambda given: given.shown.send_keys
-    )
-    no_sowkey = Option(
-        None, "omits the key", default=False, granted=lambda given: given.shown.no_sowkey
-    )
-    progress = Option(
-        None,
+    send_keys = _flag("shows the key", granted=lambda given: given.shown.send_keys)
+    no_sowkey = _flag("omits the key", granted=lambda given: given.shown.no_sowkey)
+    progress = _flag(
         "sends `progress` events, also while no row is sent",
-        default=False,
         granted=lambda given: given.shown.progress,
         source=TIDEGATE,
     )
     select = Option(
-        SELECT,
+        values.SELECT,
         "which fields are sent; the filter sees all",
         default=None,
         usual="all",
@@ -260,7 +231,7 @@ class Options:
         rules=(Rule.FIELDS, Rule.NO_COLUMNS),
     )
     projection: ClassVar[Option[Projection | None]] = Option(
-        PROJECTION,
+        values.PROJECTION,
         "fields and aggregates of a row for each group",
         default=None,
         granted=lambda given: (
@@ -269,58 +240,60 @@ class Options:
         rules=(Rule.FIELDS, Rule.KEYED_GROUPS, Rule.SNAPSHOT, Rule.ONE_TOPIC),
     )
     grouping = Option(
-        BRACKETED, "the fields that make a group, and its key; with `projection`", default=None
+        values.BRACKETED,
+        "the fields that make a group, and its key; with `projection`",
+        default=None,
     )
     top_n = Option(
-        whole_number(1, TOP_N_MAX),
+        whole_number(1, values.TOP_N_MAX),
         "a live window: so many records by `order_by`",
         default=None,
         granted=lambda given: (window := _window(given)) and window.top_n,
         rules=(Rule.KEYED_TOPIC, Rule.ONE_SHAPE, Rule.SNAPSHOT, Rule.ONE_TOPIC),
     )
     skip_n = Option(
-        whole_number(0, SKIP_N_MAX),
+        whole_number(0, values.SKIP_N_MAX),
         "the window begins behind so many records",
         default=0,
         granted=lambda given: (window := _window(given)) and window.skip_n,
         rules=(Rule.WINDOW,),
     )
     batch_size = Option(
-        whole_number(1, BATCH_SIZE_MAX),
+        whole_number(1, values.BATCH_SIZE_MAX),
         "rows of a snapshot sent at a time",
         default=BATCH_SIZE,
         granted=lambda given: given.batch_size,
     )
     bookmark = Option(
-        BOOKMARK,
+        values.BOOKMARK,
         "begins in the past: every message since, then live ones",
         default=None,
         granted=_start,
         rules=(Rule.PLAIN_SUBSCRIBE,),
     )
     bookmark_not_found = Option(
-        NOT_FOUND,
+        values.NOT_FOUND,
         "what to do where the journal does not reach the bookmark",
         default=NotFound.NOW,
         granted=lambda given: given.replay and given.replay.not_found,
         rules=(Rule.BOOKMARK,),
     )
     rate = Option(
-        RATE,
+        values.RATE,
         "speed of a replay: messages or bytes a second, or a multiple of the recorded speed",
         default=None,
         granted=lambda given: given.replay and given.replay.rate,
         rules=(Rule.BOOKMARK,),
     )
     rate_max_gap = Option(
-        DURATION,
+        values.DURATION,
         "longest silence of a replay",
         default=None,
         granted=lambda given: given.replay and given.replay.rate and given.replay.rate.max_gap_ns,
         rules=(Rule.RATE, Rule.BOOKMARK),
     )
     reduce = Option(
-        REDUCE,
+        values.REDUCE,
         "combines fields of conflated messages",
         default=None,
         usual="the topic's `merge`",
@@ -333,29 +306,21 @@ class Options:
         source=DIFFUSION,
     )
     # Without effect, but accepted: options strings that were written for AMPS work here.
-    live = Option(
-        None,
+    live = _flag(
         "no effect: a message is delivered once it is stored",
-        default=False,
         rules=(Rule.LIVE_RATE, Rule.LIVE_PAUSE),
     )
-    pause = Option(
-        None,
+    pause = _flag(
         "begins paused",
-        default=False,
         granted=lambda given: given.paused,
         rules=(Rule.BOOKMARK_OR_CHANGE, Rule.NO_RESUME),
     )
-    resume = Option(None, "ends a pause", default=False, only_in_change=True)
-    replace = Option(
-        None,
+    resume = _flag("ends a pause", only_in_change=True)
+    replace = _flag(
         "these options stand in place of all earlier ones",
-        default=False,
         only_in_change=True,
     )
-    non_regex_topic = Option(
-        None, "no effect: a topic is a pattern only with `*` or `>`", default=False
-    )
+    non_regex_topic = _flag("no effect: a topic is a pattern only with `*` or `>`")
 
     @classmethod
     def of(cls, **values: Any) -> Options:
@@ -376,7 +341,7 @@ class Options:
         Raises:
             OptionsInvalid: unknown, repeated or malformed, with its position.
         """
-        values: dict[str, Any] = {}
+        said: dict[str, Any] = {}
         positions: dict[str, int] = {}
         for name, at, value, value_at in assignments(text):
             option = TABLE.get(name)
@@ -387,9 +352,9 @@ class Options:
             if name in positions:
                 raise OptionsInvalid(f"{name} is given twice", at)
             positions[name] = at
-            values[name] = option.read(value, value_at)
-        join_projection(values, positions)
-        return cls(values, tuple(positions.items()), is_change)
+            said[name] = option.read(value, value_at)
+        join_projection(said, positions)
+        return cls(said, tuple(positions.items()), is_change)
 
     def given(self, name: str) -> bool:
         """Return True if the text names this option."""
@@ -401,17 +366,17 @@ class Options:
 
     def says(self, name: str) -> bool:
         """Return True if this option has a value, given or taken over."""
-        return name in self.values
+        return name in self.said
 
     # The positions stay its own: an error points into the text of the request.
     def over(self, defaults: Options) -> Options:
         """Return these options, and where they say nothing the others."""
-        return replace(self, values={**defaults.values, **self.values})
+        return replace(self, said={**defaults.said, **self.said})
 
     def without(self, name: str) -> Options:
         """Return the same, silent about one option."""
-        kept = {given: value for given, value in self.values.items() if given != name}
-        return replace(self, values=kept)
+        kept = {given: value for given, value in self.said.items() if given != name}
+        return replace(self, said=kept)
 
 
 TABLE: Mapping[str, Option[Any]] = {

@@ -46,7 +46,7 @@ class Bound:
 
 
 BOUNDS = {
-    "product files": Bound(372),
+    "product files": Bound(368),
     "product lines": Bound(56_500),
     "entries in the root of app/": Bound(19),
     "files in the fullest folder": Bound(18),
@@ -55,7 +55,7 @@ BOUNDS = {
     "longest import chain in keys": Bound(13),
     "longest import chain in pipeline": Bound(18),
     "longest import chain in clients": Bound(7),
-    "comments per 100 lines of code": Bound(1.65, least=True),
+    "comments per 100 lines of code": Bound(1.9, least=True),
     "files entered by one published message": Bound(50),
     "files entered by one subscription": Bound(69),
     "semantics rules": Bound(200),

@@ -19,7 +19,7 @@ MS = 1_000_000
 
 def names_of(text: str, command: Command = Command.SOW_AND_SUBSCRIBE) -> list[tuple[str, ...]]:
     definition = Definition(History(1), KeySpec.parse("[/k]"))
-    case = Case(definition, Options.parse(text).values, command)
+    case = Case(definition, Options.parse(text).said, command)
     return [conflict.names for conflict in conflicts(case)]
 
 
@@ -42,7 +42,7 @@ def test_everything_that_is_wrong_is_found(text: str, names: list[tuple[str, ...
 def test_pause_and_resume_are_opposites() -> None:
     definition = Definition(History(1))
     options = Options.parse("pause,resume", is_change=True)
-    found = conflicts(Case(definition, options.values, Command.SUBSCRIBE, is_change=True))
+    found = conflicts(Case(definition, options.said, Command.SUBSCRIBE, is_change=True))
     assert [conflict.names for conflict in found] == [("pause",)]
 
 
@@ -60,7 +60,7 @@ def test_pause_and_resume_are_opposites() -> None:
 def test_the_bounds_of_auto(text: str, auto: Auto | None) -> None:
     """A promised age is the upper bound where none is given."""
     definition = Definition(History(1))
-    assert Case(definition, Options.parse(text).values, Command.SUBSCRIBE).auto == auto
+    assert Case(definition, Options.parse(text).said, Command.SUBSCRIBE).auto == auto
 
 
 def test_every_rule_is_kept_by_some_option() -> None:
