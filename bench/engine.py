@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from tidegate.conflation.boards.board import Board
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.jsontext import check_json
 from tidegate.keys.spec import KeySpec, record_key

@@ -20,12 +20,11 @@ import httpx2
 import psutil
 
 from bench.engine import payloads
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.session import UNLIMITED
 from tidegate.keys.spec import KeySpec, record_key
 

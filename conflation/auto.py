@@ -1,12 +1,12 @@
 """The controller of `conflation=auto`: which interval a connection keeps up with. Pure.
 
 AMPS tries "to determine an appropriate conflation interval based on client consumption" and says
-no more. Here it is a function of what is seen at a subscription's socket: at each flush that is
+no more. Here it is a function of observations of a subscription's socket: at each flush that is
 written to it, and at a look in between. Bytes that are written and not acknowledged count, so a
-socket that swallows small flushes and never passes them on is seen as one that is full.
+socket that accepts small flushes and never delivers them is seen as one that is full.
 
 A **round** is one interval, begun by a flush. At its end bytes may be **overdue**: written longer
-ago than the interval and the way there and back, and not acknowledged.
+ago than the interval and the round trip, and not acknowledged.
 
     in time     nothing is overdue
     recovering  less is overdue than when the round began, by a quarter of what it wrote
@@ -25,22 +25,49 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from tidegate.conflation.options.conflicts import STEPS_NS
 from tidegate.conflation.subscription import Auto
-from tidegate.keys.text.duration import SECOND, Instant
+from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 
-# In flight: what was written to one socket and may not be acknowledged yet. Pure.
+STEPS_NS = (
+    *(50 * MILLISECOND, 100 * MILLISECOND, 200 * MILLISECOND, 500 * MILLISECOND),
+    *(1 * SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND),
+)
+"""The intervals that `auto` may choose from (CONTRACT 5.2).
+
+Few and fixed, so that subscribers of equal speed share lanes.
+"""
+
+
+def step_not_below(bound_ns: int) -> int | None:
+    """Return the shortest step of at least this; None above the last one."""
+    return next((step_ns for step_ns in STEPS_NS if step_ns >= bound_ns), None)
+
+
+def step_not_above(bound_ns: int) -> int | None:
+    """Return the longest step of at most this; None below the first one."""
+    return next((step_ns for step_ns in reversed(STEPS_NS) if step_ns <= bound_ns), None)
+
+
+def auto_within(min_ns: int | None, max_ns: int | None, max_age_ns: int | None) -> Auto | None:
+    """Return the first and the last step between two bounds; None if there is no step.
+
+    Without a maximum a promised age is the upper bound: a longer interval would break it.
+    """
+    high_ns = next((ns for ns in (max_ns, max_age_ns) if ns is not None), STEPS_NS[-1])
+    first = step_not_below(STEPS_NS[0] if min_ns is None else min_ns)
+    last = step_not_above(high_ns)
+    return Auto(first, last) if first is not None and last is not None and first <= last else None
 
 
 FRAMING_BYTES = 12
-"""What chunked encoding puts around a write, at most."""
+"""At most this many bytes of chunked encoding are around a write."""
 
 
 class Observation(NamedTuple):
-    """What is seen of a socket at one moment, before anything is written.
+    """The state of a socket at one moment, before anything is written.
 
-    `flush_bytes` are about to be written for the subscription, 0 at a look in between. Of what was
-    written before, `unsent_bytes` are not acknowledged, the oldest of them since `unsent_since`;
+    `flush_bytes` are about to be written for the subscription, 0 at a look in between. Of the
+    bytes written before, `unsent_bytes` are not acknowledged, the oldest since `unsent_since`;
     `overdue_bytes` are older than the interval and two round trips. `is_full`: a write still waits
     for room.
     """
@@ -55,10 +82,10 @@ class Observation(NamedTuple):
 
 
 class InFlight:
-    """The newest writes to a socket, as many as its unacknowledged bytes may be of.
+    """The newest writes to a socket: those that its unacknowledged bytes may belong to.
 
-    The kernel only says how many bytes are not acknowledged; when they were written tells whether
-    they are on their way, as bytes on a long line always are, or overdue.
+    The kernel only says how many bytes are not acknowledged. The times of their writing decide
+    if they are on their way, as bytes on a long line always are, or overdue.
     """
 
     def __init__(self) -> None:
@@ -67,13 +94,13 @@ class InFlight:
         self._total_bytes = 0
 
     def wrote(self, now: Instant, size_bytes: int) -> None:
-        """So many bytes were handed to the socket."""
+        """Note bytes that were handed to the socket."""
         size_bytes += FRAMING_BYTES
         self._writes.append((now, size_bytes))
         self._total_bytes += size_bytes
 
     def left(self, unsent_bytes: int) -> None:
-        """So many bytes are not acknowledged now; what was written before them is forgotten."""
+        """Note how many bytes are not acknowledged now, and drop writes before them."""
         self.unsent_bytes = unsent_bytes
         while self._writes and self._total_bytes - self._writes[0][1] >= unsent_bytes:
             self._total_bytes -= self._writes.popleft()[1]
@@ -87,11 +114,9 @@ class InFlight:
         flush_bytes: int = 0,
         is_full: bool = False,
     ) -> Observation:
-        """What that means for an interval.
-
-        Flushes are not written on the tick, so a tenth of the interval is forgiven; round trips
-        vary, so a byte may take two of the shortest.
-        """
+        """Return the observation of a subscription with this interval."""
+        # Flushes are not written exactly on time, so a tenth of the interval is forgiven; round
+        # trips vary, so a byte may take two of the shortest.
         in_time = now - interval_ns * 9 // 10 - 2 * round_trip_ns
         young_bytes = 0
         for written, size_bytes in reversed(self._writes):
@@ -105,13 +130,13 @@ class InFlight:
         )  # fmt: skip
 
 
-LATE_ROUNDS = 2
+LATE_ROUNDS = 2  # one late round is a hiccup; the second is a connection that is too slow
 CALM_ROUNDS = 2
 CALM_NS = 10 * SECOND
 
 # A step back that does not last is not tried again for a minute, then for two, then four: with the
-# three changes that lie between two tries, a minute never has a fourth. What lies between a
-# socket and its reader may hide for minutes that a step was too short.
+# three changes between two tries, a minute never has a fourth. Buffers between a socket and its
+# reader may hide for minutes that a step was too short.
 LASTING_NS = 300 * SECOND
 CALM_AFTER_FAILURE_NS = 60 * SECOND
 CALM_MAX_NS = 300 * SECOND
@@ -134,11 +159,11 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What led to a decision, at the end of a round.
+    """The observations behind a decision, at the end of a round.
 
-    `flush_bytes` were written in it. `drain_ns` is the longest time after a flush at which it was
-    looked for whether that was acknowledged, up to the look that found it so, less the round trip.
-    `calm_ns`: for how long all flushes had been quick.
+    `flush_bytes` were written in it. `drain_ns` is the longest time from a flush to the look that
+    found it acknowledged, or to the last look that did not, less the round trip. `calm_ns` is how
+    long all flushes had been quick.
     """
 
     flush_bytes: int
@@ -151,7 +176,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A step on the ladder."""
+    """A step to another interval."""
 
     at: Instant
     from_ns: int
@@ -164,10 +189,9 @@ class Round(NamedTuple):
     """One interval since `began`: what it wrote, and how many bytes were overdue before.
 
     After a step these are all that were unacknowledged, as they are overdue for another interval.
-
-    `waiting_since` is the oldest flush that may not be acknowledged yet, `drain_ns` as in Figures.
-    `follows_step`: its flush was collected in the interval before, so that its being in time says
-    nothing of this one.
+    `waiting_since` is the oldest flush that may not be acknowledged yet, `drain_ns` is as in
+    Figures. `follows_step`: its flush was collected over the interval before, so that being in
+    time says nothing about this one.
     """
 
     began: Instant
@@ -179,10 +203,10 @@ class Round(NamedTuple):
 
 
 class State(NamedTuple):
-    """The present interval between its bounds, and what has been seen since it was chosen.
+    """The present interval between its bounds, and the observations since it was chosen.
 
-    Calm since `calm_since`, for so many rounds; it must last `calm_needed_ns` for a step back. The
-    last of these was made at `stepped_back`, if it is not known yet whether it lasts.
+    It has been calm since `calm_since`, for `calm_rounds`; that must last `calm_needed_ns` for a
+    step back. `stepped_back` is the time of the last one, until it has proved to last.
     """
 
     bounds: Auto
@@ -207,7 +231,7 @@ class State(NamedTuple):
         return longer_ns if longer_ns is not None and longer_ns <= self.bounds.max_ns else None
 
     def look_due(self, now: Instant, round_trip_ns: int) -> Instant | None:
-        """When to look if nothing is written before; None: nothing would be learned.
+        """Return when to look if nothing is written before; None if a look shows nothing.
 
         A little before half of the shorter interval, to see calm. Then a little after the end of
         the round, when the next flush should have been written, to see that it is late.
@@ -223,9 +247,10 @@ class State(NamedTuple):
 
 
 def step(state: State, seen: Observation) -> tuple[State, Decision | None]:
-    """Take an observation in; what is decided is in the new state already."""
+    """Return the state after an observation, and the decision that it has led to, if any."""
     going = None if state.round is None else _looked(state.round, seen)
     decision: Decision | None = None
+    # Flushes are not exactly on time, so a round ends a tenth early.
     if going is not None and seen.now >= going.began + state.interval_ns * 9 // 10:
         state, decision = _judged(state, going, seen)
         going = _next_round(going, seen, follows_step=decision is not None)
@@ -235,6 +260,7 @@ def step(state: State, seen: Observation) -> tuple[State, Decision | None]:
 
 
 def _next_round(going: Round, seen: Observation, *, follows_step: bool) -> Round | None:
+    # With nothing written and nothing waiting there is no round: the next flush begins one.
     if not (seen.overdue_bytes or seen.flush_bytes) and going.waiting_since is None:
         return None
     before_bytes = seen.unsent_bytes if follows_step else seen.overdue_bytes
@@ -244,7 +270,7 @@ def _next_round(going: Round, seen: Observation, *, follows_step: bool) -> Round
 
 
 def _looked(going: Round, seen: Observation) -> Round:
-    """How old the oldest flush is, be it gone now or not."""
+    """Note how old the oldest flush is, acknowledged now or not."""
     since = going.waiting_since
     if since is None:
         return going
@@ -264,6 +290,7 @@ def _judged(state: State, going: Round, seen: Observation) -> tuple[State, Decis
     if not seen.overdue_bytes:
         return _in_time(state, going, seen)
     state = state._replace(calm_since=None, calm_rounds=0)
+    # Recovering: a connection that works off its backlog is not made slower meanwhile.
     gone_bytes = going.overdue_bytes - seen.overdue_bytes
     if gone_bytes > 0 and gone_bytes >= going.flush_bytes // 4 and not seen.is_full:
         return state, None
@@ -276,6 +303,7 @@ def _late(state: State, going: Round, seen: Observation) -> tuple[State, Decisio
         return state, None
     reason = Reason.FULL if seen.is_full else Reason.SLOW
     decision = _decided(state, state.longer_ns, reason, going, seen)
+    # The last step back did not last: the next one needs a longer calm.
     if state.stepped_back is not None and seen.now < state.stepped_back + LASTING_NS:
         needed_ns = max(CALM_AFTER_FAILURE_NS, 2 * state.calm_needed_ns)
         state = state._replace(calm_needed_ns=min(needed_ns, CALM_MAX_NS), stepped_back=None)
@@ -283,11 +311,13 @@ def _late(state: State, going: Round, seen: Observation) -> tuple[State, Decisio
 
 
 def _in_time(state: State, going: Round, seen: Observation) -> tuple[State, Decision | None]:
+    # The last step back has lasted, so failures before it are forgotten.
     if state.stepped_back is not None and seen.now >= state.stepped_back + LASTING_NS:
         state = state._replace(stepped_back=None, calm_needed_ns=CALM_NS)
     if going.follows_step or not going.flush_bytes:
         return state, None
     shorter_ns = state.shorter_ns
+    # In time here, but it would be late at the shorter interval: that is no calm.
     if shorter_ns is None or going.drain_ns > shorter_ns // 2:
         if state.late_rounds or state.calm_rounds:
             state = state._replace(late_rounds=0, calm_since=None, calm_rounds=0)

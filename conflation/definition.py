@@ -1,18 +1,17 @@
-"""What a topic is: its key, its queue policy, what its journal keeps."""
+"""Definitions of topics: key, type, queue policy, and how much the journal keeps."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tidegate.conflation.journal import History
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 
 
 class QueuePolicy(StrEnum):
-    """What becomes of a slow session's queue of this topic (as Diffusion's policies)."""
+    """What a full queue does with this topic's messages (Diffusion's conflation policies)."""
 
     OFF = "off"
     CONFLATE = "conflate"
@@ -21,11 +20,11 @@ class QueuePolicy(StrEnum):
 
 
 CONFLATING = (QueuePolicy.CONFLATE, QueuePolicy.ALWAYS)
-"""Whose messages may be replaced by newer ones because somebody is slow."""
+"""Policies by which newer messages may replace those queued for a slow session."""
 
 
 class Priority(StrEnum):
-    """Which of a session's topics are served first when there is a backlog."""
+    """Which of a session's topics is sent first when it has a backlog."""
 
     LOW = "low"
     DEFAULT = "default"
@@ -33,7 +32,7 @@ class Priority(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a topic's messages are; a series is an event log and never conflated."""
+    """The type of a topic's messages; a series is an event log and never conflated."""
 
     JSON = "json"
     TEXT = "text"
@@ -42,13 +41,22 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """How much a journal keeps: `messages_max`, within `bytes_max` and `age_ms` if given."""
+
+    messages_max: int
+    bytes_max: int | None = None
+    age_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Definition:
     """A topic as the engine needs it.
 
-    An empty `key_spec` means that it keeps no records, unless `retains`: then the newest
-    message is the one record. `merge`, `match` and `replaces` (`placement=replace`) are its
-    subscriptions' defaults. `expiration_ns` removes a record that was not published again.
-    `tidies`: what is queued for a subscription goes with it (`tidy_on_unsubscribe`).
+    With an empty `key_spec` it keeps no records, unless `retains`: then the newest message is the
+    one record. `merge`, `match` and `replaces` (`placement=replace`) are the defaults of its
+    subscriptions. A record that is not published again for `expiration_ns` is removed. `tidies`:
+    what is queued for a subscription is dropped with it (`tidy_on_unsubscribe`).
     """
 
     history: History
@@ -63,3 +71,13 @@ class Definition:
     expiration_ns: int | None = None
     priority: Priority = Priority.DEFAULT
     tidies: bool = False
+
+    @property
+    def has_fields(self) -> bool:
+        """True if messages are JSON, which filters, keys and reducers look into."""
+        return self.kind in (Kind.JSON, Kind.SERIES)
+
+    @property
+    def keeps_records(self) -> bool:
+        """True if the topic has a state of the world."""
+        return bool(self.key_spec) or self.retains

@@ -1,4 +1,4 @@
-"""What the engine refuses. Each leaf has the stable problem code that users see.
+"""Errors of the engine. Each leaf has the stable problem code that users see.
 
 EngineError
 |- OptionsInvalid       an options string, command or interval, with its position
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 
 class EngineError(ValueError):
-    """Base of everything the engine raises for the world's mistakes, not for ours."""
+    """Base of everything that the engine raises for a caller's mistake."""
 
     code = "internal"
 
@@ -30,13 +30,13 @@ class OptionsInvalid(EngineError):
 
 
 class TopicUnknown(EngineError):
-    """There is no topic of that name."""
+    """No topic has that name."""
 
     code = "topic-unknown"
 
 
 class SessionUnknown(EngineError):
-    """There is no session of that id."""
+    """No session has that id."""
 
     code = "session-unknown"
 

@@ -1,4 +1,4 @@
-"""Frames, one published message each, and batches, what a lane lets go at once."""
+"""Frames, one published message each; rows and receipts; batches, the rows of one flush."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     """One message as published: shared by every board, log and session that refers to it.
 
     `key` is the canonical key a subscriber knows it by, empty where there is none.
-    `timestamp_ms` is wall time at publication. `exempt`: its publisher wants it never conflated.
+    `timestamp_ms` is wall time at publication. `exempt`: its publisher excludes it from conflation.
     """
 
     offset: int
@@ -36,16 +36,16 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     removed: ClassVar[bool] = False
 
     def __deepcopy__(self, memo: object) -> Self:
-        return self
+        return self  # immutable: the copy that a trace begins with shares it
 
 
 class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
-    """A key that left. In a topic's sequence: the removal of a record; on a board: what stays.
+    """A key that left: in a topic's sequence the removal of a record, on a board what stays of it.
 
-    On a board `payload` is the record as it last was there, `put_offset` and `put_ms` tell when it
-    was put, `spans` the offsets `[entered, left)` during which the key was there. `record` is
-    the record as it is now, where it lives on outside the board's focus. As a row it may stand
-    for `messages` that nobody was told of, the first of them at `first`.
+    On a board `payload` is the record as it last was there, `put_offset` and `put_ms` are when it
+    was put, `spans` the offsets `[entered, left)` during which the key was there. `record` is the
+    record as it is now, where it lives on without matching. As a row it may stand for `messages`
+    of which no row was sent, the first of them at `first`.
     """
 
     reason: RemovalReason = RemovalReason.DELETED
@@ -59,18 +59,18 @@ class Tombstone(Frame, frozen=True, gc=False, kw_only=True):
     removed: ClassVar[bool] = True
 
     def held_at(self, position: int) -> bool:
-        """Whether a consumer at this position still shows the key that left."""
+        """Return True if a consumer at this position still shows the key that left."""
         return any(entered <= position < left for entered, left in self.spans)
 
     def as_put(self) -> Frame:
-        """The frame that stood here before the key left."""
+        """Return the frame that was here before the key left."""
         return Frame(self.put_offset, self.payload, self.key, self.put_ms)
 
 
 class Row(Frame, frozen=True, gc=False, kw_only=True):
     """A frame with what it stands for: `messages` conflated ones, the first of them at `first`.
 
-    `patch` is the merge patch that may go in the payload's place, for those who hold the base.
+    `patch` is the merge patch that may be sent in place of the payload, to a holder of its base.
     """
 
     first: int = 0
@@ -79,22 +79,22 @@ class Row(Frame, frozen=True, gc=False, kw_only=True):
     patch: bytes | None = None
 
     def whole(self) -> Row:
-        """The same with its full value."""
+        """Return the row with its full value."""
         return self if self.patch is None else msgspec.structs.replace(self, patch=None)
 
 
-def told_bytes(frame: Frame) -> int:
-    """Payload bytes of a row as it goes out: of its delta, if that is what is told."""
+def sent_bytes(frame: Frame) -> int:
+    """Count the payload bytes of a row as it is sent: those of its delta if it has one."""
     patch = frame.patch if isinstance(frame, Row) else None
     return len(frame.payload if patch is None else patch)
 
 
 class Batch:
-    """Rows that go out together, oldest first: from after `since` up to `position`.
+    """Rows that are sent together, oldest first: from after `since` up to `position`.
 
     `low_water` is the offset at or below which nothing is still held or queued once these rows
-    are out; None while a backlog remains, so that no id promises too much. `encoded` is where
-    the shell keeps the bytes it makes, once for every subscriber of the lane.
+    are sent; None while a backlog remains, so that no id promises too much. In `encoded` the
+    gateway keeps the bytes that it makes, once for every subscriber of the lane.
     """
 
     __slots__ = (
@@ -123,9 +123,10 @@ class Batch:
 
 
 def prefix_within(frames: Sequence[Frame], bytes_max: int) -> int:
-    """How many of the first frames fit into `bytes_max`; at least one, so that work goes on.
+    """Count the first frames that fit into `bytes_max`; at least one, so that work goes on.
 
-    Rows of one offset (a derived board may have several) stay together: a prefix is a position.
+    Rows of one offset, of which a derived board may have several, stay together: a prefix is a
+    position.
     """
     room = bytes_max
     for count, frame in enumerate(frames):
@@ -133,9 +134,6 @@ def prefix_within(frames: Sequence[Frame], bytes_max: int) -> int:
         if room < 0 and count and frames[count - 1].offset != frame.offset:
             return count
     return len(frames)
-
-
-# What a row stands for: how many messages, and the first of them.
 
 
 class Receipt(msgspec.Struct, frozen=True, gc=False):
@@ -146,17 +144,18 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     first_ms: int
 
     def then(self, other: Receipt) -> Receipt:
-        """Both together, this one the older; nothing has no first."""
+        """Join a later receipt; that of no message has no first."""
         if not self.messages or not other.messages:
             return self if self.messages else other
         return Receipt(self.messages + other.messages, self.first, self.first_ms)
 
     def on(self, frame: Frame, patch: bytes | None = None) -> Frame:
-        """The row that a frame becomes; the frame itself where it stands for itself alone."""
+        """Return the row that a frame becomes; the frame if it stands for itself alone."""
         if isinstance(frame, Tombstone):
             return msgspec.structs.replace(
                 frame, messages=self.messages, first=self.first, first_ms=self.first_ms
             )
+        # The common case: most rows are the board's own frames, shared and not copied.
         if type(frame) is Frame and patch is None and self == receipt_of(frame):
             return frame
         if isinstance(frame, Row):
@@ -181,7 +180,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
 
 
 def receipt_of(frame: Frame) -> Receipt:
-    """What a row stands for; a message for itself, a removal for none."""
+    """Return what a row stands for: a message for itself, a removal for none."""
     if isinstance(frame, Tombstone) and not frame.messages:
         return Receipt(0, frame.offset, frame.timestamp_ms)
     if isinstance(frame, Row | Tombstone):
@@ -189,16 +188,13 @@ def receipt_of(frame: Frame) -> Receipt:
     return Receipt(1, frame.offset, frame.timestamp_ms)
 
 
-# What was kept of a topic: what the engine is to know of it after a start.
-
-
 @dataclass(frozen=True, slots=True)
 class RestoredTopic:
-    """A topic as it was kept.
+    """A topic as its store kept it, for the engine after a start.
 
-    `records` are the newest frames of its keys by rising offset, tombstones of keys that have left
-    among them, none older than `horizon`; `journal` what follows `dropped_through`, up to `head`.
-    Replaced messages that were not to be conflated may be missing up to `exempt_through`.
+    `records` are the newest frames of its keys by rising offset, with tombstones of keys that have
+    left, none older than `horizon`; `journal` is what follows `dropped_through`, up to `head`.
+    Replaced exempt messages may be missing up to `exempt_through`.
     """
 
     head: int = 0
@@ -210,8 +206,8 @@ class RestoredTopic:
 
     @property
     def through(self) -> int:
-        """Records tell of every message up to here; of those behind it the journal does.
+        """The offset up to which the records have every message; the journal has those behind it.
 
-        Each message is its key's newest, or there is a newer one: none is newer than all of them.
+        Each message is its key's newest, or a newer one of the key is among them.
         """
         return max(self.horizon, self.records[-1].offset if self.records else 0)

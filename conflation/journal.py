@@ -1,34 +1,25 @@
-"""The log: frames in order, bounded; a topic's journal and a list lane's backlog."""
+"""The log: frames in order, bounded; a topic's journal and an every-message lane's list."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
 
-_COMPACT_AT = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class History:
-    """What a journal keeps: newest `messages_max`, within `bytes_max` and `age_ms` if given."""
-
-    messages_max: int
-    bytes_max: int | None = None
-    age_ms: int | None = None
+_COMPACT_AT = 4_096  # dropped frames: one copy of the list pays for so many drops
 
 
 class Log:
-    """Frames by rising offset, with their payload bytes summed up.
+    """Frames by rising offset, with running sums of their payload bytes.
 
-    Frames leave only at the old end, so a place is found by bisection and a count of what
-    lies behind a position is a subtraction.
+    Frames leave only at the old end, so a place is found by bisection, and messages and bytes
+    behind a position are a subtraction.
     """
 
     def __init__(self, size_of: Callable[[Frame], int] | None = None) -> None:
-        """`size_of` where a frame's bytes are not those of its payload."""
+        """Begin empty; `size_of` counts a frame's bytes where they are not those of its payload."""
         self._size_of = size_of
         self._frames: list[Frame] = []
         self._bytes_through: list[int] = []
@@ -47,17 +38,17 @@ class Log:
 
     @property
     def payload_bytes(self) -> int:
-        """Payload bytes of all frames held."""
+        """The payload bytes of all frames."""
         return self._bytes_total - self._bytes_before(self._start)
 
     @property
     def first(self) -> Frame | None:
-        """The oldest frame held."""
+        """The oldest frame."""
         return self._frames[self._start] if len(self) else None
 
     @property
     def last(self) -> Frame | None:
-        """The newest frame held."""
+        """The newest frame."""
         return self._frames[-1] if len(self) else None
 
     def extend(self, frames: Iterable[Frame]) -> None:
@@ -69,17 +60,17 @@ class Log:
             self._bytes_through.append(self._bytes_total)
 
     def after(self, offset: int, until: int | None = None) -> list[Frame]:
-        """Frames with `offset < theirs <= until`, oldest first."""
+        """Return frames after an offset, up to `until` if given, oldest first."""
         start = self._index_after(offset)
         return self._frames[start : None if until is None else self._index_after(until)]
 
     def backlog(self, offset: int) -> tuple[int, int]:
-        """Messages and payload bytes after an offset."""
+        """Count the messages and payload bytes after an offset."""
         start = self._index_after(offset)
         return len(self._frames) - start, self._bytes_total - self._bytes_before(start)
 
     def drop_through(self, offset: int) -> None:
-        """Forget everything up to an offset."""
+        """Drop everything up to an offset."""
         start = self._index_after(offset)
         if start > self._start:
             self.dropped_through = self._frames[start - 1].offset
@@ -87,7 +78,7 @@ class Log:
             self._compact()
 
     def keep(self, history: History) -> None:
-        """Forget what a history does not cover; age is told by the newest frame's time."""
+        """Drop what a history does not cover; age is relative to the newest frame's time."""
         start = max(self._start, len(self._frames) - history.messages_max)
         if history.bytes_max is not None:
             spare = self._bytes_total - history.bytes_max
@@ -106,6 +97,7 @@ class Log:
         return self._bytes_through[index - 1] if index else 0
 
     def _compact(self) -> None:
+        # Deleting each dropped frame at once would move all others each time.
         if self._start == len(self._frames):
             self._frames, self._bytes_through = [], []
             self._bytes_total = self._start = 0

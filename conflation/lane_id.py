@@ -1,4 +1,4 @@
-"""What subscriptions must have in common to share a board, and to share a lane."""
+"""The identities of feeds and lanes: what subscriptions must have in common to share one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidegate.keys.spec import KeySpec
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The `top_n` rows behind the first `skip_n`, by an order; ties stand by record key."""
+    """The `top_n` rows behind the first `skip_n`, by an order; ties are in order of record key."""
 
     order: Order | None
     top_n: int
@@ -24,10 +24,10 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class FeedId:
-    """What is on a board: equal ids, one board.
+    """The content of a board: equal ids, one board.
 
-    An empty `key_spec` means that the topic itself is the key. `shape` makes it a board that is
-    derived: the rows of a window, or one row for each group.
+    With an empty `key_spec` the topic itself is the key. With a `shape` the board is derived: the
+    rows of a window, or one row for each group.
     """
 
     key_spec: KeySpec
@@ -37,11 +37,11 @@ class FeedId:
 
 @dataclass(frozen=True, slots=True)
 class LaneId:
-    """What goes out when, from one board: equal ids, one lane, one encoding.
+    """What is sent when, from one board: equal ids, one lane, one encoding.
 
     `interval_ns` 0 is `conflation=none`: every message, or, where its topic conflates `always`, the
-    newest of each key at once. `counted`: rows tell what they stand for (first, last, how many),
-    so every message is looked at. The rest is as in the options of the same name.
+    newest of each key at once. `counted`: rows have a receipt (first, last, how many), so the
+    lane looks at every message. The rest is as in the options of the same name.
     """
 
     feed: FeedId
@@ -65,17 +65,17 @@ class LaneId:
 
     @property
     def queues(self) -> bool:
-        """Whether what its members have not taken counts towards their session's limits."""
+        """True if what members have not taken counts towards the limits of their sessions."""
         return not self.interval_ns
 
     @property
     def lists(self) -> bool:
-        """Whether every message is kept for its members."""
+        """True if every message is kept for its members."""
         return not self.interval_ns and not self.always
 
     @property
     def asks_board(self) -> bool:
-        """Whether a board alone can answer: no state beside it, no look at each message."""
+        """True if a board alone can answer, without state beside it or a look at each message."""
         is_eager = self.always and self.feed.shape is not None  # else made when somebody looks
         special = (self.pace == "key", self.leading, self.delta, self.counted, self.replaces)
         rules = (self.merge, self.match, self.never, self.flush_on)

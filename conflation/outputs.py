@@ -1,4 +1,4 @@
-"""What a session takes: rows, and the control events around them, in the order of sending."""
+"""Outputs: what a session takes, in the order of sending, and events for the gateway."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.conflation.frame import Batch
-from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.lane import Lane, Member
 
 
 class CloseReason(StrEnum):
@@ -23,15 +22,16 @@ class CloseReason(StrEnum):
 
     @property
     def reconnect(self) -> bool:
-        """Whether the client does well to come back by itself."""
+        """True if the client should come back by itself."""
         return self not in _FINAL
 
 
+# These ends were decided by a person or by the client: coming back would undo them.
 _FINAL = frozenset((CloseReason.CLOSED_BY_ADMIN, CloseReason.REPLACED, CloseReason.UNSUBSCRIBED))
 
 
 class ResumeMode(StrEnum):
-    """By which of the three ways a bookmark was continued (CONTRACT 4.2)."""
+    """The three ways to continue from a bookmark (CONTRACT 4.2)."""
 
     CHANGES = "changes"
     REPLAY = "replay"
@@ -40,7 +40,7 @@ class ResumeMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one subscription; `op` is `publish` or `snapshot`, removals tell by themselves."""
+    """Rows of one subscription; `op` is `publish` or `snapshot`, except for removals among them."""
 
     name: str
     topic: str
@@ -51,7 +51,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class GroupBegin:
-    """A snapshot of so many rows begins."""
+    """A snapshot of this many rows begins."""
 
     name: str
     topic: str
@@ -70,10 +70,10 @@ class GroupEnd:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """How a bookmark is continued, and how many messages and how much time lie between.
+    """How a bookmark is continued, and the messages and time between it and the newest message.
 
-    The time is that between the bookmark's message and the newest; None where it is unknown.
-    `bookmark` is where the client stands then, if no rows follow that would tell it.
+    The time is None where it is unknown. `bookmark` is the client's position if no row follows
+    that would carry one.
     """
 
     name: str
@@ -138,7 +138,7 @@ class SharedFlush:
 
 @dataclass(frozen=True, slots=True)
 class SessionClosed:
-    """A session was closed by the engine or its driver."""
+    """The engine or its driver has closed a session."""
 
     session: str
     reason: CloseReason | None
@@ -146,7 +146,7 @@ class SessionClosed:
 
 @dataclass(frozen=True, slots=True)
 class RecordsExpired:
-    """Records that have not changed since this offset are due to be removed, as `expired`."""
+    """Records that have not changed since this offset are to be removed, as `expired`."""
 
     topic: str
     epoch: str
@@ -155,9 +155,9 @@ class RecordsExpired:
 
 @dataclass(frozen=True, slots=True)
 class QueueCrossed:
-    """A session's queue rose above its upper threshold, or came down to the lower one after that.
+    """A session's queue rose above its upper threshold, or then fell to the lower one.
 
-    `messages` and `bytes` are what was queued at that moment (Diffusion's queue events).
+    `messages` and `bytes` were queued at that moment (Diffusion's queue events).
     """
 
     session: str
@@ -168,7 +168,7 @@ class QueueCrossed:
 
 @dataclass(frozen=True, slots=True)
 class HistoryWanted:
-    """A replay goes on with what the journal has no more: an epoch's messages behind an offset.
+    """A replay needs what the journal has dropped: an epoch's messages after an offset.
 
     `subscriber` is its subscription and topic.
     """

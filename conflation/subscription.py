@@ -1,4 +1,4 @@
-"""What a subscriber asks for, made definite: options, defaults and the topic's own key."""
+"""Subscriptions as granted, and the lane that a topic's queue policy makes of one."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Command(StrEnum):
 
     @property
     def queries(self) -> bool:
-        """Whether it begins with the state of the world."""
+        """True if it begins with the state of the world."""
         return self not in (Command.SUBSCRIBE, Command.DELTA_SUBSCRIBE)
 
     @property
     def is_delta(self) -> bool:
-        """Whether changed fields are enough."""
+        """True if changed fields are enough."""
         return self in (Command.DELTA_SUBSCRIBE, Command.SOW_AND_DELTA_SUBSCRIBE)
 
 
 class NotFound(StrEnum):
-    """What a bookmark that cannot be found means (`bookmark_not_found`)."""
+    """What to do with a bookmark that the journal does not reach (`bookmark_not_found`)."""
 
     EPOCH = "epoch"
     NOW = "now"
@@ -68,7 +68,7 @@ class Auto:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the shell shows beside the values; the engine only keeps it with the subscription."""
+    """What the gateway shows beside values; the engine only keeps it with the subscription."""
 
     timestamp: bool = False
     receipt: bool = False
@@ -81,11 +81,11 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One request, decided: its command, its lane, and what it starts with.
+    """One request as granted: its command, its lane, and what it starts with.
 
-    `resume` is an id that was seen before (CONTRACT 4.2), `replay` AMPS's bookmark. `order`
-    is that of snapshot rows, `batch_size` how many of them go at a time. `topic` may be a pattern.
-    `counted`: what a row stands for is shown.
+    `resume` is an id that was seen before (CONTRACT 4.2), `replay` AMPS's bookmark. `order` is
+    that of snapshot rows, of which `batch_size` are sent at a time. `topic` may be a pattern.
+    `counted`: receipts of rows are shown.
     """
 
     topic: str
@@ -117,12 +117,11 @@ def effective_lane(
 
 
 def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
-    """By which rules the queue of such a lane is conflated: the topic's, as intervals have them.
-
-    Deltas tell what records become, so theirs are put together, and nothing is merged or matched.
-    """
+    """Return the rules by which the queue of a lane is conflated: those of its topic."""
+    # Rows of windows and groups are made of records: there are no messages to merge.
     if lane_id.feed.shape is not None:
         return lane_id
+    # Deltas say how a record changes: they are composed, and nothing is merged or matched.
     if lane_id.delta:
         return replace(lane_id, replaces=definition.replaces)
     return replace(
@@ -134,13 +133,14 @@ def queue_rules(lane_id: LaneId, definition: Definition) -> LaneId:
 
 
 def merge_of(definition: Definition) -> Reduce | Merger | None:
-    """The topic's reducers or merger; None where the newest message is all there is."""
+    """Return the topic's reducers or merger; None where the newest message is kept."""
     merge = definition.merge
+    # Plain reducers keep the last message: the board does that without looking at any.
     return None if isinstance(merge, Reduce) and merge.is_plain else merge
 
 
 def match_of(definition: Definition, key_spec: KeySpec) -> KeySpec | Matcher | None:
-    """The topic's `match`; messages of one key have equal key fields already."""
+    """Return the topic's `match`; None where it asks for key fields, which are equal already."""
     match = definition.match
     if isinstance(match, KeySpec) and set(match.paths) <= set(key_spec.paths):
         return None

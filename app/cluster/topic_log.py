@@ -19,8 +19,8 @@ from tidegate.app.stores.store import (
     to_frames,
     unpack,
 )
+from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame, RestoredTopic
-from tidegate.conflation.journal import History
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(tuple[bytes, int, bool]).decode

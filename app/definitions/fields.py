@@ -15,7 +15,7 @@ from tidegate.app.definitions.schema_document import SchemaInvalid
 from tidegate.app.http.problems import Problem
 from tidegate.conflation.definition import Kind, Priority, QueuePolicy
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.reducers import Reduce

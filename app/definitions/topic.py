@@ -32,9 +32,15 @@ from tidegate.app.definitions.schema import Schema
 from tidegate.app.definitions.source import FilledBy, Source
 from tidegate.app.http.problems import Problem, unknown_field
 from tidegate.app.settings import Settings
-from tidegate.conflation.definition import CONFLATING, Definition, Kind, Priority, QueuePolicy
-from tidegate.conflation.journal import History
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.definition import (
+    CONFLATING,
+    Definition,
+    History,
+    Kind,
+    Priority,
+    QueuePolicy,
+)
+from tidegate.conflation.options.table import Options
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import decoded
 from tidegate.keys.merging import Matcher, Merger

@@ -19,8 +19,9 @@ from tidegate.app.routes.models.subscribing import Explaining
 from tidegate.app.routes.sessions import json_answer
 from tidegate.app.sessions.subscribe_request import decided
 from tidegate.conflation.lane_id import LaneId, Window
-from tidegate.conflation.options.parse import Options, assignments
+from tidegate.conflation.options.parse import assignments
 from tidegate.conflation.options.print import granted, lane_text
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.backfill import resume_mode
 from tidegate.conflation.subscription import Command, Subscription, effective_lane
 from tidegate.conflation.topics.recorded import Estimate, estimate

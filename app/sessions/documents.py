@@ -16,7 +16,7 @@ from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_topic_name
 from tidegate.app.sessions.subscribe_request import SubscribeRequest
 from tidegate.conflation.errors import EngineError
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import KeysError

@@ -25,8 +25,8 @@ from tidegate.app.sessions.subscriptions import (
     end_reason,
 )
 from tidegate.conflation.errors import EngineError
-from tidegate.conflation.options.parse import Options
 from tidegate.conflation.options.print import granted, spelled
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Unsubscribed
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Command

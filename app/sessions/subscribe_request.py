@@ -15,7 +15,7 @@ from tidegate.app.http.requests import checked_characters, checked_topic_name, o
 from tidegate.app.settings import Settings
 from tidegate.app.topics.registry import TopicRegistry
 from tidegate.conflation.options.grant import Request, grant
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.subscription import Command, Shown, Subscription
 from tidegate.keys.errors import BookmarkInvalid
 from tidegate.keys.text.bookmark import Bookmark

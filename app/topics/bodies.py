@@ -15,9 +15,8 @@ import msgspec
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import Message
 from tidegate.app.topics.registry import CatalogTopic
-from tidegate.conflation.boards.board import Board
+from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import RemovalReason
-from tidegate.conflation.operators.filter import THE_RECORD
 from tidegate.keys.errors import JsonInvalid, KeyInvalid
 from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.patch import apply

@@ -18,12 +18,11 @@ from tidegate.app.delivery.driver import Consumer, Driver
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.stores.store import Item, Message, Removal
 from tidegate.app.topics.registry import CatalogTopic
-from tidegate.conflation.boards.board import Board
+from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.errors import EngineError, TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
-from tidegate.conflation.operators.filter import THE_RECORD
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import Goodbye, GroupBegin, GroupEnd, Output, Rows, Unsubscribed
 from tidegate.conflation.subscription import Command, Subscription
 from tidegate.keys.errors import KeysError
@@ -322,7 +321,7 @@ def wanted(driver: Driver, source: Source, key_spec: KeySpec) -> Subscription:
     keeps_records = bool(definition.key_spec)
     # With records, a removal at the source must remove here too (`oof`); a source without them
     # still conflates by this topic's key.
-    options = Options(
+    options = Options.of(
         conflation=source.interval_ns,
         conflation_key=None if keeps_records else key_spec,
         oof=keeps_records,

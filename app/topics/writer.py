@@ -23,9 +23,9 @@ from tidegate.app.stores.store import (
     to_frames,
 )
 from tidegate.app.topics.registry import BegunAnew, CatalogTopic
+from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.errors import TopicUnknown
 from tidegate.conflation.frame import Frame, RemovalReason
-from tidegate.conflation.operators.filter import THE_RECORD
 from tidegate.conflation.topics.feed import Feed
 
 Answer = TypeVar("Answer")

@@ -1,1 +1,1 @@
-"""What stands where: the newest frame of each key, and the screens that decide which."""
+"""The board: the newest frame of each key."""

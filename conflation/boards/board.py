@@ -9,18 +9,21 @@ import msgspec
 
 from tidegate.conflation.frame import Frame, Span, Tombstone
 
-SPANS_MAX = 8
+SPANS_MAX = 8  # of a key that comes and goes: above that the oldest two become one
+
+THE_RECORD = "[]"
+"""Board key where the topic itself is the key."""
 
 Pair = tuple[str, Frame]
-"""A board key, and a row of it."""
+"""A board key and its row."""
 
 
 class Board:
     """Answers one question, `rows`: what has changed since a position, oldest first?
 
-    A dict in which a changed key is taken out and put in again at the end; an answer walks
-    back from the newest end, so it costs what changed and nothing else. A key that leaves
-    stays as a tombstone that carries its focus spans: a consumer at position P holds the
+    A dict in which a changed key is taken out and put in again at the end. An answer walks back
+    from the newest end, so it costs what changed and nothing else. A key that leaves stays as a
+    tombstone with the spans of offsets in which it was there: a consumer at position P holds the
     key exactly if a span contains P.
     """
 
@@ -34,33 +37,34 @@ class Board:
         self.exempt_through = 0
 
     def take_over(self, other: Board) -> None:
-        """Stand as another board stands now."""
+        """Copy the state of another board."""
         self.head, self.horizon = other.head, other.horizon
         self._frames, self._entered = dict(other._frames), dict(other._entered)
         self._left, self._exempt = dict(other._left), list(other._exempt)
         self.exempt_through = other.exempt_through
 
     def __len__(self) -> int:
-        """Keys that are there now, tombstones not counted."""
+        """Count the keys that are there now, without tombstones."""
         return len(self._entered)
 
     @property
     def tombstones(self) -> int:
-        """Keys that have left and are not forgotten."""
+        """The number of keys that have left and are not forgotten."""
         return len(self._frames) - len(self._entered)
 
     @property
     def exempts(self) -> int:
-        """Replaced messages that are kept because they were never to be conflated."""
+        """The number of replaced messages that are kept, as they must not be conflated."""
         return len(self._exempt)
 
     def put(self, board_key: str, frame: Frame) -> Frame | None:
-        """Let a frame take its key's place; returns the live frame that it replaces.
+        """Let a frame take its key's place, and return the live frame that it replaces.
 
-        Offsets never fall: a board is fed in publication order. (Several keys of a derived
-        board may change with one message.)
+        Offsets never fall: a board is fed in publication order. One message may change several
+        keys of a derived board, at the same offset.
         """
         assert frame.offset >= self.head, "a board is fed in publication order"
+        # Taken out and put in again: a dict keeps the place of a key that is only assigned.
         replaced = self._frames.pop(board_key, None)
         self._frames[board_key] = frame
         self.head = frame.offset
@@ -98,12 +102,12 @@ class Board:
         return tombstone
 
     def rows(self, since: int, until: int | None = None, *, oof: bool = False) -> list[Pair]:
-        """What a consumer at `since` is sent to be at `until`, by key, oldest first.
+        """Return what brings a consumer from `since` to `until`, by key, oldest first.
 
-        Removals only if `oof` asks for them. One that happened after `until`, or is not to be
-        told, leaves the value that it took away: that was published too. So was what a newer
-        message replaced although it was never to be conflated. A position behind `horizon`
-        cannot be answered: tombstones may be missing.
+        Removals are among it only with `oof`. One that happened after `until`, or is not asked
+        for, leaves the value that it took away: that was published too. So was a message that a
+        newer one replaced although it must not be conflated. A position behind `horizon` cannot
+        be answered: tombstones may be missing.
         """
         assert since >= self.horizon, "this position is behind the tombstones' horizon"
         if until is None and not self._exempt and not self.tombstones:
@@ -117,15 +121,16 @@ class Board:
                 break
             row: Frame | None = frame
             if isinstance(frame, Tombstone):
-                row = _told(frame, since, last, oof=oof, shown=board_key in shown)
+                row = _row_of_gone(frame, since, last, oof=oof, shown=board_key in shown)
             if row is not None and row.offset <= last:
                 found.append((board_key, row))
         found.reverse()
+        # A value that a removal took away has an older offset than its tombstone.
         found.sort(key=lambda row: row[1].offset)
         return found
 
     def _values_since(self, since: int) -> list[Pair]:
-        """The common case, with as little work as can be."""
+        """Answer the common case, a flush of a plain interval, with as little work as can be."""
         found: list[Pair] = []
         for row in reversed(self._frames.items()):
             if row[1].offset <= since:
@@ -135,25 +140,25 @@ class Board:
         return found
 
     def live(self) -> list[Frame]:
-        """The state of the board now, an exact cut: every live frame, oldest first."""
+        """Return the state of the board now, an exact cut: every live frame, oldest first."""
         return [frame for frame in self._frames.values() if not frame.removed]
 
     def get(self, board_key: str) -> Frame | None:
-        """The newest frame of a key; None where there is none or it has left."""
+        """Return the newest frame of a key; None where there is none or it has left."""
         frame = self._frames.get(board_key)
         return None if frame is None or frame.removed else frame
 
-    def told(self, board_key: str, since: int, *, oof: bool = False) -> Frame | None:
-        """Of one key what `rows` answers, the newest row; None if nothing."""
+    def row(self, board_key: str, since: int, *, oof: bool = False) -> Frame | None:
+        """Return the newest row of one key in what `rows` answers; None if it has none."""
         frame = self._frames.get(board_key)
         if frame is None or frame.offset <= since:
             return None
         if isinstance(frame, Tombstone):
-            return _told(frame, since, self.head, oof=oof, shown=False)
+            return _row_of_gone(frame, since, self.head, oof=oof, shown=False)
         return frame
 
     def held_at(self, board_key: str, position: int) -> bool:
-        """Whether a consumer at this position had the key; as rule board-2 says it of old spans."""
+        """Return True if a consumer at this position had the key; old spans as in rule board-2."""
         entered = self._entered.get(board_key)
         if entered is not None and entered <= position:
             return True
@@ -161,9 +166,9 @@ class Board:
         return any(begin <= position < end for begin, end in spans)
 
     def newest(self, since: int) -> list[Frame]:
-        """The newest frame of each key changed after an offset, oldest first.
+        """Return the newest frame of each key changed after an offset, oldest first.
 
-        Of a key that left that is its tombstone, whoever held it.
+        A key that left has its tombstone.
         """
         found = list(takewhile(lambda frame: frame.offset > since, reversed(self._frames.values())))
         found.reverse()
@@ -171,16 +176,16 @@ class Board:
 
     @property
     def exempt_last(self) -> int:
-        """The newest replaced message that was not to be conflated, kept or not; 0: there is none.
+        """The offset of the newest exempt message that was replaced, kept or not; 0 for none.
 
-        What is kept of a board by its newest frames alone says nothing of these.
+        A board that is stored as its newest frames alone has lost these.
         """
         return max((self.exempt_through, *(frame.offset for frame in self._exempt[-1:])))
 
     def restore(self, rows: Iterable[Pair], horizon: int, exempt_through: int) -> None:
-        """Stand as the newest frames of a board say, oldest first.
+        """Restore a board from its newest frames, oldest first.
 
-        Since when their keys had been there is not known any more: as if from the beginning.
+        Since when their keys had been there is lost: it is taken for the beginning.
         """
         assert not self._frames, "only a new board takes over what was kept"
         for board_key, frame in rows:
@@ -194,21 +199,21 @@ class Board:
         self.horizon, self.exempt_through = horizon, exempt_through
 
     def left(self, since: int) -> list[Tombstone]:
-        """Keys that are not there any more and left after an offset, whoever held them."""
+        """Return the tombstones of keys that left after an offset, newest first."""
         newest = takewhile(lambda frame: frame.offset > since, reversed(self._frames.values()))
         return [frame for frame in newest if isinstance(frame, Tombstone)]
 
     def oldest(self) -> Frame | None:
-        """The live frame that has not changed for the longest time."""
+        """Return the live frame that has not changed for the longest time."""
         return next((frame for frame in self._frames.values() if not frame.removed), None)
 
     def oldest_through(self, offset: int, frames_max: int) -> list[Frame]:
-        """Live frames up to an offset, oldest first, at most so many."""
+        """Return live frames up to an offset, oldest first, at most `frames_max`."""
         within = takewhile(lambda frame: frame.offset <= offset, self._frames.values())
         return list(islice((frame for frame in within if not frame.removed), frames_max))
 
     def trim(self, horizon: int) -> int:
-        """Forget tombstones at or below an offset; returns how many."""
+        """Drop tombstones at or below an offset, and return how many they were."""
         stale = [
             board_key
             for board_key, frame in self._frames.items()
@@ -220,22 +225,24 @@ class Board:
         return len(stale)
 
     def trim_half(self, horizon: int) -> None:
-        """Forget the older half of the tombstones, but none behind an offset that is needed."""
+        """Drop the older half of the tombstones, but none behind `horizon`, which is needed."""
         offsets = [frame.offset for frame in self._frames.values() if frame.removed]
         self.trim(min(horizon, offsets[len(offsets) // 2]))
 
     def trim_exempt(self, horizon: int) -> None:
-        """Forget replaced messages at or below an offset that were not to be conflated."""
+        """Drop replaced exempt messages at or below an offset."""
         kept = [frame for frame in self._exempt if frame.offset > horizon]
         if len(kept) < len(self._exempt):
             self.exempt_through = max(self.exempt_through, horizon)
             self._exempt = kept
 
 
-def _told(gone: Tombstone, since: int, until: int, *, oof: bool, shown: bool) -> Frame | None:
-    """What is told of a key that left: the removal, or the value that it took away.
+def _row_of_gone(
+    gone: Tombstone, since: int, until: int, *, oof: bool, shown: bool
+) -> Frame | None:
+    """Return the row of a key that left: its removal, or the value that it took away.
 
-    `shown`: the same answer has a value of the key that is not to be conflated.
+    `shown`: the same answer has an exempt value of the key, which the removal takes back.
     """
     if oof and gone.offset <= until:
         return gone if shown or gone.held_at(since) else None
@@ -243,7 +250,10 @@ def _told(gone: Tombstone, since: int, until: int, *, oof: bool, shown: bool) ->
 
 
 def _merged(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Keep the list short: the two oldest spans become one that covers both."""
+    """Keep the list short: the two oldest spans become one that covers both.
+
+    A consumer between them is then sent a removal of what it does not hold, which does no harm.
+    """
     if len(spans) <= SPANS_MAX:
         return spans
     return ((spans[0][0], spans[1][1]), *spans[2:])

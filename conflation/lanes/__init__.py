@@ -1,1 +1,1 @@
-"""What equal subscriptions share: when what is held goes out, encoded once for all members."""
+"""Lanes: what equal subscriptions share; each flush is encoded once for all members."""

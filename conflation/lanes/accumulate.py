@@ -1,120 +1,181 @@
-"""Folds: held messages combined by reducers or a registered merger (structural conflation)."""
+"""Messages of one key put together: by reducers, by mergers, and as parts of a pending entry.
+
+Everything here is immutable and joins associatively in publication order. That one law covers late
+joins and slow subscribers: parts that a member has missed are joined like parts that are held.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
+
+import msgspec
 
 from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone, receipt_of
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.merges import Merges
+from tidegate.keys import patch as patches
 from tidegate.keys.merging import Matcher, Merger, Verdict
 from tidegate.keys.reducers import Merged, Reduce
 from tidegate.keys.spec import conflation_key
+
+MERGES_BYTES_MAX = 32 << 20
+"""What the answers of one lane's merger may take up; beyond that the oldest are asked again."""
+
+_ENTRY_BYTES = 200  # of a dict entry with its key, measured roughly: a bound needs no more
+
+
+class Merges:
+    """Answers of a registered merger, by the two messages that it was asked about.
+
+    As in Diffusion, "merges of identical message pairs are not repeated for different clients".
+    Queues that do not begin with the same message share no pair. Failures are answers as well,
+    so each is reported once.
+    """
+
+    def __init__(self, merger: Merger) -> None:
+        self.merger = merger
+        self._bytes = 0
+        self._answers: dict[tuple[bytes, bytes], bytes | Verdict] = {}
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    @classmethod
+    def of(cls, merge: Reduce | Merger | None) -> Merges | None:
+        """Begin a cache for a registered merger; None for reducers, which cost less than it."""
+        return cls(merge) if isinstance(merge, Merger) else None
+
+    def __deepcopy__(self, memo: object) -> Merges:
+        return self  # an answer is the same whoever asks
+
+    def answer(self, current: bytes, new: bytes) -> bytes | Verdict:
+        """Return the merger's answer about two messages, the older one first."""
+        known = self._answers.get((current, new))
+        if known is None:
+            known = self._answers[current, new] = self.merger.answer(current, new)
+            self._bytes += _size(new, known)
+            # The oldest pairs go first: queues are conflated from their old end, and move on.
+            while self._bytes > MERGES_BYTES_MAX:
+                self._drop_oldest()
+        return known
+
+    def forget(self) -> None:
+        """Drop all answers: no queue has any of these messages left to merge."""
+        self._answers.clear()
+        self._bytes = 0
+
+    def _drop_oldest(self) -> None:
+        pair = next(iter(self._answers))
+        self._bytes -= _size(pair[1], self._answers.pop(pair))
+
+
+def _size(new: bytes, answer: bytes | Verdict) -> int:
+    # The older message of a pair is an earlier answer, and counted there.
+    return _ENTRY_BYTES + len(new) + (0 if isinstance(answer, Verdict) else len(answer))
 
 
 class Accumulator(Protocol):
     """Messages of one key combined in publication order; immutable."""
 
     def add(self, payload: bytes) -> Accumulator | None:
-        """With one more message; None: no conflation, both are to be sent."""
+        """Add one more message; None: no conflation, both are to be sent."""
 
     def join(self, later: Accumulator) -> Accumulator | None:
-        """With what was combined of later messages by the same rules."""
+        """Join what was combined of later messages by the same rules; None as for `add`."""
 
     def payload(self) -> bytes:
-        """The combined message."""
+        """Return the combined message."""
 
     def unreported(self) -> Accumulator | None:
-        """What of it goes into the key's next row, if nobody is told of it."""
+        """Return what goes into the key's next row if no row of these messages is sent."""
 
 
-def fold_of(
+def accumulator_of(
     merge: Reduce | Merger | None, merges: Merges | None = None
 ) -> Callable[[bytes], Accumulator] | None:
-    """How a fold of these rules begins, with its first message; None: there is nothing to combine.
+    """Return how an accumulator of these rules begins; None if there is nothing to combine.
 
-    `merges`: what the registered merger of these rules has answered to others.
+    `merges`: what the registered merger of these rules has answered for other queues.
     """
     if merge is None:
         return None
     if isinstance(merge, Merger):
         asked = merge if merges is None else merges
-        return lambda payload: MergerFold(asked, payload)
-    return lambda payload: ReducerFold(merge.begin(payload))
+        return lambda payload: MergerAccumulator(asked, payload)
+    return lambda payload: ReducerAccumulator(merge.begin(payload))
 
 
 @dataclass(frozen=True, slots=True)
-class ReducerFold:
+class ReducerAccumulator:
     """Messages combined field by field."""
 
     merged: Merged
 
-    def add(self, payload: bytes) -> ReducerFold:
-        """Reducers always conflate."""
-        return ReducerFold(self.merged.add(payload))
+    def add(self, payload: bytes) -> ReducerAccumulator:
+        """Add one more message; reducers always conflate."""
+        return ReducerAccumulator(self.merged.add(payload))
 
-    def join(self, later: Accumulator) -> ReducerFold:
-        """Reducers are associative."""
-        assert isinstance(later, ReducerFold)
-        return ReducerFold(self.merged.join(later.merged))
+    def join(self, later: Accumulator) -> ReducerAccumulator:
+        """Join with later messages; reducers are associative."""
+        assert isinstance(later, ReducerAccumulator)
+        return ReducerAccumulator(self.merged.join(later.merged))
 
     def payload(self) -> bytes:
-        """The combined message."""
+        """Return the combined message."""
         return self.merged.payload()
 
-    def unreported(self) -> ReducerFold:
-        """All: its messages are counted there, and a sum is that of what is counted."""
+    def unreported(self) -> ReducerAccumulator:
+        """Return all of it: a sum has to cover every message that the row counts."""
         return self
 
 
 @dataclass(frozen=True, slots=True)
-class MergerFold:
+class MergerAccumulator:
     """Messages combined by a registered merger."""
 
     merger: Merger | Merges
     text: bytes
 
-    def add(self, payload: bytes) -> MergerFold | None:
-        """What the merger says of the message so far and one more; itself where that is kept."""
+    def add(self, payload: bytes) -> MergerAccumulator | None:
+        """Ask the merger about the message so far and one more; itself where that is kept."""
         match self.merger.answer(self.text, payload):
             case Verdict.KEEP_CURRENT:
                 return self
             case Verdict.NO_CONFLATION:
                 return None
             case Verdict.KEEP_NEW:
-                return MergerFold(self.merger, payload)
+                return MergerAccumulator(self.merger, payload)
             case text:
-                return MergerFold(self.merger, text)
+                return MergerAccumulator(self.merger, text)
 
-    def join(self, later: Accumulator) -> MergerFold | None:
-        """What the merger says of two combined messages."""
-        assert isinstance(later, MergerFold)
+    def join(self, later: Accumulator) -> MergerAccumulator | None:
+        """Ask the merger about two combined messages."""
+        assert isinstance(later, MergerAccumulator)
         return self.add(later.text)
 
     def payload(self) -> bytes:
-        """The combined message."""
+        """Return the combined message."""
         return self.text
 
     def unreported(self) -> None:
-        """Nothing: a merger is asked about messages of one interval, and might decline."""
+        """Return nothing: a merger is asked about messages of one interval, and might decline."""
 
 
 class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
     """A row of a lane that combines messages, or keeps some apart (`merge`, `match`).
 
-    It keeps what a later row of its key needs to join it while nobody has been sent either:
-    `rules`, the newest message as `published`, and the fold. Its payload alone does not do: a
+    It keeps what a later row of its key needs to join it while neither has been sent: `rules`,
+    the newest message as `published`, and the accumulator. The payload alone is not enough: a
     count of counts is no count.
     """
 
     rules: LaneId
     published: bytes = b""
-    fold: Accumulator | None = None
+    accumulator: Accumulator | None = None
 
     def meets(self, later: CombinedRow) -> bool:
-        """Whether a later row may join this one."""
+        """Return True if a later row may join this one."""
         mine, other = self.rules, later.rules
         if (mine.merge, mine.match) != (other.merge, other.match):
             return False
@@ -126,35 +187,36 @@ class CombinedRow(Row, frozen=True, gc=False, kw_only=True):
         return match_of(self.published) == match_of(later.published)
 
     def then(self, later: CombinedRow) -> CombinedRow | None:
-        """Both as one, this one the older; None if a merger declines."""
+        """Join a later row; None if a merger declines."""
         count = receipt_of(self).then(receipt_of(later))
-        if self.fold is None or later.fold is None:
+        if self.accumulator is None or later.accumulator is None:
             return combined_row(later, count, later.rules, later.published, None)
-        fold = self.fold.join(later.fold)
-        if fold is None:
+        accumulator = self.accumulator.join(later.accumulator)
+        if accumulator is None:
             return None
-        return combined_row(later, count, later.rules, later.published, fold)
+        return combined_row(later, count, later.rules, later.published, accumulator)
 
 
 class CombinedRemoval(Tombstone, frozen=True, gc=False, kw_only=True):
-    """A removal of such a lane, with the fold of the messages that it took away."""
+    """A removal of such a lane, with the accumulator of the messages that it took away."""
 
     rules: LaneId
-    fold: Accumulator | None = None
+    accumulator: Accumulator | None = None
 
 
 def combines(rules: LaneId) -> bool:
-    """Whether rows of these rules are `CombinedRow`s."""
+    """Return True if rows of these rules are `CombinedRow`s."""
     return rules.merge is not None or rules.match is not None
 
 
 def combined_row(
-    frame: Frame, count: Receipt, rules: LaneId, published: bytes, fold: Accumulator | None
+    frame: Frame, count: Receipt, rules: LaneId, published: bytes, accumulator: Accumulator | None
 ) -> CombinedRow:
-    """Make the row of a fold, or without one of a value that is shown already."""
-    payload = frame.payload
-    if fold is not None:
-        payload = fold.payload() if rules.select is None else rules.select.apply(fold.payload())
+    """Make the row of an accumulator; without one, of a payload whose fields are selected."""
+    payload = frame.payload if accumulator is None else accumulator.payload()
+    # Fields are selected from the combined message: reducers may read those that are dropped.
+    if accumulator is not None and rules.select is not None:
+        payload = rules.select.apply(payload)
     return CombinedRow(
         frame.offset,
         payload,
@@ -165,15 +227,183 @@ def combined_row(
         messages=count.messages,
         rules=rules,
         published=published,
-        fold=fold,
+        accumulator=accumulator,
     )
 
 
 def lifted(frame: Frame, rules: LaneId) -> Frame:
-    """A single message as these rules would hold it, so that it can be combined with others."""
+    """Return a single message as these rules would hold it, so that it can be combined."""
     is_single = not frame.removed and receipt_of(frame).messages == 1
     if not is_single or frame.exempt or isinstance(frame, CombinedRow):
         return frame
-    start = fold_of(rules.merge)
-    fold = None if start is None else start(frame.payload)
-    return combined_row(frame, receipt_of(frame), rules, frame.payload, fold)
+    start = accumulator_of(rules.merge)
+    accumulator = None if start is None else start(frame.payload)
+    return combined_row(frame, receipt_of(frame), rules, frame.payload, accumulator)
+
+
+class Unreported(msgspec.Struct, frozen=True, gc=False):
+    """Messages of a key that no row stands for yet: they count with the key's next row.
+
+    `merge` are the rules by which the accumulator was made.
+    """
+
+    count: Receipt
+    merge: Reduce | Merger | None = None
+    accumulator: Accumulator | None = None
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def then(self, later: Unreported) -> Unreported:
+        """Join later messages; what other rules have made of messages is only counted."""
+        accumulator = later.accumulator if self.accumulator is None else self.accumulator
+        if self.accumulator is not None and later.accumulator is not None:
+            accumulator = (
+                self.accumulator.join(later.accumulator)
+                if self.merge == later.merge
+                else later.accumulator
+            )
+        merge = self.merge if accumulator is self.accumulator else later.merge
+        return Unreported(self.count.then(later.count), merge, accumulator)
+
+    def fits(self, row: Frame) -> bool:
+        """Return True if a row can stand for these messages too, with what they said."""
+        if not receipt_of(row).messages:
+            # A removal may; a record that came in by another filter stands for no message.
+            return row.removed
+        if not isinstance(row, CombinedRow):
+            return True
+        return self.merge == row.rules.merge and (
+            self.accumulator is not None or row.accumulator is None
+        )
+
+    def on(self, row: Frame) -> Frame:
+        """Return the row that stands for these messages too, combined where reducers can."""
+        count = self.count.then(receipt_of(row))
+        if not isinstance(row, CombinedRow | CombinedRemoval) or self.merge != row.rules.merge:
+            return count.on(row, row.patch if isinstance(row, Row) else None)
+        accumulator = row.accumulator
+        if self.accumulator is not None:
+            accumulator = (
+                self.accumulator if accumulator is None else self.accumulator.join(accumulator)
+            )
+        if isinstance(row, CombinedRemoval):
+            return msgspec.structs.replace(count.on(row), accumulator=accumulator)
+        return combined_row(row, count, row.rules, row.published, accumulator)
+
+
+def unreported_of(row: Frame) -> Unreported | None:
+    """Return what a row stands for that is not sent; None for a removal that counts nothing."""
+    count = receipt_of(row)
+    if not count.messages:
+        return None
+    if isinstance(row, CombinedRow | CombinedRemoval):
+        accumulator = None if row.accumulator is None else row.accumulator.unreported()
+        return Unreported(count, row.rules.merge, accumulator)
+    return Unreported(count)
+
+
+class PendingPart(msgspec.Struct, frozen=True, gc=False):
+    """Consecutive messages of one key as one; consecutive parts join to one part.
+
+    `joins` is the lane's count of joins when it began: a member that joined later has it in its
+    snapshot. `is_new`: the key was not there before. `gone`: it is not there after. `patch` is
+    what the messages changed; None where only the value can be sent. `count` is None for a
+    removal alone.
+    """
+
+    joins: int
+    frame: Frame
+    count: Receipt | None
+    is_new: bool
+    gone: Tombstone | None = None
+    patch: bytes | None = None
+    accumulator: Accumulator | None = None
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def then(self, later: PendingPart) -> PendingPart | None:
+        """Join a later part; None if a merger declines."""
+        accumulator = self.accumulator or later.accumulator
+        if self.accumulator is not None and later.accumulator is not None:
+            accumulator = self.accumulator.join(later.accumulator)
+            if accumulator is None:
+                return None
+        patch = None
+        if later.patch is not None and self.patch is not None:
+            patch = patches.compose(self.patch, later.patch)
+        count = _together(self.count, later.count)
+        return PendingPart(
+            self.joins, later.frame, count, self.is_new, later.gone, patch, accumulator
+        )
+
+    def unreported(self, *, is_new: bool) -> PendingPart:
+        """Return what counts with the key's next row, as no row of this part is sent."""
+        accumulator = None if self.accumulator is None else self.accumulator.unreported()
+        return msgspec.structs.replace(self, is_new=is_new, accumulator=accumulator)
+
+    def keeps_place(self, earlier: PendingPart) -> bool:
+        """Return True if a merger kept the message before, which then keeps its place."""
+        return (
+            self.accumulator is not None
+            and self.accumulator is earlier.accumulator
+            and self.gone is None
+        )
+
+    def _removal(self, gone: Tombstone, rules: LaneId) -> Tombstone:
+        """Return the removal as it is sent, standing for the messages that it takes away."""
+        if self.count is None:
+            return gone
+        fields = {name: getattr(gone, name) for name in Tombstone.__struct_fields__}
+        fields |= msgspec.structs.asdict(self.count)
+        if not combines(rules):
+            return Tombstone(**fields)
+        return CombinedRemoval(**{**fields, "rules": rules, "accumulator": self.accumulator})
+
+    @property
+    def is_unseen(self) -> bool:
+        """True if the key came and went, so that there is nothing to send."""
+        return self.gone is not None and self.is_new
+
+    def row(
+        self, payload: bytes, patch: bytes | None, rules: LaneId, *, exempt: bool = False
+    ) -> Frame | None:
+        """Return the part as it is sent; None for a key that came and went."""
+        if self.gone is not None:
+            if self.is_unseen:
+                return None
+            return self._removal(self.gone, rules)
+        assert self.count is not None
+        frame = self.frame
+        if combines(rules) and not exempt:
+            return CombinedRow(
+                frame.offset,
+                payload,
+                frame.key,
+                frame.timestamp_ms,
+                first=self.count.first,
+                first_ms=self.count.first_ms,
+                messages=self.count.messages,
+                patch=patch,
+                rules=rules,
+                published=frame.payload,
+                accumulator=self.accumulator,
+            )
+        return Row(
+            frame.offset,
+            payload,
+            frame.key,
+            frame.timestamp_ms,
+            exempt,
+            first=self.count.first,
+            first_ms=self.count.first_ms,
+            messages=self.count.messages,
+            patch=patch,
+        )
+
+
+def _together(older: Receipt | None, newer: Receipt | None) -> Receipt | None:
+    if older is None or newer is None:
+        return newer if older is None else older
+    return older.then(newer)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+
 from tidegate.conflation.frame import Frame, Receipt, Row, receipt_of
 from tidegate.conflation.lane_id import LaneId
+from tidegate.conflation.lanes.accumulate import PendingPart
+from tidegate.conflation.lanes.pending import Pending
 from tidegate.conflation.operators.filter import Change
 from tidegate.keys import patch as patches
 
@@ -11,8 +16,8 @@ from tidegate.keys import patch as patches
 class DeltaWriter:
     """Makes the patches of one lane: key fields are always in, a longer one is not worth it.
 
-    With `no_empties` a message that changes nothing is not told; the next row of its key stands
-    for it as well. Such messages are in `unreported`.
+    With `no_empties` a message that changes nothing is not sent; the next row of its key stands
+    for it as well. `unreported` has the receipts of such messages.
     """
 
     def __init__(self, lane_id: LaneId) -> None:
@@ -22,32 +27,33 @@ class DeltaWriter:
         self.unreported: dict[str, Receipt] = {}
 
     def shown(self, payload: bytes) -> bytes:
-        """The fields that were selected."""
+        """Return the fields that were selected."""
         return payload if self._select is None else self._select.apply(payload)
 
     def change_of(self, change: Change) -> bytes | None:
-        """The patch of one message, without key fields; None: its value must be sent."""
+        """Return the patch of one message, without key fields; None: its value must be sent."""
         if change.replaced is None:
             return None
+        # Of the selected fields alone, so that a change that nobody sees is an empty delta.
         return patches.diff(self.shown(change.replaced.payload), self.shown(change.frame.payload))
 
     def finished(self, patch: bytes | None, payload: bytes, record: bytes) -> bytes | None:
-        """A patch as it is sent; None where the value is as short.
+        """Return a patch as it is sent; None where the value is as short.
 
         The key fields are those of the whole record, selected or not.
         """
         if patch is None:
             return None
-        told = patches.with_fields(patch, record, self._key_paths)
-        return told if len(told) < len(payload) else None
+        complete = patches.with_fields(patch, record, self._key_paths)
+        return complete if len(complete) < len(payload) else None
 
     def give_unreported(self) -> dict[str, Receipt]:
-        """What the next rows would stand for beyond themselves, handed over."""
+        """Hand over what the next rows would stand for beyond themselves, by key."""
         unreported, self.unreported = self.unreported, {}
         return unreported
 
     def rows(self, change: Change) -> list[Frame]:
-        """One message as it is told without an interval: at most one row."""
+        """Return the rows of one message sent without an interval: one, or none."""
         frame = change.frame
         patch = self.change_of(change)
         if self._no_empties and patch is not None and patches.is_empty(patch):
@@ -70,3 +76,68 @@ class DeltaWriter:
                 patch=self.finished(patch, payload, frame.payload),
             )
         ]
+
+
+class ChangeSuppression:
+    """Suppresses entries without news, and keeps them until the key's next entry stands for them.
+
+    There are two kinds: a key that came and went, and, with `no_empties` (then `delta` is given),
+    a value equal to the one that was last sent.
+    """
+
+    def __init__(self, delta: DeltaWriter | None) -> None:
+        self._delta = delta
+        self._sent: dict[str, bytes] = {}
+        self._unreported: dict[str, Sequence[PendingPart]] = {}
+
+    def note_base(self, change: Change) -> None:
+        """Note the value that was last sent of a key of which nothing is held yet."""
+        if self._delta is not None and change.replaced is not None:
+            base = self._delta.shown(change.replaced.payload)
+            self._sent.setdefault(change.board_key, base)
+
+    def unreported(self, board_key: str) -> Sequence[PendingPart]:
+        """Take out the parts that a key's next entry stands for."""
+        return self._unreported.pop(board_key, ())
+
+    def kept(self) -> Iterator[PendingPart]:
+        """Return all parts that are suppressed."""
+        return chain.from_iterable(self._unreported.values())
+
+    def unseen(self) -> list[Pending]:
+        """Return keys that came and went, as entries."""
+        return [
+            Pending(board_key, list(parts), 0, parts[-1].frame.offset, parts[0].frame.offset)
+            for board_key, parts in self._unreported.items()
+            if parts[-1].gone is not None
+        ]
+
+    def lets_pass(self, entry: Pending, payload_of: Callable[[PendingPart], bytes]) -> bool:
+        """Return True if an entry that is due has a row for any member.
+
+        A member that joined while it was held may need a row that is no news to the others: it
+        knows nothing of what came before.
+        """
+        # An entry before it in this very flush may have been suppressed.
+        if not entry.sealed:
+            entry.stand_for(self.unreported(entry.board_key))
+        part = entry.whole()
+        assert part is not None
+        if part.is_unseen:
+            self._unreported[entry.board_key] = entry.unreported_parts()
+            entry.unseen = True
+            return entry.was_joined
+        if self._delta is None:
+            return True
+        if part.gone is not None:
+            self._sent.pop(entry.board_key, None)
+            return True
+        payload = payload_of(part)
+        sent = self._sent.get(entry.board_key)
+        patch = None if sent is None else patches.diff(sent, payload)
+        is_empty = patch is not None and patches.is_empty(patch)
+        if is_empty and not entry.sealed and not entry.was_joined:
+            self._unreported[entry.board_key] = entry.parts
+            return False
+        self._sent[entry.board_key] = payload
+        return True

@@ -7,32 +7,31 @@ from itertools import chain
 
 import msgspec
 
-from tidegate.conflation.boards.board import Board, Pair
-from tidegate.conflation.frame import Batch, Frame, Tombstone, prefix_within, receipt_of, told_bytes
+from tidegate.conflation.boards.board import THE_RECORD, Board, Pair
+from tidegate.conflation.frame import Batch, Frame, Tombstone, prefix_within, receipt_of, sent_bytes
 from tidegate.conflation.journal import Log
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.backlog import Backlog
+from tidegate.conflation.lanes.accumulate import Merges, Unreported
 from tidegate.conflation.lanes.delta import DeltaWriter
-from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped, whole
-from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.merges import Merges
-from tidegate.conflation.lanes.unreported import Unreported
-from tidegate.conflation.operators.filter import THE_RECORD, Change
+from tidegate.conflation.lanes.lane import Held, Lane, Member, all_shown, grouped, whole
+from tidegate.conflation.lanes.pending import Backlog
+from tidegate.conflation.operators.filter import Change
 from tidegate.keys.text.duration import Instant
 
 
 class EveryMessageLane(Lane):
     """A list shared by its members, flushed as soon as the caller advances.
 
-    A member that falls behind costs nothing: the list reaches back to the slowest one. When
-    a queue overflows, `give_up` forgets the member's part of the list and remembers the
-    position; from there the board answers (Diffusion's `conflate`), or where it cannot, a backlog
-    of the member's own. What is kept for it so still counts towards the limits.
+    A member that falls behind costs nothing: the list reaches back to the slowest one. When a
+    queue overflows, `give_up` drops the member's part of the list and keeps the position; from
+    there the board answers (Diffusion's `conflate`), or where it cannot, a backlog of the
+    member's own. What is kept for it counts towards the limits all the same.
     """
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=board.head)
-        self.log = Log(told_bytes if lane_id.delta else None)
+        # Limits count what would be sent: of a delta its patch, not its value.
+        self.log = Log(sent_bytes if lane_id.delta else None)
         self._delta = DeltaWriter(lane_id) if lane_id.delta else None
         self._merges: Merges | None = None
         self._merged_through = 0
@@ -42,7 +41,8 @@ class EveryMessageLane(Lane):
         return True
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
-        self.log.extend(row for change in changes for row in self._told(change))
+        self.log.extend(row for change in changes for row in self._rows_of(change))
+        # Due at once; what one call of the engine publishes leaves in one flush all the same.
         if self.deadline is None:
             self.deadline = now
 
@@ -55,11 +55,12 @@ class EveryMessageLane(Lane):
         return True
 
     def in_step(self, member: Member, batch: Batch) -> bool:
+        # A row of the shared batch would not count what this member is owed.
         caught_up = member.conflated_to <= member.position and not member.owed
         return caught_up and batch.since == member.position
 
     def join(self, member: Member) -> None:
-        """What was not told so far is for those who are here already."""
+        # Empty deltas so far are counted by the rows of those who are here already.
         unreported = self._delta.give_unreported() if self._delta is not None else {}
         for row_key, count in unreported.items():
             for other in self.members.values():
@@ -82,7 +83,7 @@ class EveryMessageLane(Lane):
         return grouped(self.members.values(), kin)
 
     def held(self, board_key: str | None = None) -> list[Held]:
-        """Of one key only what the newest message brought: a list is not searched."""
+        # Of one key only what the newest message brought: searching a list would cost its length.
         since = self.position if board_key is None else self.board.head - 1
         return [
             Held(row.key, row.offset, row.offset, self.deadline, row.payload, removed=row.removed)
@@ -91,7 +92,7 @@ class EveryMessageLane(Lane):
         ]
 
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
-        """What was given up, and empty deltas, of keys of which nothing is queued."""
+        # Given up messages and empty deltas; a queued row of their key would report them.
         owed = dict(member.owed)
         for row in self._rows(member, until=self.board.head) if owed else ():
             if row.key in owed and owed[row.key].first <= row.offset and not row.exempt:
@@ -104,32 +105,33 @@ class EveryMessageLane(Lane):
         return self.position
 
     def queued(self, member: Member) -> tuple[int, int]:
-        """Messages and payload bytes of a member's queue, what is not flushed yet included."""
         messages, size = self.log.backlog(max(member.position, member.conflated_to))
         kept = self._kept(member, until=member.conflated_to)
-        return messages + len(kept), size + sum(map(told_bytes, kept))
+        return messages + len(kept), size + sum(map(sent_bytes, kept))
 
     def unconflated(self, member: Member) -> list[Frame]:
-        """Messages of a member's queue that `give_up` has not put together yet."""
+        """Return the messages of a member's queue that `give_up` has not conflated yet."""
         return self.log.after(max(member.position, member.conflated_to))
 
     def give_up(self, member: Member, rules: LaneId, through: int | None = None) -> None:
         """Conflate a member's queue by its topic's rules, all of it or up to an offset."""
         through = self.board.head if through is None else through
         listed = self.log.after(max(member.position, member.conflated_to), until=through)
+        # A board has the newest of each key; what rules combine it cannot give back.
         if member.backlog is None and rules.asks_board:
             self._note_owed(member, listed)
         else:
             self._keep(member, rules, listed)
         member.conflated_to = through
 
-    def _told(self, change: Change) -> Iterable[Frame]:
-        """A change as this lane tells it: a value, a delta, a removal, or nothing."""
+    def _rows_of(self, change: Change) -> Iterable[Frame]:
+        """Yield the row of a change, if it has one: a value, a delta or a removal."""
         frame = change.frame
         if isinstance(frame, Tombstone):
             if self.id.oof:
-                told = msgspec.structs.replace(frame, payload=frame.record or frame.payload)
-                yield told if self._shown is None else self._shown(told)
+                # Every message is sent here, so the value is the record as it is now.
+                removal = msgspec.structs.replace(frame, payload=frame.record or frame.payload)
+                yield removal if self._shown is None else self._shown(removal)
         elif self._delta is not None:
             yield from self._delta.rows(change)
         else:
@@ -148,12 +150,12 @@ class EveryMessageLane(Lane):
         return Batch(known, since, position, low_water)
 
     def _is_whole(self, member: Member) -> bool:
-        """Whether a part of the answer is no position: a board's, with removals among it."""
+        """Return True if a part of the answer is no position: a board's rows with removals."""
         by_board = member.backlog is None and member.conflated_to > member.position
         return by_board and self.id.oof
 
     def _from_backlog(self, member: Member, piece: Sequence[Frame], position: int) -> int:
-        """Take a piece's rows out; the member stands nowhere new before all of them are out."""
+        """Take a piece's rows out; the position moves when all of them are out."""
         assert member.backlog is not None
         kept = len(member.backlog.rows())
         member.backlog.took(len(piece))
@@ -163,11 +165,11 @@ class EveryMessageLane(Lane):
         return max(position, member.conflated_to)
 
     def _rows(self, member: Member, until: int) -> list[Frame]:
-        """What is kept of a queue that was given up, then the list."""
+        """Return what is kept of a conflated queue, then the list."""
         listed_after = max(member.position, member.conflated_to)
         kept = self._kept(member, until)
         listed = self.log.after(listed_after, until=until)
-        return [*kept, *listed] if not member.owed else _told_for(member, kept, listed)
+        return [*kept, *listed] if not member.owed else _with_owed(member, kept, listed)
 
     def _kept(self, member: Member, until: int) -> Sequence[Frame]:
         if member.conflated_to <= member.position:
@@ -179,12 +181,12 @@ class EveryMessageLane(Lane):
         return all_shown(self._shown, (row for _, row in rows))
 
     def _keep(self, member: Member, rules: LaneId, listed: Sequence[Frame]) -> None:
-        """Put rows into the member's backlog; a new one begins with what the board kept."""
+        """Add rows to the member's backlog; a new one begins with what the board kept."""
         kept: Sequence[Frame] = ()
         if member.backlog is None:
             kept = self._kept(member, until=member.conflated_to)
             member.backlog = Backlog(rules, self._merges_of(rules))
-        rows = [*kept, *listed] if not member.owed else _told_for(member, kept, listed)
+        rows = [*kept, *listed] if not member.owed else _with_owed(member, kept, listed)
         _settle_owed(member, rows)
         member.backlog.absorb(rows, self.board.held_at)
         self._merged_through = self.board.head
@@ -197,24 +199,25 @@ class EveryMessageLane(Lane):
         return self._merges
 
     def _note_owed(self, member: Member, listed: Sequence[Frame]) -> None:
-        """What each key's next row will stand for, now that this part of the list is forgotten."""
+        """Note what each key's next row will stand for, as this part of the list is dropped."""
         for row in listed:
             if not row.exempt:
                 now, earlier = receipt_of(row), member.owed.get(row.key)
                 member.owed[row.key] = now if earlier is None else earlier.then(now)
 
     def _trim(self) -> None:
-        """Forget the part of the list that no member will ask for."""
+        """Drop the part of the list that no member will ask for."""
         members = self.members.values()
         listed_after = (max(member.position, member.conflated_to) for member in members)
         slowest = min(listed_after, default=self.position)
         self.log.drop_through(slowest)
+        # No queue has a message left that was merged: the answers are of no more use.
         if self._merges is not None and slowest >= self._merged_through:
             self._merges.forget()
 
 
-def _told_for(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) -> list[Frame]:
-    """Rows with what they stand for beyond themselves; no delta where its base was not sent."""
+def _with_owed(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) -> list[Frame]:
+    """Return rows with what is owed of their keys; no delta where its base was not sent."""
     owed = dict(member.owed)
     rows: list[Frame] = []
     for at, row in enumerate((*kept, *listed)):
@@ -228,7 +231,7 @@ def _told_for(member: Member, kept: Sequence[Frame], listed: Sequence[Frame]) ->
 
 
 def _settle_owed(member: Member, rows: Iterable[Frame]) -> None:
-    """These rows stand for what was owed of their keys."""
+    """Drop what was owed of keys: these rows stand for it."""
     for row in rows:
         if row.key in member.owed and member.owed[row.key].first <= row.offset and not row.exempt:
             del member.owed[row.key]

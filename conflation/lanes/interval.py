@@ -7,8 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.lane import Held, Lane, all_shown, grouped
-from tidegate.conflation.lanes.member import CatchUp, Member
+from tidegate.conflation.lanes.lane import CatchUp, Held, Lane, Member, all_shown, grouped
 from tidegate.conflation.operators.filter import Change
 from tidegate.keys.text.duration import Instant
 
@@ -30,14 +29,15 @@ class IntervalLane(Lane):
         return True
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
+        # The board holds what changed; only the first message of an idle lane is of interest.
         if self.deadline is None:
             self.deadline = now + self.id.interval_ns
 
     def flush(self, now: Instant) -> bool:
         self.deadline = None
         since, self.position = self.position, self.board.head
-        told = self.board.rows(since, oof=self.id.oof)
-        rows = all_shown(self._shown, (row for _, row in told))
+        changed = self.board.rows(since, oof=self.id.oof)
+        rows = all_shown(self._shown, (row for _, row in changed))
         self.batch = Batch(rows, since, self.position, self.position)
         return self.position > since
 
@@ -45,18 +45,19 @@ class IntervalLane(Lane):
         member.position = self.board.head
 
     def ready(self, member: Member) -> bool:
+        # What was let go to this member alone, when it changed lanes, waits for no flush.
         return _is_midway(member) or member.position < max(self.position, member.released)
 
     def has_sent(self, member: Member, row: Frame) -> bool:
-        """Whether a member that came late has a row of a flush already."""
+        """Return True if a member that came late has a row of a flush already."""
         return member.cut < row.offset <= member.position and not _is_midway(member)
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        return member.round is None and super().in_step(member, batch)
+        return member.catch_up is None and super().in_step(member, batch)
 
     def pending(self, member: Member) -> list[Pair]:
         shown = self._shown
-        going = member.round
+        going = member.catch_up
         rest = [] if going is None else going.rest(self.board)
         ahead = {} if going is None else {**going.ahead, **{known: it.offset for known, it in rest}}
         rows = [*rest, *self._missed(member, ahead)]
@@ -65,8 +66,8 @@ class IntervalLane(Lane):
 
     def alike(self) -> Iterable[Sequence[Member]]:
         def kin(member: Member) -> Hashable:
-            if member.round is not None:
-                return member.place
+            if member.catch_up is not None:
+                return member.place  # it may be anywhere within its rows
             return member.position, max(member.position, member.cut)
 
         return grouped(self.members.values(), kin)
@@ -76,7 +77,7 @@ class IntervalLane(Lane):
         if board_key is None:
             rows = self.board.rows(self.position, oof=oof)
         else:
-            row = self.board.told(board_key, self.position, oof=oof)
+            row = self.board.row(board_key, self.position, oof=oof)
             rows = [] if row is None else [(board_key, row)]
         return [
             Held(known, 0, row.offset, self.deadline, row.payload, removed=row.removed)
@@ -87,30 +88,31 @@ class IntervalLane(Lane):
         return self.position
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        """A piece of a round: all that has changed up to now, flushed or not.
+        """Return a piece of a catch-up: all that has changed up to now, flushed or not.
 
-        Up to the lane's position it would leave out what changed since: a key that never rests,
-        and where removals are told, whoever is past a change that it was not told of holds
-        something else than its position says.
+        A catch-up to the lane's position would leave out keys that changed since: one that never
+        rests would never be sent, and with `oof` a member past a change of which it was sent
+        nothing holds something else than its position says.
         """
-        going = member.round
+        going = member.catch_up
         if going is None or going.is_over:
             ahead = {} if going is None else going.ahead
             going = CatchUp(self._missed(member, ahead), self.board.head, self.id.queues)
-            member.round = going
+            member.catch_up = going
         piece = all_shown(self._shown, going.take(self.board, bytes_max))
+        # While rows are left, no id may say that they were seen.
         has_drained = going.is_over and not (going.appends and self.board.head > going.position)
         low_water = max(going.position, member.cut) if has_drained else None
         batch = Batch(piece, member.position, going.position, low_water)
         if going.is_over and not going.ahead:
-            member.round = None
+            member.catch_up = None
         return batch if member.knows(batch.frames) else self._own_terms(member, batch)
 
     def _missed(self, member: Member, ahead: Mapping[str, int]) -> list[Pair]:
-        """What has changed since its position, but for rows that it has, or is to have first."""
+        """Return what has changed since its position, without rows that it has been sent ahead."""
         rows = self.board.rows(member.position, oof=self.id.oof)
         return [(known, row) for known, row in rows if row.offset != ahead.get(known)]
 
 
 def _is_midway(member: Member) -> bool:
-    return member.round is not None and not member.round.is_over
+    return member.catch_up is not None and not member.catch_up.is_over

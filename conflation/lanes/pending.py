@@ -1,135 +1,40 @@
-"""The slots of a lane or a backlog by key, and which of them a message may join."""
+"""Pending entries: what a lane or a backlog holds of each key, and which entry a message joins."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
-from tidegate.conflation.frame import Frame, Receipt, Row, Tombstone
+from tidegate.conflation.boards.board import THE_RECORD
+from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import Accumulator, CombinedRemoval, CombinedRow, combines
-from tidegate.keys import patch as patches
+from tidegate.conflation.lanes.accumulate import (
+    CombinedRow,
+    Merges,
+    PendingPart,
+    Unreported,
+    accumulator_of,
+)
 from tidegate.keys.merging import Matcher
 from tidegate.keys.spec import KeyOf, KeySpec, conflation_key
 from tidegate.keys.text.duration import Instant
-
-# Slots: what a lane holds of a key beside the board, in parts that can be put together.
-
-
-class PendingPart(msgspec.Struct, frozen=True, gc=False):
-    """Messages of one key, one after the other, as one: parts in a row join to one part.
-
-    `joins` is the lane's count of joins when it began: a member that joined later than that has
-    it in its snapshot. `is_new`: the key was not there before. `gone`: it is not there after.
-    `patch` is what the messages changed; None where only the value will do. `count` is None
-    where there was nothing but a removal.
-    """
-
-    joins: int
-    frame: Frame
-    count: Receipt | None
-    is_new: bool
-    gone: Tombstone | None = None
-    patch: bytes | None = None
-    fold: Accumulator | None = None
-
-    def __deepcopy__(self, memo: object) -> Self:
-        return self
-
-    def then(self, later: PendingPart) -> PendingPart | None:
-        """Both, this one the older; None if a merger will not have them as one."""
-        fold = self.fold
-        if later.fold is not None:
-            fold = later.fold if fold is None else fold.join(later.fold)
-            if fold is None:
-                return None
-        patch = None
-        if later.patch is not None and self.patch is not None:
-            patch = patches.compose(self.patch, later.patch)
-        count = _together(self.count, later.count)
-        return PendingPart(self.joins, later.frame, count, self.is_new, later.gone, patch, fold)
-
-    def unreported(self, *, is_new: bool) -> PendingPart:
-        """As it counts with the key's next row, nobody having been told of it."""
-        fold = None if self.fold is None else self.fold.unreported()
-        return msgspec.structs.replace(self, is_new=is_new, fold=fold)
-
-    def keeps_place(self, earlier: PendingPart) -> bool:
-        """Whether a merger has kept what was there before, so that it stays where it is."""
-        return self.fold is not None and self.fold is earlier.fold and self.gone is None
-
-    def _removal(self, gone: Tombstone, rules: LaneId) -> Tombstone:
-        """As it is told, standing for the messages that it takes away."""
-        if self.count is None:
-            return gone
-        fields = {name: getattr(gone, name) for name in Tombstone.__struct_fields__}
-        fields |= msgspec.structs.asdict(self.count)
-        if not combines(rules):
-            return Tombstone(**fields)
-        return CombinedRemoval(**{**fields, "rules": rules, "fold": self.fold})
-
-    @property
-    def is_unseen(self) -> bool:
-        """Whether the key came and went, so that there is nothing to tell."""
-        return self.gone is not None and self.is_new
-
-    def row(
-        self, payload: bytes, patch: bytes | None, rules: LaneId, *, exempt: bool = False
-    ) -> Frame | None:
-        """As it is sent; None for a key that came and went."""
-        if self.gone is not None:
-            if self.is_unseen:
-                return None
-            return self._removal(self.gone, rules)
-        assert self.count is not None
-        frame = self.frame
-        if combines(rules) and not exempt:
-            return CombinedRow(
-                frame.offset,
-                payload,
-                frame.key,
-                frame.timestamp_ms,
-                first=self.count.first,
-                first_ms=self.count.first_ms,
-                messages=self.count.messages,
-                patch=patch,
-                rules=rules,
-                published=frame.payload,
-                fold=self.fold,
-            )
-        return Row(
-            frame.offset,
-            payload,
-            frame.key,
-            frame.timestamp_ms,
-            exempt,
-            first=self.count.first,
-            first_ms=self.count.first_ms,
-            messages=self.count.messages,
-            patch=patch,
-        )
-
-
-def _together(older: Receipt | None, newer: Receipt | None) -> Receipt | None:
-    if older is None or newer is None:
-        return newer if older is None else older
-    return older.then(newer)
 
 
 @dataclass(slots=True, eq=False)
 class Pending:
     """A place in a lane's queue: parts of one key, due together.
 
-    `sealed`: never conflated with anything. `order` is its place: the offset of its newest
-    message, or with `placement=replace` of its first; `opened` is the first one's, `began` the
-    lane's count of joins then. `match` is
-    the value of the fields that tell which messages of a key may conflate. `unseen`: the key
-    came and went, so that only who joined in between has something to be told. `is_retraction`: it
-    began with a removal, which has a slot of its own only where several rows go before it.
+    A part begins where a member joins: members that joined between the same two parts get equal
+    rows. `sealed`: never conflated with anything. `order` is its place: the offset of its newest
+    message, or with `placement=replace` of its first. `opened` is the offset of its first message,
+    `began` the lane's count of joins then. `match` is the value of the fields that decide which
+    messages of a key may conflate. `unseen`: the key came and went, so that only members that
+    joined in between are sent something. `is_retraction`: it began with a removal, which has an
+    entry of its own only where several rows go before it.
     """
 
     board_key: str
@@ -152,32 +57,33 @@ class Pending:
 
     @property
     def newest(self) -> PendingPart:
-        """The part that is still open."""
+        """The part that messages still join."""
         return self.parts[-1]
 
     @property
     def was_joined(self) -> bool:
-        """Whether somebody joined while it was held."""
+        """True if a member joined while it was held."""
         return self.newest.joins > self.began
 
     def unreported_parts(self) -> list[PendingPart]:
-        """Its parts for those who were here from its beginning; who joined since is told now."""
+        """Return its parts for members older than it; those that joined since get a row now."""
         older = [part for part in self.parts if part.joins < self.began]
         own = self.whole(self.began)
         assert own is not None
         return [*older, own]
 
     def stand_for(self, unreported: Sequence[PendingPart]) -> None:
-        """Take over parts that nobody was told of; whether the key is new is known by now."""
+        """Put parts before its own of which no row was sent."""
         if not unreported:
             return
         own = self.parts[0]
+        # A key that came and went in them was not there before: only now it is known to be new.
         older = [part.unreported(is_new=own.is_new) for part in unreported]
         together = older[-1].then(own) if older[-1].joins == self.began else None
         self.parts[:1] = [*older, own] if together is None else [*older[:-1], together]
 
     def whole(self, since_join: int = 0) -> PendingPart | None:
-        """All parts as one; only those that began after a join."""
+        """Join all parts, or those that began after a join; None if there is none."""
         found: PendingPart | None = None
         for part in self.parts:
             if part.joins >= since_join:
@@ -186,12 +92,12 @@ class Pending:
 
 
 def _with(older: PendingPart, newer: PendingPart) -> PendingPart | None:
-    """Both as one; of what a merger declines, the older messages are only counted."""
-    return older.then(newer) or msgspec.structs.replace(older, fold=None).then(newer)
+    """Join two parts; where a merger declines, the older messages are only counted."""
+    return older.then(newer) or msgspec.structs.replace(older, accumulator=None).then(newer)
 
 
 class PendingKeys:
-    """Usually one for each key; several where messages may not conflate with one another."""
+    """Pending entries by key: usually one; several where messages may not conflate."""
 
     def __init__(self, lane_id: LaneId) -> None:
         self._replaces = lane_id.replaces
@@ -199,36 +105,36 @@ class PendingKeys:
         self._match_of: KeyOf | None = (
             conflation_key(lane_id.match) if isinstance(lane_id.match, KeySpec) else None
         )
-        self._slots: dict[str, list[Pending]] = {}
+        self._entries: dict[str, list[Pending]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> PendingKeys:
         twin: PendingKeys = copy.copy(self)
-        twin._slots = {
-            board_key: [copy.deepcopy(slot, memo) for slot in slots]
-            for board_key, slots in self._slots.items()
+        twin._entries = {
+            board_key: [copy.deepcopy(entry, memo) for entry in entries]
+            for board_key, entries in self._entries.items()
         }
         return twin
 
     def all(self) -> Iterator[Pending]:
-        """Every slot, keys in the order in which they were opened."""
-        return (slot for slots in self._slots.values() for slot in slots)
+        """Return every entry, keys in the order in which they were opened."""
+        return (entry for entries in self._entries.values() for entry in entries)
 
     def of_key(self, board_key: str) -> list[Pending]:
-        """The slots of one key."""
-        return self._slots.get(board_key, [])
+        """Return the entries of one key."""
+        return self._entries.get(board_key, [])
 
     def first(self) -> Pending | None:
-        """The slot that was opened first."""
+        """Return the entry that was opened first."""
         return next(self.all(), None)
 
-    def has(self, slot: Pending) -> bool:
-        """Whether a slot is still here."""
-        return slot.is_held
+    def has(self, entry: Pending) -> bool:
+        """Return True if an entry is still here."""
+        return entry.is_held
 
-    def elder(self, slot: Pending, *, same_key: bool) -> Pending | None:
-        """The slot whose due time a new one shares."""
-        found = self._slots[slot.board_key][0] if same_key else self.first()
-        return None if found is slot else found
+    def elder(self, entry: Pending, *, same_key: bool) -> Pending | None:
+        """Return the entry whose due time a new one shares; None if it has its own."""
+        found = self._entries[entry.board_key][0] if same_key else self.first()
+        return None if found is entry else found
 
     def merge(
         self,
@@ -238,161 +144,197 @@ class PendingKeys:
         sealed: bool = False,
         apart: Collection[Pending] = (),
     ) -> Pending | None:
-        """Let a part join the newest slot that will have it; None if it needs one of its own.
+        """Join a part to the newest entry that accepts it; None if it needs one of its own.
 
-        Slots `apart` have what was flushed together with it, and was not conflated with it.
+        Entries `apart` were flushed together with it and were not conflated with it.
         """
-        slots = self._slots.get(board_key, [])
-        if part.gone is not None and slots and (len(slots) > 1 or slots[0].sealed):
-            return None  # what is sent before it has to be taken back
-        for slot in () if sealed else reversed(slots):
-            if slot.sealed or not self._meets(slot, part):
+        entries = self._entries.get(board_key, [])
+        if part.gone is not None and entries and (len(entries) > 1 or entries[0].sealed):
+            return None  # rows that go before it have to be taken back by a row of its own
+        for entry in () if sealed else reversed(entries):
+            if entry.sealed or not self._meets(entry, part):
                 continue
-            earlier = slot.newest
-            joined = None if slot in apart else earlier.then(part)
+            earlier = entry.newest
+            joined = None if entry in apart else earlier.then(part)
             if joined is None:
                 return None
+            # A member has joined in between: it must get the newer part alone.
             if earlier.joins == part.joins:
-                slot.parts[-1] = joined
+                entry.parts[-1] = joined
             else:
-                slot.parts.append(part)
+                entry.parts.append(part)
             if not self._replaces and not joined.keeps_place(earlier):
-                slot.order = part.frame.offset
-            return slot
+                entry.order = part.frame.offset
+            return entry
         return None
 
     def open(self, board_key: str, part: PendingPart, *, sealed: bool = False) -> Pending:
-        """A new slot for a part."""
+        """Open an entry for a part."""
         offset = part.frame.offset
         order = part.count.first if self._replaces and part.count is not None else offset
-        slot = Pending(board_key, [part], 0, order, offset, part.joins, sealed, self._match(part))
-        slot.is_retraction = part.gone is not None
-        self._slots.setdefault(board_key, []).append(slot)
-        return slot
+        entry = Pending(board_key, [part], 0, order, offset, part.joins, sealed, self._match(part))
+        entry.is_retraction = part.gone is not None
+        self._entries.setdefault(board_key, []).append(entry)
+        return entry
 
     def absorb(self, flushed: Iterable[Pending], since_join: int = 0) -> None:
-        """Take over the slots of a later flush, as far as they began after a join."""
+        """Take over the entries of a later flush, or their parts that began after a join."""
         apart: set[Pending] = set()
-        for slot in flushed:
-            if not slot.unseen or since_join > slot.began:
-                self._absorb(slot, since_join, apart)
+        for entry in flushed:
+            if not entry.unseen or since_join > entry.began:
+                self._absorb(entry, since_join, apart)
 
-    def _absorb(self, slot: Pending, since_join: int, apart: set[Pending]) -> None:
-        """Parts stay apart, so that whoever joined between them can still be told them apart."""
+    def _absorb(self, entry: Pending, since_join: int, apart: set[Pending]) -> None:
+        """Take over an entry; its parts stay apart, for members that joined between them."""
         taken: Pending | None = None
         touched: set[Pending] = set()
-        for part in slot.parts:
+        for part in entry.parts:
             if part.joins < since_join:
                 continue
             if taken is not None:
                 taken.parts.append(part)
                 continue
-            # What stood between them was before the join: nothing keeps them apart any more.
-            is_alone = slot.is_retraction and len(self.of_key(slot.board_key)) == 1
+            # What kept them apart was before the join, and is not here.
+            is_alone = entry.is_retraction and len(self.of_key(entry.board_key)) == 1
             beside = () if is_alone else apart
-            joined = self.merge(slot.board_key, part, sealed=slot.sealed, apart=beside)
+            joined = self.merge(entry.board_key, part, sealed=entry.sealed, apart=beside)
             if joined is None:
-                joined = taken = self.open(slot.board_key, part, sealed=slot.sealed)
-                taken.match = slot.match
-                if not self._replaces or part is slot.parts[0]:
-                    taken.order = slot.order
+                joined = taken = self.open(entry.board_key, part, sealed=entry.sealed)
+                taken.match = entry.match
+                if not self._replaces or part is entry.parts[0]:
+                    taken.order = entry.order
             touched.add(joined)
         apart |= touched
 
-    def take(self, slot: Pending) -> bool:
-        """Take one slot out; False if it is not here any more."""
-        if not slot.is_held:
+    def take(self, entry: Pending) -> bool:
+        """Take one entry out; False if it is not here any more."""
+        if not entry.is_held:
             return False
-        slot.is_held = False
-        slots = self._slots[slot.board_key]
-        slots.remove(slot)
-        if not slots:
-            del self._slots[slot.board_key]
+        entry.is_held = False
+        entries = self._entries[entry.board_key]
+        entries.remove(entry)
+        if not entries:
+            del self._entries[entry.board_key]
         return True
 
     def take_all(self) -> list[Pending]:
-        """Take every slot out."""
-        slots = list(self.all())
-        for slot in slots:
-            slot.is_held = False
-        self._slots = {}
-        return slots
+        """Take every entry out."""
+        entries = list(self.all())
+        for entry in entries:
+            entry.is_held = False
+        self._entries = {}
+        return entries
 
-    def _meets(self, slot: Pending, part: PendingPart) -> bool:
-        """Whether two messages of a key may conflate with one another (`match`)."""
-        if part.frame.removed:
+    def _meets(self, entry: Pending, part: PendingPart) -> bool:
+        """Return True if a message may conflate with those of an entry (`match`)."""
+        if part.frame.removed:  # it ends the record, whatever its fields were
             return True
         if self._matcher is not None:
-            return self._matcher.matches(slot.newest.frame.payload, part.frame.payload)
-        return self._match_of is None or slot.match == self._match_of(part.frame.payload)
+            return self._matcher.matches(entry.newest.frame.payload, part.frame.payload)
+        return self._match_of is None or entry.match == self._match(part)
 
     def _match(self, part: PendingPart) -> str:
         return "" if self._match_of is None else self._match_of(part.frame.payload)
 
 
-# Segments: the flushes of a lane that somebody is still behind.
+WasThere = Callable[[str, int], bool]
+"""`(board_key, offset)`: True if the key was on the board then."""
 
 
-@dataclass(slots=True)
-class Flush:
-    """Slots that were flushed between the position before and this one."""
+class Backlog:
+    """One member's queue of every message, conflated, where no board can answer for it.
 
-    position: int
-    slots: list[Pending]
+    It has one value or one composite delta for each key, the shorter of the two, as in Diffusion
+    on back pressure. Rows come in the order of sending and leave at the old end. `rules` are the
+    topic's: what merges, what may not conflate, which message keeps its place.
+    """
 
+    def __init__(self, rules: LaneId, merges: Merges | None = None) -> None:
+        """Begin empty; `merges` are the answers of the rules' merger for other queues."""
+        self._rules = rules
+        self._entries = PendingKeys(rules)
+        self._accumulate = accumulator_of(rules.merge, merges)
+        self._rows: list[tuple[Pending, Frame]] | None = None
 
-class Flushes:
-    """As many as members stand at different positions: between them, flushes become one."""
+    def take_unseen(self) -> list[tuple[str, Unreported]]:
+        """Take out the messages of keys that came and went, by row key: no row reports them."""
+        unseen = [entry for entry in self._entries.all() if entry.newest.is_unseen]
+        for entry in unseen:
+            self._entries.take(entry)
+        parts = [(entry.newest, entry.newest.count) for entry in unseen]
+        merge = self._rules.merge
+        return [
+            (
+                part.frame.key,
+                Unreported(count, merge, part.accumulator and part.accumulator.unreported()),
+            )
+            for part, count in parts
+            if count is not None
+        ]
 
-    def __init__(self, lane_id: LaneId) -> None:
-        self._lane_id = lane_id
-        self._segments: list[Flush] = []
+    def absorb(self, rows: Iterable[Frame], was_there: WasThere) -> None:
+        """Add rows that came after everything that is here."""
+        for row in rows:
+            board_key = row.key if self._rules.feed.key_spec else THE_RECORD
+            part = self._part(row, board_key, was_there)
+            if self._entries.merge(board_key, part, sealed=row.exempt) is None:
+                self._open(board_key, part, sealed=row.exempt)
+        self._rows = None
 
-    def __len__(self) -> int:
-        return len(self._segments)
+    def rows(self) -> Sequence[Frame]:
+        """Return what is here, in the order of sending."""
+        return [row for _, row in self._ordered()]
 
-    def add(self, position: int, slots: Sequence[Pending]) -> None:
-        """A flush."""
-        self._segments.append(Flush(position, list(slots)))
+    def took(self, count: int) -> None:
+        """Drop this many of the first rows: they are sent."""
+        ordered = self._ordered()
+        for entry, _ in ordered[:count]:
+            self._entries.take(entry)
+        self._rows = ordered[count:]
 
-    def all(self) -> Iterator[Pending]:
-        """The slots of all flushes that somebody is behind."""
-        return (slot for segment in self._segments for slot in segment.slots)
+    def _open(self, board_key: str, part: PendingPart, *, sealed: bool) -> None:
+        """Open an entry; beside another of its key a delta has no base, so values go."""
+        others = self._entries.of_key(board_key)
+        for entry in others:
+            entry.parts[-1] = msgspec.structs.replace(entry.newest, patch=None)
+        if others:
+            part = msgspec.structs.replace(part, patch=None)
+        self._entries.open(board_key, part, sealed=sealed)
 
-    def after(self, position: int, since_join: int) -> PendingKeys:
-        """Everything behind a position put together, as far as it began after a join."""
-        found = PendingKeys(self._lane_id)
-        for segment in self._segments:
-            if segment.position > position:
-                found.absorb(segment.slots, since_join)
-        return found
+    def _part(self, row: Frame, board_key: str, was_there: WasThere) -> PendingPart:
+        is_new = self._rules.oof and not was_there(board_key, row.offset - 1)
+        count = receipt_of(row)
+        if isinstance(row, Tombstone):
+            counted = count if count.messages else None
+            return PendingPart(0, row, counted, is_new=False, gone=row)
+        patch = row.patch if isinstance(row, Row) else None
+        accumulator = None if self._accumulate is None else self._accumulate(row.payload)
+        if isinstance(row, CombinedRow) and row.rules.merge == self._rules.merge:
+            accumulator = row.accumulator
+        return PendingPart(0, row, count, is_new=is_new, patch=patch, accumulator=accumulator)
 
-    def is_next(self, position: int, since_join: int) -> bool:
-        """Whether one flush alone is behind a position, and nothing in it was held at a join."""
-        newest = self._segments[-1] if self._segments else None
-        if newest is None or newest.position != position + 1:
-            return False
-        return all(slot.began >= since_join for slot in newest.slots)
+    def _ordered(self) -> list[tuple[Pending, Frame]]:
+        if self._rows is None:
+            # Kept until the next change: a large queue is asked for its first rows many times.
+            self._rows = [
+                (entry, row)
+                for entry in sorted(self._entries.all(), key=self._place)
+                if (row := self._row(entry)) is not None
+            ]
+        return self._rows
 
-    def drop(self, positions: set[int]) -> None:
-        """Forget what everybody has; make one of neighbours that nobody stands between."""
-        oldest = min(positions, default=None)
-        kept: list[Flush] = []
-        for segment in self._segments:
-            if oldest is None or segment.position <= oldest:
-                continue
-            if kept and kept[-1].position not in positions and not _unseen(kept[-1], segment):
-                segment = Flush(segment.position, self._joined(kept.pop(), segment))
-            kept.append(segment)
-        self._segments = kept
+    def _place(self, entry: Pending) -> int:
+        """Return the place of an entry.
 
-    def _joined(self, older: Flush, newer: Flush) -> list[Pending]:
-        both = PendingKeys(self._lane_id)
-        both.absorb(older.slots)
-        both.absorb(newer.slots)
-        return list(both.all())
+        Where deltas follow, the newest value of a key has to be its last row: their base.
+        """
+        in_order = not self._rules.delta or len(self._entries.of_key(entry.board_key)) == 1
+        return entry.order if in_order else entry.newest.frame.offset
 
-
-def _unseen(*segments: Flush) -> bool:
-    """Whether some member may have to be told what for others is nothing; such stay apart."""
-    return any(slot.unseen for segment in segments for slot in segment.slots)
+    def _row(self, entry: Pending) -> Frame | None:
+        part = entry.whole()
+        assert part is not None
+        payload = part.frame.payload if part.accumulator is None else part.accumulator.payload()
+        is_shorter = part.patch is not None and len(part.patch) < len(payload)
+        patch = part.patch if is_shorter else None
+        return part.row(payload, patch, self._rules, exempt=entry.sealed)

@@ -1,111 +1,114 @@
-"""The lane that looks at every message: slots beside the board, an interval for all or for each."""
+"""The stateful lane: an interval for all keys or each, with pending entries beside the board."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import chain, count
 
 from tidegate.conflation.boards.board import Board, Pair
 from tidegate.conflation.frame import Batch, Frame, Receipt, Tombstone
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import fold_of
-from tidegate.conflation.lanes.delta import DeltaWriter
-from tidegate.conflation.lanes.lane import Held, Lane, grouped
-from tidegate.conflation.lanes.member import Member
-from tidegate.conflation.lanes.merges import Merges
-from tidegate.conflation.lanes.pending import Flushes, Pending, PendingKeys, PendingPart
-from tidegate.conflation.lanes.unreported import Unreported
+from tidegate.conflation.lanes.accumulate import Merges, PendingPart, Unreported, accumulator_of
+from tidegate.conflation.lanes.delta import ChangeSuppression, DeltaWriter
+from tidegate.conflation.lanes.lane import Held, Lane, Member, grouped
+from tidegate.conflation.lanes.pending import Pending, PendingKeys
 from tidegate.conflation.operators.filter import Change, matcher
-from tidegate.keys import patch as patches
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
-# News: whether a slot that is due has anything to tell.
+TICK_NS_MAX = 50 * MILLISECOND
+"""With `pace=key`, keys due within a tick leave together: one write in place of many."""
 
 
-class ChangeSuppression:
-    """Keeps what nobody is told of, until the key's next slot stands for it too.
+@dataclass(slots=True)
+class Flush:
+    """The entries flushed after the position before, up to this one."""
 
-    That is a key which came and went, and with `no_empties` (then `delta` is given) a value which
-    is what was last sent.
+    position: int
+    entries: list[Pending]
+
+
+class Flushes:
+    """Flushes that some member is behind.
+
+    There are as many as members stand at different positions: flushes between two of them are
+    joined, so a member that never comes back costs its keys, however long it is away.
     """
 
-    def __init__(self, delta: DeltaWriter | None) -> None:
-        self._delta = delta
-        self._sent: dict[str, bytes] = {}
-        self._unreported: dict[str, Sequence[PendingPart]] = {}
+    def __init__(self, lane_id: LaneId) -> None:
+        self._lane_id = lane_id
+        self._flushes: list[Flush] = []
 
-    def note_base(self, change: Change) -> None:
-        """What was last sent of a key that nothing is held of yet."""
-        if self._delta is not None and change.replaced is not None:
-            base = self._delta.shown(change.replaced.payload)
-            self._sent.setdefault(change.board_key, base)
+    def __len__(self) -> int:
+        return len(self._flushes)
 
-    def unreported(self, board_key: str) -> Sequence[PendingPart]:
-        """The parts that a key's next slot takes over."""
-        return self._unreported.pop(board_key, ())
+    def add(self, position: int, entries: Sequence[Pending]) -> None:
+        """Add a flush."""
+        self._flushes.append(Flush(position, list(entries)))
 
-    def kept(self) -> Iterator[PendingPart]:
-        """Everything that nobody was told of."""
-        return chain.from_iterable(self._unreported.values())
+    def all(self) -> Iterator[Pending]:
+        """Return the entries of all flushes."""
+        return (entry for flush in self._flushes for entry in flush.entries)
 
-    def unseen(self) -> list[Pending]:
-        """Keys that came and went, as slots."""
-        return [
-            Pending(board_key, list(parts), 0, parts[-1].frame.offset, parts[0].frame.offset)
-            for board_key, parts in self._unreported.items()
-            if parts[-1].gone is not None
-        ]
+    def after(self, position: int, since_join: int) -> PendingKeys:
+        """Return everything after a position that began after a join, put together."""
+        found = PendingKeys(self._lane_id)
+        for flush in self._flushes:
+            if flush.position > position:
+                found.absorb(flush.entries, since_join)
+        return found
 
-    def is_news(self, slot: Pending, payload_of: Callable[[PendingPart], bytes]) -> bool:
-        """Whether anybody is to be told of a slot that is due.
-
-        Who joined while it was held may have to be told what for the others is nothing.
-        """
-        if not slot.sealed:  # the slot before it of this very flush may have left something
-            slot.stand_for(self.unreported(slot.board_key))
-        part = slot.whole()
-        assert part is not None
-        if part.is_unseen:
-            self._unreported[slot.board_key] = slot.unreported_parts()
-            slot.unseen = True
-            return slot.was_joined
-        if self._delta is None:
-            return True
-        if part.gone is not None:
-            self._sent.pop(slot.board_key, None)
-            return True
-        payload = payload_of(part)
-        sent = self._sent.get(slot.board_key)
-        patch = None if sent is None else patches.diff(sent, payload)
-        is_empty = patch is not None and patches.is_empty(patch)
-        if is_empty and not slot.sealed and not slot.was_joined:
-            self._unreported[slot.board_key] = slot.parts
+    def is_next(self, position: int, since_join: int) -> bool:
+        """Return True if one flush alone follows a position, and it held nothing at a join."""
+        newest = self._flushes[-1] if self._flushes else None
+        if newest is None or newest.position != position + 1:
             return False
-        self._sent[slot.board_key] = payload
-        return True
+        return all(entry.began >= since_join for entry in newest.entries)
+
+    def drop(self, positions: set[int]) -> None:
+        """Drop what all members have; join neighbours that no member stands between."""
+        oldest = min(positions, default=None)
+        kept: list[Flush] = []
+        for flush in self._flushes:
+            if oldest is None or flush.position <= oldest:
+                continue
+            if kept and kept[-1].position not in positions and not _unseen(kept[-1], flush):
+                flush = Flush(flush.position, self._joined(kept.pop(), flush))
+            kept.append(flush)
+        self._flushes = kept
+
+    def _joined(self, older: Flush, newer: Flush) -> list[Pending]:
+        both = PendingKeys(self._lane_id)
+        both.absorb(older.entries)
+        both.absorb(newer.entries)
+        return list(both.all())
 
 
-TICK_NS_MAX = 50 * MILLISECOND
+def _unseen(*flushes: Flush) -> bool:
+    """Return True if some members need rows that are no news to others: such stay apart."""
+    return any(entry.unseen for flush in flushes for entry in flush.entries)
 
 
 class StatefulLane(Lane):
-    """For whatever a board does not know: how many messages, deltas, reducers, a key's own time.
+    """Keeps what a board does not know: receipts, deltas, reducers, exemptions, a key's own time.
 
-    Held messages stand in slots. A flush moves the slots that are due into a segment; whoever is
-    behind gets its segments put together. Positions count segments.
+    Held messages are pending entries. A flush takes those that are due; a member that is behind
+    gets the flushes that it missed, put together. Positions count flushes: with `pace=key` keys
+    leave publication order, so an offset cannot say what was sent.
     """
 
     counts_offsets = False
 
     def __init__(self, lane_id: LaneId, board: Board) -> None:
         super().__init__(lane_id, board, position=0)
+        # CONTRACT 5.1: a twentieth of the interval, at most 50 ms.
         self._tick_ns = max(1, min(lane_id.interval_ns // 20, TICK_NS_MAX))
-        # A full queue is looked at for each member; what an interval holds is for none.
+        # A conflated queue is merged for each member, so its merges repeat; an interval's do not.
         self._merges = Merges.of(lane_id.merge) if lane_id.always else None
-        self._fold = fold_of(lane_id.merge, self._merges)
+        self._accumulate = accumulator_of(lane_id.merge, self._merges)
         self._delta = DeltaWriter(lane_id) if lane_id.delta else None
         self._never = matcher(lane_id.never, "")
         self._flush_on = matcher(lane_id.flush_on, "")
@@ -114,15 +117,16 @@ class StatefulLane(Lane):
         self._heap: list[tuple[Instant, int, Pending]] = []
         self._order = count()
         self._released: list[list[Pending]] = []
-        self._segments = Flushes(lane_id)
+        self._flushes = Flushes(lane_id)
         self._last_flush: dict[str, Instant] = {}
-        self._batch_joins = self._batch_low = self._told_through = 0
-        self._news = ChangeSuppression(self._delta if lane_id.no_empties else None)
+        self._batch_joins = self._batch_low = self._sent_through = 0
+        self._suppression = ChangeSuppression(self._delta if lane_id.no_empties else None)
 
     def accept(self, changes: Sequence[Change], now: Instant) -> None:
         for change in changes:
             frame = change.frame
             if isinstance(frame, Tombstone):
+                # Without `oof` no removal is sent; what is held of the key is sent all the same.
                 if self.id.oof:
                     self._hold(
                         PendingPart(self._joins, frame, None, is_new=False, gone=frame), change, now
@@ -136,7 +140,7 @@ class StatefulLane(Lane):
                 Receipt(1, frame.offset, frame.timestamp_ms),
                 is_new=change.replaced is None,
                 patch=None if self._delta is None else self._delta.change_of(change),
-                fold=None if self._fold is None else self._fold(frame.payload),
+                accumulator=None if self._accumulate is None else self._accumulate(frame.payload),
             )
             self._hold(part, change, now)
         self._arm(now)
@@ -145,23 +149,26 @@ class StatefulLane(Lane):
         groups = [*self._released, self._due(now)]
         self._released = []
         since, rows, joins = self.position, list[Frame](), [self._joins]
-        for slots in groups:
-            slots.sort(key=lambda slot: slot.order)
-            told = [slot for slot in slots if self._news.is_news(slot, self._payload)]
-            if self.id.leading:
-                self._note_flushed(told, now)
-            if told:
+        # What `flush_on` let go is a flush of its own: a key may be in it and in the next.
+        for entries in groups:
+            entries.sort(key=lambda entry: entry.order)
+            sending = [
+                entry for entry in entries if self._suppression.lets_pass(entry, self._payload)
+            ]
+            if self.id.leading:  # only there a new entry asks when its key was last sent
+                self._note_flushed(sending, now)
+            if sending:
                 self.position += 1
-                rows += self._rows(told, slots)
-                newest = max(slot.newest.frame.offset for slot in told)
-                self._told_through = max(self._told_through, newest)
-                joins += [slot.parts[0].joins for slot in told]
-                self._segments.add(self.position, told)
+                rows += self._rows(sending, entries)
+                newest = max(entry.newest.frame.offset for entry in sending)
+                self._sent_through = max(self._sent_through, newest)
+                joins += [entry.parts[0].joins for entry in sending]
+                self._flushes.add(self.position, sending)
         self._batch_joins = min(joins)
         self._arm(now)
         self._batch_low = self.low_water()
         self.batch = Batch(rows, since, self.position, self._placed(self._batch_low))
-        self._segments.drop({member.position for member in self.members.values()})
+        self._flushes.drop({member.position for member in self.members.values()})
         if self._merges is not None:
             self._merges.forget()
         return self.position > since
@@ -171,58 +178,59 @@ class StatefulLane(Lane):
         member.position, member.joins = self.position, self._joins
 
     def in_step(self, member: Member, batch: Batch) -> bool:
-        """Only once nothing is held that a member joined with: no row twice, no id back."""
+        """Return True once nothing is held that a member joined with: no row twice, no id back."""
         fresh = self._batch_low >= member.cut
         started = self._batch_joins >= member.joins
         return fresh and started and batch.since == member.position
 
     def _own_answer(self, member: Member, bytes_max: int) -> Batch:
-        behind = self._segments.after(member.position, member.joins)
+        behind = self._flushes.after(member.position, member.joins)
         has_base = self._has_base(member)
         rows = [row for _, row in self._answer_rows(behind, has_base=has_base)]
         low_water = self._placed(max(self.low_water(), member.cut))
         batch = Batch(rows, member.position, self.position, low_water)
-        for row_key, unreported in self._unseen(behind.all()):  # older than any row of their key
+        # They are older than any row of their key, so that row can stand for them.
+        for row_key, unreported in self._unseen(behind.all()):
             member.miss(row_key, unreported)
         return batch if member.knows(rows) else self._own_terms(member, batch)
 
     def _has_base(self, member: Member) -> bool:
-        """Whether it holds what deltas are against, though not in step with what others count."""
+        """Return True if a member holds the base of deltas, though its receipts are its own."""
         is_fresh = self._batch_low >= member.cut
-        return is_fresh and self._segments.is_next(member.position, member.joins)
+        return is_fresh and self._flushes.is_next(member.position, member.joins)
 
     def pending(self, member: Member) -> list[Pair]:
         return self._answer_rows(self._ahead(member))
 
     def unreported(self, member: Member) -> list[tuple[str, Unreported]]:
-        kept = (part for part in self._news.kept() if part.joins >= member.joins)
+        kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
         found = [(part.frame.key, _unreported(part, self.id)) for part in kept]
         return [*found, *self._unseen(self._ahead(member).all())]
 
     def left_behind(self, member: Member) -> tuple[list[Pair], list[tuple[str, Unreported]]]:
-        """What came and went stands between what was flushed and what is held of its key."""
-        slots = self._ahead(member, self._news.unseen())
-        kept = (part for part in self._news.kept() if part.joins >= member.joins)
+        # What came and went is between what was flushed of its key and what is held.
+        entries = self._ahead(member, self._suppression.unseen())
+        kept = (part for part in self._suppression.kept() if part.joins >= member.joins)
         empty = [(part.frame.key, _unreported(part, self.id)) for part in kept if part.gone is None]
-        return self._answer_rows(slots), [*empty, *self._unseen(slots.all())]
+        return self._answer_rows(entries), [*empty, *self._unseen(entries.all())]
 
     def _ahead(self, member: Member, unseen: Iterable[Pending] = ()) -> PendingKeys:
-        """All that the member has not got."""
-        slots = self._segments.after(member.position, member.joins)
+        """Return all that the member has not got."""
+        entries = self._flushes.after(member.position, member.joins)
         for flush in (unseen, *self._released, self._held.all()):
-            slots.absorb(flush, member.joins)
-        return slots
+            entries.absorb(flush, member.joins)
+        return entries
 
-    def _unseen(self, slots: Iterable[Pending]) -> list[tuple[str, Unreported]]:
-        """What of these nobody is told of."""
-        parts = [part for slot in slots if (part := slot.whole()) is not None]
+    def _unseen(self, entries: Iterable[Pending]) -> list[tuple[str, Unreported]]:
+        """Return the messages of keys that came and went, of which no row is sent."""
+        parts = [part for entry in entries if (part := entry.whole()) is not None]
         return [(part.frame.key, _unreported(part, self.id)) for part in parts if part.is_unseen]
 
     def alike(self) -> Iterable[Sequence[Member]]:
-        """Who joined between the same parts of what is held or kept is told the same of it."""
-        slots = [*self._held.all(), *chain(*self._released), *self._segments.all()]
-        joins = sorted({part.joins for slot in slots for part in slot.parts})
-        is_plain = not any(slot.unseen for slot in slots)
+        # Members that joined between the same two parts of all entries get equal rows of them.
+        entries = [*self._held.all(), *chain(*self._released), *self._flushes.all()]
+        joins = sorted({part.joins for entry in entries for part in entry.parts})
+        is_plain = not any(entry.unseen for entry in entries)
 
         def kin(member: Member) -> Hashable:
             if not is_plain:
@@ -232,29 +240,32 @@ class StatefulLane(Lane):
         return grouped(self.members.values(), kin)
 
     def held(self, board_key: str | None = None) -> list[Held]:
-        slots = self._held.all() if board_key is None else self._held.of_key(board_key)
-        return [self._held_in(slot) for slot in slots]
+        entries = self._held.all() if board_key is None else self._held.of_key(board_key)
+        return [self._held_in(entry) for entry in entries]
 
     def needs_board_since(self) -> int | None:
         return None
 
     def _placed(self, low_water: int) -> int | None:
-        """A place to come back to: not one behind which a part of what was combined comes again."""
-        is_apart = self._fold is not None and low_water < self._told_through
+        """Return the id that a batch carries; None if a resume there would combine twice.
+
+        Of what was combined and sent, a part may lie behind this place, and would come again.
+        """
+        is_apart = self._accumulate is not None and low_water < self._sent_through
         return None if is_apart else low_water
 
     def low_water(self) -> int:
-        opened = [slot.opened for slots in self._released for slot in slots[:1]]
+        opened = [entry.opened for entries in self._released for entry in entries[:1]]
         first = self._held.first()
         opened += [] if first is None else [first.opened]
         return min(opened) - 1 if opened else self.board.head
 
-    def _held_in(self, slot: Pending) -> Held:
-        part = slot.whole()
+    def _held_in(self, entry: Pending) -> Held:
+        part = entry.whole()
         assert part is not None
         messages = 0 if part.count is None else part.count.messages
         return Held(
-            slot.board_key, slot.opened, part.frame.offset, slot.due, self._payload(part),
+            entry.board_key, entry.opened, part.frame.offset, entry.due, self._payload(part),
             messages, removed=part.gone is not None,
         )  # fmt: skip
 
@@ -265,50 +276,52 @@ class StatefulLane(Lane):
         if self._held.merge(change.board_key, part, sealed=sealed) is not None:
             return
         if not self._held.of_key(change.board_key):
-            self._news.note_base(change)
-        slot = self._held.open(change.board_key, part, sealed=sealed)
-        if not sealed and not self._released:  # else a slot before it may have more to add
-            slot.stand_for(self._news.unreported(change.board_key))
-        slot.due = self._due_of(slot, now)
+            self._suppression.note_base(change)
+        entry = self._held.open(change.board_key, part, sealed=sealed)
+        if not sealed and not self._released:  # else an entry before it may have more to add
+            entry.stand_for(self._suppression.unreported(change.board_key))
+        entry.due = self._due_of(entry, now)
         if self.id.pace == "key":
-            heappush(self._heap, (slot.due, next(self._order), slot))
+            heappush(self._heap, (entry.due, next(self._order), entry))
 
-    def _due_of(self, slot: Pending, now: Instant) -> Instant:
-        """A key's slots leave together, and with `pace=batch` all slots do."""
-        elder = self._held.elder(slot, same_key=self.id.pace == "key")
+    def _due_of(self, entry: Pending, now: Instant) -> Instant:
+        """Return when an entry is due: with those of its key; with `pace=batch`, with all."""
+        elder = self._held.elder(entry, same_key=self.id.pace == "key")
         if elder is not None:
             return elder.due
         due = now + self.id.interval_ns
         if self.id.leading:
-            last = self._last_flush.get(slot.board_key)
+            last = self._last_flush.get(entry.board_key)
             if last is None or now - last >= self.id.interval_ns:
                 return now
             due = last + self.id.interval_ns
         if self.id.pace == "key":
+            # The tick's end, rounded up: keys leave together, and none before its interval.
             return -(-due // self._tick_ns) * self._tick_ns
         return due
 
     def _release(self) -> None:
-        """What is held goes now, before what is about to come."""
-        slots = self._held.take_all()
-        if slots:
-            self._released.append(slots)
+        """Let what is held go now, before the message that is about to come (`flush_on`)."""
+        entries = self._held.take_all()
+        if entries:
+            self._released.append(entries)
 
     def _due(self, now: Instant) -> list[Pending]:
         if self.id.pace != "key":
             first = self._held.first()
             return self._held.take_all() if first is not None and first.due <= now else []
-        slots: list[Pending] = []
+        entries: list[Pending] = []
         while self._heap and self._heap[0][0] <= now:
-            slot = heappop(self._heap)[2]
-            if self._held.take(slot):
-                slots.append(slot)
-        return slots
+            entry = heappop(self._heap)[2]
+            if self._held.take(entry):
+                entries.append(entry)
+        return entries
 
-    def _note_flushed(self, slots: Sequence[Pending], now: Instant) -> None:
-        for slot in slots:
-            self._last_flush.pop(slot.board_key, None)
-            self._last_flush[slot.board_key] = now
+    def _note_flushed(self, entries: Sequence[Pending], now: Instant) -> None:
+        for entry in entries:
+            self._last_flush.pop(entry.board_key, None)
+            self._last_flush[entry.board_key] = now
+        # In the order of flushing: the first that still counts ends the search.
         while self._last_flush:
             board_key, last = next(iter(self._last_flush.items()))
             if now - last < self.id.interval_ns:
@@ -319,6 +332,7 @@ class StatefulLane(Lane):
         if self._released:
             self.deadline = now
         elif self.id.pace == "key":
+            # Entries that `flush_on` let go stay in the heap until they come to its top.
             while self._heap and not self._held.has(self._heap[0][2]):
                 heappop(self._heap)
             self.deadline = self._heap[0][0] if self._heap else None
@@ -326,41 +340,43 @@ class StatefulLane(Lane):
             first = self._held.first()
             self.deadline = None if first is None else first.due
 
-    def _rows(self, told: Sequence[Pending], due: Sequence[Pending]) -> list[Frame]:
-        """The shared rows: deltas where a key has one slot, so that the base is what was sent."""
-        times = Counter(slot.board_key for slot in due)
-        rows = [self._row(slot, as_delta=times[slot.board_key] == 1) for slot in told]
+    def _rows(self, sending: Sequence[Pending], due: Sequence[Pending]) -> list[Frame]:
+        """Return the shared rows; deltas where a key has one entry: their base is what was sent."""
+        times = Counter(entry.board_key for entry in due)
+        rows = [self._row(entry, as_delta=times[entry.board_key] == 1) for entry in sending]
         return [row for row in rows if row is not None]
 
-    def _answer_rows(self, slots: PendingKeys, *, has_base: bool = False) -> list[Pair]:
-        """What a member is told of its own.
+    def _answer_rows(self, entries: PendingKeys, *, has_base: bool = False) -> list[Pair]:
+        """Return rows for one member, by board key.
 
-        In full values where it is behind, or may hold something else than what deltas are against.
+        They are full values where it is behind, or may not hold the base of deltas.
         """
         rows: list[Pair] = []
-        for slot in sorted(slots.all(), key=lambda slot: slot.order):
-            is_alone = len(slots.of_key(slot.board_key)) == 1
-            row = self._row(slot, as_delta=has_base and is_alone)
+        for entry in sorted(entries.all(), key=lambda entry: entry.order):
+            is_alone = len(entries.of_key(entry.board_key)) == 1
+            row = self._row(entry, as_delta=has_base and is_alone)
             if row is not None:
-                rows.append((slot.board_key, row))
+                rows.append((entry.board_key, row))
         return rows
 
-    def _row(self, slot: Pending, *, as_delta: bool) -> Frame | None:
-        part = slot.whole()
+    def _row(self, entry: Pending, *, as_delta: bool) -> Frame | None:
+        part = entry.whole()
         assert part is not None
         payload = self._payload(part)
         patch = None
         if as_delta and self._delta is not None:
             patch = self._delta.finished(part.patch, payload, part.frame.payload)
-        row = part.row(payload, patch, self.id, exempt=slot.sealed)
+        row = part.row(payload, patch, self.id, exempt=entry.sealed)
         return row if row is None or not row.removed or self._shown is None else self._shown(row)
 
     def _payload(self, part: PendingPart) -> bytes:
-        payload = part.frame.payload if part.fold is None else part.fold.payload()
+        payload = part.frame.payload if part.accumulator is None else part.accumulator.payload()
         return payload if self.id.select is None else self.id.select.apply(payload)
 
 
 def _unreported(part: PendingPart, rules: LaneId) -> Unreported:
-    """A part that nobody is told of; a removal of nothing counts nothing."""
+    """Return a part of which no row is sent; a removal of nothing counts nothing."""
     count = part.count or Receipt(0, part.frame.offset, part.frame.timestamp_ms)
-    return Unreported(count, rules.merge, None if part.fold is None else part.fold.unreported())
+    return Unreported(
+        count, rules.merge, None if part.accumulator is None else part.accumulator.unreported()
+    )

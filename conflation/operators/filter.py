@@ -6,17 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
-from tidegate.conflation.boards.board import Board
+from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
 from tidegate.conflation.lane_id import FeedId
 from tidegate.keys.filter import Filter
 from tidegate.keys.spec import KeySpec, conflation_key
 
-THE_RECORD = "[]"
-"""Board key where the topic itself is the key."""
-
 Move = tuple[str, Frame]
-"""A board key, and the frame to put there; a tombstone takes the key away."""
+"""A board key and the frame to put there; a tombstone takes the key away."""
 
 RowOf = Callable[[Frame], Move]
 """How a frame becomes the row of a board."""
@@ -133,8 +130,8 @@ def matcher(wanted: Filter | None, topic: str) -> Callable[[bytes, str], bool] |
 def rows_of(key_spec: KeySpec, sow_spec: KeySpec) -> RowOf:
     """Return how a topic's frames become rows of a board with this key.
 
-    On a topic with a key the frame is shared as it is. On one without, the conflation key is
-    what subscribers know a row by, so the frame is named by it.
+    On a topic with a key the frame is shared as it is. On one without, subscribers know a row by
+    its conflation key, so the frame is copied with that key.
     """
     if key_spec == sow_spec and sow_spec:
         return lambda frame: (frame.key, frame)

@@ -73,6 +73,7 @@ class TopNOperator(Operator):
     def _moved(self, frame: Frame, changed: str | None) -> list[Move]:
         start = self._window.skip_n
         now = {board_key for _, board_key in self._order[start : start + self._window.top_n]}
+        # Sorted, so that equal calls give equal outputs: the order of a set is none.
         moves: list[Move] = [(out, self._out(out, frame)) for out in sorted(self._shown - now)]
         moves += [(into, self._at(into, frame)) for into in sorted(now - self._shown)]
         if changed in now and changed in self._shown:

@@ -1,1 +1,1 @@
-"""The options language: what a subscriber writes, made definite, and printed back."""
+"""The options language: one table, from which texts are parsed, checked, granted and printed."""

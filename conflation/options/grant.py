@@ -1,18 +1,20 @@
-"""Grants: a request, the topic's own options and the defaults, made one subscription."""
+"""Grants: a request and the topic's own options, made one subscription without conflicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from tidegate.conflation.auto import auto_within
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.lane_id import FeedId, LaneId, Window
-from tidegate.conflation.options.conflicts import OptionsInContext, auto_of, conflicts
-from tidegate.conflation.options.parse import Options
-from tidegate.conflation.options.readers import AUTO, NOW, refused
+from tidegate.conflation.options.parse import refused
+from tidegate.conflation.options.rules import Case
+from tidegate.conflation.options.table import Options, conflicts
+from tidegate.conflation.options.values import AUTO, NOW
 from tidegate.conflation.subscription import (
-    BATCH_SIZE,
+    Auto,
     Command,
     NotFound,
     Replay,
@@ -30,103 +32,14 @@ from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import Bookmark
 
-# Which lane a request belongs to: equal wishes in other words give equal ids.
-
-
-def interval_ns_of(case: OptionsInContext) -> int:
-    """The interval to begin with, 0 for every message: `auto` begins with its shortest step."""
-    if case.command is Command.SOW:
-        return 0
-    if case.options.conflation == AUTO:
-        auto = auto_of(case.options)
-        assert auto is not None, "that would have been a conflict"
-        return auto.min_ns
-    assert not isinstance(case.options.conflation, str)
-    return case.options.conflation or 0
-
-
-def feed_id_of(case: OptionsInContext, wanted: Filter | None, order: Order | None) -> FeedId:
-    """The board: its key, its filter, its shape."""
-    return FeedId(_key_spec(case), wanted, _shape(case, order))
-
-
-def lane_id_of(
-    case: OptionsInContext, feed: FeedId, command: Command, *, default_pace: str, counted: bool
-) -> LaneId:
-    """The lane on that board; `command` is the one that is granted.
-
-    What makes no difference stands at its default, so that whoever gets the same shares.
-    """
-    options = case.options
-    select = options.select
-    every_message = LaneId(
-        feed,
-        delta=command.is_delta,
-        oof=command is not Command.SOW and (options.oof or isinstance(feed.shape, Window)),
-        no_empties=options.no_empties and command.is_delta,
-        select=None if select is None or select.keeps_all else select,
-    )
-    interval_ns = interval_ns_of(case)
-    if not interval_ns:
-        return every_message
-    leading = options.edge == "leading"
-    is_shaped = feed.shape is not None
-    merge = None if is_shaped else _merge(case)
-    has_deltas = command.is_delta and merge is None  # each combined value stands by itself
-    return replace(
-        every_message,
-        interval_ns=interval_ns,
-        pace="key" if leading else options.pace or default_pace,
-        leading=leading,
-        delta=has_deltas,
-        no_empties=options.no_empties and has_deltas,
-        counted=options.receipt or options.timestamp or counted,
-        merge=merge,
-        match=None if is_shaped else match_of(case.definition, feed.key_spec),
-        replaces=case.definition.replaces and not is_shaped,
-        never=options.never,
-        flush_on=options.flush_on,
-    )
-
-
-def _key_spec(case: OptionsInContext) -> KeySpec:
-    """What a row is known by: the conflation key counts only where something is conflated."""
-    options, sow_spec = case.options, case.definition.key_spec
-    if options.projection is not None:
-        return options.projection.grouping
-    asked = options.conflation_key
-    one_shot = case.command is Command.SOW
-    if asked is None or one_shot or set(asked.paths) == set(sow_spec.paths):
-        return sow_spec
-    return asked
-
-
-def _shape(case: OptionsInContext, order: Order | None) -> Window | Projection | None:
-    options = case.options
-    if options.top_n is not None:
-        return Window(order, options.top_n, options.skip_n or 0)
-    return options.projection
-
-
-def _merge(case: OptionsInContext) -> Reduce | Merger | None:
-    """The request's reducers, else the topic's; plain ones only where those are not."""
-    asked, topics = case.options.reduce, merge_of(case.definition)
-    return topics if asked is None or (asked.is_plain and topics is None) else asked
-
-
-_FULL = {
-    Command.DELTA_SUBSCRIBE: Command.SUBSCRIBE,
-    Command.SOW_AND_DELTA_SUBSCRIBE: Command.SOW_AND_SUBSCRIBE,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks for of one topic, unread texts among it.
+    """What a subscriber asks for of one topic; filter and order are still texts.
 
-    `defaults` are the topic's own options, of a change also the earlier ones. `counted` says that
-    the format shows which message was the first that a row stands for, `resume` is an id that was
-    seen before; `by_pattern`: the topic is one of those that a pattern takes.
+    `defaults` are the topic's own options, of a change also the earlier ones. `counted`: the
+    format shows the first message that a row stands for. `resume` is an id that was seen before.
+    `by_pattern`: the topic is one of those that a pattern takes.
     """
 
     topic: str
@@ -144,7 +57,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What is given, and what the asker should know about it."""
+    """The subscription that is granted, and warnings about what it does not do."""
 
     subscription: Subscription
     warnings: tuple[str, ...] = ()
@@ -163,7 +76,7 @@ def decide(
     resume: Bookmark | None = None,
     counted: bool = False,
 ) -> Subscription:
-    """The subscription alone; arguments as in `Request`.
+    """Return the subscription alone; arguments as in `Request`.
 
     Raises:
         OptionsInvalid: as `grant`.
@@ -176,89 +89,199 @@ def decide(
     return grant(request).subscription
 
 
+# The commands that send values where a topic has no deltas.
+_FULL = {
+    Command.DELTA_SUBSCRIBE: Command.SUBSCRIBE,
+    Command.SOW_AND_DELTA_SUBSCRIBE: Command.SOW_AND_SUBSCRIBE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Options without conflicts, the topic's own among them, and the command that was asked for."""
+
+    definition: Definition
+    options: Options
+    command: Command
+
+    @property
+    def interval_ns(self) -> int:
+        """The interval to begin with, 0 for every message: `auto` begins with its shortest step."""
+        # One string of options serves a query and the subscription after it (rule option-5).
+        if self.command is Command.SOW:
+            return 0
+        if self.auto is not None:
+            return self.auto.min_ns
+        assert not isinstance(self.options.conflation, str)
+        return self.options.conflation or 0
+
+    @property
+    def auto(self) -> Auto | None:
+        """The steps between which `conflation=auto` moves."""
+        options = self.options
+        if options.conflation != AUTO:
+            return None
+        auto = auto_within(options.min, options.max, options.max_age)
+        assert auto is not None, "that would have been a conflict"
+        return auto
+
+    @property
+    def granted_command(self) -> Command:
+        """The command; where there can be no deltas values are sent, as in AMPS."""
+        definition = self.definition
+        values_only = definition.values_only or not definition.has_fields
+        if definition.keeps_records and not values_only:
+            return self.command
+        return _FULL.get(self.command, self.command)
+
+
 def grant(request: Request) -> Grant:
     """Decide a request: its own options win over the topic's, one by one.
 
-    Equal wishes in other words give equal lanes: what makes no difference is at its default.
+    Requests that ask for the same in different words get equal lanes.
 
     Raises:
         OptionsInvalid: a conflict with the position of the option that is in the way, an order
             or a command that is none; positions are those of the request's own text.
         FilterInvalid: the filter, with the position in its text.
     """
-    case, left_out = _settled(request)
-    order = _order(request, case)
-    command = _granted_command(case)
-    feed = feed_id_of(case, _filter(request, case), order)
+    settled, left_out = _settle(request)
+    options = settled.options
+    order = _order(request)
+    command = settled.granted_command
+    feed = FeedId(_key_spec(settled), _filter(request), _shape(options, order))
+    # An envelope shows a row's first message: rows are counted for it, too.
+    is_counted = request.counted or options.receipt or options.timestamp
     subscription = Subscription(
         topic=request.topic,
         command=command,
-        lane_id=lane_id_of(
-            case, feed, command, default_pace=request.default_pace, counted=request.counted
-        ),
+        lane_id=_lane_id(settled, feed, default_pace=request.default_pace, counted=is_counted),
         resume=request.resume,
-        replay=_replay(case.options),
+        replay=_replay(options),
         order=order,
-        batch_size=case.options.batch_size or BATCH_SIZE,
-        paused=case.options.pause,
-        shown=_shown(case),
-        counted=request.counted or case.options.receipt or case.options.timestamp,
+        batch_size=options.batch_size,
+        paused=options.pause,
+        shown=_shown(settled),
+        counted=is_counted,
     )
-    return Grant(subscription, (*left_out, *_warnings(case, subscription)))
+    return Grant(subscription, (*left_out, *_warnings(settled, subscription)))
 
 
-def _settled(request: Request) -> tuple[OptionsInContext, list[str]]:
-    """The case without conflicts: a topic's option gives way to what the request says."""
+def _settle(request: Request) -> tuple[Settled, list[str]]:
+    """Resolve conflicts: a topic's option gives way to what the request says, with a warning."""
     options, left_out = request.options.over(request.defaults), list[str]()
+    definition, is_change = request.definition, request.options.is_change
+    # Each option that is left out may resolve other conflicts, or change the command: begin again.
     while True:
-        command = _command(request.command, request.definition, options)
-        case = OptionsInContext(request.definition, options, command, request.by_pattern)
+        command = _command(request.command, definition, options)
+        case = Case(definition, options.said, command, request.by_pattern, is_change)
         conflict = next(conflicts(case), None)
         if conflict is None:
-            return case, left_out
+            return Settled(definition, options, command), left_out
+        # The request is never changed: only what it did not say itself gives way.
         topics_own = [name for name in conflict.names if not request.options.given(name)]
         if not topics_own:
             name = conflict.names[0]
             raise OptionsInvalid(conflict.detail, request.options.position(name))
         options = options.without(topics_own[0])
-        whose = "the earlier" if request.options.is_change else "the topic's own"
+        whose = "the earlier" if is_change else "the topic's own"
         left_out.append(f"{whose} {topics_own[0]} is left out: {conflict.detail}")
 
 
 def _command(text: str | None, definition: Definition, options: Options) -> Command:
     if text is None:
+        # A snapshot before a replay would show the newest values first, then older ones.
         begins_with_state = bool(definition.key_spec) and options.bookmark is None
         return Command.SOW_AND_SUBSCRIBE if begins_with_state else Command.SUBSCRIBE
     if text not in set(Command):
         raise OptionsInvalid(f"command: expected one of {', '.join(Command)}")
     command = Command(text)
-    if command.queries and not (definition.key_spec or definition.retains):
+    if command.queries and not definition.keeps_records:
         raise OptionsInvalid(f"command {text} needs a topic that keeps records")
     return command
 
 
-def _granted_command(case: OptionsInContext) -> Command:
-    """Where there can be no deltas, values are sent, as in AMPS."""
-    return case.command if _has_deltas(case) else _FULL.get(case.command, case.command)
+def _lane_id(settled: Settled, feed: FeedId, *, default_pace: str, counted: bool) -> LaneId:
+    """Choose the lane on a board.
+
+    What makes no difference is at its default, so that subscribers of the same rows share a lane.
+    """
+    options, command, definition = settled.options, settled.granted_command, settled.definition
+    select = options.select
+    # A window is kept by its removals: without them its rows would only add up.
+    has_removals = options.oof or isinstance(feed.shape, Window)
+    every_message = LaneId(
+        feed,
+        delta=command.is_delta,
+        oof=has_removals and command is not Command.SOW,
+        no_empties=options.no_empties and command.is_delta,
+        select=None if select is None or select.keeps_all else select,
+    )
+    if not settled.interval_ns:
+        return every_message
+    # A quiet key that goes at once goes alone, so `leading` implies `pace=key`.
+    leading = options.edge == "leading"
+    is_shaped = feed.shape is not None
+    merge = None if is_shaped else _merge(settled)
+    # A combined value is made of one interval's messages: there is no earlier one to patch.
+    has_deltas = command.is_delta and merge is None
+    return replace(
+        every_message,
+        interval_ns=settled.interval_ns,
+        pace="key" if leading else options.pace or default_pace,
+        leading=leading,
+        delta=has_deltas,
+        no_empties=options.no_empties and has_deltas,
+        counted=counted,
+        merge=merge,
+        match=None if is_shaped else match_of(definition, feed.key_spec),
+        replaces=definition.replaces and not is_shaped,
+        never=options.never,
+        flush_on=options.flush_on,
+    )
 
 
-def _has_deltas(case: OptionsInContext) -> bool:
-    values_only = case.definition.values_only or not case.has_fields
-    return case.keeps_records and not values_only
+def _key_spec(settled: Settled) -> KeySpec:
+    """Choose the key of rows: a conflation key counts only where something is conflated."""
+    options, sow_spec = settled.options, settled.definition.key_spec
+    if options.projection is not None:
+        return options.projection.grouping
+    asked = options.conflation_key
+    # The SOW key in another order is the SOW key: its subscribers share a board.
+    one_shot = settled.command is Command.SOW
+    if asked is None or one_shot or set(asked.paths) == set(sow_spec.paths):
+        return sow_spec
+    return asked
 
 
-def _filter(request: Request, case: OptionsInContext) -> Filter | None:
+def _shape(options: Options, order: Order | None) -> Window | Projection | None:
+    if options.top_n is not None:
+        return Window(order, options.top_n, options.skip_n)
+    return options.projection
+
+
+def _merge(settled: Settled) -> Reduce | Merger | None:
+    """Choose the request's reducers, else the topic's.
+
+    Plain ones keep the last message, which is what a lane without reducers does; they only count
+    where the topic's would do otherwise.
+    """
+    asked, topics = settled.options.reduce, merge_of(settled.definition)
+    return topics if asked is None or (asked.is_plain and topics is None) else asked
+
+
+def _filter(request: Request) -> Filter | None:
     if not request.filter_text.strip():
         return None
-    if not case.has_fields:
+    if not request.definition.has_fields:
         raise FilterInvalid("a filter needs messages with fields, on a topic of type json", 0)
     return Filter.parse(request.filter_text)
 
 
-def _order(request: Request, case: OptionsInContext) -> Order | None:
+def _order(request: Request) -> Order | None:
     if not request.order_text.strip():
         return None
-    if not case.has_fields:
+    if not request.definition.has_fields:
         raise OptionsInvalid("order_by: it needs messages with fields", 0)
     try:
         return Order.parse(request.order_text)
@@ -267,18 +290,19 @@ def _order(request: Request, case: OptionsInContext) -> Order | None:
 
 
 def _replay(options: Options) -> Replay | None:
-    """From `now` on there is nothing to replay."""
-    if options.bookmark is None or options.bookmark == NOW:
+    if options.bookmark is None or options.bookmark == NOW:  # then there is nothing to replay
         return None
     start = None if isinstance(options.bookmark, str) else options.bookmark
-    not_found = options.bookmark_not_found if isinstance(start, Bookmark) else None
+    # The journal's beginning and a time are always found.
+    not_found = options.bookmark_not_found if isinstance(start, Bookmark) else NotFound.NOW
     rate = None if options.rate is None else replace(options.rate, max_gap_ns=options.rate_max_gap)
-    return Replay(start, not_found or NotFound.NOW, rate)
+    return Replay(start, not_found, rate)
 
 
-def _shown(case: OptionsInContext) -> Shown:
-    options = case.options
-    is_live = case.command is not Command.SOW
+def _shown(settled: Settled) -> Shown:
+    options = settled.options
+    # A query is answered with records of any age, and has no interval to move.
+    is_live = settled.command is not Command.SOW
     return Shown(
         timestamp=options.timestamp,
         receipt=options.receipt,
@@ -286,17 +310,17 @@ def _shown(case: OptionsInContext) -> Shown:
         no_sowkey=options.no_sowkey,
         progress=options.progress,
         max_age_ns=options.max_age if is_live else None,
-        auto=auto_of(options) if is_live and options.conflation == AUTO else None,
+        auto=settled.auto if is_live else None,
     )
 
 
-def _warnings(case: OptionsInContext, subscription: Subscription) -> Iterator[str]:
-    options, command = case.options, subscription.command
-    if command is not case.command:
-        yield f"this topic has no deltas, so {case.command} is answered as {command}"
+def _warnings(settled: Settled, subscription: Subscription) -> Iterator[str]:
+    options, command = settled.options, subscription.command
+    if command is not settled.command:
+        yield f"this topic has no deltas, so {settled.command} is answered as {command}"
     if command.is_delta and subscription.lane_id.merge is not None:
         yield "combined messages have no deltas, so every row is a full value"
-    if command is Command.SOW and case.has_interval:
+    if command is Command.SOW and options.conflation:
         yield "a sow is one snapshot, so nothing of it is conflated"
     if command is Command.SOW and options.oof:
         yield "a sow is one snapshot, so no removal follows it"

@@ -8,8 +8,7 @@ from dataclasses import replace
 from tidegate.conflation.boards.board import Pair
 from tidegate.conflation.frame import Frame, RemovalReason, Row, Tombstone
 from tidegate.conflation.lanes.accumulate import combines, lifted
-from tidegate.conflation.lanes.lane import Lane, all_shown, shown_as
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.lane import Lane, Member, all_shown, shown_as
 from tidegate.conflation.outputs import HistoryWanted
 from tidegate.conflation.schedule import Schedule
 from tidegate.conflation.sessions.backfill import begin, continue_replay, supply
@@ -267,7 +266,7 @@ def _apply_change(session: Session, subscriber: Subscriber) -> None:
         # What the old lane held is let go to it alone, so it need not wait for the new lane.
         member.position, member.cut, member.released = since, cut, new.board.head
     else:
-        member.round = None
+        member.catch_up = None
         for row_key, messages in unreported:  # older than what is pending of their keys
             member.miss(row_key, messages)
         _catch_up(subscriber, old, pending)

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from itertools import count
 
 from tidegate.conflation.boards.board import Board, Pair
-from tidegate.conflation.frame import Batch, Frame, prefix_within, receipt_of, told_bytes
+from tidegate.conflation.frame import (
+    Batch,
+    Frame,
+    prefix_within,
+    receipt_of,
+    sent_bytes,
+)
 from tidegate.conflation.lane_id import LaneId
-from tidegate.conflation.lanes.accumulate import CombinedRow
-from tidegate.conflation.lanes.backlog import Backlog
-from tidegate.conflation.lanes.unreported import Unreported, unreported_of
+from tidegate.conflation.lanes.accumulate import CombinedRow, Unreported, unreported_of
+from tidegate.conflation.lanes.pending import Backlog
 from tidegate.conflation.outputs import Resumed
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 from tidegate.keys.text.rate import Rate
@@ -102,7 +107,7 @@ class RowCursor:
     def queued(self) -> tuple[int, int]:
         """Return how many rows are still to come, and their bytes."""
         left = self.left
-        return len(left), sum(map(told_bytes, left))
+        return len(left), sum(map(sent_bytes, left))
 
     def conflate(self, rules: LaneId, board: Board) -> list[tuple[str, Unreported]]:
         """Put what is left together by a topic's rules; return the messages no row reports."""

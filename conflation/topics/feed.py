@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from tidegate.conflation.boards.board import Board
+from tidegate.conflation.boards.board import THE_RECORD, Board
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.lanes.every_message import EveryMessageLane
@@ -15,7 +15,6 @@ from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.lane import Lane
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.operators.filter import (
-    THE_RECORD,
     Change,
     FilterOperator,
     Move,

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from tidegate.conflation.boards.board import THE_RECORD
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import Frame, RestoredTopic, Tombstone
 from tidegate.conflation.journal import Log
 from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.lane import Lane
-from tidegate.conflation.operators.filter import THE_RECORD
 from tidegate.conflation.topics.feed import Feed
 from tidegate.keys.filter import Equality, Filter, index_tokens
 from tidegate.keys.path import FieldPath

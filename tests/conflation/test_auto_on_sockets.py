@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.support.fluid import Load, Pipe, Play
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tidegate.conflation.auto import Decision
-from tidegate.conflation.options.conflicts import STEPS_NS
+from tidegate.conflation.auto import STEPS_NS, Decision
 from tidegate.conflation.subscription import Auto
 from tidegate.keys.text.duration import MILLISECOND, SECOND
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidegate.conflation.definition import Definition, QueuePolicy
-from tidegate.conflation.journal import History
+from tidegate.conflation.definition import Definition, History, QueuePolicy
 
 
 def test_a_topic_is_plain_and_conflates_unless_told_otherwise() -> None:

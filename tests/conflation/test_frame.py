@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from tests.support.rules import rule
 from tests.support.world import make_frames
-from tidegate.conflation.frame import Batch, Frame, Row, Tombstone, prefix_within
+from tidegate.conflation.frame import (
+    Batch,
+    Frame,
+    Receipt,
+    Row,
+    Tombstone,
+    prefix_within,
+    receipt_of,
+)
 
 
 def test_a_frame_is_immutable() -> None:
@@ -50,3 +58,21 @@ def test_a_row_without_its_patch_is_whole() -> None:
     row = Row(4, b"v", "k", first=2, messages=3, patch=b"{}")
     assert row.whole() == Row(4, b"v", "k", first=2, messages=3)
     assert row.whole().whole() is not None
+
+
+# What a row stands for.
+
+FRAME = Frame(7, b"v", "k", 70)
+
+
+def test_a_message_stands_for_itself() -> None:
+    assert receipt_of(FRAME) == Receipt(1, 7, 70)
+    assert receipt_of(FRAME).on(FRAME) is FRAME
+
+
+@rule("delta-6")
+def test_what_came_before_is_added_and_its_first_stays() -> None:
+    count = Receipt(2, 3, 30).then(receipt_of(FRAME))
+    row = count.on(FRAME)
+    assert row == Row(7, b"v", "k", 70, first=3, first_ms=30, messages=3)
+    assert receipt_of(row) == count

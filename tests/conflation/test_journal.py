@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tests.support.world import make_frames, tokens
+from tidegate.conflation.definition import History
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.journal import History, Log
+from tidegate.conflation.journal import Log
 
 
 def log_of(text: str, first: int = 1) -> Log:

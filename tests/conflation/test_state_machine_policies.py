@@ -16,12 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.support.profiles import examples
 from tests.support.queues import Farewell, Fields, Queues, Reader, Told, TopicQueues, written
-from tidegate.conflation.definition import Definition, Priority, QueuePolicy
+from tidegate.conflation.definition import Definition, History, Priority, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, Row, receipt_of
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     Goodbye,
     GroupEnd,

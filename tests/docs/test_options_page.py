@@ -8,20 +8,19 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dev import ROOT
+from tests.docs.options_reference import PAGE as PATH
+from tests.docs.options_reference import generated
 from tests.support.commands import run, serving
 from tests.support.gateways import running_gateway
 from tidegate.clients.gateway import Gateway
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
 from tidegate.conflation.options.print import granted
-from tidegate.conflation.options.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
+from tidegate.conflation.options.table import TABLE, Options
 from tidegate.keys.spec import KeySpec
 
-PAGE = (ROOT / "docs" / "options.md").read_text("utf-8")
+PAGE = PATH.read_text("utf-8")
 TOPICS = {
     "ticks": Definition(History(1), KeySpec.parse("[/tickerId]")),
     "log": Definition(History(1)),
@@ -118,13 +117,24 @@ def test_every_option_has_an_example_that_is_granted() -> None:
         if example.answer.startswith("=> ")
         for name, _ in Options.parse(example.options).positions
     }
-    assert shown == {*READERS, *FLAGS} - set(ONLY_IN_A_CHANGE)
+    assert shown == {name for name, option in TABLE.items() if not option.only_in_change}
+
+
+def test_its_tables_are_those_of_the_product() -> None:
+    """If not: `python -m tests.docs.options_reference`."""
+    assert generated(PAGE) == PAGE
+
+
+def test_a_stale_table_would_be_seen() -> None:
+    stale = PAGE.replace("| `edge` | `trailing`", "| `edge` | `falling`", 1)
+    assert stale != PAGE
+    assert generated(stale) == PAGE
 
 
 def test_every_option_has_its_heading() -> None:
     headings = re.findall(r"^### (.*)$", PAGE, re.MULTILINE)
     named = [name for heading in headings for name in heading.split(", ")]
-    assert sorted(named) == sorted([*READERS, *FLAGS])
+    assert sorted(named) == sorted(TABLE)
 
 
 def test_a_lie_would_be_seen() -> None:

@@ -22,15 +22,14 @@ from tests.golden.lines import (
     topic_stats_line,
 )
 from tidegate.conflation.auto import InFlight, State, step
-from tidegate.conflation.definition import Definition, Kind, Priority, QueuePolicy
+from tidegate.conflation.definition import Definition, History, Kind, Priority, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
-from tidegate.conflation.journal import History
-from tidegate.conflation.lanes.member import Member
+from tidegate.conflation.lanes.lane import Member
 from tidegate.conflation.options.grant import Request, grant
-from tidegate.conflation.options.parse import Options
 from tidegate.conflation.options.print import granted, spelled
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Goodbye, HistoryWanted, Rows, SharedFlush
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Auto, Subscription

@@ -6,8 +6,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from tidegate.conflation.auto import FRAMING_BYTES, Decision, InFlight, State, step
-from tidegate.conflation.options.conflicts import STEPS_NS
+from tidegate.conflation.auto import FRAMING_BYTES, STEPS_NS, Decision, InFlight, State, step
 from tidegate.conflation.subscription import Auto
 from tidegate.keys.text.duration import MILLISECOND, SECOND, Instant
 

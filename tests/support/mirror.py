@@ -13,13 +13,12 @@ import pytest
 from tests.support.announced import announced_by
 from tests.support.follower import Follower, SessionModel, key_text
 from tests.support.model import LaneModel, LaneWish, Mark, Replica, Said, Sums, TopicModel, opening
-from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError, LimitReached, SessionUnknown
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     CloseReason,
     Goodbye,

@@ -1,10 +1,10 @@
-"""Bugs planted in lanes and slots; the columns are those of tests/support/planted.py."""
+"""Bugs planted in lanes and entries; the columns are those of tests/support/planted.py."""
 
 from __future__ import annotations
 
 ENGINE = "test_state_machine:EngineMachine"
 FOCUS = "test_state_machine_focus:FocusMachine"
-SLOTS = "test_state_machine_slots:SlotMachine"
+SLOTS = "test_state_machine_entries:SlotMachine"
 
 Planted = tuple[str, str, str, str]
 
@@ -17,7 +17,7 @@ LANES: dict[str, Planted] = {
     ),
     "what a round sent ahead comes again": (
         ENGINE,
-        "conflation/lanes/member.py",
+        "conflation/lanes/lane.py",
         "                    self.ahead[board_key] = newest.offset",
         "                    pass",
     ),
@@ -29,7 +29,7 @@ LANES: dict[str, Planted] = {
     ),
     "a round sends what was there when it began": (
         ENGINE,
-        "conflation/lanes/member.py",
+        "conflation/lanes/lane.py",
         "    return newest",
         "    return row",
     ),
@@ -72,7 +72,7 @@ LANES: dict[str, Planted] = {
     "flush_on lets nothing go": (
         SLOTS,
         "conflation/lanes/stateful.py",
-        "            self._released.append(slots)",
+        "            self._released.append(entries)",
         "            pass",
     ),
     "a leading key goes at once always": (
@@ -103,30 +103,30 @@ LANES: dict[str, Planted] = {
         FOCUS,
         "conflation/lanes/every_message.py",
         (
-            "                told = msgspec.structs.replace("
+            "                removal = msgspec.structs.replace("
             "frame, payload=frame.record or frame.payload)"
         ),
-        "                told = msgspec.structs.replace(frame, payload=frame.payload)",
+        "                removal = msgspec.structs.replace(frame, payload=frame.payload)",
     ),
     "what was not selected is seen": (
         FOCUS,
         "conflation/lanes/interval.py",
-        "        rows = all_shown(self._shown, (row for _, row in told))",
-        "        rows = all_shown(None, (row for _, row in told))",
+        "        rows = all_shown(self._shown, (row for _, row in changed))",
+        "        rows = all_shown(None, (row for _, row in changed))",
     ),
 }
 
 SLOTTED: dict[str, Planted] = {
-    "a slot is not moved to its newest message": (
+    "an entry is not moved to its newest message": (
         SLOTS,
         "conflation/lanes/pending.py",
-        "                slot.order = part.frame.offset",
-        "                slot.order = slot.opened",
+        "                entry.order = part.frame.offset",
+        "                entry.order = entry.opened",
     ),
     "match is not looked at": (
         SLOTS,
         "conflation/lanes/pending.py",
-        "        return self._match_of is None or slot.match == self._match_of(part.frame.payload)",
+        "        return self._match_of is None or entry.match == self._match(part)",
         "        return True",
     ),
     "parts from before a join are told again": (
@@ -135,56 +135,56 @@ SLOTTED: dict[str, Planted] = {
         "            if part.joins < since_join:",
         "            if part.joins < since_join - 1:",
     ),
-    "a slot counts its newest message alone": (
+    "an entry counts its newest message alone": (
         ENGINE,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/accumulate.py",
         "    return older.then(newer)",
         "    return newer",
     ),
     "a key that came and went is told": (
         FOCUS,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/accumulate.py",
         "        return self.gone is not None and self.is_new",
         "        return False",
     ),
     "reducers see the last message only": (
         SLOTS,
-        "conflation/lanes/pending.py",
-        "            fold = later.fold if fold is None else fold.join(later.fold)",
-        "            fold = later.fold",
+        "conflation/lanes/accumulate.py",
+        "            accumulator = self.accumulator.join(later.accumulator)",
+        "            accumulator = later.accumulator",
     ),
     "a delta is that of the last message": (
         SLOTS,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/accumulate.py",
         "            patch = patches.compose(self.patch, later.patch)",
         "            patch = later.patch",
     ),
-    "segments forget one flush too many": (
+    "flushes forget one flush too many": (
         ENGINE,
-        "conflation/lanes/pending.py",
-        "            if oldest is None or segment.position <= oldest:",
-        "            if oldest is None or segment.position <= oldest + 1:",
+        "conflation/lanes/stateful.py",
+        "            if oldest is None or flush.position <= oldest:",
+        "            if oldest is None or flush.position <= oldest + 1:",
     ),
-    "segments are joined where somebody stands between": (
+    "flushes are joined where somebody stands between": (
         ENGINE,
-        "conflation/lanes/pending.py",
+        "conflation/lanes/stateful.py",
         (
             "            if kept and kept[-1].position not in positions "
-            "and not _unseen(kept[-1], segment):"
+            "and not _unseen(kept[-1], flush):"
         ),
-        "            if kept and not _unseen(kept[-1], segment):",
+        "            if kept and not _unseen(kept[-1], flush):",
     ),
     "an empty delta is sent": (
         SLOTS,
-        "conflation/lanes/stateful.py",
-        "        if is_empty and not slot.sealed and not slot.was_joined:",
-        "        if is_empty and slot.sealed and not slot.was_joined:",
+        "conflation/lanes/delta.py",
+        "        if is_empty and not entry.sealed and not entry.was_joined:",
+        "        if is_empty and entry.sealed and not entry.was_joined:",
     ),
     "a delta is sent though it is longer": (
         FOCUS,
         "conflation/lanes/delta.py",
-        "        return told if len(told) < len(payload) else None",
-        "        return told",
+        "        return complete if len(complete) < len(payload) else None",
+        "        return complete",
     ),
     "a delta compares what is not selected": (
         SLOTS,
@@ -202,7 +202,7 @@ SLOTTED: dict[str, Planted] = {
         SLOTS,
         "conflation/lanes/accumulate.py",
         "                return self",
-        "                return MergerFold(self.merger, payload)",
+        "                return MergerAccumulator(self.merger, payload)",
     ),
     "a message that a merger keeps moves to the end": (
         SLOTS,

@@ -66,9 +66,9 @@ QUEUES: dict[str, Planted] = {
     ),
     "what was taken from a backlog comes again": (
         POLICIES,
-        "conflation/lanes/backlog.py",
-        "        for slot, _ in ordered[:count]:",
-        "        for slot, _ in ordered[:0]:",
+        "conflation/lanes/pending.py",
+        "        for entry, _ in ordered[:count]:",
+        "        for entry, _ in ordered[:0]:",
     ),
     "a piece of a backlog is a position": (
         POLICIES,

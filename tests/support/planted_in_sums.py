@@ -11,8 +11,8 @@ SUMS: dict[str, Planted] = {
     "a combined value that was not sent is replaced over a move": (
         CONSERVED,
         "conflation/lanes/accumulate.py",
-        "        fold = self.fold.join(later.fold)",
-        "        fold = later.fold",
+        "        accumulator = self.accumulator.join(later.accumulator)",
+        "        accumulator = later.accumulator",
     ),
     "rows of other rules are put together over a move": (
         CONSERVED,
@@ -23,7 +23,7 @@ SUMS: dict[str, Planted] = {
     "a queue's messages are replaced where the new rules combine": (
         CONSERVED,
         "conflation/lanes/accumulate.py",
-        "    return combined_row(frame, receipt_of(frame), rules, frame.payload, fold)",
+        "    return combined_row(frame, receipt_of(frame), rules, frame.payload, accumulator)",
         "    return frame",
     ),
     "what may not meet is put together over a move": (
@@ -35,10 +35,7 @@ SUMS: dict[str, Planted] = {
     "what was combined is told as the delta of its messages": (
         CONSERVED,
         "conflation/options/grant.py",
-        (
-            "    has_deltas = command.is_delta and merge is None"
-            "  # each combined value stands by itself"
-        ),
+        "    has_deltas = command.is_delta and merge is None",
         "    has_deltas = command.is_delta",
     ),
     "a merger that declines is not listened to over a move": (
@@ -49,8 +46,8 @@ SUMS: dict[str, Planted] = {
     ),
     "what came and went is forgotten if the key comes and goes again at once": (
         RECEIPTS,
-        "conflation/lanes/stateful.py",
-        "            slot.stand_for(self.unreported(slot.board_key))",
+        "conflation/lanes/delta.py",
+        "            entry.stand_for(self.unreported(entry.board_key))",
         "            pass",
     ),
     "a move forgets what came and went": (
@@ -61,7 +58,7 @@ SUMS: dict[str, Planted] = {
     ),
     "the removal of a key never sent takes its messages with it": (
         RECEIPTS,
-        "conflation/lanes/member.py",
+        "conflation/lanes/lane.py",
         "                self.miss(frame.key, unreported_of(frame))",
         "                pass",
     ),
@@ -79,7 +76,7 @@ SUMS: dict[str, Planted] = {
     ),
     "a row counts again what was counted for its key before": (
         RECEIPTS,
-        "conflation/lanes/member.py",
+        "conflation/lanes/lane.py",
         "        return self.unreported.pop(row.key).on(row)",
         "        return self.unreported[row.key].on(row)",
     ),

@@ -14,10 +14,9 @@ from tests.support.consumer import Consumer
 from tests.support.listener import ScriptLine
 from tests.support.naive import MILLISECOND, Chronicle, Event, Focus
 from tests.support.wishes import Wish, spec
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
-from tidegate.conflation.journal import History
 from tidegate.conflation.outputs import Output, RecordsExpired, Rows
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Command, Replay, Subscription

@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from tests.support.world import World, payload
-from tidegate.conflation.definition import Definition, Kind, Priority, QueuePolicy
+from tidegate.conflation.definition import Definition, History, Kind, Priority, QueuePolicy
 from tidegate.conflation.frame import Frame, Row, receipt_of
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     Goodbye,
     GroupBegin,

@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 
 from tests.support.announced import announced_by
-from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Batch, Frame, RemovalReason, Row, Tombstone, receipt_of
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import (
     Event,
     Goodbye,

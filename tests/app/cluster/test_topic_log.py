@@ -17,7 +17,7 @@ from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.settings import Settings
 from tidegate.app.stores.store import Bounds, Message, Publication, Retry, TopicRecord
-from tidegate.conflation.journal import History
+from tidegate.conflation.definition import History
 
 NUMBERS = itertools.count()
 RECORD = TopicRecord("px", TopicDocument.parse(b'{"key":["/k"]}'), "e1")

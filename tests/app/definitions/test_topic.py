@@ -18,8 +18,7 @@ from tidegate.app.definitions.source import FilledBy, Source
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
-from tidegate.conflation.definition import Kind, Priority, QueuePolicy
-from tidegate.conflation.journal import History
+from tidegate.conflation.definition import History, Kind, Priority, QueuePolicy
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.projection import Projection

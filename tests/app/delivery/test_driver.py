@@ -11,12 +11,11 @@ import pytest
 from tests.support.deadlines import HANGS_S
 from tests.support.world import make_frames, told
 from tidegate.app.delivery.driver import Consumer, Driver
-from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import LimitReached, TopicUnknown
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Output, RecordsExpired, Rows
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.spec import KeySpec

@@ -14,7 +14,7 @@ from tidegate.app.delivery.notices import WriteContext, late_events
 from tidegate.app.http.connection import Connection
 from tidegate.app.sessions.reader import SMALL_BUFFERS_BYTES, Reader
 from tidegate.app.sessions.session import Session
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Rows, Unsubscribed
 from tidegate.keys.text.duration import SECOND
 

@@ -16,7 +16,7 @@ from tidegate.app.sessions.session import Session
 from tidegate.app.sessions.session_transfer import deserialize, serialize
 from tidegate.app.sessions.view import session_view
 from tidegate.conflation.errors import LimitReached
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.text.duration import MILLISECOND

@@ -98,7 +98,7 @@ def test_of_one_key_the_answer_is_that_of_all() -> None:
         for oof in (True, False):
             rows = dict(board.rows(since, oof=oof))
             for board_key in ('["a"]', '["b"]', '["c"]'):
-                assert board.told(board_key, since, oof=oof) == rows.get(board_key)
+                assert board.row(board_key, since, oof=oof) == rows.get(board_key)
 
 
 def test_a_board_that_stands_as_another_goes_its_own_way() -> None:

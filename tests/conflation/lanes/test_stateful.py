@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from tests.support.rules import rule
-from tests.support.world import PLENTY, World, counts, ids, told
+from tests.support.world import PLENTY, World, counts, ids, make_frames, token, told
+from tidegate.conflation.frame import Receipt
+from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.lanes.accumulate import PendingPart
+from tidegate.conflation.lanes.pending import Pending
+from tidegate.conflation.lanes.stateful import Flushes
+from tidegate.keys.spec import KeySpec
 
 BY_KEY = "conflation=1s,pace=key"
 
@@ -245,3 +251,58 @@ def test_a_key_of_which_nothing_was_told_has_no_last_row() -> None:
     world.say("a2")
     world.flush()
     assert world.hears() == ["a2"]
+
+
+# Flushes: flushes that somebody is still behind, and no more of them than that.
+
+LANE = LaneId(FeedId(KeySpec.parse("[/k]")), 1_000_000_000, "key")
+
+
+def flush(text: str, first: int) -> list[Pending]:
+    return [
+        Pending(
+            frame.key,
+            [PendingPart(0, frame, Receipt(1, frame.offset, 0), is_new=False)],
+            0,
+            frame.offset,
+            frame.offset,
+        )
+        for frame in make_frames(text, first)
+    ]
+
+
+def behind(flushes: Flushes, position: int) -> str:
+    entries = flushes.after(position, 0).all()
+    return " ".join(token(entry.newest.frame) for entry in sorted(entries, key=lambda s: s.order))
+
+
+@rule("delta-6")
+def test_who_is_behind_gets_what_it_missed_put_together() -> None:
+    flushes = Flushes(LANE)
+    flushes.add(1, flush("a1 b1", 1))
+    flushes.add(2, flush("a2", 3))
+    flushes.add(3, flush("c1", 4))
+    assert [behind(flushes, position) for position in range(4)] == ["b1 a2 c1", "a2 c1", "c1", ""]
+
+
+def test_neighbours_become_one_where_nobody_stands_between() -> None:
+    """Law 3: a slow member costs its changed keys, not the flushes that it missed."""
+    flushes = Flushes(LANE)
+    for position in range(1, 50):
+        flushes.add(position, flush(f"a{position}", position))
+        flushes.drop({0, position})
+    assert len(flushes) == 1
+    assert behind(flushes, 0) == "a49"
+
+
+def test_what_everybody_has_is_forgotten() -> None:
+    flushes = Flushes(LANE)
+    flushes.add(1, flush("a1", 1))
+    flushes.add(2, flush("a2", 2))
+    flushes.drop({1, 2})
+    assert len(flushes) == 1
+    flushes.drop({2})
+    assert len(flushes) == 0
+    flushes.add(3, flush("a3", 3))
+    flushes.drop(set())
+    assert len(flushes) == 0

@@ -1,4 +1,4 @@
-"""The normalised form asks for exactly what was granted (rule option-8)."""
+"""The printed forms ask for exactly what was granted (rule option-8), or asked for."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tidegate.conflation.definition import Definition, Kind
-from tidegate.conflation.errors import EngineError
-from tidegate.conflation.journal import History
+from tidegate.conflation.definition import Definition, History, Kind
+from tidegate.conflation.errors import EngineError, OptionsInvalid
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
-from tidegate.conflation.options.print import granted, lane_text
-from tidegate.conflation.options.readers import FLAGS, ONLY_IN_A_CHANGE
+from tidegate.conflation.options.print import granted, lane_text, spelled
+from tidegate.conflation.options.table import FLAGS, TABLE, Options
 from tidegate.conflation.subscription import Subscription
 from tidegate.keys.merging import Merger
 from tidegate.keys.reducers import Reduce
@@ -73,7 +71,7 @@ def option_texts(draw: st.DrawFn) -> str:
     taken = {part.partition("=")[0] for text in parts for part in text.split(",")}
     names = draw(st.lists(st.sampled_from(sorted(VALUES)), max_size=3, unique=True))
     parts += [f"{name}={draw(VALUES[name])}" for name in names if name not in taken]
-    flags = sorted(set(FLAGS) - set(ONLY_IN_A_CHANGE))
+    flags = sorted(name for name in FLAGS if not TABLE[name].only_in_change)
     return ",".join([*parts, *draw(st.lists(st.sampled_from(flags), max_size=2, unique=True))])
 
 
@@ -157,3 +155,42 @@ def test_a_lane_is_told_with_what_is_no_option() -> None:
 def test_a_topic_s_merger_has_no_option() -> None:
     subscription = decide("px", TOPICS[2], Options.parse("conflation=1s"))
     assert "reduce" not in granted(subscription)
+
+
+# What was asked for, as text.
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        (" oof, conflation = 1000ms ,", "conflation=1s,oof"),
+        ("pause,conflation=none", "conflation=none,pause"),
+        ("never=[/a='x,y'],skip_n=0,top_n=5", "never=[/a = 'x,y'],top_n=5,skip_n=0"),
+        ("rate=2x,rate_max_gap=60s,bookmark=e1-7", "bookmark=e1-7,rate=2X,rate_max_gap=1m"),
+    ],
+)
+def test_options_are_spelled_in_one_way(text: str, expected: str) -> None:
+    assert spelled(Options.parse(text)) == expected
+
+
+@examples(1_000, nightly=50_000)
+@given(option_texts())
+def test_what_is_spelled_says_the_same(text: str) -> None:
+    try:
+        options = Options.parse(text)
+    except OptionsInvalid:
+        return
+    assert Options.parse(spelled(options)) == options
+
+
+@examples(200, nightly=5_000)
+@given(option_texts(), option_texts(), st.sampled_from(["", "replace", "resume"]))
+def test_so_do_options_laid_over_others(text: str, later: str, act: str) -> None:
+    try:
+        before = Options.parse(text)
+        after = Options.parse(",".join(filter(None, (later, act))), is_change=True)
+    except OptionsInvalid:
+        return
+    both = after.over(before)
+    assert Options.parse(spelled(both), is_change=True) == both

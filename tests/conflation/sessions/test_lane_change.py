@@ -7,13 +7,12 @@ import pytest
 
 from tests.support.rules import rule
 from tests.support.world import World, batches, counts, told
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import SubscriptionUnknown
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import Rows
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.conflation.subscription import Subscription

@@ -7,12 +7,11 @@ import pytest
 
 from tests.support.rules import rule
 from tests.support.world import World
-from tidegate.conflation.definition import Definition, QueuePolicy
+from tidegate.conflation.definition import Definition, History, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import CloseReason, Goodbye, QueueCrossed, Rows, SessionClosed
 from tidegate.conflation.sessions.session import QueueLimits, Session
 from tidegate.keys.spec import KeySpec

@@ -11,7 +11,7 @@ from tests.support.world import World, counts, ids, told
 from tidegate.conflation.errors import BookmarkExpired
 from tidegate.conflation.frame import RemovalReason
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.outputs import Resumed
 from tidegate.conflation.sessions.backfill import overflows
 from tidegate.conflation.sessions.session import QueueLimits

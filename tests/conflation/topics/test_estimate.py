@@ -6,11 +6,10 @@ import json
 
 import pytest
 
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.frame import Frame, Tombstone
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.conflation.topics.recorded import Estimate, estimate
 from tidegate.keys.spec import KeySpec
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tests.support.rules import rule
 from tests.support.world import World, batches, make_frames, tokens
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.journal import History
 from tidegate.conflation.lane_id import FeedId, LaneId
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.world import World, make_frames, tokens
-from tidegate.conflation.definition import Definition
+from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.errors import BookmarkExpired
-from tidegate.conflation.journal import History
 from tidegate.conflation.lane_id import FeedId
 from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.spec import KeySpec

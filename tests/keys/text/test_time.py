@@ -16,7 +16,7 @@ from tests.support.rules import rule
 from tidegate.app.archive.as_of import time_of
 from tidegate.app.http.problems import Problem
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.options.readers import read_value
+from tidegate.conflation.options.table import TABLE
 from tidegate.keys.errors import TextInvalid
 from tidegate.keys.text.time import parse_iso_ns, parse_time, time_text
 from tidegate.pipeline.archive import replay
@@ -125,7 +125,7 @@ SPELLINGS = {
 
 def _bookmark(text: str) -> int | None:
     with contextlib.suppress(OptionsInvalid):
-        return cast("int", read_value("bookmark", text, 0))
+        return cast("int", TABLE["bookmark"].read(text, 0))
     return None
 
 

@@ -9,13 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from tidegate.conflation.definition import Definition, Kind
+from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.journal import History
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
 from tidegate.conflation.options.print import granted
-from tidegate.conflation.options.readers import FLAGS, ONLY_IN_A_CHANGE, READERS
+from tidegate.conflation.options.table import TABLE, Options
 from tidegate.keys.spec import KeySpec
 
 KEY = KeySpec.parse("[/k]")
@@ -383,4 +381,4 @@ def test_what_is_refused_and_where(row: No) -> None:
 
 def test_the_table_has_every_option() -> None:
     names = {name for row in GRANTED for name, _ in Options.parse(row.options).positions}
-    assert names == {*READERS, *FLAGS} - set(ONLY_IN_A_CHANGE)
+    assert names == {name for name, option in TABLE.items() if not option.only_in_change}

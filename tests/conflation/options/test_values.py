@@ -1,4 +1,4 @@
-"""One reader for each option; flags stand alone. `test_options_table.py` has them all."""
+"""The values of options, one syntax for each kind; flags stand alone. `test_table.py` has all."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pytest
 
 from tests.support.rules import rule
 from tidegate.conflation.errors import OptionsInvalid
-from tidegate.conflation.options.readers import FLAGS, READERS, read_value, refused
+from tidegate.conflation.options.parse import refused
+from tidegate.conflation.options.table import FLAGS, TABLE, VALUED
 from tidegate.conflation.subscription import NotFound
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.text.bookmark import Bookmark
@@ -16,24 +17,24 @@ pytestmark = rule("option-1")
 
 @pytest.mark.parametrize("name", FLAGS)
 def test_a_flag_stands_alone(name: str) -> None:
-    assert read_value(name, None, 0) is True
+    assert TABLE[name].read(None, 0) is True
     for value in ("", "true", "1"):
         with pytest.raises(OptionsInvalid, match=f"{name}: it stands alone") as no:
-            read_value(name, value, 9)
+            TABLE[name].read(value, 9)
         assert no.value.position == 9
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", VALUED)
 def test_the_others_have_a_value(name: str) -> None:
     with pytest.raises(OptionsInvalid, match=f"{name}: expected = and a value") as no:
-        read_value(name, None, 9)
+        TABLE[name].read(None, 9)
     assert no.value.position == 9
 
 
-@pytest.mark.parametrize("name", sorted(set(READERS) - {"projection", "grouping"}))
+@pytest.mark.parametrize("name", sorted(set(VALUED) - {"projection", "grouping"}))
 def test_no_reader_takes_an_empty_value(name: str) -> None:
     with pytest.raises(OptionsInvalid, match=f"^{name}: "):
-        read_value(name, "", 9)
+        TABLE[name].read("", 9)
 
 
 @pytest.mark.parametrize(
@@ -50,14 +51,14 @@ def test_no_reader_takes_an_empty_value(name: str) -> None:
     ],
 )
 def test_what_values_say(name: str, text: str, value: object) -> None:
-    assert read_value(name, text, 0) == value
+    assert TABLE[name].read(text, 0) == value
 
 
 @pytest.mark.parametrize("text", ["1w", "0W", "2w"])
 @pytest.mark.parametrize("name", ["conflation", "max_age", "rate_max_gap"])
 def test_weeks_are_a_unit_of_which_no_duration_of_an_option_is_made(name: str, text: str) -> None:
     with pytest.raises(OptionsInvalid, match="weeks are for a topic's expiration and history"):
-        read_value(name, text, 0)
+        TABLE[name].read(text, 0)
 
 
 def test_a_refusal_has_the_inner_place_if_there_is_one() -> None:

@@ -1,14 +1,13 @@
-"""Conflicts by themselves (rules option-3 and view-1): which options are in one another's way."""
+"""Rules of options (option-3, view-1): what is in conflict, in which order, and what has to go."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.rules import rule
-from tidegate.conflation.definition import Definition
-from tidegate.conflation.journal import History
-from tidegate.conflation.options.conflicts import OptionsInContext, auto_of, conflicts
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.definition import Definition, History
+from tidegate.conflation.options.rules import Case, Rule
+from tidegate.conflation.options.table import TABLE, Options, conflicts
 from tidegate.conflation.subscription import Auto, Command
 from tidegate.keys.spec import KeySpec
 
@@ -20,7 +19,7 @@ MS = 1_000_000
 
 def names_of(text: str, command: Command = Command.SOW_AND_SUBSCRIBE) -> list[tuple[str, ...]]:
     definition = Definition(History(1), KeySpec.parse("[/k]"))
-    case = OptionsInContext(definition, Options.parse(text), command)
+    case = Case(definition, Options.parse(text).said, command)
     return [conflict.names for conflict in conflicts(case)]
 
 
@@ -36,14 +35,14 @@ def names_of(text: str, command: Command = Command.SOW_AND_SUBSCRIBE) -> list[tu
         ("bookmark=epoch,oof", [("bookmark",), ("oof", "bookmark")]),
     ],
 )
-def test_everything_that_is_wrong_is_told(text: str, names: list[tuple[str, ...]]) -> None:
+def test_everything_that_is_wrong_is_found(text: str, names: list[tuple[str, ...]]) -> None:
     assert names_of(text) == names
 
 
 def test_pause_and_resume_are_opposites() -> None:
     definition = Definition(History(1))
     options = Options.parse("pause,resume", is_change=True)
-    found = conflicts(OptionsInContext(definition, options, Command.SUBSCRIBE))
+    found = conflicts(Case(definition, options.said, Command.SUBSCRIBE, is_change=True))
     assert [conflict.names for conflict in found] == [("pause",)]
 
 
@@ -60,4 +59,9 @@ def test_pause_and_resume_are_opposites() -> None:
 )
 def test_the_bounds_of_auto(text: str, auto: Auto | None) -> None:
     """A promised age is the upper bound where none is given."""
-    assert auto_of(Options.parse(text)) == auto
+    definition = Definition(History(1))
+    assert Case(definition, Options.parse(text).said, Command.SUBSCRIBE).auto == auto
+
+
+def test_every_rule_is_kept_by_some_option() -> None:
+    assert {rule for option in TABLE.values() for rule in option.rules} == set(Rule)

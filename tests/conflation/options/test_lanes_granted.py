@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.support.rules import rule
-from tidegate.conflation.definition import Definition, Kind
-from tidegate.conflation.journal import History
+from tidegate.conflation.definition import Definition, History, Kind
 from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.options.grant import decide
-from tidegate.conflation.options.parse import Options
+from tidegate.conflation.options.table import Options
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Matcher, Merger
 from tidegate.keys.order import Order
