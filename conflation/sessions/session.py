@@ -83,7 +83,7 @@ class Session:
         starves another.
         """
         # Before any rows: a client has to know of a subscription before it gets rows of it.
-        outputs, room = self._from_outbox(bytes_max, now)
+        outputs, room = self._from_outbox(bytes_max, now) if self.outbox else ([], bytes_max)
         lowest = max(_RANKS.values())
         for subscriber_id in sorted(self.subscribers, key=self._rank):
             if room <= 0 or self.outbox or self._rank(subscriber_id) > lowest:

@@ -150,22 +150,19 @@ class Subscriber:
 
     def take(self, bytes_max: int, now: Instant) -> list[Output]:
         """Return what it is sent next, about `bytes_max` of payload."""
-        outputs = self._next(bytes_max, now)
+        outputs: list[Output] = []
+        if self.paused:
+            pass
+        # Oldest first: a client that was sent a newer value of a key must not get an older one.
+        elif self.backfill is not None:
+            outputs = self._from_backfill(self.backfill, bytes_max, now)
+        elif self.catch_up is not None:
+            outputs.append(self._rows(self._from_catch_up(self.catch_up, bytes_max, now)))
+        elif (batch := self._from_lane(bytes_max, now)) is not None:
+            outputs.append(self._rows(batch))
         for watcher in self.watchers:
             watcher.took(bytes_max, outputs, now)
         return outputs
-
-    def _next(self, bytes_max: int, now: Instant) -> list[Output]:
-        if self.paused:
-            return []
-        # Oldest first: a client that was sent a newer value of a key must not get an older one.
-        if self.backfill is not None:
-            return self._from_backfill(self.backfill, bytes_max, now)
-        if self.catch_up is not None:
-            batch: Batch | None = self._from_catch_up(self.catch_up, bytes_max, now)
-        else:
-            batch = self._from_lane(bytes_max, now)
-        return [] if batch is None else [self._rows(batch)]
 
     def _rows(self, batch: Batch, op: str = "publish") -> Rows:
         return Rows(self.member.name, self.topic.name, self.topic.epoch, op, batch)

@@ -51,7 +51,7 @@ BOUNDS = {
     "entries in the root of app/": Bound(19),
     "files in the fullest folder": Bound(18),
     "longest import chain in app": Bound(28),
-    "longest import chain in conflation": Bound(17),
+    "longest import chain in conflation": Bound(15),
     "longest import chain in keys": Bound(13),
     "longest import chain in pipeline": Bound(18),
     "longest import chain in clients": Bound(7),
