@@ -12,7 +12,7 @@ from tidegate.conflation.sessions.subscriber import Drain, Subscriber, Subscribe
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
-HALF_PERCENT = 50
+FULL_PERCENT, HALF_PERCENT = 100, 50
 
 _RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}
 
@@ -37,7 +37,7 @@ class QueueLimits:
 
     def room(self, messages: int, size: int) -> tuple[int, int]:
         """Return how many messages and bytes may come before the next level that matters."""
-        levels = sorted((HALF_PERCENT, self.lower_percent, self.upper_percent, 100))
+        levels = sorted((HALF_PERCENT, self.lower_percent, self.upper_percent, FULL_PERCENT))
         return _room(levels, messages, self.messages_max), _room(levels, size, self.bytes_max)
 
 

@@ -35,7 +35,7 @@ class PendingChange:
 
 
 class Watcher(Protocol):
-    """Hears what happens to a subscriber: its trace.
+    """Notes what happens to a subscriber, for its trace.
 
     A trace runs an engine of its own, so it stands above the engine, which knows no more of it
     than this. The engine itself calls `published` and `advanced`.
@@ -152,7 +152,7 @@ class Subscriber:
         """Return what it is sent next, about `bytes_max` of payload."""
         outputs: list[Output] = []
         if self.paused:
-            pass
+            pass  # nothing goes, but a trace notes the take
         # Oldest first: a client that was sent a newer value of a key must not get an older one.
         elif self.backfill is not None:
             outputs = self._from_backfill(self.backfill, bytes_max, now)
