@@ -39,7 +39,7 @@ class TopNOperator(Operator):
         """Return the same window, with its order, for another board."""
         other = TopNOperator(self._rows.copy_for(board), self._window)
         other._order, other._records = list(self._order), dict(self._records)
-        other._shown = set(self._shown)
+        other._shown = self._shown  # replaced as a whole, never changed
         return other
 
     def moves(self, frame: Frame) -> Sequence[Move]:

@@ -1,1 +1,1 @@
-"""One consumer: what it begins with, where it stands, how it changes, what its queue may hold."""
+"""Sessions and their subscribers: backfill, rows to send, changes of lane, queues, accounting."""

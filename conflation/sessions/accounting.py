@@ -105,7 +105,7 @@ class EngineStats:
     topics: tuple[TopicStats, ...]
     reliefs: Reliefs = Reliefs()
     unsubscribed: Mapping[str, int] = field(default_factory=dict)
-    """Ends of subscriptions that their sessions were told, by reason."""
+    """Ends of subscriptions that were sent to their sessions, by reason."""
     resumed: Mapping[str, int] = field(default_factory=dict)
     """Subscriptions that went on from a bookmark, by mode."""
 

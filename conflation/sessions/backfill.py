@@ -12,7 +12,7 @@ from tidegate.conflation.lanes.pending import Backlog
 from tidegate.conflation.operators.filter import matcher
 from tidegate.conflation.outputs import Resumed, ResumeMode
 from tidegate.conflation.sessions.rows import Pacing, RowCursor
-from tidegate.conflation.sessions.session import QueueLimits
+from tidegate.conflation.sessions.session import FULL_PERCENT, QueueLimits
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.subscription import NotFound, Replay, Subscription, queue_rules
 from tidegate.conflation.topics.recorded import HistoryReplay, conflate_recorded, passing
@@ -22,9 +22,6 @@ from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
 # --- By which of three ways a bookmark is continued, and with which rows (CONTRACT 4.2)
-
-
-FULL_PERCENT = 100
 
 
 def resume_mode(topic: Topic, lane_id: LaneId, bookmark: Bookmark, *, too_long: bool) -> ResumeMode:
@@ -243,10 +240,11 @@ def supply(subscriber: Subscriber, piece: Sequence[Frame]) -> None:
 def in_order(rows: Sequence[Frame], subscription: Subscription) -> Sequence[Frame]:
     """Return snapshot rows in the order asked for; else in a window's own, or the oldest first."""
     order, shape = subscription.order, subscription.lane_id.feed.shape
-    if order is None and not isinstance(shape, Window):
-        return rows
-    order = shape.order if order is None and isinstance(shape, Window) else order
     if order is None:
+        if not isinstance(shape, Window):
+            return rows
+        order = shape.order
+    if order is None:  # a window without an order is one by key
         return sorted(rows, key=lambda row: row.key)
     token = order.sort_token
     return sorted(rows, key=lambda row: (token(row.payload), row.key))
@@ -254,8 +252,7 @@ def in_order(rows: Sequence[Frame], subscription: Subscription) -> Sequence[Fram
 
 def _resumed(subscriber: Subscriber, bookmark: Bookmark, limits: QueueLimits) -> RowCursor:
     topic, lane_id = subscriber.topic, subscriber.member.subscription.lane_id
-    missed, size = topic.journal.backlog(bookmark.offset)
-    too_long = missed > limits.messages_max or size > limits.bytes_max
+    too_long = limits.is_above(FULL_PERCENT, *topic.journal.backlog(bookmark.offset))
     mode = resume_mode(topic, lane_id, bookmark, too_long=too_long)
     if mode is ResumeMode.REPLAY and not topic.journal_reaches(bookmark):
         return _from_archive(subscriber, bookmark.offset)

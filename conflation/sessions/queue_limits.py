@@ -8,11 +8,10 @@ from tidegate.conflation.definition import QueuePolicy
 from tidegate.conflation.outputs import CloseReason, QueueCrossed
 from tidegate.conflation.sessions.accounting import Reliefs
 from tidegate.conflation.sessions.registry import SessionRegistry
-from tidegate.conflation.sessions.session import HALF_PERCENT, QueueLimits, Session
+from tidegate.conflation.sessions.session import FULL_PERCENT, HALF_PERCENT, QueueLimits, Session
 from tidegate.conflation.sessions.subscriber import Subscriber
 from tidegate.conflation.topics.topic import Topic
 
-FULL_PERCENT = 100
 ROWS_MAX = 1_000
 """Messages that one step in idle time conflates: it holds up the event loop for that long."""
 WORTH_ONE_IN = 8

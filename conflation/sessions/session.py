@@ -14,7 +14,7 @@ from tidegate.conflation.sessions.subscriber import Drain, Subscriber, Subscribe
 from tidegate.keys.text.bookmark import Bookmark
 from tidegate.keys.text.duration import Instant
 
-HALF_PERCENT = 50
+FULL_PERCENT, HALF_PERCENT = 100, 50
 
 _RANKS = {Priority.HIGH: 0, Priority.DEFAULT: 1, Priority.LOW: 2}
 
@@ -39,7 +39,7 @@ class QueueLimits:
 
     def room(self, messages: int, size: int) -> tuple[int, int]:
         """Return how many messages and bytes may come before the next level that matters."""
-        levels = sorted((HALF_PERCENT, self.lower_percent, self.upper_percent, 100))
+        levels = sorted((HALF_PERCENT, self.lower_percent, self.upper_percent, FULL_PERCENT))
         return _room(levels, messages, self.messages_max), _room(levels, size, self.bytes_max)
 
 
@@ -85,7 +85,7 @@ class Session:
         starves another.
         """
         # Before any rows: a client has to know of a subscription before it gets rows of it.
-        outputs, room = self._from_outbox(bytes_max, now)
+        outputs, room = self._from_outbox(bytes_max, now) if self.outbox else ([], bytes_max)
         lowest = max(_RANKS.values())
         for subscriber_id in sorted(self.subscribers, key=self._rank):
             if room <= 0 or self.outbox or self._rank(subscriber_id) > lowest:

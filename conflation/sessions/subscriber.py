@@ -39,7 +39,7 @@ class PendingChange:
 
 
 class Watcher(Protocol):
-    """Hears what happens to a subscriber: its trace.
+    """Notes what happens to a subscriber, for its trace.
 
     A trace runs an engine of its own, so it stands above the engine, which knows no more of it
     than this. The engine itself calls `published` and `advanced`.
@@ -154,7 +154,16 @@ class Subscriber:
 
     def take(self, bytes_max: int, now: Instant) -> list[Output]:
         """Return what it is sent next, about `bytes_max` of payload."""
-        outputs = self._next(bytes_max, now)
+        outputs: list[Output] = []
+        if self.paused:
+            pass  # nothing goes, but a trace notes the take
+        # Oldest first: a client that was sent a newer value of a key must not get an older one.
+        elif self.backfill is not None:
+            outputs = self._from_backfill(self.backfill, bytes_max, now)
+        elif self.catch_up is not None:
+            outputs.append(self._rows(self._from_catch_up(self.catch_up, bytes_max, now)))
+        elif (batch := self._from_lane(bytes_max, now)) is not None:
+            outputs.append(self._rows(batch))
         for watcher in self.watchers:
             watcher.took(bytes_max, outputs, now)
         return outputs
@@ -167,18 +176,6 @@ class Subscriber:
         if self.lane is not lane or self.backfill is not None or self.catch_up is not None:
             return False
         return not self.paused and not self.watchers and lane.goes_as_it_is(self.member, batch)
-
-    def _next(self, bytes_max: int, now: Instant) -> list[Output]:
-        if self.paused:
-            return []
-        # Oldest first: a client that was sent a newer value of a key must not get an older one.
-        if self.backfill is not None:
-            return self._from_backfill(self.backfill, bytes_max, now)
-        if self.catch_up is not None:
-            batch: Batch | None = self._from_catch_up(self.catch_up, bytes_max, now)
-        else:
-            batch = self._from_lane(bytes_max, now)
-        return [] if batch is None else [self._rows(batch)]
 
     def _rows(self, batch: Batch, op: str = "publish") -> Rows:
         return Rows(self.member.name, self.topic.name, self.topic.epoch, op, batch)

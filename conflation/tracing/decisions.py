@@ -57,40 +57,47 @@ class Decision:
     why: str = ""
 
 
-def counted(slot: Held, known: Held | None) -> Held:
+def counted(entry: Held, known: Held | None) -> Held:
     """Add the count of messages where the lane has none, if all were seen from the first on."""
     earlier = 0 if known is None else known.messages
-    if slot.messages is not None or earlier is None:
-        return slot
-    return slot._replace(messages=earlier + (not slot.removed))
+    if entry.messages is not None or earlier is None:
+        return entry
+    return entry._replace(messages=earlier + (not entry.removed))
 
 
-def of_slot(what: DecisionKind, slot: Held, now: Instant, *, why: str = "") -> Decision:
+def of_entry(what: DecisionKind, entry: Held, now: Instant, *, why: str = "") -> Decision:
     """Return a decision about a row that is or was held."""
-    due = slot.due if what is DecisionKind.HELD else None
-    messages = slot.messages or None
-    return Decision(now, what, slot.board_key, slot.offset, messages=messages, due=due, why=why)
+    due = entry.due if what is DecisionKind.HELD else None
+    messages = entry.messages or None
+    return Decision(now, what, entry.board_key, entry.offset, messages=messages, due=due, why=why)
 
 
-def joined(lane_id: LaneId, known: Held, slot: Held, row: Frame, now: Instant) -> Decision:
+def joined(lane_id: LaneId, known: Held, entry: Held, row: Frame, now: Instant) -> Decision:
     """Return what a message did to a held row: replaced it, or was merged with it."""
     what, why = DecisionKind.REPLACED, ""
-    if not slot.removed and lane_id.merge is not None:
+    if not entry.removed and lane_id.merge is not None:
         what, why = DecisionKind.MERGED, "reduced"
         if isinstance(lane_id.merge, Merger):
-            why = _verdict(known, slot, row)
-    elif not slot.removed and lane_id.delta:
+            why = _verdict(known, entry, row)
+    elif not entry.removed and lane_id.delta:
         what, why = DecisionKind.MERGED, "delta"
     return Decision(
-        now, what, slot.board_key, slot.offset, known.offset, slot.messages, due=slot.due, why=why
+        now,
+        what,
+        entry.board_key,
+        entry.offset,
+        known.offset,
+        entry.messages,
+        due=entry.due,
+        why=why,
     )
 
 
-def _verdict(known: Held, slot: Held, row: Frame) -> str:
+def _verdict(known: Held, entry: Held, row: Frame) -> str:
     """Return what a merger answered, as far as the result shows it."""
-    if slot.payload == known.payload:
+    if entry.payload == known.payload:
         return "keep current"
-    return "keep new" if slot.payload == row.payload else "merged"
+    return "keep new" if entry.payload == row.payload else "merged"
 
 
 def delivered(row: Frame, now: Instant) -> Decision:
@@ -171,11 +178,11 @@ class DecisionObserver:
         yield Decision(now, DecisionKind.FLUSHED, offset=batch.low_water, rows=len(batch.frames))
         # A message is one row, but of a window or of groups it may be several.
         by_key = lane.id.feed.shape is not None
-        told = {(row.offset, row.key if by_key else "") for row in batch.frames}
-        for slot in self._let_go(lane, now):
-            if (slot.offset, slot.board_key if by_key else "") not in told:
-                why = "came and went" if slot.removed or not lane.id.no_empties else "no change"
-                yield of_slot(DecisionKind.SUPPRESSED, slot, now, why=why)
+        flushed = {(row.offset, row.key if by_key else "") for row in batch.frames}
+        for entry in self._let_go(lane, now):
+            if (entry.offset, entry.board_key if by_key else "") not in flushed:
+                why = "came and went" if entry.removed or not lane.id.no_empties else "no change"
+                yield of_entry(DecisionKind.SUPPRESSED, entry, now, why=why)
         yield from self._let_wait(lane, batch.frames, now)
 
     def _let_wait(self, lane: Lane, rows: Sequence[Frame], now: Instant) -> Iterator[Decision]:
@@ -236,22 +243,22 @@ class DecisionObserver:
             yield from self._listed(lane, board_key, row, now)
             return
         # What is held is known by its first message: that stays while others are merged into it.
-        before = {slot.opened: slot for slot in self._held.pop(board_key, ())}
+        before = {entry.opened: entry for entry in self._held.pop(board_key, ())}
         held: list[Held] = []
         is_told = False
-        for slot in lane.held(board_key):
-            known = before.pop(slot.opened, None)
-            if known is not None and known.offset == slot.offset:
+        for entry in lane.held(board_key):
+            known = before.pop(entry.opened, None)
+            if known is not None and known.offset == entry.offset:
                 held.append(known)
                 continue
-            slot = counted(slot, known)
-            held.append(slot)
-            self._note_due(slot)
+            entry = counted(entry, known)
+            held.append(entry)
+            self._note_due(entry)
             is_told = True
             if known is None:
-                yield of_slot(DecisionKind.HELD, slot, now, why="apart" if len(held) > 1 else "")
+                yield of_entry(DecisionKind.HELD, entry, now, why="apart" if len(held) > 1 else "")
             else:
-                yield joined(lane.id, known, slot, row, now)
+                yield joined(lane.id, known, entry, row, now)
         if held:
             self._held[board_key] = held
         # With `flush_on` the message may have flushed what was held; `flushed` says so then.
@@ -265,19 +272,19 @@ class DecisionObserver:
     def _grouping(self, lane: Lane, board_key: str, frame: Frame, now: Instant) -> Decision:
         """Return what a message did to a group whose row is made when it is flushed."""
         known = next(iter(self._held.get(board_key, ())), None)
-        slot = counted(Held(board_key, 0, frame.offset, lane.deadline, b""), known)
-        self._held[board_key] = [slot]
-        self._note_due(slot)
+        entry = counted(Held(board_key, 0, frame.offset, lane.deadline, b""), known)
+        self._held[board_key] = [entry]
+        self._note_due(entry)
         if known is None:
-            return of_slot(DecisionKind.HELD, slot, now)
-        return joined(lane.id, known, slot, frame, now)
+            return of_entry(DecisionKind.HELD, entry, now)
+        return joined(lane.id, known, entry, frame, now)
 
     def _listed(self, lane: Lane, board_key: str, row: Frame, now: Instant) -> Iterator[Decision]:
         """Yield what a list holds of a message; it replaces nothing."""
-        slots = lane.held(board_key)
-        for slot in slots:
-            yield of_slot(DecisionKind.HELD, counted(slot, None), now)
-        if not slots:
+        entries = lane.held(board_key)
+        for entry in entries:
+            yield of_entry(DecisionKind.HELD, counted(entry, None), now)
+        if not entries:
             why = why_not_held(lane.id, row)
             yield Decision(now, DecisionKind.SUPPRESSED, board_key, row.offset, why=why)
 
@@ -299,13 +306,13 @@ class DecisionObserver:
         self._awaited.clear()
 
     def _look(self, lane: Lane) -> None:
-        for slot in lane.held():
-            self._held.setdefault(slot.board_key, []).append(slot)
-            self._note_due(slot)
+        for entry in lane.held():
+            self._held.setdefault(entry.board_key, []).append(entry)
+            self._note_due(entry)
 
-    def _note_due(self, slot: Held) -> None:
-        if slot.due is not None:
-            self._due.setdefault(slot.due, {})[slot.board_key] = None
+    def _note_due(self, entry: Held) -> None:
+        if entry.due is not None:
+            self._due.setdefault(entry.due, {})[entry.board_key] = None
 
     def _let_go(self, lane: Lane, now: Instant) -> list[Held]:
         """Return what is not held any more of what was due."""
@@ -318,11 +325,11 @@ class DecisionObserver:
     def _not_held(self, lane: Lane, board_key: str) -> list[Held]:
         """Return what was held of a key and is not any more."""
         before = self._held.pop(board_key, [])
-        opened = {slot.opened: slot.offset for slot in lane.held(board_key)}
-        kept = [slot for slot in before if opened.get(slot.opened) == slot.offset]
+        opened = {entry.opened: entry.offset for entry in lane.held(board_key)}
+        kept = [entry for entry in before if opened.get(entry.opened) == entry.offset]
         if kept:
             self._held[board_key] = kept
-        return [slot for slot in before if slot not in kept]
+        return [entry for entry in before if entry not in kept]
 
     def _release(self, lane: Lane) -> None:
         """Note that all is flushed if one key is: `flush_on` flushes everything that was held."""

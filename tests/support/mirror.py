@@ -25,6 +25,7 @@ from tidegate.conflation.outputs import (
     Output,
     Rows,
     SessionClosed,
+    SharedFlush,
     Unsubscribed,
 )
 from tidegate.conflation.sessions.session import QueueLimits
@@ -316,7 +317,7 @@ class Mirror:
         self.calls.append((verb, arguments, described(answer)))
         if isinstance(answer, EngineError):
             raise answer
-        return answer
+    return answer
 
     def fresh(self, kind: str) -> str:
         self.serial += 1
@@ -354,4 +355,6 @@ def described(answer: object) -> object:
         batch = answer.batch
         places = (batch.since, batch.position, batch.low_water)
         return (answer.name, answer.op, batch.frames, places)
+    if isinstance(answer, SharedFlush):  # its lane is an object of one engine
+        return (answer.topic, answer.epoch, answer.batch.frames, announced_by(answer))
     return answer

@@ -32,6 +32,17 @@ def test_an_empty_topic_has_an_empty_group() -> None:
     assert world.hears() == ["group of 0", "group ends at e1-0"]
 
 
+def test_an_empty_topic_has_its_group_though_the_first_take_had_no_room_for_it() -> None:
+    world = keyed("a1 b1")
+    world.topic("other")
+    world.subscribe(command=SNAPSHOT)
+    world.subscribe(command=SNAPSHOT, topic="other")
+    assert told(world.take_once(1)) == ["group of 2", "snapshot: a1"]
+    assert sorted(told(world.take())) == [
+        "group ends at e1-0", "group ends at e1-2", "group of 0", "snapshot: b1",
+    ]  # fmt: skip
+
+
 @rule("resume-1")
 def test_a_snapshot_is_exact_whatever_is_published_while_it_is_taken() -> None:
     """Live rows follow it without gap or overlap."""

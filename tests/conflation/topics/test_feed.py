@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.support.rules import rule
 from tests.support.world import World, batches, make_frames, tokens
 from tidegate.conflation.definition import Definition, History
 from tidegate.conflation.frame import Frame
-from tidegate.conflation.lane_id import FeedId, LaneId
+from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.conflation.lanes.every_message import EveryMessageLane
 from tidegate.conflation.lanes.interval import IntervalLane
 from tidegate.conflation.lanes.stateful import StatefulLane
 from tidegate.conflation.operators.filter import rows_of
 from tidegate.conflation.topics.feed import Feed
 from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.filter import Filter
+from tidegate.keys.order import Order
 from tidegate.keys.projection import Projection
 from tidegate.keys.spec import KeySpec
 
@@ -129,6 +133,36 @@ def test_a_feed_that_stands_as_another_has_the_same_groups_to_make() -> None:
     assert (len(feed.board), len(twin.board), feed.settles, twin.settles) == (2, 0, 1, 0)
     twin.settle()
     assert [row for _, row in twin.board.rows(0)] == [row for _, row in feed.board.rows(0)]
+
+
+@rule("trace-2")
+@pytest.mark.parametrize(
+    "feed_id",
+    [
+        FeedId(KEY, Filter.parse("/v > 2")),
+        FeedId(KEY, shape=Window(Order.parse("/v DESC"), 2)),
+        FeedId(KEY, shape=Projection.parse("[/g,SUM(/v) AS /v]", 0, "[/g]", 0)),
+    ],
+)
+def test_a_copy_of_a_feed_goes_the_same_way_and_leaves_its_original_alone(feed_id: FeedId) -> None:
+    """Its operator remembers what is on the board, and what is not there but may come in."""
+
+    def publish(feed: Feed, text: str, first: int) -> None:
+        feed.publish(make_frames(text, first), 0)
+        feed.settle()
+
+    feed, same, other, fresh = (Feed(feed_id, KEY, "px") for _ in range(4))
+    publish(feed, "aX3 bX5 cY4 dY1", 1)
+    publish(fresh, "aX3 bX5 cY4 dY1", 1)
+    same.take_over(feed)
+    other.take_over(feed)
+    publish(other, "bY0 aX0 cX0 dX8", 5)
+    for each in (feed, same, fresh):
+        publish(each, "bX0 aY9 cY1 eX7", 5)
+    expected = fresh.board.rows(0, oof=True)
+    assert feed.board.rows(0, oof=True) == expected
+    assert same.board.rows(0, oof=True) == expected
+    assert other.board.rows(0, oof=True) != expected
 
 
 def test_groups_are_made_at_once_where_another_feed_does_so() -> None:

@@ -14,7 +14,7 @@ from tidegate.conflation.tracing.decisions import (
     counted,
     delivered,
     joined,
-    of_slot,
+    of_entry,
     why_filtered,
     why_not_held,
 )
@@ -52,17 +52,17 @@ def test_a_removal_takes_the_place_whatever_the_lane_merges() -> None:
 
 def test_messages_are_counted_where_the_lane_does_not() -> None:
     """Only from the first on: of what was held before the trace nobody knows how many it is."""
-    slot, first = SECOND._replace(messages=None), FIRST._replace(messages=None)
+    entry, first = SECOND._replace(messages=None), FIRST._replace(messages=None)
     assert counted(SECOND, FIRST).messages == 2
-    assert counted(slot, None).messages == 1
-    assert counted(slot, FIRST).messages == 2
-    assert counted(slot, first).messages is None
-    assert counted(slot._replace(removed=True), FIRST).messages == 1
+    assert counted(entry, None).messages == 1
+    assert counted(entry, FIRST).messages == 2
+    assert counted(entry, first).messages is None
+    assert counted(entry._replace(removed=True), FIRST).messages == 1
 
 
 def test_only_what_is_held_is_due() -> None:
-    assert of_slot(DecisionKind.HELD, FIRST, 7).due == 100
-    assert of_slot(DecisionKind.SUPPRESSED, FIRST, 7, why="no change").due is None
+    assert of_entry(DecisionKind.HELD, FIRST, 7).due == 100
+    assert of_entry(DecisionKind.SUPPRESSED, FIRST, 7, why="no change").due is None
 
 
 @rule("trace-4")
