@@ -1,61 +1,137 @@
-"""Every limit and choice of the gateway: its default, its bounds, and where a value comes from.
+"""Every limit and choice of the gateway: its default, its bounds and what it means.
 
-Order: defaults, then `tidegate.toml`, then `TIDEGATE_…` variables, then flags. Values with a
-dimension carry their unit (`10s`, `8MiB`); plain numbers are counts.
+Values with a dimension carry their unit (`10s`, `8MiB`); plain numbers are counts. The command line
+reads values from file, environment and flags (`app/cli/settings.py`).
 """
 
-import difflib
 import ipaddress
-import logging
-import os
-import tomllib
-from collections.abc import Callable, Mapping
+import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from tidegate.app.setting_kinds import (
-    CountValue,
-    DurationValue,
-    EnvironmentText,
-    FlagValue,
-    FunctionNames,
-    HostNames,
-    Origins,
-    SizeValue,
-    TextValue,
-    count_field,
-    duration_field,
-    size_field,
-)
+from tidegate.keys.text.duration import Duration
+from tidegate.keys.text.size import parse_size
 
 PREFIX = "TIDEGATE_"
-CONFIG_FILE = "tidegate.toml"
 MEMORY_ONLY = ":memory:"
 CONFIG_STATUS = 78  # EX_CONFIG of sysexits.h, the exit status for a bad configuration
-
-# Read by other parts of the product, so they are no misspelt settings.
-OTHER_VARIABLES = frozenset({"TIDEGATE_GATEWAY", "TIDEGATE_REQUIRE_ALL"})
-
-logger = logging.getLogger("tidegate.settings")
 
 
 class SettingsInvalid(Exception):
     """The configuration cannot be used; `str()` is one readable line. The command exits 78."""
 
 
+class EnvironmentText(str):
+    """A value that came from the environment, where everything is text."""
+
+    __slots__ = ()
+
+
+def _duration(value: object) -> Duration:
+    if isinstance(value, Duration):
+        return value
+    if isinstance(value, str):
+        return Duration.parse(value)
+    raise ValueError('expected a duration in quotes such as "10s"')
+
+
+def _size(value: object) -> int:
+    if isinstance(value, str):
+        return parse_size(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError('expected a size in quotes such as "8MiB", or a number of bytes')
+
+
+def _count(value: object) -> int:
+    if isinstance(value, EnvironmentText) and re.fullmatch("[0-9]{1,18}", value):
+        return int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError("expected a whole number")
+
+
+def _flag(value: object) -> bool:
+    if isinstance(value, EnvironmentText) and value in {"true", "false", "1", "0"}:
+        return value in {"true", "1"}
+    if isinstance(value, bool):
+        return value
+    raise ValueError("expected true or false")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, str) and value:
+        return str(value)
+    raise ValueError("expected a text that is not empty")
+
+
+def _names(value: object, pattern: str, expected: str) -> tuple[str, ...]:
+    if isinstance(value, EnvironmentText):
+        value = [name.strip() for name in value.split(",") if name.strip()]
+    if not isinstance(value, list | tuple):
+        raise ValueError(expected)
+    if not all(isinstance(name, str) and re.fullmatch(pattern, name, re.ASCII) for name in value):
+        raise ValueError(expected)
+    return tuple(value)
+
+
+def _host_names(value: object) -> tuple[str, ...]:
+    expected = 'expected a list of host names such as ["gateway.example"]'
+    return tuple(name.lower() for name in _names(value, r"(?i:[a-z0-9.:_-]+)", expected))
+
+
+def _origins(value: object) -> tuple[str, ...]:
+    expected = 'expected a list of origins such as ["https://desk.example"]'
+    pattern = r"(?i:https?://[a-z0-9._\[\]:-]+)"
+    return tuple(origin.lower() for origin in _names(value, pattern, expected))
+
+
+def _function_names(value: object) -> tuple[str, ...]:
+    expected = 'expected a list of functions such as ["package.module:function"]'
+    return _names(value, r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", expected)
+
+
+DurationValue = Annotated[Duration, BeforeValidator(_duration)]
+SizeValue = Annotated[int, BeforeValidator(_size)]
+CountValue = Annotated[int, BeforeValidator(_count)]
+FlagValue = Annotated[bool, BeforeValidator(_flag)]
+TextValue = Annotated[str, BeforeValidator(_text)]
+HostNames = Annotated[tuple[str, ...], BeforeValidator(_host_names)]
+Origins = Annotated[tuple[str, ...], BeforeValidator(_origins)]
+FunctionNames = Annotated[tuple[str, ...], BeforeValidator(_function_names)]
+
+
+def duration_field(default: str, meaning: str, least: str = "1ms", most: str = "1d") -> Any:
+    """A setting that is a duration, within bounds."""
+    return Field(
+        default=Duration.parse(default),
+        ge=Duration.parse(least),
+        le=Duration.parse(most),
+        description=meaning,
+    )
+
+
+def size_field(default: str, meaning: str, least: str = "1KiB", most: str = "4GiB") -> Any:
+    """A setting that is a number of bytes, within bounds."""
+    return Field(
+        default=parse_size(default), ge=parse_size(least), le=parse_size(most), description=meaning
+    )
+
+
+def count_field(default: int, meaning: str, least: int = 1, most: int = 1_000_000_000) -> Any:
+    """A setting that is a plain number, within bounds."""
+    return Field(default=default, ge=least, le=most, description=meaning)
+
+
 class Settings(BaseSettings):
     """The gateway's configuration, checked and frozen.
 
-    Building one directly takes defaults and arguments alone; `load_settings` reads the file and
+    Building one directly takes defaults and arguments alone; the command line reads the file and
     the environment too. Outside, `store_dir` is called `data`.
     """
 
@@ -297,85 +373,3 @@ def bound(name: str, side: Literal["ge", "le"]) -> Any:
 def variable_of(name: str) -> str:
     """The environment variable of a setting."""
     return PREFIX + name.upper()
-
-
-def load_settings(
-    config: Path | None = None, *, overrides: Mapping[str, object] | None = None
-) -> Settings:
-    """Layer defaults, file, environment and flags into one `Settings`.
-
-    Args:
-        config: the TOML file; without it `tidegate.toml` in the working directory, if there.
-        overrides: from flags, by setting name; None stands for a flag not given.
-
-    Raises:
-        SettingsInvalid: one line that names the source and the setting at fault.
-    """
-    path = config or Path(CONFIG_FILE)
-    in_file = _file_values(path) if config or path.exists() else {}
-    flags = {name: value for name, value in (overrides or {}).items() if value is not None}
-    _check_each(in_file, lambda name: f"{path.name}: {name!a}")
-    _check_each(in_environment := _environment_values(), variable_of)
-    _check_each(flags, lambda name: f"--{name.replace('_', '-')}")
-    try:
-        return Settings(**in_file | in_environment | flags)
-    except ValidationError as error:  # a rule about several settings, which names them
-        raise SettingsInvalid(_reason(error.errors()[0]["msg"])) from None
-
-
-def _file_values(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb"):  # the source passes over a file that cannot be read
-            return TomlConfigSettingsSource(Settings, path)()
-    except OSError as error:
-        raise SettingsInvalid(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise SettingsInvalid(f"{path}: not valid TOML: {reason}") from None
-
-
-def _environment_values() -> dict[str, Any]:
-    """The variables that are settings.
-
-    A misspelt setting is an error; a stranger that shares our prefix is only mentioned.
-    """
-    known = [variable_of(name) for name in SETTINGS]
-    for variable in os.environ:
-        if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES.union(known):
-            close = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
-            if close:
-                raise SettingsInvalid(f"{variable}: no such setting; did you mean {close[0]}?")
-            logger.warning("%s is no setting of the gateway and is not used", variable)
-    found = EnvSettingsSource(Settings, case_sensitive=False)()
-    return {name: EnvironmentText(text) for name, text in found.items()}
-
-
-def _check_each(values: Mapping[str, Any], called: Callable[[str], str]) -> None:
-    """Whether each value of a source can be used, also one that another source goes before.
-
-    What several settings are together is seen when all are there.
-    """
-    try:
-        Settings(**values)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        if not first["loc"]:
-            return
-        name = str(first["loc"][0])
-        match first["type"]:
-            case "greater_than_equal":
-                reason = f"expected at least {bound(name, 'ge')}"
-            case "less_than_equal":
-                reason = f"expected at most {bound(name, 'le')}"
-            case "extra_forbidden" if isinstance(values[name], dict):
-                reason = "no such setting; settings stand at the top level of the file, in no table"
-            case "extra_forbidden":
-                close = difflib.get_close_matches(name.lower(), SETTINGS, n=1)
-                reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
-            case _:
-                reason = _reason(first["msg"])
-        raise SettingsInvalid(f"{called(name)}: {reason}") from None
-
-
-def _reason(message: str) -> str:
-    return message.removeprefix("Value error, ")

@@ -12,9 +12,8 @@ import click
 import msgspec
 
 from tidegate.app.cli.arguments import COUNT, connect, gateway_option, topic_argument
-from tidegate.app.cli.errors import DONE, UsageInvalid
 from tidegate.app.cli.rows import Column, moment, tell_list, tell_one
-from tidegate.app.cli.terminal import tell
+from tidegate.app.cli.terminal import DONE, UsageInvalid, tell
 
 
 def _source(topic: Mapping[str, Any]) -> str:

@@ -11,11 +11,18 @@ from collections.abc import Sequence
 
 import click
 
-from tidegate.app.cli.errors import DONE, REFUSED, UNREACHABLE, CommandError
-from tidegate.app.cli.terminal import complain, point_at, silence_output
+from tidegate.app.cli.terminal import (
+    COMPLETION_VARIABLE,
+    DONE,
+    PROGRAM,
+    REFUSED,
+    UNREACHABLE,
+    CommandError,
+    complain,
+    point_at,
+    silence_output,
+)
 
-PROGRAM = "tidegate"
-COMPLETION_VARIABLE = "_TIDEGATE_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 
 # A verb's module is imported when the verb is named: one never pays for the others.
@@ -29,9 +36,9 @@ MODULES = {
     "sessions": "administration",
     "top": "top",
     "pipeline": "pipeline",
-    "demo": "demo",
-    "restore": "restore",
-    "bench": "installation",
+    "demo": "demo.command",
+    "restore": "serve",
+    "bench": "pipeline",
     "version": "installation",
 }
 

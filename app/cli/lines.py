@@ -14,7 +14,7 @@ from typing import IO, NamedTuple, Protocol, cast
 
 import msgspec
 
-from tidegate.app.cli.errors import UsageInvalid
+from tidegate.app.cli.terminal import UsageInvalid
 
 STDIN = "-"
 READ_BYTES = 64 * 1024

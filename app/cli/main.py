@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from tidegate.app.cli.errors import INTERRUPTED
+from tidegate.app.cli.terminal import INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""`tidegate pipeline`: its verbs are read here and carried out in a process of their own."""
+"""`tidegate pipeline` and `bench`: read here, carried out in a process of their own."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import os
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from tidegate import HOME
-from tidegate.app.cli.extras import need
+from tidegate.app.cli.installation import need
+from tidegate.app.cli.terminal import CommandError
 
 
 class PipelineVerbs(click.Group):
@@ -55,6 +57,19 @@ def become(command: list[str]) -> NoReturn:
     # A signal that comes before the pipeline listens waits for it: Python would print a traceback.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     os.execve(command[0], command, pipeline_environment())
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("words", metavar="[SUITE]...", nargs=-1, type=click.UNPROCESSED)
+def bench(words: tuple[str, ...]) -> int:
+    """Run the benchmark suite of a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "bench" / "__main__.py").is_file() or not (root / "dev.py").is_file():
+        raise CommandError(
+            "the benchmark suite is a part of the source and not of an installed package: "
+            "run python3 dev.py bench in a checkout"
+        )
+    become([sys.executable, "-P", "-m", "bench", *words])
 
 
 def pipeline_command(*words: str) -> list[str]:

@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from tidegate.app.cli.arguments import connect, gateway_option, topic_argument
-from tidegate.app.cli.errors import DONE, UsageInvalid
 from tidegate.app.cli.lines import Line, Lines, read_lines
-from tidegate.app.cli.terminal import complain, progress, say, tell
+from tidegate.app.cli.terminal import DONE, UsageInvalid, complain, progress, say, tell
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.text.time import SECOND_NS, parse_iso_ns

@@ -1,4 +1,4 @@
-"""`tidegate serve`: the gateway, until a signal; or what a start would change, without one."""
+"""`tidegate serve` and `restore`: run the gateway, or put a backup of its store in place."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.app.cli.arguments import COUNT, PORT
-from tidegate.app.cli.errors import DONE, CommandError, ConfigurationInvalid, UsageInvalid
-from tidegate.app.cli.extras import need
-from tidegate.app.cli.terminal import complain, say, tell
+from tidegate.app.cli.installation import need
+from tidegate.app.cli.terminal import (
+    DONE,
+    CommandError,
+    ConfigurationInvalid,
+    UsageInvalid,
+    complain,
+    say,
+    tell,
+)
 
 if TYPE_CHECKING:
     from tidegate.app.cluster.workers import ParentLink
@@ -51,7 +58,9 @@ NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the ga
 def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
     """Run the gateway."""
     need("serve", "server")
-    settings = load(config, flags)
+    from tidegate.app.cli.settings import load_settings
+
+    settings = load_settings(config, overrides=flags)
     if settings.workers > 1 and settings.redis is None:
         if flags["workers"] is not None:
             raise UsageInvalid("--workers above 1 needs --redis")
@@ -59,20 +68,6 @@ def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
     if dry_run:
         return _dry_run(settings)
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
-
-
-def load(config: Path | None, overrides: dict[str, object]) -> Settings:
-    """Settings from file, environment and flags.
-
-    Raises:
-        ConfigurationInvalid: one line that names the setting at fault.
-    """
-    from tidegate.app.settings import SettingsInvalid, load_settings
-
-    try:
-        return load_settings(config, overrides=overrides)
-    except SettingsInvalid as error:
-        raise ConfigurationInvalid(str(error)) from None
 
 
 def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = "") -> int:
@@ -184,3 +179,66 @@ def _as_it_is(settings: Settings) -> Settings:
     if settings.keeps_nothing or (Path(settings.store_dir) / DATABASE).exists():
         return settings
     return settings.model_copy(update={"store_dir": MEMORY_ONLY})
+
+
+@click.command()
+@click.argument("backup", required=False, type=click.Path(path_type=Path))
+@click.option("--data", "store_dir", metavar="DIR", help="Folder of the store (./tidegate-data).")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="A store that is there is kept as tidegate.db.before (.2, .3 and on).",
+)
+@click.option("--redis", metavar="URL", help="In place of BACKUP: this Redis was put back by hand.")
+def restore(backup: Path | None, store_dir: str | None, replace: bool, redis: str | None) -> int:
+    """Restore a backup: BACKUP is a copy of tidegate.db."""
+    need("restore", "server")
+    if redis is not None and backup is None:
+        _note_put_back(redis)
+    elif backup is not None and redis is None:
+        _restore(backup, store_dir, replace)
+    else:
+        raise UsageInvalid("restore takes BACKUP, or --redis URL of a Redis that was put back")
+    return DONE
+
+
+def _note_put_back(url: str) -> None:
+    import asyncio
+
+    from tidegate.app.cli.settings import load_settings
+    from tidegate.app.cluster.definitions import mark_restored
+    from tidegate.app.stores.store import StoreUnusable
+
+    settings = load_settings(overrides={"redis": url})
+    try:
+        topics = asyncio.run(mark_restored(url, settings.redis_prefix))
+    except ValueError as error:
+        raise ConfigurationInvalid(f"redis: {error}") from None
+    except StoreUnusable as error:
+        raise CommandError(str(error)) from None
+    tell(f"{topics} topics begin another epoch, now where a gateway runs, else at its start")
+
+
+def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
+    from tidegate.app.cli.settings import load_settings
+    from tidegate.app.stores.restore import restore as restore_store
+    from tidegate.app.stores.schema import FolderUnusable
+    from tidegate.app.stores.store import StoreUnusable
+
+    settings = load_settings(overrides={"data": store_dir})
+    if settings.keeps_nothing:
+        raise UsageInvalid("--data :memory: keeps nothing, so there is nothing to restore")
+    if not backup.is_file():
+        raise UsageInvalid(f"There is no file {backup}; a backup is a copy of tidegate.db.")
+    folder = Path(settings.store_dir)
+    try:
+        restored = restore_store(backup, folder, replaces=replaces)
+    except FolderUnusable as error:
+        raise ConfigurationInvalid(str(error)) from None
+    except StoreUnusable as error:
+        raise CommandError(str(error)) from None
+    if restored.before is not None:
+        tell(f"The store that was there is {restored.before} now")
+    tell(
+        f"{restored.topics} topics restored into {folder}; at the next start each has another epoch"
+    )

@@ -18,8 +18,7 @@ from tidegate.app.cli.arguments import (
     order_by_option,
     topic_argument,
 )
-from tidegate.app.cli.errors import DONE, GatewayAway, UsageInvalid, pointing
-from tidegate.app.cli.terminal import say, tell
+from tidegate.app.cli.terminal import DONE, GatewayAway, UsageInvalid, pointing, say, tell
 
 if TYPE_CHECKING:
     from tidegate.clients.outage import Trouble

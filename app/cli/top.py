@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from tidegate.app.cli.arguments import COUNT, SECONDS, connect, for_option, gateway_option
-from tidegate.app.cli.errors import DONE
 from tidegate.app.cli.rows import Column, table_of
-from tidegate.app.cli.terminal import tell
+from tidegate.app.cli.terminal import DONE, tell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

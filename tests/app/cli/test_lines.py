@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.app.cli.errors import UsageInvalid
 from tidegate.app.cli.lines import Line, read_lines
+from tidegate.app.cli.terminal import UsageInvalid
 
 NDJSON = b'{"a":1}\n\n  {"a":2}  \r\n[3]'
 NOISE = random.Random(7).randbytes(999)

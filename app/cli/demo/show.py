@@ -10,9 +10,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from types import FrameType
 
-from tidegate.app.demo.feed import MACHINE_TOPIC, machine_feed, market_feed
-from tidegate.app.demo.market import MARKET_TOPIC
-from tidegate.app.demo.spark import SPARK_TOPIC, Launch, SparkChild
+from fastapi import FastAPI
+
+from tidegate.app.cli.demo.feeds import MACHINE_TOPIC, MARKET_TOPIC, machine_feed, market_feed
+from tidegate.app.cli.demo.spark import SPARK_TOPIC, Launch, SparkChild
 from tidegate.app.http.listener import base_url
 from tidegate.app.settings import Settings
 from tidegate.clients.errors import GatewayError
@@ -46,6 +47,7 @@ class Show:
     Args:
         settings: the gateway's settings.
         listener: its listening socket, so that the address is known before anything runs.
+        make_app: builds the gateway's application from the settings.
         spark: how to start the pipeline; None leaves it out.
         seconds_max: how long to run after printing the address; None until a signal.
         emit: prints a line of output.
@@ -57,6 +59,7 @@ class Show:
         settings: Settings,
         listener: socket.socket,
         *,
+        make_app: Callable[[Settings], FastAPI],
         spark: Launch | None,
         seconds_max: float | None,
         emit: Say,
@@ -64,6 +67,7 @@ class Show:
     ) -> None:
         self._settings = settings
         self._listener = listener
+        self._make_app = make_app
         self._address = base_url(listener, settings.host)
         self._spark = spark
         self._seconds_max = seconds_max
@@ -108,10 +112,9 @@ class Show:
         """Run the gateway in this loop; streams get a goodbye at the end."""
         from tidegate.app.http.logs import configure_logging
         from tidegate.app.http.server import Server
-        from tidegate.app.main import create_app
 
         configure_logging(self._settings.log_level, self._settings.log_format)
-        app = create_app(self._settings)
+        app = self._make_app(self._settings)
         server = Server(
             app,
             self._settings,

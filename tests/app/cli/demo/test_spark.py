@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.children import runs
 from tests.support.deadlines import HANGS_S
-from tidegate.app.demo.spark import SparkChild, definition
+from tidegate.app.cli.demo.spark import SparkChild, definition
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.stream import read_definitions
 
