@@ -35,6 +35,32 @@ class TopicsPage:
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a publish request did: how many messages, the bookmarks of the first and the last.
+
+    With `duplicate` it had been sent before. A request with an idempotency key is then told what
+    was published at that time; a numbered one that nothing was, without bookmarks.
+    """
+
+    topic: str
+    messages: int
+    first: str | None
+    last: str | None
+    duplicate: bool
+
+    @classmethod
+    def of(cls, answer: Fields) -> Published:
+        """From a gateway's answer."""
+        return cls(
+            topic=answer["topic"],
+            messages=answer["messages"],
+            first=answer.get("first"),
+            last=answer.get("last"),
+            duplicate=bool(answer.get("duplicate")),
+        )
+
+
 def problem_of(answer: httpx2.Response) -> GatewayProblem:
     """A refusal from an answer that was read; its status speaks where no problem document came."""
     said = _decoded(answer.content) or {}

@@ -10,18 +10,18 @@ import httpx2
 
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.clients.administration import Administration
-from tidegate.clients.answers import Fields, Journal, TopicsPage, fields_of
+from tidegate.clients.answers import Fields, Journal, Published, TopicsPage, fields_of
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem
-from tidegate.clients.outage import TOPIC_UNKNOWN, Trouble
-from tidegate.clients.places import Places
-from tidegate.clients.publishing import NDJSON, Post, Published, new_key
-from tidegate.clients.retry import PATIENCE_S, Retry
+from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
 from tidegate.clients.session import Session
-from tidegate.clients.subscription import NO_CONTENT, Subscription
+from tidegate.clients.subscription import NO_CONTENT, Places, Subscription
 from tidegate.clients.transport import (
     ANSWER_SECONDS_MAX,
+    NDJSON,
     NOT_MODIFIED,
+    Post,
     Transport,
+    new_key,
     topic_path,
 )
 

@@ -8,8 +8,24 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidegate.clients.errors import AnswerInvalid
-from tidegate.clients.patch import patched
 from tidegate.clients.sse import Event
+
+
+def patched(value: Any, patch: Any) -> Any:
+    """`value` with a merge patch applied; neither is changed.
+
+    Objects are merged member by member, null removes a member, anything else takes the place.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(value) if isinstance(value, dict) else {}
+    for name, change in patch.items():
+        if change is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = patched(merged.get(name), change)
+    return merged
+
 
 WHOLE_TOPIC = "null"
 

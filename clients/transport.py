@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -11,15 +13,14 @@ import httpx2
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.clients.answers import Fields, fields_of, problem_of, require_media_type, split_lines
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
-from tidegate.clients.outage import Trouble
-from tidegate.clients.publishing import NDJSON
-from tidegate.clients.retry import Retry
+from tidegate.clients.retry import Retry, Trouble
 from tidegate.clients.subscription import HELLO_SECONDS_MAX, NO_CONTENT
 
 ANSWER_SECONDS_MAX = 60.0
 CONNECT_SECONDS_MAX = 5.0
 EVENT_STREAM = "text/event-stream"
 JSON = "application/json"
+NDJSON = "application/x-ndjson"
 NOT_MODIFIED = 304
 OUT_FOR_A_WHILE = frozenset({502, 503, 504})
 TOO_MANY = 429
@@ -153,6 +154,40 @@ class Transport:
         failure = GatewayUnreachable(f"Cannot reach the gateway at {self.base_url}: {reason}")
         failure.was_reached = self._was_reached
         return failure
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One request to publish: its body and its header."""
+
+    body: bytes
+    headers: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        lines: Iterable[bytes],
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+        idempotency_key: str | None = None,
+        stage: str | None = None,
+        media_type: str = NDJSON,
+    ) -> Post:
+        """Of JSON texts without line breaks, or of one message as it is."""
+        named = {
+            "Tidegate-Producer": producer,
+            "Tidegate-Sequence": None if sequence is None else str(sequence),
+            "Idempotency-Key": idempotency_key,
+            "Tidegate-Stage": stage,
+        }
+        headers = {name: text for name, text in named.items() if text is not None}
+        return cls(b"\n".join(lines), {"Content-Type": media_type, **headers})
+
+
+def new_key() -> str:
+    """A key that no other request has."""
+    return secrets.token_urlsafe(16)
 
 
 def is_out_for_a_while(error: Exception) -> bool:

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from tidegate.keys.errors import PathInvalid
+from tidegate.keys.jsontext import canonical_number, comparable, is_number, items, string
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import FieldsOf, read_fields, split_list
-from tidegate.keys.value import canonical_number, comparable, is_number, items, string
 
 PATHS_MAX = 16
 

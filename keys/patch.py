@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tidegate.keys.jsontext import EMPTY_OBJECT, NULL, Members, members, same, written
 from tidegate.keys.path import FieldPath, Step
-from tidegate.keys.value import EMPTY_OBJECT, NULL, Members, members, same, written
 
 _REMOVED = msgspec.Raw(NULL)
 

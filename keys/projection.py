@@ -15,10 +15,7 @@ from tidegate.keys.errors import PathInvalid
 from tidegate.keys.filter import Expression, Parser
 from tidegate.keys.filter.tree import Call, Field, Node, walk
 from tidegate.keys.filter.values import Scalar, number
-from tidegate.keys.path import FieldPath
-from tidegate.keys.reducers import MONOIDS, Reducer, join
-from tidegate.keys.spec import FieldsOf, KeyOf, KeySpec, conflation_key, read_fields
-from tidegate.keys.value import (
+from tidegate.keys.jsontext import (
     NULL,
     Exact,
     Members,
@@ -29,6 +26,9 @@ from tidegate.keys.value import (
     spelled,
     written,
 )
+from tidegate.keys.path import FieldPath
+from tidegate.keys.reducers import MONOIDS, Reducer, join
+from tidegate.keys.spec import FieldsOf, KeyOf, KeySpec, conflation_key, read_fields
 
 # Aggregates of AMPS's projections: what the values of a group's records come to.
 

@@ -16,9 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from tidegate.keys.errors import PathInvalid
-from tidegate.keys.path import FieldPath
-from tidegate.keys.spec import FieldsOf, read_fields, split_list
-from tidegate.keys.value import (
+from tidegate.keys.jsontext import (
     NULL,
     Exact,
     canonical_value,
@@ -33,6 +31,8 @@ from tidegate.keys.value import (
     string,
     written,
 )
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import FieldsOf, read_fields, split_list
 
 # What reducers keep of a field: states that join in order, however they are grouped.
 

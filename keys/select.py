@@ -8,9 +8,9 @@ from functools import lru_cache
 import msgspec
 
 from tidegate.keys.errors import PathInvalid
+from tidegate.keys.jsontext import Members, items, members, written
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import split_list
-from tidegate.keys.value import Members, items, members, written
 
 
 @dataclass(frozen=True, slots=True)

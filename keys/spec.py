@@ -10,9 +10,8 @@ from decimal import Decimal
 import msgspec
 
 from tidegate.keys.errors import JsonInvalid, KeyInvalid, KeyMissing, PathInvalid
-from tidegate.keys.jsontext import check_json
+from tidegate.keys.jsontext import canonical_value, check_json
 from tidegate.keys.path import FieldPath, Getter, fields_decoder, getter
-from tidegate.keys.value import canonical_value
 
 FIELDS_MAX = 16
 

@@ -18,9 +18,9 @@ from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
 
 if TYPE_CHECKING:
+    from tidegate.clients.answers import Published
     from tidegate.clients.errors import GatewayProblem
     from tidegate.clients.gateway import Gateway
-    from tidegate.clients.publishing import Published
 
 PATIENCE_S = 60.0
 LINES_PER_REQUEST = 1_000

@@ -21,7 +21,7 @@ from tidegate.app.cli.arguments import (
 from tidegate.app.cli.terminal import DONE, GatewayAway, UsageInvalid, pointing, say, tell
 
 if TYPE_CHECKING:
-    from tidegate.clients.outage import Trouble
+    from tidegate.clients.retry import Trouble
     from tidegate.clients.subscription import Subscription
 
     Subscribe = Callable[[str | None, Trouble], Subscription]

@@ -9,8 +9,7 @@ from functools import lru_cache
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.filter.compiling import Test, compile_test, compile_value
 from tidegate.keys.filter.fields import Fields, scalars
-from tidegate.keys.filter.limits import CANONICAL_LENGTH_MAX, TEXT_LENGTH_MAX
-from tidegate.keys.filter.parser import parse_whole
+from tidegate.keys.filter.parser import CANONICAL_LENGTH_MAX, TEXT_LENGTH_MAX, parse_whole
 from tidegate.keys.filter.patterns import Allowance
 from tidegate.keys.filter.tree import And, Compare, Field, In, Literal, Node, joined, printed, walk
 from tidegate.keys.filter.values import Scalar, narrow, number_in

@@ -12,9 +12,10 @@ import pytest
 from tests.clients.support.streams import plain, scripted
 from tests.support.fault_proxy import fault_proxy
 from tests.support.gateways import Running, running_gateway
+from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.publishing import Post, Published, new_key
+from tidegate.clients.transport import Post, new_key
 
 
 def test_a_request_names_what_it_is_given() -> None:

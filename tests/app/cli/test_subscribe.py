@@ -131,7 +131,7 @@ def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> No
 def test_a_topic_that_stays_missing_is_1_in_one_line(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tidegate.clients.outage.MISSING_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("tidegate.clients.retry.MISSING_SECONDS_MAX", 0.5)
     missing = plain(404, TOPIC_UNKNOWN, "application/problem+json")
     with scripted(stream(HELLO), missing) as fake:
         assert main(["subscribe", "t", *arguments, "--gateway", fake.address]) == 1
