@@ -1,4 +1,4 @@
-"""What of a message matters: field paths, key specs, canonical keys, strict JSON text.
+"""The parts of a message that matter: field paths, key specs, canonical keys, strict JSON text.
 
 Everything here is pure: text in, small immutable trees and closures out. A field's value is its
 JSON text, so a number keeps every digit of its publisher, and only fields that are asked for are
@@ -13,7 +13,7 @@ decoded.
     select     `[-/,+/a]`, the fields that are kept
     order      `/a DESC,/b`, the order of rows
     projection `[/id,SUM(/qty) AS /total]` by `[/id]`, one row for each group
-    reducers   `[/px:max@hi,/qty:sum]`, messages merged into one, and the monoids beneath
+    reducers   `[/px:max@hi,/qty:sum]`, messages merged into one by monoids
     merging    registered functions: two messages merged into one, or kept apart
     patch      RFC 7396 merge patches: made, applied, composed
     archived   names of an archive's files

@@ -30,6 +30,7 @@ def check_json(text: bytes) -> None:
         text.decode()
     except UnicodeDecodeError as error:
         raise JsonInvalid("not valid UTF-8", error.start) from None
+    # Two counts are much cheaper than a walk, and few messages have so many brackets.
     if text.count(b"[") + text.count(b"{") > DEPTH_MAX:
         _check_depth(text)
     try:
@@ -39,10 +40,10 @@ def check_json(text: bytes) -> None:
 
 
 def decoded(text: bytes) -> Any:
-    """The value of checked JSON text.
+    """Decode checked JSON text.
 
     Raises:
-        JsonInvalid: a number that no 64-bit float holds: JSON that is kept, but has no value here.
+        JsonInvalid: a number beyond a 64-bit float: valid JSON, which is kept, but has no value.
     """
     try:
         return msgspec.json.decode(text)
@@ -51,7 +52,7 @@ def decoded(text: bytes) -> Any:
 
 
 def one_line(text: bytes) -> bytes:
-    """Checked JSON text without line breaks: inside strings it has none, so spaces will do."""
+    """Replace line breaks in checked JSON text by spaces; inside strings there are none."""
     stripped = text.strip()
     if b"\n" in stripped or b"\r" in stripped:
         return stripped.translate(_LINE_BREAKS)
@@ -78,11 +79,10 @@ def _check_depth(text: bytes) -> None:
             depth -= 1
 
 
-# Numbers of JSON text, exactly: no digit is lost before the last step.
-
-
+# Numbers stay exact until the last step. A longer text than this is rounded to a double first:
+# exact arithmetic on it would cost more than a message may.
 EXACT_LENGTH_MAX = 400
-PLAIN_DIGITS_MAX = 21
+PLAIN_DIGITS_MAX = 21  # as JavaScript's Number.toString, so browsers print the same
 PLAIN_ZEROS_MAX = 6
 EXPONENT_DIGITS_MAX = 18
 
@@ -93,12 +93,12 @@ _PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)0*([0-9]*))?").fu
 
 
 def is_number(text: bytes) -> bool:
-    """Whether a JSON value, without space around it, is a number."""
+    """Return True if a JSON value, without space around it, is a number."""
     return text[:1] in b"-0123456789"
 
 
 def canonical_number(text: bytes) -> str:
-    """The one spelling of a number's JSON text: 1, 1.0 and 1e0 are `1`. Exact at any length."""
+    """Return a number's one spelling: 1, 1.0 and 1e0 are `1`. Exact at any length."""
     if _SHORT_INTEGER(text):
         return text.decode()
     parts = _PARTS(text.decode())
@@ -114,7 +114,7 @@ def canonical_number(text: bytes) -> str:
 
 
 def comparable(text: bytes) -> int | Decimal:
-    """A number's JSON text as a value that compares exactly with others, whatever its size."""
+    """Return a number that compares exactly with others, whatever its size."""
     if _SHORT_INTEGER(text):
         return int(text)
     try:
@@ -124,7 +124,7 @@ def comparable(text: bytes) -> int | Decimal:
 
 
 def exact(text: bytes) -> Exact | None:
-    """A number's JSON text to calculate with; None if it is beyond what a double can hold.
+    """Return a number to calculate with; None if it is beyond what a double can hold.
 
     One of more than 400 characters is the double next to it, one next to nothing is 0.
     """
@@ -139,7 +139,7 @@ def exact(text: bytes) -> Exact | None:
 
 
 def spelled(number: Exact) -> bytes:
-    """JSON text of a result: whole numbers exactly, others as the double next to them."""
+    """Return the JSON text of a result: integers exactly, others as the nearest double."""
     if number.denominator == 1:
         return str(number.numerator).encode()
     try:
@@ -152,7 +152,7 @@ def spelled(number: Exact) -> bytes:
 
 
 def _spread(digits: str, point: int) -> str:
-    """Digits with the decimal point after `point` of them, as JavaScript writes numbers."""
+    """Place the decimal point after `point` digits, as JavaScript writes numbers."""
     if len(digits) <= point <= PLAIN_DIGITS_MAX:
         return digits + "0" * (point - len(digits))
     if 0 < point <= PLAIN_DIGITS_MAX:
@@ -174,27 +174,27 @@ _string = msgspec.json.Decoder(str).decode
 
 
 def members(text: bytes) -> Members | None:
-    """The members of an object, in order, each as its own JSON text; None for other values."""
+    """Return the members of an object, in order, each as JSON text; None for other values."""
     return _members(text) if text.lstrip()[:1] == b"{" else None
 
 
 def items(text: bytes) -> list[msgspec.Raw] | None:
-    """The items of an array, each as its own JSON text; None for other values."""
+    """Return the items of an array, each as JSON text; None for other values."""
     return _items(text) if text.lstrip()[:1] == b"[" else None
 
 
 def string(text: bytes) -> str | None:
-    """What a JSON string says; None for other values."""
+    """Decode a JSON string; None for other values."""
     return _string(text) if text.lstrip()[:1] == b'"' else None
 
 
 def written(parts: Mapping[str, msgspec.Raw]) -> bytes:
-    """Members put together again, their values byte for byte."""
+    """Join members to an object, their values byte for byte."""
     return msgspec.json.encode(parts)
 
 
 def placed(fields: Members, target: tuple[str, ...], text: bytes | None) -> Members:
-    """The members with a text at its place, or nothing there; objects on the way are made."""
+    """Return the members with a text set, or removed, at a place; create objects on the way."""
     name, rest = target[0], target[1:]
     if rest:
         before = fields.get(name)
@@ -208,13 +208,13 @@ def placed(fields: Members, target: tuple[str, ...], text: bytes | None) -> Memb
 
 
 def meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """Whether one place is the other, or stands inside it."""
+    """Return True if one place is the other, or lies inside it."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 
 
 def canonical_value(text: bytes) -> str:
-    """The same text for the same value: numbers and strings in one spelling, names sorted."""
+    """Return one text for equal values: numbers and strings in one spelling, names sorted."""
     text = text.strip()
     if is_number(text):
         return canonical_number(text)
@@ -229,5 +229,5 @@ def canonical_value(text: bytes) -> str:
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Whether two JSON texts say the same: 1 and 1.0 do, 1, "1" and true do not."""
+    """Return True if two JSON texts mean the same: 1 and 1.0 do, 1, "1" and true do not."""
     return one == other or canonical_value(one) == canonical_value(other)

@@ -42,7 +42,7 @@ class Order:
 
     @classmethod
     def parse(cls, text: str, position: int = 0) -> Order:
-        """From `/f [ASC|DESC] [TEXT]`, comma-separated; `position` is where it stands.
+        """Parse `/f [ASC|DESC] [TEXT]`, comma-separated; `position` is that of the text.
 
         Raises:
             PathInvalid: a malformed or repeated path, another word, or more than 16 paths.
@@ -59,11 +59,11 @@ class Order:
         return cls(tuple(columns))
 
     def __str__(self) -> str:
-        """The canonical spelling, `/a DESC,/b TEXT`."""
+        """Return the canonical spelling, `/a DESC,/b TEXT`."""
         return ",".join(map(str, self.columns))
 
     def sort_token(self, payload: bytes) -> tuple[Any, ...]:
-        """What rows are sorted by: hashable, and in a total order with those of other payloads."""
+        """Return a payload's sort key: hashable, in a total order with those of other payloads."""
         fields = _reader(tuple(column.path for column in self.columns))(payload)
         return tuple(
             _Descending(rank) if column.descending else rank
@@ -102,7 +102,7 @@ def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
 
 
 def _rank(column: Column, text: bytes | None) -> Rank:
-    """Nulls, then numbers, then strings: pairs of different kinds differ in the first place."""
+    """Rank nulls, then numbers, then strings: pairs of different kinds differ in the first item."""
     if text is None or text == b"null" or text[:1] == b"{":
         return _NULL
     if (parts := items(text)) is not None:

@@ -22,12 +22,12 @@ from tidegate.app.cli.terminal import (
     PROGRAM,
     CommandError,
     ConfigurationInvalid,
-    say,
-    tell,
+    print_line,
+    print_note,
 )
 
 ANSWER_S_MAX = 10
-JAVA_ANSWER_S_MAX = 30
+JAVA_ANSWER_S_MAX = 30  # a busy machine takes seconds to start a virtual machine
 JAVA_MIN = 17
 ZSH_HEAD = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n"
 
@@ -56,10 +56,10 @@ EXTRA_MODULES = {
 
 
 def need(verb: str, extra: str) -> None:
-    """Check that an extra is installed; nothing of it is imported.
+    """Check that an extra is installed, without importing any of it.
 
     Raises:
-        ConfigurationInvalid: says what to install.
+        ConfigurationInvalid: with the command that installs it.
     """
     missing = [name for name in EXTRA_MODULES[extra] if find_spec(name) is None]
     if missing:
@@ -71,7 +71,7 @@ def need(verb: str, extra: str) -> None:
 
 @click.command()
 def version() -> int:
-    """Versions of Tidegate, Python, Spark, Java and Redis."""
+    """Show the versions of Tidegate, Python, Spark, Java and Redis."""
     for name, found in (
         ("Tidegate", package_version("tidegate")),
         ("Python", platform.python_version()),
@@ -80,12 +80,12 @@ def version() -> int:
         ("Redis client", package_version("redis")),
         ("Redis server", redis_server_version()),
     ):
-        tell(f"{name:<13} {found or 'not installed'}")
+        print_line(f"{name:<13} {found or 'not installed'}")
     return DONE
 
 
 def package_version(name: str) -> str | None:
-    """The version of an installed distribution."""
+    """Return the version of an installed distribution."""
     try:
         return version_of(name)
     except PackageNotFoundError:
@@ -93,7 +93,7 @@ def package_version(name: str) -> str | None:
 
 
 def redis_server_version() -> str | None:
-    """The version of the redis-server on PATH."""
+    """Return the version of the redis-server on PATH."""
     binary = shutil.which("redis-server")
     if binary is None:
         return None
@@ -108,7 +108,7 @@ def redis_server_version() -> str | None:
 
 
 def java_version() -> str | None:
-    """The version of $JAVA_HOME's Java, or else of the one on PATH; None without any."""
+    """Return the version of the Java in $JAVA_HOME, else of the one on PATH; None without any."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
@@ -122,13 +122,13 @@ def java_version() -> str | None:
 
 
 def java_major(version: str) -> int:
-    """17 of `17.0.15`, 8 of `1.8.0_402`; 0 where there is no number."""
+    """Return the major version: 17 of `17.0.15`, 8 of `1.8.0_402`, 0 without a number."""
     found = re.match(r"(?:1\.)?(\d+)", version)
     return int(found[1]) if found else 0
 
 
 def missing_java() -> str | None:
-    """One sentence if Spark could not start for want of a Java; None if it can."""
+    """Return one sentence if Spark could not start for want of a Java; None if it can."""
     version = java_version()
     if version is not None and java_major(version) >= JAVA_MIN:
         return None
@@ -150,13 +150,13 @@ def _asked(java: str) -> str:
 
 def show_completion(program: click.Command, shell: str) -> None:
     """Print the script that makes a shell complete the command."""
-    tell(_script(program, shell))
+    print_line(_script(program, shell))
 
 
 def install_completion(program: click.Command, shell: str) -> None:
-    """Write the script where the shell reads it at its start; doing it again changes nothing.
+    """Write the script where the shell reads it at its start; a second time changes nothing.
 
-    fish reads all of its folder; bash and zsh get a line in their start-up file.
+    fish reads every file of its folder; bash and zsh need a line in their start-up file.
     """
     home = Path.home()
     if shell == "fish":
@@ -173,8 +173,8 @@ def install_completion(program: click.Command, shell: str) -> None:
             _add_line(Path(folder or home) / f".{shell}rc", f". {shlex.quote(str(script))}")
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from None
-    tell(f"{shell} completion installed in {script}")
-    say("It holds in shells that are opened from now on.")
+    print_line(f"{shell} completion installed in {script}")
+    print_note("Open a new shell to use it.")
 
 
 def _script(program: click.Command, shell: str) -> str:

@@ -18,9 +18,9 @@ from tidegate.app.cli.terminal import (
     CommandError,
     ConfigurationInvalid,
     UsageInvalid,
-    complain,
-    say,
-    tell,
+    print_error,
+    print_line,
+    print_note,
 )
 
 if TYPE_CHECKING:
@@ -38,25 +38,28 @@ NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the ga
     "--data", metavar="DIR", help="Folder of the store (./tidegate-data); :memory: keeps nothing."
 )
 @click.option(
-    "--redis", metavar="URL", help="A Redis or Valkey that gateways share, in place of --data."
+    "--redis", metavar="URL", help="Redis or Valkey that gateways share, instead of --data."
 )
 @click.option(
-    "--config", metavar="FILE.toml", type=click.Path(path_type=Path), help="Settings from a file."
+    "--config",
+    metavar="FILE.toml",
+    type=click.Path(path_type=Path),
+    help="File of settings (./tidegate.toml, if there is one).",
 )
-@click.option("--topics", metavar="DIR", help="Folder of definitions of topics.")
-@click.option("--archive", metavar="DIR", help="Archive of topics, to be read from.")
-@click.option("--dry-run", is_flag=True, help="With --topics: say what would change, and end.")
+@click.option("--topics", metavar="DIR", help="Folder of topic definitions, applied at start.")
+@click.option("--archive", metavar="DIR", help="Folder of archived topics to read from.")
+@click.option("--dry-run", is_flag=True, help="With --topics: print what would change, and exit.")
 @click.option(
-    "--workers", metavar="N", type=COUNT, help="So many gateways at the address; with --redis."
+    "--workers", metavar="N", type=COUNT, help="Run N gateways at one address; needs --redis."
 )
 @click.option(
     "--insecure",
     is_flag=True,
     default=None,
-    help="Listen without authentication where others can reach it.",
+    help="Allow an address that others can reach, without authentication.",
 )
 def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
-    """Run the gateway."""
+    """Run the gateway until SIGINT or SIGTERM."""
     need("serve", "server")
     from tidegate.app.cli.settings import load_settings
 
@@ -64,14 +67,14 @@ def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
     if settings.workers > 1 and settings.redis is None:
         if flags["workers"] is not None:
             raise UsageInvalid("--workers above 1 needs --redis")
-        raise ConfigurationInvalid("workers: above 1 only with redis")
+        raise ConfigurationInvalid("workers: above 1 needs redis")
     if dry_run:
         return _dry_run(settings)
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
 
 
 def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = "") -> int:
-    """One gateway; `line` is that of a worker to its parent, whose id is the crew's."""
+    """Run one gateway; a worker has a line to its parent, and its parent's id for the group."""
     from tidegate.app.cluster.workers import WorkerGroup
     from tidegate.app.definitions.files import TopicFilesInvalid
     from tidegate.app.http.listener import CannotListen, open_listener
@@ -100,7 +103,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
 
 
 def _serve_by_workers(settings: Settings) -> int:
-    """Several gateways, each a process, at one address that this one holds for them."""
+    """Run several gateways, each a process, at one address that this process holds."""
     from tidegate.app.cluster.workers import Workers
     from tidegate.app.http.listener import CannotListen, base_url, hold_address
     from tidegate.app.http.logs import configure_logging
@@ -124,28 +127,28 @@ def _work(settings: Settings, crew_id: str, line: ParentLink) -> int:
     try:
         return _serve(settings, line, crew_id)
     except CommandError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
 
 
 def _announce(settings: Settings, line: ParentLink | None, address: str) -> None:
-    if line is not None:  # the parent says it for all
+    if line is not None:  # the parent prints one address for all workers
         line.report_ready()
         return
     if settings.keeps_nothing:
-        say(NOTHING_KEPT)
-    tell(f"Tidegate listens on {address}")
+        print_note(NOTHING_KEPT)
+    print_line(f"Tidegate listens on {address}")
 
 
 def _dry_run(settings: Settings) -> int:
-    """Print a line a topic: what would be created, changed and in which fields, or left.
+    """Print a line for each topic: created, changed in which fields, or left.
 
     Raises:
-        UsageInvalid: there is no folder of definitions to try.
+        UsageInvalid: no folder of definitions was given.
         ConfigurationInvalid: the folder or the store cannot be used.
     """
     if settings.topics is None:
-        raise UsageInvalid("--dry-run goes with --topics")
+        raise UsageInvalid("--dry-run needs --topics")
     from tidegate.app.definitions.files import TopicFilesInvalid
     from tidegate.app.settings import SettingsInvalid
     from tidegate.app.stores.store import StoreUnusable
@@ -155,10 +158,10 @@ def _dry_run(settings: Settings) -> int:
     except (SettingsInvalid, StoreUnusable, TopicFilesInvalid) as error:
         raise ConfigurationInvalid(str(error)) from None
     for step in steps:
-        tell(str(step))
+        print_line(str(step))
     counted = Counter(str(step.what) for step in steps)
-    told = [f"{counted[what]} to {what}" for what in ("create", "change", "leave")]
-    say(f"{', '.join(told)}; nothing was done.")
+    totals = [f"{counted[what]} to {what}" for what in ("create", "change", "leave")]
+    print_note(f"{', '.join(totals)}; nothing was changed.")
     return DONE
 
 
@@ -172,7 +175,7 @@ async def _planned(settings: Settings) -> list[Step]:
 
 
 def _as_it_is(settings: Settings) -> Settings:
-    """Settings that find the store if there is one: to look for it makes none."""
+    """Return settings that use the store if there is one; a dry run must create none."""
     from tidegate.app.settings import MEMORY_ONLY
     from tidegate.app.stores.schema import DATABASE
 
@@ -187,22 +190,26 @@ def _as_it_is(settings: Settings) -> Settings:
 @click.option(
     "--replace",
     is_flag=True,
-    help="A store that is there is kept as tidegate.db.before (.2, .3 and on).",
+    help="Replace an existing store, kept as tidegate.db.before (then .2, .3, ...).",
 )
-@click.option("--redis", metavar="URL", help="In place of BACKUP: this Redis was put back by hand.")
+@click.option(
+    "--redis",
+    metavar="URL",
+    help="Instead of BACKUP: a Redis that was restored from its own backup.",
+)
 def restore(backup: Path | None, store_dir: str | None, replace: bool, redis: str | None) -> int:
-    """Restore a backup: BACKUP is a copy of tidegate.db."""
+    """Restore BACKUP, a copy of tidegate.db, or note that a Redis was restored."""
     need("restore", "server")
     if redis is not None and backup is None:
-        _note_put_back(redis)
+        _mark_redis_restored(redis)
     elif backup is not None and redis is None:
         _restore(backup, store_dir, replace)
     else:
-        raise UsageInvalid("restore takes BACKUP, or --redis URL of a Redis that was put back")
+        raise UsageInvalid("restore needs either BACKUP or --redis URL")
     return DONE
 
 
-def _note_put_back(url: str) -> None:
+def _mark_redis_restored(url: str) -> None:
     import asyncio
 
     from tidegate.app.cli.settings import load_settings
@@ -216,7 +223,7 @@ def _note_put_back(url: str) -> None:
         raise ConfigurationInvalid(f"redis: {error}") from None
     except StoreUnusable as error:
         raise CommandError(str(error)) from None
-    tell(f"{topics} topics begin another epoch, now where a gateway runs, else at its start")
+    print_line(f"{topics} topics begin another epoch: now if a gateway runs, else when one starts")
 
 
 def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
@@ -227,9 +234,9 @@ def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
 
     settings = load_settings(overrides={"data": store_dir})
     if settings.keeps_nothing:
-        raise UsageInvalid("--data :memory: keeps nothing, so there is nothing to restore")
+        raise UsageInvalid("--data :memory: keeps nothing, so nothing can be restored into it")
     if not backup.is_file():
-        raise UsageInvalid(f"There is no file {backup}; a backup is a copy of tidegate.db.")
+        raise UsageInvalid(f"no such file: {backup}; a backup is a copy of tidegate.db")
     folder = Path(settings.store_dir)
     try:
         restored = restore_store(backup, folder, replaces=replaces)
@@ -238,7 +245,8 @@ def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
     except StoreUnusable as error:
         raise CommandError(str(error)) from None
     if restored.before is not None:
-        tell(f"The store that was there is {restored.before} now")
-    tell(
-        f"{restored.topics} topics restored into {folder}; at the next start each has another epoch"
+        print_line(f"The previous store is kept as {restored.before}")
+    print_line(
+        f"{restored.topics} topics restored into {folder}; "
+        "each begins another epoch at the next start"
     )

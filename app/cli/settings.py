@@ -30,7 +30,7 @@ from tidegate.keys.text.size import size_text
 
 CONFIG_FILE = "tidegate.toml"
 
-# Read by other parts of the product, so they are no misspelt settings.
+# Other parts of the product read these, so they are not misspelt settings.
 OTHER_VARIABLES = frozenset({"TIDEGATE_GATEWAY", "TIDEGATE_REQUIRE_ALL"})
 
 logger = logging.getLogger("tidegate.settings")
@@ -38,14 +38,14 @@ logger = logging.getLogger("tidegate.settings")
 INTRODUCTION = """\
 # Settings
 
-A setting's value comes from, each going before the one above it:
+The value of a setting comes from these sources; a later one overrides those before it:
 
 1. the default below,
 2. `tidegate.toml` in the working directory, or the file named with `--config`,
 3. the environment variable,
 4. the flag of the command, where it has one.
 
-In the file a setting is written by its name at the top level, durations and sizes in quotes:
+In the file, settings stand at the top level by name, durations and sizes in quotes:
 
 ```toml
 port = 8080
@@ -54,10 +54,10 @@ write_timeout = "10s"
 ```
 
 Durations are an integer and a unit, `ns us ms s m h d w`; sizes an integer and a unit,
-`B KB MB GB KiB MiB GiB`; both in upper or lower case. A setting that does not exist, a value of the
-wrong kind or out of bounds, and a file that is not TOML end the command with one line on standard
-error and exit status 78. An environment variable that begins with `TIDEGATE_` and is a misspelt
-setting does the same; one that resembles none is named in a warning and not used.
+`B KB MB GB KiB MiB GiB`; both in upper or lower case. An unknown setting, a value of the wrong kind
+or out of bounds, and a file that is not TOML end the command with one line on standard error and
+exit status 78. So does an environment variable that begins with `TIDEGATE_` and looks like a
+misspelt setting; one that resembles none is ignored with a warning.
 """
 
 HEADING = """\
@@ -73,10 +73,10 @@ def load_settings(
 
     Args:
         config: the TOML file; without it `tidegate.toml` in the working directory, if there.
-        overrides: from flags, by setting name; None stands for a flag not given.
+        overrides: values of flags, by setting name; None for a flag that was not given.
 
     Raises:
-        ConfigurationInvalid: one line that names the source and the setting at fault.
+        ConfigurationInvalid: one line that names the source and the setting.
     """
     path = config or Path(CONFIG_FILE)
     in_file = _file_values(path) if config or path.exists() else {}
@@ -92,7 +92,7 @@ def load_settings(
 
 def _file_values(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb"):  # the source passes over a file that cannot be read
+        with path.open("rb"):  # pydantic's source ignores a file that cannot be read
             return TomlConfigSettingsSource(Settings, path)()
     except OSError as error:
         raise ConfigurationInvalid(f"{path}: cannot be read: {error.strerror or error}") from None
@@ -102,9 +102,10 @@ def _file_values(path: Path) -> dict[str, Any]:
 
 
 def _environment_values() -> dict[str, Any]:
-    """The variables that are settings.
+    """Return the variables that are settings.
 
-    A misspelt setting is an error; a stranger that shares our prefix is only mentioned.
+    A misspelt setting is an error: a limit that silently stays at its default is worse than a
+    refusal to start. A variable that resembles no setting is only logged.
     """
     known = [variable_of(name) for name in SETTINGS]
     for variable in os.environ:
@@ -112,15 +113,15 @@ def _environment_values() -> dict[str, Any]:
             close = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
             if close:
                 raise ConfigurationInvalid(f"{variable}: no such setting; did you mean {close[0]}?")
-            logger.warning("%s is no setting of the gateway and is not used", variable)
+            logger.warning("%s is not a setting of the gateway and is ignored", variable)
     found = EnvSettingsSource(Settings, case_sensitive=False)()
     return {name: EnvironmentText(text) for name, text in found.items()}
 
 
 def _check_each(values: Mapping[str, Any], called: Callable[[str], str]) -> None:
-    """Whether each value of a source can be used, also one that another source goes before.
+    """Check each value of one source, also one that a later source overrides.
 
-    What several settings are together is seen when all are there.
+    Rules about several settings are checked when all sources are merged.
     """
     try:
         Settings(**values)
@@ -135,7 +136,7 @@ def _check_each(values: Mapping[str, Any], called: Callable[[str], str]) -> None
             case "less_than_equal":
                 reason = f"expected at most {bound(name, 'le')}"
             case "extra_forbidden" if isinstance(values[name], dict):
-                reason = "no such setting; settings stand at the top level of the file, in no table"
+                reason = "no such setting; settings are at the top level of the file, in no table"
             case "extra_forbidden":
                 close = difflib.get_close_matches(name.lower(), SETTINGS, n=1)
                 reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
@@ -149,7 +150,7 @@ def _reason(message: str) -> str:
 
 
 def settings_page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     return INTRODUCTION + "\n" + HEADING + "".join(_rows())
 
 

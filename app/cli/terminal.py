@@ -1,4 +1,4 @@
-"""How a command speaks and how it ends: output, complaints, progress, errors and exit codes."""
+"""A command's output and its end: lines, progress, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ DONE = 0
 REFUSED = 1
 USAGE = 2
 UNREACHABLE = 3
-CONFIGURATION = 78
-INTERRUPTED = 130
+CONFIGURATION = 78  # EX_CONFIG of sysexits.h
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
+# Characters shown around a fault: a line of a terminal, with more of what was already parsed.
 BEFORE_MAX = 50
 AFTER_MAX = 25
 
 
 class CommandError(Exception):
-    """A command cannot go on; `str()` is the one line that says why.
+    """A command cannot go on; `str()` is one line with the reason.
 
     Attributes:
         lines: shown beneath it on a terminal.
@@ -40,19 +41,19 @@ class CommandError(Exception):
 
 
 class GatewayAway(CommandError):
-    """The gateway was lost on the way, and is not back."""
+    """The connection to the gateway was lost and did not come back."""
 
     exit_code = UNREACHABLE
 
 
 class UsageInvalid(CommandError):
-    """The command was asked for something that makes no sense."""
+    """The arguments contradict each other or cannot be used."""
 
     exit_code = USAGE
 
 
 class ConfigurationInvalid(CommandError):
-    """The configuration, or the machine, does not allow it."""
+    """The configuration or the machine does not allow the command."""
 
     exit_code = CONFIGURATION
 
@@ -73,7 +74,7 @@ def pointing(**texts: str | None) -> Iterator[None]:
 
 
 def caret_under(problem: GatewayProblem, texts: dict[str, str | None]) -> list[str]:
-    """The text at fault and a caret under its position; nothing where neither is known."""
+    """Return the text at fault and a caret under the position; empty if either is unknown."""
     text, position = _text_at_fault(problem, texts), problem.position
     if not text or position is None or position > len(text):
         return []
@@ -83,7 +84,7 @@ def caret_under(problem: GatewayProblem, texts: dict[str, str | None]) -> list[s
 
 
 def _text_at_fault(problem: GatewayProblem, texts: dict[str, str | None]) -> str | None:
-    """The argument by the problem's code; others than options are named in its detail."""
+    """Return the argument at fault: the problem's code names filters, its detail the others."""
     if problem.code == "filter-invalid":
         return texts.get("filter")
     if problem.code != "options-invalid":
@@ -92,39 +93,39 @@ def _text_at_fault(problem: GatewayProblem, texts: dict[str, str | None]) -> str
     return texts.get(next(named, "options"))
 
 
-def say(sentence: str) -> None:
-    """One line on standard error."""
+def print_note(sentence: str) -> None:
+    """Print one line for people on standard error."""
     sys.stderr.write(f"{' '.join(sentence.split())}\n")
     sys.stderr.flush()
 
 
-def complain(reason: str) -> None:
-    """One line on standard error that says what went wrong."""
-    say(f"tidegate: {reason}")
+def print_error(reason: str) -> None:
+    """Print one line on standard error that names the fault."""
+    print_note(f"tidegate: {reason}")
 
 
-def point_at(lines: Sequence[str]) -> None:
-    """Where it went wrong, as it stands, for who looks at a terminal; logs keep to one line."""
+def print_excerpt(lines: Sequence[str]) -> None:
+    """Print lines that show the fault, on a terminal only; a log keeps to one line."""
     if sys.stderr.isatty():
         sys.stderr.writelines(f"{line}\n" for line in lines)
         sys.stderr.flush()
 
 
-def tell(line: str) -> None:
-    """One line of output, at once, as others may wait for it."""
+def print_line(line: str) -> None:
+    """Print one line of output and flush it: a reader of the pipe may wait for it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def silence_output() -> None:
-    """Nobody reads the output any more: let what is still buffered go nowhere."""
+    """Discard what is still buffered, as no reader of the output is left."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
 def progress(doing: str, unit: str) -> Iterator[Callable[[int], None]]:
-    """A function to call with each number done; shows a running count on a terminal."""
+    """Yield a function to call with each number done; on a terminal it shows the count."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

@@ -27,14 +27,14 @@ class Equality:
 
 
 def equality_of(tree: Node) -> Equality | None:
-    """The narrowest equality that the tree, or an operand of its top AND, demands."""
+    """Return the narrowest equality that the tree, or an operand of its top AND, demands."""
     operands = tree.operands if isinstance(tree, And) else (tree,)
     found = [demand for operand in operands if (demand := _demanded(operand)) is not None]
     return min(found, key=lambda demand: len(demand.tokens), default=None)
 
 
 def index_tokens(path: FieldPath) -> Callable[[bytes], tuple[str, ...]]:
-    """`strict JSON text -> tokens of the field`: one for each different element, none for NULL."""
+    """Return `strict JSON text -> tokens of the field`: one for each distinct element."""
     fields = Fields((path,), Allowance.of(Field(path)).elements)
     read = fields.reader(path)
 
@@ -47,7 +47,7 @@ def index_tokens(path: FieldPath) -> Callable[[bytes], tuple[str, ...]]:
 
 
 def token_of(scalar: object) -> str | None:
-    """What equal scalars have in common: a number's one spelling, or the word; None for NULL.
+    """Return one token for all equal scalars: a number's one spelling, or the word; None for NULL.
 
     5, 5.0, "5", "5.0" are one token, as are TRUE and 1.
     """
@@ -103,22 +103,22 @@ class Filter:
 
     @classmethod
     def of(cls, tree: Node) -> Filter:
-        """The filter with this tree."""
+        """Return the filter with this tree."""
         return cls(tree, printed(tree))
 
     def __str__(self) -> str:
-        """The canonical text; it parses to an equal filter."""
+        """Return the canonical text; it parses to an equal filter."""
         return self.text
 
     def matcher(self, topic: str = "") -> Test:
-        """`(strict JSON text, record key text) -> whether it matches`; never raises.
+        """Return `(strict JSON text, record key text) -> whether it matches`, which never raises.
 
         The key is the canonical JSON array, "" if there is none.
         """
         return _test(self, topic)
 
     def equality(self) -> Equality | None:
-        """The field and constants one of which it must equal for the filter to match, if any."""
+        """Return the field and constants of which it must equal one in order to match, if any."""
         return equality_of(self.tree)
 
 
@@ -140,11 +140,11 @@ class Expression:
 
     @classmethod
     def of(cls, tree: Node) -> Expression:
-        """The expression with this tree, such as one that `parse_value` found."""
+        """Return the expression with this tree, such as one that `parse_value` found."""
         return cls(tree, printed(tree))
 
     def __str__(self) -> str:
-        """The canonical text; it parses to an equal expression."""
+        """Return the canonical text; it parses to an equal expression."""
         return self.text
 
     @property
@@ -154,12 +154,12 @@ class Expression:
         return tuple(dict.fromkeys(found))
 
     def evaluator(self, topic: str = "") -> Callable[[bytes], Scalar | None]:
-        """`strict JSON text -> value`: None, bool, int, float or str; never raises."""
+        """Return `strict JSON text -> value`: None, bool, int, float or str; it never raises."""
         return _value(self, topic)
 
 
 def conjunction(*filters: Filter) -> Filter:
-    """The filter that matches what all of these match, in this order; of none: TRUE.
+    """Return the filter that matches what all of these match, in this order; TRUE for none.
 
     It may be larger than a text is allowed to be.
     """

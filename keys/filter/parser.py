@@ -51,7 +51,7 @@ class Budget:
 
     @contextmanager
     def nested(self, position: int) -> Iterator[None]:
-        """One level deeper, for what is parsed inside."""
+        """Count one more level for what is parsed inside."""
         if self._depth == DEPTH_MAX:
             raise FilterInvalid(f"nested deeper than {DEPTH_MAX} levels", position)
         self._depth += 1
@@ -59,17 +59,17 @@ class Budget:
         self._depth -= 1
 
     def node(self, position: int) -> None:
-        """One more node."""
+        """Count one more node."""
         self._nodes += 1
         if self._nodes > NODES_MAX:
             raise FilterInvalid(f"more than {NODES_MAX} nodes", position)
 
     def spare(self) -> None:
-        """The next node is not counted."""
+        """Leave the next node uncounted."""
         self._nodes -= 1
 
     def pattern(self, pattern: str, position: int) -> None:
-        """One more regular expression, which must be one."""
+        """Count one more regular expression, and refuse a text that is none."""
         self._instructions[pattern] = compiled(pattern, position).programsize
         if sum(self._instructions.values()) > INSTRUCTIONS_MAX:
             raise FilterInvalid("the regular expressions are too large", position)
@@ -103,12 +103,12 @@ class Parser:
 
     @property
     def at(self) -> int:
-        """Where the next token begins in the text."""
+        """The start of the next token in the text."""
         return self._token.start
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing but white space is left."""
+        """True if only white space is left."""
         return self._token.kind is Kind.END
 
     def accept(self, *words: str) -> str | None:
@@ -345,7 +345,7 @@ class Parser:
 def parse_value(
     text: str, position: int = 0, *, start: int = 0, aggregates: frozenset[str] = frozenset()
 ) -> tuple[Node, int]:
-    """One expression that begins at `start`, and where the token after it begins.
+    """Parse one expression that begins at `start`; return it and the start of the next token.
 
     Raises:
         FilterInvalid: no expression begins there, or it is too large.
@@ -355,7 +355,7 @@ def parse_value(
 
 
 def parse_whole(text: str, position: int = 0) -> Node:
-    """The one expression that a text is.
+    """Parse a text that is one expression.
 
     Raises:
         FilterInvalid: as `parse_value`, or something follows it.

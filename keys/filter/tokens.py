@@ -9,9 +9,6 @@ from enum import StrEnum
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.path import NAME, STEPS_MAX, FieldPath, Step
 
-# Where a path in an expression ends, and what it names.
-
-
 _INDEX = re.compile(r"\[([0-9]{1,9})\]")
 _BRACKETED = re.compile(r"\[/([^\]]*)\]")
 _JSON_STEP = re.compile(
@@ -24,7 +21,7 @@ _QUOTED_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def scan_path(text: str, at: int, position: int) -> tuple[FieldPath, int]:
-    """The path that begins at `at` with `/`, `[/` or `$`, and where the text goes on.
+    """Read the path that begins at `at` with `/`, `[/` or `$`; return it and its end.
 
     It takes as much as a path can take. `position` is where `text` stands in the text around it.
 
@@ -102,7 +99,7 @@ _SYNONYMS = {"==": "=", "<>": "!="}
 
 
 class Kind(StrEnum):
-    """What a token is."""
+    """The kinds of tokens."""
 
     PATH = "path"
     NUMBER = "number"
@@ -122,12 +119,12 @@ class Token:
     end: int
 
     def says(self, *words: str) -> bool:
-        """Whether this is one of these symbols or words, which are in capitals."""
+        """Return True for one of these symbols or words, which are in capitals."""
         return self.kind in (Kind.NAME, Kind.SYMBOL) and self.value in words
 
 
 def scan(text: str, at: int, position: int, *, operand: bool) -> Token:
-    """The token at or after `at`; `operand` says that a value may begin here.
+    """Return the token at or after `at`; `operand`: a value may begin here.
 
     Names are put in capitals. `position` is where `text` stands in the text around it.
 
@@ -154,7 +151,7 @@ def scan(text: str, at: int, position: int, *, operand: bool) -> Token:
 
 
 def number_of(digits: str) -> int | float:
-    """The number that decimal digits spell: an integer if it is written as one within 64 bits.
+    """Return the number that decimal digits spell: an integer if written as one within 64 bits.
 
     At most 400 characters; too large a double is infinite.
     """

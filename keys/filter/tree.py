@@ -146,7 +146,7 @@ Node = (
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes right below a node, in the order of the text."""
+    """Return the nodes right below a node, in the order of the text."""
     match node:
         case Literal() | Field():
             return ()
@@ -165,7 +165,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and all below it, in the order of the text."""
+    """Yield a node and all below it, in the order of the text."""
     waiting = [node]
     while waiting:
         found = waiting.pop()
@@ -174,7 +174,7 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def joined(kind: type[And | Or], operands: list[Node]) -> Node:
-    """One And or Or of operands, with those inside it opened; of one operand itself."""
+    """Return one And or Or of the operands, nested ones flattened; a single operand itself."""
     flat: list[Node] = []
     for operand in operands:
         flat.extend(operand.operands if isinstance(operand, kind) else (operand,))
@@ -190,23 +190,23 @@ _NAMED_ESCAPES = {"\\": "\\\\", "'": "\\'", "\t": "\\t", "\n": "\\n", "\r": "\\r
 
 
 def printed(node: Node) -> str:
-    """The canonical text: capitals, single quotes, no parenthesis that is not needed."""
+    """Return the canonical text: capitals, single quotes, no needless parentheses."""
     return _text(node, _OR)
 
 
 def quoted(text: str) -> str:
-    """A string literal."""
+    """Return a string literal."""
     return "'" + _TO_ESCAPE.sub(_escaped, text) + "'"
 
 
 def _text(node: Node, least: int) -> str:
-    """The node's text, in parentheses if it binds less than it must here."""
+    """Return the node's text, in parentheses if it binds less than it must here."""
     text, level = _spelt(node)
     return text if level >= least else f"({text})"
 
 
 def _spelt(node: Node) -> tuple[str, int]:
-    """The node's text, and how tightly it binds."""
+    """Return the node's text, and how tightly it binds."""
     match node:
         case Literal(value):
             return _constant(value), _PRIMARY

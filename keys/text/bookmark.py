@@ -23,7 +23,7 @@ class Bookmark:
 
     @classmethod
     def parse(cls, text: str, position: int = 0) -> Bookmark:
-        """From the text of an SSE `id:` or a query.
+        """Parse the text of an SSE `id:` or of a query.
 
         Raises:
             BookmarkInvalid: as `split_bookmark`.
@@ -35,7 +35,7 @@ class Bookmark:
 
 
 def split_bookmark(text: str, position: int = 0) -> tuple[str, int]:
-    """The epoch and the place in it, as a pair: cheaper than a `Bookmark` for each of many rows.
+    """Return epoch and place as a pair, which is cheaper than a `Bookmark` for each of many rows.
 
     Args:
         text: the bookmark and nothing else.
@@ -54,5 +54,5 @@ def split_bookmark(text: str, position: int = 0) -> tuple[str, int]:
 
 
 def join_bookmark(epoch: str, offset: int) -> str:
-    """The text of a bookmark; 0 stands before the first message."""
+    """Return the text of a bookmark; 0 stands before the first message."""
     return f"{epoch}-{offset}"

@@ -26,7 +26,7 @@ class Rate:
 
 
 def parse_rate(text: str, position: int = 0) -> Rate:
-    """AMPS's three forms, units in any case: messages a second, bytes a second, or `.5X`.
+    """Parse AMPS's three forms, units in any case: messages a second, bytes a second, or `.5X`.
 
     Args:
         text: the rate and nothing else.
@@ -54,7 +54,7 @@ def parse_rate(text: str, position: int = 0) -> Rate:
 
 
 def rate_text(rate: Rate) -> str:
-    """The canonical spelling, without the gap."""
+    """Return the canonical spelling, without the gap."""
     if rate.times is not None:
         return f"{rate.times!r}".removesuffix(".0") + "X"
     if rate.bytes_per_s is not None:

@@ -122,7 +122,7 @@ def test_a_name_with_a_slash_stays_one_name(gateway: Gateway) -> None:
     "address", ["127.0.0.1:8080", "ftp://a", "http://", "http://a/path", "http://a:x", "http://a?b"]
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="an address is such as"):
+    with pytest.raises(ValueError, match="expected an address such as"):
         Gateway(address)
 
 

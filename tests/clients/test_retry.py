@@ -147,9 +147,9 @@ def test_each_kind_of_trouble_is_told_once_an_outage() -> None:
     refused, cut = GatewayUnreachable("Cannot reach: refused"), GatewayUnreachable("cut")
     for _ in range(2):
         for error in (StreamLost("the stream ended"), refused, cut, BUSY, refused, BUSY):
-            outage.bear(error)
+            outage.record(error)
             assert outage.error is error
-        outage.over()
+        outage.end()
         assert outage.error is None
     assert told == ["the stream ended", "Cannot reach: refused", str(BUSY)] * 2
 
@@ -166,7 +166,7 @@ def test_each_kind_of_trouble_is_told_once_an_outage() -> None:
 def test_what_is_hopeless_is_raised_and_not_told(error: GatewayProblem) -> None:
     told: list[str] = []
     with pytest.raises(GatewayProblem) as raised:
-        Outage(told.append).bear(error)
+        Outage(told.append).record(error)
     assert (raised.value, told) == (error, [])
 
 
@@ -175,11 +175,11 @@ def test_a_missing_topic_is_waited_for_in_silence_and_then_raised() -> None:
     clock = Clock()
     outage = Outage(told.append, clock)
     for clock.now_s in (5.0, 5.0 + MISSING_SECONDS_MAX - 0.1):
-        outage.bear(MISSING)
+        outage.record(MISSING)
     assert outage.shortened_s(30.0) == pytest.approx(0.1)
     clock.now_s += 0.2
     with pytest.raises(GatewayProblem, match="topic-unknown"):
-        outage.bear(MISSING)
+        outage.record(MISSING)
     assert told == []
 
 
@@ -191,12 +191,12 @@ def test_the_wait_for_a_topic_begins_anew_after_anything_else(
 ) -> None:
     clock = Clock()
     outage = Outage(lambda sentence: None, clock)
-    outage.bear(MISSING)
+    outage.record(MISSING)
     clock.now_s = MISSING_SECONDS_MAX
     if between is None:
-        outage.over()
+        outage.end()
     else:
-        outage.bear(between)
+        outage.record(between)
     assert outage.shortened_s(30.0) == 30.0
-    outage.bear(MISSING)
+    outage.record(MISSING)
     assert outage.error is MISSING

@@ -143,8 +143,8 @@ def _programs() -> list[Figure]:
 
 
 MACHINE_TOPIC = "machine"
-MARKET_EVERY_S = 0.05
-BEHIND_S_MAX = 1.0
+MARKET_EVERY_S = 0.05  # one request for 30 quotes, not 600 requests a second
+BEHIND_S_MAX = 1.0  # a feed that is further behind skips the rest instead of a burst
 
 Source = Callable[[], Sequence[object]]
 

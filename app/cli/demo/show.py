@@ -27,7 +27,7 @@ FEED_END_S_MAX = 1.0
 START_S_MAX = 20.0
 SPARK_START_S_MAX = 90.0
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 TOPICS = {
     MARKET_TOPIC: {
@@ -51,7 +51,7 @@ class Show:
         spark: how to start the pipeline; None leaves it out.
         seconds_max: how long to run after printing the address; None until a signal.
         emit: prints a line of output.
-        say: prints a line for people.
+        note: prints a line for people.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Show:
         make_app: Callable[[Settings], FastAPI],
         spark: Launch | None,
         seconds_max: float | None,
-        emit: Say,
-        say: Say,
+        emit: PrintLine,
+        note: PrintLine,
     ) -> None:
         self._settings = settings
         self._listener = listener
@@ -72,7 +72,7 @@ class Show:
         self._spark = spark
         self._seconds_max = seconds_max
         self._emit = emit
-        self._say = say
+        self._note = note
         self._feeds = [market_feed(), machine_feed()]
         self._stop = asyncio.Event()
         self._interrupted = False
@@ -100,10 +100,10 @@ class Show:
             for feed in self._feeds:
                 feed.start(self._address)
             if child is not None and self._seconds_max is not None:
-                self._say("Waiting for Spark to begin, which takes some 20 seconds.")
+                self._note("Waiting for Spark to begin, which takes some 20 seconds.")
                 await asyncio.to_thread(self._await_spark, child)
             self._emit(f"Tidegate listens on {self._address}")
-            self._say(self._instructions())
+            self._note(self._instructions())
             await self._wait(child)
             return await asyncio.to_thread(self._finish, child)
 
@@ -159,7 +159,7 @@ class Show:
             if child is not None and not self._spark_failure:
                 self._spark_failure = child.failure()
                 if self._spark_failure:
-                    self._say(self._spark_failure)
+                    self._note(self._spark_failure)
             wait_s = LOOK_EVERY_S if ends_at is None else min(LOOK_EVERY_S, ends_at - loop.time())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), max(0.0, wait_s))
@@ -173,7 +173,7 @@ class Show:
         for feed in self._feeds:
             feed.join(FEED_END_S_MAX)
             if feed.trouble:
-                self._say(f"{feed.topic}: {feed.trouble}")
+                self._note(f"{feed.topic}: {feed.trouble}")
         delivered = {feed.topic: feed.delivered for feed in self._feeds}
         if child is not None:
             delivered[SPARK_TOPIC] = self._committed(SPARK_TOPIC)

@@ -53,7 +53,7 @@ class SparkChild:
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
                 env=self._environment,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C reaches the demo alone, which ends the child
             )
         return self
 

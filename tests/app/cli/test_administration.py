@@ -95,7 +95,7 @@ def test_a_tag_gets_its_quotes_back(text: str, tag: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "a b", "ä", "a\n"])
 def test_what_is_no_tag(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="such as topics show gives"):
+    with pytest.raises(click.BadParameter, match="as `topics show` prints it"):
         parsed("topics", "delete", "t", "--if-match", text)
 
 

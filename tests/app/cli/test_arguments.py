@@ -73,7 +73,7 @@ def test_an_address_becomes_a_client_that_has_sent_nothing() -> None:
 
 
 def test_what_is_no_address_is_wrong_usage() -> None:
-    with pytest.raises(click.BadParameter, match="an address is such as"):
+    with pytest.raises(click.BadParameter, match="expected an address such as"):
         connect("127.0.0.1")
 
 

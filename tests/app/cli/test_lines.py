@@ -60,10 +60,10 @@ def test_csv_becomes_objects_with_numbers_as_they_are_spelt(tmp_path: Path) -> N
         ),
         pytest.param("a.csv", b'a\n"x\n', "not valid CSV", id="csv-open-quote"),
         pytest.param("a.csv", b"a\n\xff\n", "not UTF-8", id="csv-not-utf8"),
-        pytest.param("a.gz", b"plain", "not a whole gzip file", id="gzip-not"),
-        pytest.param("a.gz", packed(b"[1]\n" * 99)[:-9], "not a whole gzip file", id="gzip-cut"),
+        pytest.param("a.gz", b"plain", "not a complete gzip file", id="gzip-not"),
+        pytest.param("a.gz", packed(b"[1]\n" * 99)[:-9], "not a complete gzip file", id="gzip-cut"),
         pytest.param(
-            "a.gz", packed(NOISE)[:40] + b"\0" * 50, "not a whole gzip file", id="gzip-damaged"
+            "a.gz", packed(NOISE)[:40] + b"\0" * 50, "not a complete gzip file", id="gzip-damaged"
         ),
     ],
 )

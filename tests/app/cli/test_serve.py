@@ -133,7 +133,7 @@ def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_pat
     declare(topics)
     tried = dry(topics, store)
     assert (tried.code, tried.out) == (0, "create px.us\ncreate px.us.slow\n")
-    assert tried.err == "2 to create, 0 to change, 0 to leave; nothing was done.\n"
+    assert tried.err == "2 to create, 0 to change, 0 to leave; nothing was changed.\n"
     assert not store.exists(), "to look for a store makes none"
     with serving(*serve) as address, Gateway(address) as gateway:
         assert [topic["topic"] for topic in gateway.topics()] == ["px.us", "px.us.slow"]
@@ -174,7 +174,7 @@ def test_one_wrong_field_and_nothing_is_applied(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_cannot_be_tried(tmp_path: Path) -> None:
     nowhere = run("serve", "--dry-run", cwd=str(tmp_path))
-    assert (nowhere.code, nowhere.err) == (2, "tidegate: --dry-run goes with --topics\n")
+    assert (nowhere.code, nowhere.err) == (2, "tidegate: --dry-run needs --topics\n")
     missing = dry(tmp_path / "none", ":memory:")
     assert (missing.code, missing.err.count("\n")) == (78, 1)
     assert "cannot be read" in missing.err

@@ -129,7 +129,7 @@ def test_a_list_in_the_environment_has_commas() -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        pytest.param("[server]\nport = 1", "'server': no such setting; settings stand", id="table"),
+        pytest.param("[server]\nport = 1", "'server': no such setting; settings are", id="table"),
         pytest.param("PORT = 2\nport = 1", "'PORT': no such setting; did you mean port", id="case"),
         pytest.param("prot = 1", "'prot': no such setting; did you mean port?", id="B106-unknown"),
         pytest.param('port = "1"', "some.toml: 'port': expected a whole number", id="B106-text"),
@@ -147,7 +147,7 @@ def test_a_list_in_the_environment_has_commas() -> None:
         pytest.param('default_pace = "fast"', "'default_pace': Input should be", id="B106-choice"),
         pytest.param('allowed_hosts = "a"', "expected a list of host names", id="B106-list"),
         pytest.param('allowed_hosts = ["a/b"]', "expected a list of host names", id="B106-host"),
-        pytest.param('data = ""', "expected a text that is not empty", id="B106-empty"),
+        pytest.param('data = ""', "expected a text, not empty", id="B106-empty"),
         pytest.param("port = 1\nport = 2", "not valid TOML", id="B106-twice"),
         pytest.param("port = ", "not valid TOML", id="B106-no-toml"),
         pytest.param("[port]\na = 1", "'port': expected a whole number", id="B106-table"),
@@ -174,7 +174,7 @@ def test_a_file_that_cannot_be_used_is_refused_in_one_line(text: str, line: str)
         ("INSECURE", "yes", "TIDEGATE_INSECURE: expected true or false"),
         ("WRITE_TIMEOUT", "10", "TIDEGATE_WRITE_TIMEOUT: expected an integer and a unit"),
         ("QUEUE_MESAGES_MAX", "1", "did you mean TIDEGATE_QUEUE_MESSAGES_MAX?"),
-        ("REDIS", "", "TIDEGATE_REDIS: expected a text that is not empty"),
+        ("REDIS", "", "TIDEGATE_REDIS: expected a text, not empty"),
     ],
 )
 def test_a_variable_that_cannot_be_used_is_named(variable: str, text: str, line: str) -> None:

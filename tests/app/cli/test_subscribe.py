@@ -123,7 +123,7 @@ def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> No
     lost, away, ended = err.splitlines()
     assert lost.startswith("the stream ")
     assert away.startswith("Cannot reach ")
-    assert ended == "tidegate: the time was over before the gateway was back"
+    assert ended == "tidegate: the time given with --for ended while the gateway was unreachable"
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_it_comes_back_when_the_gateway_does() -> None:
     assert follower.stdout.readline() == '{"n":2}\n'
     for process in (follower, second):
         process.terminate()
-    assert follower.communicate(timeout=HANGS_S)[1].splitlines()[-1] == "Connected again"
+    assert follower.communicate(timeout=HANGS_S)[1].splitlines()[-1] == "Reconnected"
     second.communicate(timeout=HANGS_S)
 
 
@@ -245,7 +245,8 @@ def test_what_was_published_is_reckoned(gateway: Gateway) -> None:
     ended = run("explain", "t", "--options", "conflation=1h", "--gateway", gateway.base_url)
     estimate = next(line for line in ended.out.splitlines() if line.startswith("estimate"))
     assert estimate == (
-        "estimate   0.001 messages and 0.004 bytes a second, had the last 3 messages come again"
+        "estimate   0.001 messages and 0.004 bytes a second, "
+        "if the last 3 messages were published again"
     )
 
 

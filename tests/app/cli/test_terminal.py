@@ -9,20 +9,20 @@ from tidegate.app.cli.terminal import (
     BEFORE_MAX,
     CommandError,
     caret_under,
-    complain,
-    point_at,
     pointing,
+    print_error,
+    print_excerpt,
+    print_line,
+    print_note,
     progress,
-    say,
-    tell,
 )
 from tidegate.clients.errors import GatewayProblem
 
 
 def test_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    say("one\n two")
-    complain("three")
-    tell("four")
+    print_note("one\n two")
+    print_error("three")
+    print_line("four")
     said = capsys.readouterr()
     assert said.err == "one two\ntidegate: three\n"
     assert said.out == "four\n"
@@ -37,10 +37,10 @@ def test_progress_is_silent_where_there_is_no_terminal(capsys: pytest.CaptureFix
 def test_places_are_pointed_at_on_terminals_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    point_at(["  a", "  ^"])
+    print_excerpt(["  a", "  ^"])
     assert capsys.readouterr().err == ""
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    point_at(["  a", "  ^"])
+    print_excerpt(["  a", "  ^"])
     assert capsys.readouterr().err == "  a\n  ^\n"
 
 
