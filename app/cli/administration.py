@@ -172,7 +172,10 @@ def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fi
 @if_match_option
 @gateway_option
 def update_topic(topic: str, if_match: str | None, gateway: str, **fields: Any) -> int:
-    """Change some fields of a definition (JSON Merge Patch)."""
+    """Change some fields of a definition.
+
+    This is a JSON Merge Patch: fields that are not named stay, and null restores a default.
+    """
     patch = definition_of(topic, **fields)
     if not patch:
         raise UsageInvalid("nothing to change: use --set, --from or the flag of a field")

@@ -44,7 +44,7 @@ MODULES = {
 
 
 class Verbs(click.Group):
-    """The verbs by name, each loaded when it is asked for."""
+    """The verbs by name, each loaded at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every verb in the order of `--help`, which is the order of use."""

@@ -22,7 +22,7 @@ JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.A
 
 
 class Line(NamedTuple):
-    """One message as JSON text, and the line of its file on which it stands, from 1."""
+    """One message as JSON text, and its line in the file, from 1."""
 
     number: int
     text: bytes

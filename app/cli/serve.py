@@ -198,7 +198,11 @@ def _as_it_is(settings: Settings) -> Settings:
     help="Instead of BACKUP: a Redis that was restored from its own backup.",
 )
 def restore(backup: Path | None, store_dir: str | None, replace: bool, redis: str | None) -> int:
-    """Restore BACKUP, a copy of tidegate.db, or note that a Redis was restored."""
+    """Restore a backup of the store.
+
+    BACKUP is a copy of tidegate.db. With --redis, note instead that a Redis was restored from its
+    own backup: its topics then begin another epoch, so that no bookmark refers to another message.
+    """
     need("restore", "server")
     if redis is not None and backup is None:
         _mark_redis_restored(redis)

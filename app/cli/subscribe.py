@@ -73,7 +73,7 @@ def subscribe(
     table: bool,
     gateway: str,
 ) -> int:
-    """Follow a topic; reconnects by itself.
+    """Follow a topic, and reconnect when needed.
 
     Ends after --count messages, after --for, or when the gateway ends the subscription.
     """
@@ -134,7 +134,10 @@ def sow(
     gateway: str,
     **page: Any,
 ) -> int:
-    """Print the newest record of every key as NDJSON: the state of the world."""
+    """Print the newest record of every key.
+
+    The output is NDJSON: the topic's state of the world.
+    """
     with (
         connect(gateway) as client,
         pointing(filter=filter_text, order_by=order_by, select=select),
