@@ -73,7 +73,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class _Descending:
-    """A rank that stands before those that it is greater than."""
+    """A rank in descending order."""
 
     rank: Rank
 

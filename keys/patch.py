@@ -1,7 +1,7 @@
-"""JSON Merge Patches (RFC 7396) on JSON text: what a delta is, and how deltas become one.
+"""JSON Merge Patches (RFC 7396) on JSON text: deltas made, applied and composed.
 
-A patch says *remove* with null, so it cannot set a member to null. Where a patch cannot say
-what happened the answer is None, and the full value is to be sent instead.
+A patch removes a member with null, so it cannot set one to null. Where no patch can express a
+change the functions return None, and the caller sends the full value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REMOVED = msgspec.Raw(NULL)
 def diff(old: bytes, new: bytes) -> bytes | None:
     """Return the patch that makes `old` into `new`, `{}` if they are equal.
 
-    Changed members stand in the order of `new`, removed ones after them. None if either is no
+    Changed members are in the order of `new`, removed ones after them. None if either is not an
     object, or if a null would have to be set.
     """
     before, after = members(old), members(new)
@@ -55,8 +55,8 @@ def apply(value: bytes, patch: bytes) -> bytes:
 def compose(first: bytes, second: bytes) -> bytes | None:
     """Return the one patch with the effect of `first` and then `second`, on any value.
 
-    It names every member that either names. None where no patch can say it: an object that
-    comes after null or after a scalar must not meet the members that were there before.
+    It names every member that either names. None where no patch can express both: an object after
+    a null or a scalar replaces the member, while a patch would merge it into older members.
     """
     later = members(second)
     if later is None:

@@ -88,8 +88,8 @@ class Moments:
 def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
     """Return the JSON text of an aggregate over a group's values, in publication order.
 
-    null where there is nothing to say: no value, a value that is no number among those of a
-    numeric aggregate, fewer than two for STDDEV_SAMP.
+    The result is null without values, with a value that is not a number in a numeric aggregate,
+    and with fewer than two values for STDDEV_SAMP.
     """
     match aggregate:
         case Aggregate.COUNT:
@@ -172,7 +172,7 @@ CellOf = Callable[[bytes], Cell | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An expression, the aggregate over it if any, and where in the row its result stands."""
+    """An expression, the aggregate over it if any, and the place of its result in the row."""
 
     expression: Expression
     aggregate: Aggregate | None
@@ -225,7 +225,7 @@ class Projection:
         Raises:
             PathInvalid: brackets, AS or a path missing, two columns in one place, an aggregate
                 inside an expression, a place in an array, more than 64 columns.
-            FilterInvalid: an expression that is none.
+            FilterInvalid: a malformed expression.
         """
         grouping = KeySpec.parse(grouping_text, grouping_at)
         if any(isinstance(step, int) for path in grouping.paths for step in path.steps):

@@ -1,7 +1,7 @@
 """Structural conflation: messages of one key merged into one, `[/px:last,/px:max@hi,/qty:sum]`.
 
-Merging is associative: messages merged in any groups, in publication order, give the same. So
-what was conflated in a lane can be conflated again in a queue, or on another machine.
+Merging is associative: messages merged in any groups, in publication order, give the same result.
+Messages that a lane has conflated can therefore be conflated again in a queue, or elsewhere.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Select lists, `[-/,+/a]`: which fields of a message a subscriber gets (AMPS's `select`)."""
+"""Select lists, `[-/,+/a]`: the fields of a message that a subscriber gets (AMPS's `select`)."""
 
 from __future__ import annotations
 

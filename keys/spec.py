@@ -153,7 +153,7 @@ def group_key(text: bytes) -> str:
 def canonical_or_own(text: bytes) -> str:
     """Return what `canonical_scalar` does; any other value keeps a spelling of its own.
 
-    So unlike values stay apart, and alike ones are together.
+    Unequal values get different keys, and equal ones the same key.
     """
     try:
         return canonical_or_null(text)
@@ -175,7 +175,7 @@ def _number(text: bytes) -> str:
     """Return integers exactly, and other numbers as a double whose spelling is this number.
 
     Raises:
-        KeyInvalid: 64 bits do not hold it, so that another number would be the same key.
+        KeyInvalid: 64 bits cannot hold it, and another number would get the same key.
     """
     beyond = KeyInvalid("a number in a key must fit into 64 bits")
     near = float(text)
@@ -224,7 +224,8 @@ def record_key(spec: KeySpec) -> KeyOf:
 def conflation_key(spec: KeySpec) -> KeyOf:
     """Return `payload -> conflation key`: a missing field counts as null.
 
-    A field that is no scalar within 64 bits has its own spelling: unlike values stay apart.
+    A field that is not a scalar within 64 bits keeps a spelling of its own, so that unequal values
+    get different keys.
     """
     fields_of = read_fields(spec.paths)
 

@@ -1,4 +1,4 @@
-"""Function calls to closures over a row."""
+"""Calls of functions, compiled to closures over a row."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def signature_of(name: str, position: int) -> Signature:
     """Return the signature of a function named in capitals.
 
     Raises:
-        FilterInvalid: there is none, with the reason.
+        FilterInvalid: no such function, with the reason.
     """
     if name in SIGNATURES:
         return SIGNATURES[name]

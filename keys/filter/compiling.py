@@ -1,4 +1,4 @@
-"""A tree to closures over a row: every subtree that stands twice is evaluated once."""
+"""A tree compiled to closures over a row; a subtree that occurs twice is evaluated once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a message's fields: only the top-level ones that are asked for, each decoded once."""
+"""The fields of a message that a filter reads, and no others; each is decoded once."""
 
 from __future__ import annotations
 

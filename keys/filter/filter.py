@@ -1,4 +1,4 @@
-"""The two things that a text of the language can be: a filter, or an expression with a value."""
+"""Filters and expressions, parsed and compiled; and the index of filters by equality."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tidegate.keys.filter.tree import And, Compare, Field, In, Literal, Node, jo
 from tidegate.keys.filter.values import Scalar, narrow, number_in
 from tidegate.keys.path import FieldPath
 
-# Filters by the constants that they wait for: an index over subscriptions asks these.
-
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """A filter matches only messages among whose tokens for `path` is one of `tokens`."""
+    """A necessary condition of a filter: a message has one of `tokens` among those of `path`.
+
+    An index over subscriptions then tries only the filters that wait for a message's tokens.
+    """
 
     path: FieldPath
     tokens: frozenset[str]
@@ -161,7 +162,7 @@ class Expression:
 def conjunction(*filters: Filter) -> Filter:
     """Return the filter that matches what all of these match, in this order; TRUE for none.
 
-    It may be larger than a text is allowed to be.
+    The result may be larger than a text is allowed to be.
     """
     if not filters:
         return Filter.parse("TRUE")

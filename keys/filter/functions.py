@@ -241,7 +241,7 @@ def distance_m(
     return 2 * EARTH_RADIUS_M * math.asin(math.sqrt(min(1.0, max(0.0, h))))
 
 
-# Each takes numbers (n) and counts (c); NULL in, NULL out.
+# Each takes numbers (n) and counts (c); with a NULL argument the result is NULL.
 NUMBER_FUNCTIONS: dict[str, tuple[str, Callable[..., Scalar | None]]] = {
     "ABS": ("n", absolute),
     "SIGN": ("n", sign),
@@ -365,7 +365,7 @@ def template(new: str, groups: tuple[str, ...]) -> str:
     return _REFERENCE.sub(filled, new)
 
 
-# Each takes texts, to look at (t), seek in (f) or rewrite (s), and counts (c); NULL in, NULL out.
+# Each takes texts, to read (t), search (f) or rewrite (s), and counts (c); NULL gives NULL.
 TEXT_FUNCTIONS: dict[str, tuple[str, Callable[..., Scalar | None]]] = {
     "INSTR": ("ff", instr),
     "INSTR_I": ("ff", instr_i),

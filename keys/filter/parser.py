@@ -1,4 +1,4 @@
-"""Tokens to a tree: recursive descent, whose depth the language's own limit bounds."""
+"""Tokens to a tree by recursive descent, within limits on depth, nodes and length."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ from tidegate.keys.filter.tree import (
 from tidegate.keys.path import FieldPath
 
 TEXT_LENGTH_MAX = 4_096
+# A canonical text may be longer than its source, and has to parse again.
 CANONICAL_LENGTH_MAX = 8 * TEXT_LENGTH_MAX
-DEPTH_MAX = 32
+DEPTH_MAX = 32  # bounds the recursion of parser, printer and compiler
 NODES_MAX = 256
 LIST_LENGTH_MAX = 1_000
 
@@ -78,9 +79,9 @@ class Budget:
 class Parser:
     """Reads one expression after another from a text.
 
-    `position` is where the text stands in the text around it, `start` where reading begins in
-    the text. Names in `aggregates` (capitals) parse as calls of any number of arguments; what
-    they mean is the caller's. Every method raises `FilterInvalid` with its position.
+    `position` is the start of the text in the text around it, `start` the start of reading in the
+    text. Names in `aggregates` (capitals) parse as calls of any number of arguments; the caller
+    gives them a meaning. Every method raises `FilterInvalid` with its position.
     """
 
     def __init__(
@@ -358,7 +359,7 @@ def parse_whole(text: str, position: int = 0) -> Node:
     """Parse a text that is one expression.
 
     Raises:
-        FilterInvalid: as `parse_value`, or something follows it.
+        FilterInvalid: as `parse_value`, or more text follows.
     """
     parser = Parser(text, position)
     node = parser.value()

@@ -1,4 +1,4 @@
-"""Regular expressions: RE2 over characters, linear in the text, never logging."""
+"""Regular expressions of RE2, whose time is linear in the text, and the cost of a filter."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def compiled(pattern: str, position: int | None = None) -> Pattern:
     """Return the compiled pattern.
 
     Raises:
-        FilterInvalid: no RE2 expression, or one whose program takes more than a megabyte.
+        FilterInvalid: not an RE2 expression, or one whose program takes more than a megabyte.
     """
     try:
         return _compiled(pattern)
@@ -104,9 +104,7 @@ def lines_finder(pattern: str) -> Callable[[bytes], bool]:
     return lambda text: search(text) is not None
 
 
-# How much of a message a filter may look at: what is allowed is shared by all that look.
-
-
+# The work that a filter may do on one message, shared by all its places (rule filter-4).
 BRACKETS_MAX = 12_000
 # a string that is read as a number costs as much as this many elements
 READING_COST = 4

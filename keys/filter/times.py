@@ -1,4 +1,4 @@
-"""STRFTIME and STRPTIME: UTC, English, by the civil calendar and no clock."""
+"""STRFTIME and STRPTIME, in UTC and English, without a clock or a locale."""
 
 from __future__ import annotations
 

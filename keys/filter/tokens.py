@@ -1,4 +1,4 @@
-"""Text to tokens, one at a time; whether `/` divides depends on what stands before it."""
+"""Text to tokens, one at a time: `/` divides after an operand, and else begins a path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _QUOTED_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 def scan_path(text: str, at: int, position: int) -> tuple[FieldPath, int]:
     """Read the path that begins at `at` with `/`, `[/` or `$`; return it and its end.
 
-    It takes as much as a path can take. `position` is where `text` stands in the text around it.
+    The longest path is taken. `position` is the start of `text` in the text around it.
 
     Raises:
         FilterInvalid: not a path, or more than 64 steps.
@@ -111,7 +111,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token; `value` is what it says: a path, the digits, the string, NAME or symbol."""
+    """One token; `value` is a path, the digits, the string, the NAME or the symbol."""
 
     kind: Kind
     value: FieldPath | str
@@ -126,7 +126,7 @@ class Token:
 def scan(text: str, at: int, position: int, *, operand: bool) -> Token:
     """Return the token at or after `at`; `operand`: a value may begin here.
 
-    Names are put in capitals. `position` is where `text` stands in the text around it.
+    Names become capitals. `position` is the start of `text` in the text around it.
 
     Raises:
         FilterInvalid: no token begins so.

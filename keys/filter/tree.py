@@ -1,7 +1,7 @@
 """The syntax tree of a filter: few plain nodes, whatever spelling they came from.
 
-`a NOT IN (b)` is `Not(In(a, (b,)))`, `-x` is `0 - x`, parentheses leave no trace, and chains of
-AND and of OR are one node.
+`a NOT IN (b)` is `Not(In(a, (b,)))`, `-x` is `0 - x`, parentheses disappear, and a chain of AND or
+of OR is one node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Constant = bool | int | float | str | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """A constant; 1, 1.0 and TRUE are three, the empty string is written out but is NULL."""
+    """A constant; 1, 1.0 and TRUE are three. The empty string is NULL but printed as it is."""
 
     value: Constant
 
@@ -179,9 +179,6 @@ def joined(kind: type[And | Or], operands: list[Node]) -> Node:
     for operand in operands:
         flat.extend(operand.operands if isinstance(operand, kind) else (operand,))
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
-
-
-# A tree to its one canonical text, which parses to an equal tree.
 
 
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _PRIMARY = range(1, 8)

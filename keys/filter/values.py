@@ -1,4 +1,4 @@
-"""Arrays as values: flat; questions about any element are asked of sets, made once."""
+"""Values of a message as filters see them: scalars, and flat arrays that answer as sets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from itertools import chain
 from typing import Any
 
 from tidegate.keys.filter.tokens import INTEGER_MAX, INTEGER_MIN, NUMBER_LENGTH_MAX, number_of
-
-# Scalars: what of them is a number, what is their text, how integers and doubles meet.
-
 
 _SHORT = 18
 _EXACT_DIGITS = 15

@@ -1,4 +1,4 @@
-"""Bookmarks: a place in one life of a topic, `<epoch>-<position>`, opaque to clients."""
+"""Bookmarks: a place in an epoch of a topic, `<epoch>-<position>`, opaque to clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidegate.keys.errors import BookmarkInvalid
 
 START = "epoch"
-"""Before the first message there will ever be: where an empty topic's reader stands."""
+"""The place before the first message, also of an empty topic."""
 
 _BOOKMARK = re.compile(r"([A-Za-z0-9]{1,64})-(0|[1-9][0-9]{0,18})", re.ASCII)
 _EPOCH = re.compile(r"(?:[A-Za-z0-9]{1,64}-?)?", re.ASCII)
@@ -16,7 +16,7 @@ _EPOCH = re.compile(r"(?:[A-Za-z0-9]{1,64}-?)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Everything up to `offset` in this epoch has been seen."""
+    """A place in a topic: the reader has seen everything up to `offset` in this epoch."""
 
     epoch: str
     offset: int
@@ -42,7 +42,7 @@ def split_bookmark(text: str, position: int = 0) -> tuple[str, int]:
         position: where the text begins in what was sent.
 
     Raises:
-        BookmarkInvalid: not one of ours, at the first character that does not fit.
+        BookmarkInvalid: malformed, at the first wrong character.
     """
     found = _BOOKMARK.fullmatch(text)
     if found is None:

@@ -17,7 +17,7 @@ _BYTES = {
 }
 _PRINTED = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
-# re.ASCII: an Arabic or full-width digit is no digit here. Fifteen digits stay inside 64 bits.
+# re.ASCII: an Arabic or full-width digit is not a digit here. Fifteen digits stay inside 64 bits.
 _SIZE = re.compile(r"([0-9]{1,15})(b|[kmg]i?b)", re.ASCII | re.IGNORECASE)
 _DIGITS = re.compile(r"[0-9]{0,15}", re.ASCII)
 

@@ -23,14 +23,14 @@ _TIME = re.compile(
            (?:Z|[+-](?:0\d|1[0-4])(?::?[0-5]\d)?)?)?)?)?)?)?""",
     re.VERBOSE | re.ASCII,
 )
-# Eight digits are a date, and fewer nothing that anybody means.
+# Eight digits are a date, and fewer have no plausible meaning.
 _MILLISECONDS = re.compile(r"[0-9]{9,15}", re.ASCII)
 
 
 def parse_time(text: str, position: int = 0) -> int:
     """Parse a time to milliseconds of the epoch, rounded up.
 
-    Rounded down, a start would be before the time that was written.
+    Rounding down would put a start before the written time.
 
     Args:
         text: as `parse_iso_ns` takes it, or milliseconds since 1970 in 9 to 15 digits.
