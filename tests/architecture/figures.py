@@ -83,9 +83,13 @@ def figures() -> dict[str, float]:
 
 
 def entries(folder: Path) -> list[str]:
-    """What a reader meets in a folder, besides `__init__.py` and what Python leaves there."""
-    hidden = {"__init__.py", "__pycache__"}
-    return sorted(path.name for path in folder.iterdir() if path.name not in hidden)
+    """The files and folders that a reader meets in a folder, besides `__init__.py`.
+
+    A folder that has moved away leaves compiled files behind in older checkouts: it does not count.
+    """
+    files = (path for path in folder.rglob("*") if path.is_file())
+    kept = (path.relative_to(folder) for path in files if "__pycache__" not in path.parts)
+    return sorted({path.parts[0] for path in kept} - {"__init__.py"})
 
 
 def files_in(folder: Path) -> int:

@@ -126,7 +126,7 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         Gateway(address)
 
 
-def test_nobody_there_is_told_with_the_address() -> None:
+def test_an_unreachable_gateway_is_named_by_its_address() -> None:
     with Gateway("http://127.0.0.1:1") as gateway:
         for call in (lambda: gateway.topic("t"), lambda: list(gateway.sow("t"))):
             with pytest.raises(GatewayUnreachable, match=re.escape("http://127.0.0.1:1")):

@@ -112,7 +112,7 @@ def test_without_patience_a_request_is_sent_once_and_has_no_key() -> None:
         assert len(fake.requests) == 1
 
 
-def test_nobody_there_is_told_at_once() -> None:
+def test_an_unreachable_gateway_fails_at_once() -> None:
     with (
         Gateway("http://127.0.0.1:1", patience_s=3600.0) as gateway,
         pytest.raises(GatewayUnreachable),

@@ -75,7 +75,7 @@ class Attempts:
 LOST = GatewayUnreachable("lost")
 
 
-def test_a_failure_is_told_once_and_asked_again_after_growing_pauses() -> None:
+def test_a_failure_is_reported_once_and_retried_after_growing_pauses() -> None:
     attempts = Attempts(*[LOST] * 6)
     assert attempts.run() == "here"
     assert attempts.waits_s == [0.25, 0.5, 1, 2, 2, 2]
@@ -141,7 +141,7 @@ class Clock:
         return self.now_s
 
 
-def test_each_kind_of_trouble_is_told_once_an_outage() -> None:
+def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
     told: list[str] = []
     outage = Outage(told.append)
     refused, cut = GatewayUnreachable("Cannot reach: refused"), GatewayUnreachable("cut")
@@ -163,7 +163,7 @@ def test_each_kind_of_trouble_is_told_once_an_outage() -> None:
     ],
     ids=lambda error: str(error.code),
 )
-def test_what_is_hopeless_is_raised_and_not_told(error: GatewayProblem) -> None:
+def test_a_hopeless_failure_is_raised_and_not_reported(error: GatewayProblem) -> None:
     told: list[str] = []
     with pytest.raises(GatewayProblem) as raised:
         Outage(told.append).record(error)
@@ -186,7 +186,7 @@ def test_a_missing_topic_is_waited_for_in_silence_and_then_raised() -> None:
 @pytest.mark.parametrize(
     "between", [None, BUSY, GatewayUnreachable("away")], ids=["connected", "busy", "away"]
 )
-def test_the_wait_for_a_topic_begins_anew_after_anything_else(
+def test_the_wait_for_a_topic_restarts_after_another_failure(
     between: GatewayError | None,
 ) -> None:
     clock = Clock()

@@ -65,7 +65,7 @@ def test_no_content_ends_it() -> None:
         assert len(fake.requests) == 2
 
 
-def test_a_session_that_is_gone_is_begun_anew() -> None:
+def test_a_session_that_is_gone_is_replaced_by_another() -> None:
     """A pattern's ids are its session's, which a gateway that was started anew does not know."""
     gone = b'{"title":"There is no such session","status":404,"code":"session-unknown"}'
     scripts = (
@@ -200,7 +200,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_an_outage_is_told_once_and_stands_when_the_time_is_over(clock: Clock) -> None:
+def test_an_outage_is_reported_once_and_lasts_to_the_end_of_the_time(clock: Clock) -> None:
     tried: list[str] = []
     lost: list[str] = []
     with scripted(stream(HELLO, row(1))) as fake, httpx2.Client(trust_env=False) as client:
@@ -221,7 +221,7 @@ def test_an_outage_is_told_once_and_stands_when_the_time_is_over(clock: Clock) -
     assert isinstance(subscription.standing_error, GatewayUnreachable)
 
 
-def test_nobody_there_is_raised_at_once() -> None:
+def test_an_unreachable_gateway_is_raised_at_once() -> None:
     with Gateway("http://127.0.0.1:1") as gateway, pytest.raises(GatewayUnreachable, match=":1"):
         next(gateway.subscribe("t"))
 
@@ -269,7 +269,7 @@ def test_leaving_the_block_closes_the_connection() -> None:
         hang.set()
 
 
-def test_it_begins_where_it_is_told_to() -> None:
+def test_it_resumes_after_the_given_event() -> None:
     with scripted(stream(HELLO, GOODBYE)) as fake, Gateway(fake.address) as gateway:
         list(gateway.subscribe("t", last_event_id="e-5"))
         assert fake.requests[0][0] == "e-5"
@@ -321,7 +321,7 @@ def test_an_id_that_only_still_holds_says_nothing() -> None:
     assert places.text == ""
 
 
-def test_a_topic_that_has_begun_again_is_told_by_its_group() -> None:
+def test_a_restarted_topic_is_recognised_by_its_group() -> None:
     places = Places()
     places.apply(hello(("px.a", "e1-3")))
     places.apply(event("group_end", {"sub": "s1", "topic": "px.a"}, "S-1~e7-2"))

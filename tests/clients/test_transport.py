@@ -54,7 +54,7 @@ def test_otherwise_only_what_is_published_is() -> None:
         assert len(fake.requests) == 1
 
 
-def test_a_failure_of_a_publish_is_told_once() -> None:
+def test_a_failed_publish_is_reported_once() -> None:
     told: list[str] = []
     with (
         scripted(plain(503), plain(200, PUBLISHED, "application/json")) as fake,

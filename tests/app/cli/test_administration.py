@@ -211,7 +211,7 @@ def test_the_life_of_a_session(gateway: Gateway) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", [("show",), ("close",), ("conflate", "on")])
-def test_nobody_of_that_name(gateway: Gateway, verb: tuple[str, ...]) -> None:
+def test_an_unknown_session_is_refused(gateway: Gateway, verb: tuple[str, ...]) -> None:
     ended = sessions(gateway, verb[0], "nobody", *verb[1:])
     assert (ended.code, "[session-unknown]" in ended.err) == (1, True)
     assert ended.err.count("\n") == 1

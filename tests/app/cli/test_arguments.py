@@ -98,7 +98,7 @@ def test_the_environment_names_the_gateway_and_the_option_goes_before_it(
 
 
 @pytest.mark.slow
-def test_a_wrong_address_is_told_of_the_variable_that_has_it() -> None:
+def test_a_wrong_address_names_the_variable_that_has_it() -> None:
     ended = run("topics", "list", TIDEGATE_GATEWAY="nowhere")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "TIDEGATE_GATEWAY" in ended.err

@@ -66,7 +66,9 @@ def test_wrong_usage_is_2(
     "arguments",
     [("topics", "list"), ("sow", "t"), ("subscribe", "t"), ("topics", "delete", "t")],
 )
-def test_nobody_there_is_3(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+def test_an_unreachable_gateway_is_3(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
     result = ended(capsys, *arguments, *NOBODY)
     assert result.code == 3
     assert "Cannot reach the gateway at http://127.0.0.1:1" in one_line(result.err)

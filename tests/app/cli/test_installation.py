@@ -135,7 +135,7 @@ def test_major_versions(version: str, major: int) -> None:
     assert installation.java_major(version) == major
 
 
-def test_none_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/none")
     assert installation.java_version() is None
     assert "--no-spark" in (installation.missing_java() or "")

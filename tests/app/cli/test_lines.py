@@ -67,7 +67,7 @@ def test_csv_becomes_objects_with_numbers_as_they_are_spelt(tmp_path: Path) -> N
         ),
     ],
 )
-def test_a_bad_file_is_told_in_a_sentence(
+def test_a_bad_file_is_refused_in_a_sentence(
     tmp_path: Path, name: str, content: bytes, said: str
 ) -> None:
     with pytest.raises(UsageInvalid, match=said):
@@ -81,7 +81,7 @@ def test_an_empty_file_is_no_message(tmp_path: Path, name: str, content: bytes) 
     assert list(read_lines(written(tmp_path, f"{name}.gz", packed(content)))) == []
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageInvalid, match="No such file"):
         list(read_lines(str(tmp_path / "none")))
     with pytest.raises(UsageInvalid, match="directory"):

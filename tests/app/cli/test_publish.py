@@ -83,7 +83,7 @@ def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -
 
 
 @pytest.mark.slow
-def test_a_bad_line_is_named_as_the_file_counts_and_what_came_before_is_told(
+def test_a_bad_line_is_named_by_its_number_in_the_file_after_a_summary(
     gateway: Gateway, tmp_path: Path
 ) -> None:
     file = tmp_path / "bad.ndjson"

@@ -109,7 +109,7 @@ def test_each_message_is_there_at_once(prices: Gateway) -> None:
 
 
 @pytest.mark.slow
-def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> None:
+def test_a_gateway_that_stays_away_is_reported_once_and_the_time_ends_with_3() -> None:
     served = start("serve", "--port", "0")
     address = address_of(served)
     with Gateway(address) as gateway:

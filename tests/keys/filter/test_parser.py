@@ -72,7 +72,7 @@ def test_what_is_no_filter_is_refused_with_its_place(text: str, position: int, r
         (r"/a LIKE 'x{1000}' OR /a LIKE 'y{1000}y{1000}y{1000}'", 29),
     ],
 )
-def test_a_limit_is_told_where_it_is_crossed(text: str, position: int) -> None:
+def test_a_limit_is_reported_where_it_is_crossed(text: str, position: int) -> None:
     with pytest.raises(FilterInvalid) as refused:
         Filter.parse(text)
     assert refused.value.position == position

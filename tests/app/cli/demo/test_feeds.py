@@ -104,7 +104,7 @@ def test_what_it_counts_is_what_the_gateway_has() -> None:
             assert feed.trouble == ""
 
 
-def test_an_outage_is_told_and_tried_again() -> None:
+def test_an_outage_is_reported_and_retried() -> None:
     asked: list[int] = []
 
     def source() -> list[int]:
