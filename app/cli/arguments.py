@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from tidegate.clients import DEFAULT_ADDRESS
+
 if TYPE_CHECKING:
     from tidegate.clients.gateway import Gateway
 
-DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 GATEWAY_VARIABLE = "TIDEGATE_GATEWAY"
 
 PORT = click.IntRange(0, 65535)
@@ -47,7 +48,7 @@ gateway_option = click.option(
     metavar="URL",
     envvar=GATEWAY_VARIABLE,
     show_envvar=True,
-    default=DEFAULT_GATEWAY,
+    default=DEFAULT_ADDRESS,
     show_default=True,
     help="Address of the gateway.",
 )

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from tidegate.clients.errors import GatewayProblem
     from tidegate.clients.gateway import Gateway
 
-PATIENCE_S = 60.0
+PATIENCE_S = 60.0  # a restart of the gateway, with a large store to read
 LINES_PER_REQUEST = 1_000
-BYTES_PER_REQUEST = 8 * 1024 * 1024
+BYTES_PER_REQUEST = 8 * 1024 * 1024  # far below the gateway's limit, whose default is 64 MiB
 TICK_S = 0.02  # messages due within one tick share a request: 50 requests a second at most
 
 Schedule = Callable[[Line], float]

@@ -93,6 +93,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
             on_shutdown=app.state.gateway.say_goodbye,
             on_started=partial(_announce, settings, line),
             prepare=app.state.gateway.open_store,
+            # The kernel spreads connections over the workers' own sockets at the shared address.
             listener=None if line is None else open_listener(settings, shared=True),
             until=None if line is None else line.parent,
         )
@@ -114,6 +115,7 @@ def _serve_by_workers(settings: Settings) -> int:
     except CannotListen as error:
         raise ConfigurationInvalid(str(error)) from None
     with holder:
+        # Port 0 is resolved once, so that all workers share one port.
         settings = settings.model_copy(update={"port": holder.getsockname()[1]})
         return Workers(
             settings.workers,
