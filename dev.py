@@ -38,6 +38,7 @@ NO_NETWORK = re.compile(
     re.IGNORECASE,
 )
 JAVA_MIN = 17
+PACKAGES = ("app", "clients", "conflation", "keys", "pipeline")  # each has a link in tidegate/
 COMMANDS = {
     "test": ["-m", "tests.run"],
     "lint": ["-m", "tests.run", "--lint"],
@@ -48,7 +49,7 @@ COMMANDS = {
 
 
 class SetUpFailure(Exception):
-    """What stands in the way, in one sentence, and the exit code that says its kind."""
+    """A set-up that cannot go on: the reason in one sentence, and the exit code for its kind."""
 
     def __init__(self, sentence: str, code: int) -> None:
         super().__init__(sentence)
@@ -56,14 +57,14 @@ class SetUpFailure(Exception):
 
 
 def environment() -> dict[str, str]:
-    """The environment for installers: nothing in it may point them at another interpreter."""
+    """Return the environment for installers; nothing in it points at another interpreter."""
     astray = {"UV_PYTHON", "VIRTUAL_ENV", "PYTHONHOME", "PIP_USER", "PIP_TARGET", "PIP_PREFIX"}
     kept = {name: value for name, value in os.environ.items() if name not in astray}
     return {**kept, "UV_PYTHON_DOWNLOADS": "never", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
 def wanted_stamp() -> str:
-    """Changes whenever what is installed would: with the locks, the project file and Python."""
+    """Return a digest of the locks, the project file and Python: the inputs of an installation."""
     digest = hashlib.sha256(f"{sys.version_info[:2]} {ROOT}".encode())
     for path in sorted([ROOT / "pyproject.toml", *(ROOT / "requirements").glob("*.lock")]):
         digest.update(path.read_bytes())
@@ -71,16 +72,50 @@ def wanted_stamp() -> str:
 
 
 def is_set_up(level: str, stamp: str) -> bool:
-    """Whether .venv already holds this level, or a fuller one."""
+    """Return True if .venv already holds this level, or a fuller one."""
     if not (PYTHON.exists() and STAMP.exists()):
         return False
     installed, _, digest = STAMP.read_text().partition(" ")
     return digest == stamp and installed in LEVELS[LEVELS.index(level) :]
 
 
+def mend_links() -> None:
+    """Put back the links of `tidegate/` to the packages that a checkout has lost.
+
+    Git without `core.symlinks`, and tools that copy a checkout, write a link as a small text file
+    that holds its target. Python then fails with "No module named tidegate.app". Anything else in
+    a link's place is left alone.
+    """
+    folder = ROOT / "tidegate"
+    if not folder.is_dir():
+        return
+    for name in PACKAGES:
+        link, target = folder / name, "../" + name
+        if link.is_symlink() or link.is_dir():
+            continue
+        is_text_of_link = link.is_file() and link.read_bytes().strip() == target.encode()
+        if link.exists() and not is_text_of_link:
+            raise SetUpFailure(
+                f"{link} is no link to {target}: move it away and run this again.", 78
+            )
+        try:
+            # Made beside its place first: a folder that takes no links keeps its text file.
+            spare = folder / (name + ".link")
+            spare.unlink(missing_ok=True)
+            spare.symlink_to(target, target_is_directory=True)
+            spare.replace(link)
+        except OSError as error:
+            raise SetUpFailure(
+                f"{link} has to be a symbolic link to {target}, and this folder takes none "
+                f"({error.strerror}): check Tidegate out where links are allowed "
+                "(git config core.symlinks true).",
+                78,
+            ) from None
+
+
 def run_step(title: str, command: list[str]) -> bool:
-    """Runs one step of the set-up, its output in the log, and shows that time passes."""
-    start = told = time.monotonic()
+    """Run one step of the set-up, with its output in the log, and show the time it takes."""
+    start = shown_at = time.monotonic()
     show(f"{title} ...")
     with LOG.open("ab") as log:
         log.write(f"\n$ {' '.join(command)}\n".encode())
@@ -90,23 +125,23 @@ def run_step(title: str, command: list[str]) -> bool:
         )
         while step.poll() is None:
             time.sleep(0.05)
-            if time.monotonic() - told >= (1 if sys.stderr.isatty() else 15):
-                told = time.monotonic()
-                show(f"{title} ... {told - start:.0f} s")
+            if time.monotonic() - shown_at >= (1 if sys.stderr.isatty() else 15):
+                shown_at = time.monotonic()
+                show(f"{title} ... {shown_at - start:.0f} s")
     ending = "done" if step.returncode == 0 else "did not work"
     show(f"{title}: {ending} after {time.monotonic() - start:.1f} s", last=True)
     return step.returncode == 0
 
 
 def show(text: str, last: bool = False) -> None:
-    """Progress: rewrites one line on a terminal, appends lines elsewhere."""
+    """Show progress: rewrite one line on a terminal, append lines elsewhere."""
     live = sys.stderr.isatty()
     ending = "" if live and not last else "\n"
     print(f"\r{text}\x1b[K" if live else text, end=ending, file=sys.stderr, flush=True)
 
 
 def must(title: str, command: list[str]) -> None:
-    """Like `run_step`, but a failure ends the set-up with a sentence."""
+    """Run a step as `run_step` does; a failure ends the set-up with a sentence."""
     if run_step(title, command):
         return
     text = LOG.read_text(errors="replace").rpartition("\n$ ")[2]
@@ -121,7 +156,7 @@ def must(title: str, command: list[str]) -> None:
 
 
 def make_venv() -> None:
-    """A virtual environment of this Python's version with pip in it; one that fits is kept.
+    """Make a virtual environment of this Python's version with pip in it; keep one that fits.
 
     One that was made elsewhere and moved here does not fit: its scripts name the old place.
     """
@@ -148,7 +183,7 @@ def make_venv() -> None:
 
 
 def install(level: str) -> None:
-    """Installs a lock and the project itself, with uv where it can be had, else with pip."""
+    """Install a lock and the project itself, with uv where it can be had, else with pip."""
     pip = [str(PYTHON), "-m", "pip", "install", "-q", "--retries", "1"]
     hashed = ["--require-hashes", "-r"]
     if run_step("Installing the installer", [*pip, *hashed, "requirements/uv.lock"]):
@@ -159,7 +194,7 @@ def install(level: str) -> None:
 
 
 def set_up(level: str) -> None:
-    """Makes .venv hold a level; costs a few reads when it already does."""
+    """Make .venv hold a level; this costs a few reads when it already does."""
     stamp = wanted_stamp()
     if is_set_up(level, stamp):
         return
@@ -175,7 +210,7 @@ def set_up(level: str) -> None:
 
 
 def java_version() -> int | None:
-    """The major version of the Java that Spark will find, or None."""
+    """Return the major version of the Java that Spark will find, or None."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
@@ -190,7 +225,7 @@ def java_version() -> int | None:
 
 
 def need_java() -> None:
-    """Refuses to go on where Spark could not start."""
+    """Refuse to go on where Spark could not start."""
     version = java_version()
     if version is None or version < JAVA_MIN:
         here = "none was found" if version is None else f"this machine's is {version}"
@@ -203,13 +238,14 @@ def need_java() -> None:
 
 
 def become(command: list[str]) -> NoReturn:
-    """Turns this process into the command, so that signals reach it directly."""
+    """Turn this process into the command, so that signals reach it directly."""
     sys.stdout.flush()
     os.execv(command[0], command)
 
 
 def run(verb: str, arguments: list[str]) -> int:
-    """Does what one verb says; the answer is the exit code."""
+    """Carry out one verb and return the exit code."""
+    mend_links()
     if verb == "demo":
         spark = "--no-spark" not in arguments
         if spark:
@@ -227,7 +263,7 @@ def run(verb: str, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """Reads the verb; every failure is one sentence on standard error."""
+    """Read the verb and run it; every failure is one sentence on standard error."""
     verb, *arguments = sys.argv[1:] or ["--help"]
     if verb in ("-h", "--help"):
         print(__doc__.strip())

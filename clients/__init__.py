@@ -1,8 +1,8 @@
-"""The Python client of a Tidegate gateway; needs nothing of the server's.
+"""The Python client of a Tidegate gateway; it needs nothing of the server.
 
-`tidegate.clients.gateway.Gateway` is the door: topics, publishing, the state of the world, and
-subscriptions that find their way back after a lost connection.
+`tidegate.clients.gateway.Gateway` is the entry: topics, publishing, the state of the world, and
+subscriptions that reconnect by themselves.
 """
 
 DEFAULT_ADDRESS = "http://127.0.0.1:8080"
-"""The gateway where none is named. It is here because asking for it must load no HTTP client."""
+"""The default gateway. It stands here because asking for it must not load an HTTP client."""

@@ -1,4 +1,4 @@
-"""Administration of a gateway: topics changed by their entity tags, and everybody's sessions."""
+"""Administration of a gateway: topics changed by their entity tags, and all sessions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SESSIONS_PER_PAGE = 1000
 CREATED, NO_CONTENT = 201, 204
 
 Ask = Callable[..., httpx2.Response]
-"""Method, path, and what httpx2 takes for headers and body; the answer, read, if it succeeded."""
+"""Method, path, and httpx2's arguments for headers and body; returns a successful answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Defined:
 
 
 class Administration:
-    """What an administrator asks of a gateway; errors are those of `Gateway`.
+    """Requests of an administrator; errors are those of `Gateway`.
 
-    With `if_match` a change is made only while the topic has that entity tag: the refusal has the
+    With `if_match` a change is made only while the topic has that entity tag; the refusal has the
     code `precondition-failed`.
     """
 
@@ -42,7 +42,7 @@ class Administration:
     # Topics
 
     def topic(self, topic: str) -> Defined:
-        """A topic as it is defined now."""
+        """Return a topic with its definition and entity tag."""
         return _defined(self._ask("GET", topic_path(topic)))
 
     def put_topic(
@@ -63,13 +63,13 @@ class Administration:
         return _defined(self._ask("PATCH", topic_path(topic), json=patch, headers=headers))
 
     def delete_topic(self, topic: str, *, if_match: str | None = None) -> None:
-        """Delete a topic and what it holds; its subscriptions end."""
+        """Delete a topic and its messages; its subscriptions end."""
         _nothing(self._ask("DELETE", topic_path(topic), headers=_match(if_match)))
 
     # Sessions
 
     def sessions(self) -> Iterator[Fields]:
-        """Every session that has not ended, by id, fetched in pages."""
+        """Yield every open session, by id; they are fetched in pages."""
         following: str | None = f"{SESSIONS}?limit={SESSIONS_PER_PAGE}"
         while following:
             page = fields_of(self._ask("GET", following))
@@ -77,15 +77,15 @@ class Administration:
             following = page.get("next")
 
     def session(self, session: str) -> Fields:
-        """A session with its subscriptions; for a while also one that has ended."""
+        """Return a session with its subscriptions; for a while also one that has ended."""
         return fields_of(self._ask("GET", _session_path(session)))
 
     def tune_session(self, session: str, **tuning: object) -> Fields:
-        """Set `limits` or `conflated`; the session as it is then."""
+        """Set `limits` or `conflated` of a session, and return it."""
         return fields_of(self._ask("PATCH", _session_path(session), json=tuning))
 
     def close_session(self, session: str) -> None:
-        """Close a session; its reader is told goodbye and does not come back."""
+        """Close a session; its reader gets a goodbye and does not reconnect."""
         _nothing(self._ask("DELETE", _session_path(session)))
 
 

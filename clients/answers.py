@@ -1,4 +1,4 @@
-"""Answers of a gateway taken apart: JSON objects, lines, refusals."""
+"""Answers of a gateway: JSON objects, lines, receipts, refusals."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a topic's journal holds.
+    """The ends of a topic's journal.
 
-    `first` and `last` are bookmarks, None while it holds nothing; `epoch` is the topic's life.
+    `first` and `last` are bookmarks, None while it is empty; `epoch` is the topic's.
     """
 
     epoch: str | None
@@ -28,22 +28,48 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class TopicsPage:
-    """Some topics, the address of the next page, the entity tag of this one."""
+    """A page of topics, the address of the next page, and the entity tag of this one."""
 
     topics: list[Fields]
     following: str | None
     etag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The receipt of a publish: number of messages, bookmarks of the first and the last.
+
+    With `duplicate` the request had been published before. The receipt of one with an idempotency
+    key is then the first one's; a numbered one has no messages and no bookmarks.
+    """
+
+    topic: str
+    messages: int
+    first: str | None
+    last: str | None
+    duplicate: bool
+
+    @classmethod
+    def of(cls, answer: Fields) -> Published:
+        """Read a gateway's answer."""
+        return cls(
+            topic=answer["topic"],
+            messages=answer["messages"],
+            first=answer.get("first"),
+            last=answer.get("last"),
+            duplicate=bool(answer.get("duplicate")),
+        )
+
+
 def problem_of(answer: httpx2.Response) -> GatewayProblem:
-    """A refusal from an answer that was read; its status speaks where no problem document came."""
+    """Return the refusal in an answer; without a problem document its status decides."""
     said = _decoded(answer.content) or {}
     retry_after = answer.headers.get("retry-after", "")
     in_seconds = retry_after.isascii() and retry_after.isdigit()
     return GatewayProblem(
         status=answer.status_code,
         code=str(said.get("code") or f"http-{answer.status_code}"),
-        title=str(said.get("title") or answer.reason_phrase or "The gateway said no"),
+        title=str(said.get("title") or answer.reason_phrase or "The gateway refused"),
         detail=str(said.get("detail") or ""),
         position=_whole(said.get("position")),
         line=_whole(said.get("line")),
@@ -52,10 +78,10 @@ def problem_of(answer: httpx2.Response) -> GatewayProblem:
 
 
 def fields_of(answer: httpx2.Response) -> Fields:
-    """The JSON object of an answer.
+    """Return the JSON object of an answer.
 
     Raises:
-        AnswerInvalid: it has none.
+        AnswerInvalid: the answer has none.
     """
     fields = _decoded(answer.content)
     if fields is None:
@@ -67,7 +93,7 @@ def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
     """Close and refuse an open answer whose content is of none of these types.
 
     Raises:
-        AnswerInvalid: so it is; whatever answered is no gateway.
+        AnswerInvalid: another type, so the answer is not one of a gateway.
     """
     sent = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     if sent not in accepted:
@@ -79,7 +105,7 @@ def require_media_type(answer: httpx2.Response, *accepted: str) -> None:
 
 
 def split_lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of a body that arrives in pieces; blank ones are passed over."""
+    """Yield the lines of a body that arrives in pieces; blank lines are skipped."""
     pieces: list[bytes] = []
     for chunk in chunks:
         first, *others = chunk.split(b"\n")

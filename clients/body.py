@@ -1,7 +1,7 @@
 """An answer's body read by a thread, so that its reader can wait for a limited time, or be stopped.
 
-A blocking read can neither be given a new limit while it waits nor be woken; a queue can. It is
-short: a reader that does not keep up still holds the gateway back.
+A blocking read takes no new limit while it waits and cannot be woken; a queue can. The queue is
+short, so a reader that does not keep up still slows the gateway down through TCP.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHUNKS_WAITING_MAX = 8
 
 
 class Silence(Exception):
-    """Nothing came within the time given."""
+    """No bytes came within the given time."""
 
 
 class BodyReader:
@@ -40,7 +40,7 @@ class BodyReader:
 
     def __exit__(self, *raised: object) -> None:
         self.stop()
-        while self._thread.is_alive():  # room for what the thread still wants to hand over
+        while self._thread.is_alive():  # makes room for what the thread still puts
             with contextlib.suppress(queue.Empty):
                 self._arrived.get(timeout=0.01)
         self._thread.join()
@@ -51,10 +51,10 @@ class BodyReader:
         self._wake()
 
     def read(self, seconds_max: float | None) -> bytes | None:
-        """The next bytes, or None at the end.
+        """Return the next bytes, or None at the end.
 
         Raises:
-            Silence: nothing came for `seconds_max`.
+            Silence: no bytes came for `seconds_max`.
             httpx2.TransportError: the connection was lost.
         """
         try:
@@ -81,7 +81,7 @@ class BodyReader:
             self._arrived.put(last)
 
     def _wake(self) -> None:
-        """End a read that waits: closing a socket would not, shutting it down does."""
+        """End a read that waits: closing the socket would not wake it, a shutdown does."""
         stream = self._answer.extensions.get("network_stream")
         connection = stream.get_extra_info("socket") if stream is not None else None
         if isinstance(connection, socket.socket):

@@ -1,10 +1,10 @@
-"""What can go wrong between a client and a gateway.
+"""Errors between a client and a gateway.
 
 GatewayError
-|- GatewayProblem      the gateway said no, and why (RFC 9457)
-|- GatewayUnreachable  nobody answered there, or the connection was lost
-|  `- StreamLost       a stream that had begun ended, broke off or fell silent
-`- AnswerInvalid       what answered there is no gateway, or spoke nonsense
+|- GatewayProblem      the gateway refused, with its reason (RFC 9457)
+|- GatewayUnreachable  no answer, or a lost connection
+|  `- StreamLost       a running stream ended, broke off or fell silent
+`- AnswerInvalid       the answer is not one of a gateway
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class GatewayProblem(GatewayError):
 
     Attributes:
         status: the HTTP status.
-        code: what a program decides by, such as `topic-unknown`; `http-502` and the like where the
-            answer came from something other than a gateway.
+        code: for programs, such as `topic-unknown`; `http-502` and the like where the answer came
+            from something other than a gateway, such as a proxy.
         title: the kind of refusal in words.
         detail: this refusal in words; may be empty.
-        position: 0-based character in the options or the filter that is at fault, if it is one.
-        line: 1-based line of a publish request that is at fault, if it is one.
-        retry_after_s: how long to wait before asking again, where the gateway said so.
+        position: 0-based character of the fault in the options or the filter, if known.
+        line: 1-based line of the fault in a publish request, if known.
+        retry_after_s: how long to wait before the next attempt, if the gateway asks for it.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class GatewayProblem(GatewayError):
 
 
 class GatewayUnreachable(GatewayError):
-    """No connection, or none that lasted; the text names the address.
+    """No connection, or a lost one; the text names the address.
 
-    `was_reached`: a gateway has answered there before, or may have taken this request.
+    `was_reached`: a gateway has answered there before, or may have received this request.
     """
 
     was_reached = False
 
 
 class StreamLost(GatewayUnreachable):
-    """A stream is over that should go on; the gateway may still be there."""
+    """A stream ended that should go on; the gateway may still be up."""
 
 
 class AnswerInvalid(GatewayError):
-    """Another content type, bytes that are no UTF-8, an event beyond all bounds."""
+    """Another content type, bytes that are not UTF-8, or an event above the size limit."""

@@ -1,4 +1,4 @@
-"""A gateway's HTTP API as methods: topics, publishing, the state of the world, subscriptions."""
+"""The HTTP API of a gateway as methods: topics, publishing, state of the world, subscriptions."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import httpx2
 
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.clients.administration import Administration
-from tidegate.clients.answers import Fields, Journal, TopicsPage, fields_of
+from tidegate.clients.answers import Fields, Journal, Published, TopicsPage, fields_of
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem
-from tidegate.clients.outage import TOPIC_UNKNOWN, Trouble
-from tidegate.clients.places import Places
-from tidegate.clients.publishing import NDJSON, Post, Published, new_key
-from tidegate.clients.retry import PATIENCE_S, Retry
+from tidegate.clients.retry import PATIENCE_S, TOPIC_UNKNOWN, Retry, Trouble
 from tidegate.clients.session import Session
-from tidegate.clients.subscription import NO_CONTENT, Subscription
+from tidegate.clients.subscription import NO_CONTENT, Places, Subscription
 from tidegate.clients.transport import (
     ANSWER_SECONDS_MAX,
+    NDJSON,
     NOT_MODIFIED,
+    Post,
     Transport,
+    new_key,
     topic_path,
 )
 
@@ -32,21 +32,20 @@ TOPICS_PER_PAGE = 1000
 class Gateway:
     """One gateway. Safe to share between threads; close it, or use it as a context manager.
 
-    Every method raises GatewayProblem when the gateway says no and GatewayUnreachable when it
-    cannot be reached, AnswerInvalid when what answers is no gateway. Subscriptions come back by
-    themselves, and what is published, staged or committed is sent again when the answer was lost or
-    the gateway is out for a while, without doubling anything. Other requests are sent once, but
-    for `every`.
+    Every method raises GatewayProblem when the gateway refuses, GatewayUnreachable when it cannot
+    be reached, and AnswerInvalid when the answer is not one of a gateway. Subscriptions reconnect
+    by themselves. A publish, a stage or a commit is retried when the answer was lost or the gateway
+    is out for a while, and takes effect once. Other requests are sent once, unless `every` is set.
 
     Args:
         base_url: such as `http://127.0.0.1:8080`.
         answer_seconds_max: how long to wait for an answer, or for its next piece.
-        patience_s: how long a publish is sent again after it has failed; 0 for not at all.
-        every: how every request is sent again, and over every failure that may be over in a
-            moment (429, 5xx, nobody there); in place of `patience_s`.
+        patience_s: how long a failed publish is retried; 0 for no retry.
+        every: the retries of every request after any temporary failure (429, 5xx, no answer);
+            replaces `patience_s`.
 
     Raises:
-        ValueError: `base_url` is no http address.
+        ValueError: `base_url` is not an http address.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Gateway:
 
     @property
     def base_url(self) -> str:
-        """The address, without a slash at its end."""
+        """The address, without a trailing slash."""
         return self._transport.base_url
 
     def __enter__(self) -> Self:
@@ -70,28 +69,28 @@ class Gateway:
         self.close()
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._transport.close()
 
     @property
     def administration(self) -> Administration:
-        """Topics by their entity tags, and everybody's sessions."""
+        """Topics by their entity tags, and the sessions of every client."""
         return Administration(self._transport.ask)
 
     # Topics
 
     def put_topic(self, topic: str, definition: Fields) -> bool:
-        """Create or replace a topic; true if it is new."""
+        """Create or replace a topic; return True if it is new."""
         answer = self._transport.ask("PUT", topic_path(topic), json=definition)
         fields_of(answer)
         return answer.status_code == 201
 
     def topic(self, topic: str) -> Fields:
-        """A topic's definition and live figures."""
+        """Return a topic's definition and live figures."""
         return fields_of(self._transport.ask("GET", topic_path(topic)))
 
     def find_topic(self, topic: str) -> Fields | None:
-        """As `topic`; None if there is no such topic."""
+        """Return a topic as `topic` does; None if there is no such topic."""
         try:
             return self.topic(topic)
         except GatewayProblem as problem:
@@ -100,7 +99,7 @@ class Gateway:
             return None
 
     def topics(self, prefix: str = "") -> Iterator[Fields]:
-        """Every topic whose name begins with `prefix`, by name, fetched in pages."""
+        """Yield every topic whose name begins with `prefix`, by name; fetched in pages."""
         params: dict[str, str | int] = {"limit": TOPICS_PER_PAGE}
         if prefix:
             params["prefix"] = prefix
@@ -111,7 +110,7 @@ class Gateway:
             yield from page["topics"]
 
     def topics_page(self, address: str, known: str) -> TopicsPage | None:
-        """A page of the list of topics; None if it is still the one of the entity tag `known`."""
+        """Return a page of the list of topics; None if its entity tag is still `known`."""
         headers = {"If-None-Match": known} if known else {}
         answer = self._transport.ask("GET", address, headers=headers)
         if answer.status_code == NOT_MODIFIED:
@@ -120,7 +119,7 @@ class Gateway:
         return TopicsPage(page["topics"], page["next"], answer.headers.get("ETag", ""))
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic and what it holds; its subscriptions end."""
+        """Delete a topic and its messages; its subscriptions end."""
         answer = self._transport.ask("DELETE", topic_path(topic))
         if answer.status_code != NO_CONTENT:
             raise AnswerInvalid(f"{answer.request.url} did not delete as a Tidegate gateway does")
@@ -137,18 +136,19 @@ class Gateway:
         idempotency_key: str | None = None,
         trouble: Trouble | None = None,
     ) -> Published:
-        """Publish messages in one request, all or nothing, and once.
+        """Publish messages in one request, all or none, and exactly once.
 
         Args:
             topic: to publish to.
             lines: one JSON text each, without line breaks.
-            producer: name of a numbered producer, with `sequence` the number of this batch: a
-                batch that was sent before is not published again.
+            producer: name of a numbered producer; `sequence` is the number of this batch, and a
+                number that was published before publishes nothing.
             sequence: see `producer`.
-            idempotency_key: names the request for a day, over the end of this process too; without
-                one and without a producer it gets one of its own.
-            trouble: told in a sentence when it has to be sent again.
+            idempotency_key: names the request for a day, also beyond this process; by default a
+                request without a producer gets a random one.
+            trouble: called with a sentence when the request is retried.
         """
+        # A retry needs a name for the request, or a lost answer would publish it twice.
         if idempotency_key is None and producer is None and self._transport.retry.seconds_max > 0:
             idempotency_key = new_key()
         post = Post.of(lines, producer=producer, sequence=sequence, idempotency_key=idempotency_key)
@@ -170,13 +170,13 @@ class Gateway:
         *,
         enveloped: bool = False,
     ) -> int:
-        """Keep messages aside until a commit names their stage; returns how many.
+        """Keep messages aside until a commit names their stage; return their number.
 
         Args:
             topic: to publish to in the end.
             lines: one JSON text each, without line breaks.
-            stage: name of the stage; what it held is forgotten.
-            producer: who stages, where a topic is filled by the pipeline.
+            stage: name of the stage; its previous content is dropped.
+            producer: name of the producer, where the pipeline fills the topic.
             enveloped: each line is `{"value": …}`, or `{"key": […], "reason": "deleted"}`, which
                 removes the record of that key.
         """
@@ -186,12 +186,12 @@ class Gateway:
     def commit(
         self, topic: str, producer: str, run: int, sequence: int, stages: Sequence[str]
     ) -> Published:
-        """Publish stages in one step, in the order of their names, and once.
+        """Publish stages in one step, in the order of their names, exactly once.
 
         Args:
             topic: that they were staged for.
-            producer: whose `sequence` it is; one not above its highest publishes nothing.
-            run: which life of the producer; the commits of older ones are refused.
+            producer: owner of the `sequence`; one not above its highest publishes nothing.
+            run: number of the producer's run; commits of older runs are refused.
             sequence: rises from commit to commit, also over runs.
             stages: the names.
         """
@@ -200,8 +200,8 @@ class Gateway:
         return Published.of(self._transport.publish("POST", path, None, json=document))
 
     def knows(self, topic: str, producer: str, run: int, sequence: int) -> bool:
-        """Whether that number of the producer, or one above it, was published."""
-        try:  # a commit of nothing: only a number that is known is answered before the stages
+        """Return True if that number of the producer, or a higher one, was published."""
+        try:  # of a stage that is not there: the gateway looks for a known number first
             return self.commit(topic, producer, run, sequence, [f"{producer}.nothing"]).duplicate
         except GatewayProblem as problem:
             if problem.code != "precondition-failed":
@@ -209,7 +209,7 @@ class Gateway:
             return False
 
     def sow(self, topic: str, **query: str | int | None) -> Iterator[bytes]:
-        """The state of the world as JSON texts, one a record.
+        """Yield the state of the world as JSON texts, one for each record.
 
         `query` takes what the endpoint takes: filter, order_by, top_n, skip_n, select, format,
         as_of.
@@ -219,26 +219,27 @@ class Gateway:
     def messages(
         self, topic: str, from_: str = "epoch", limit: int | None = None
     ) -> Iterator[bytes]:
-        """Envelopes of the journal as JSON texts: what follows the bookmark `from_`."""
+        """Yield envelopes of the journal as JSON texts, after the bookmark `from_`."""
         return self._transport.lines(
             f"{topic_path(topic)}/messages", {"from": from_, "limit": limit}
         )
 
     def journal(self, topic: str) -> Journal:
-        """The ends of a topic's journal."""
+        """Return the ends of a topic's journal."""
         found = self.topic(topic)
         ends = found.get("journal") or {}
         return Journal(found.get("epoch"), ends.get("first"), ends.get("last"))
 
     def journal_page(self, topic: str, after: str, messages_max: int) -> bytes:
-        """NDJSON envelopes of what follows the bookmark `after`, at most so many lines."""
+        """Return NDJSON envelopes after the bookmark `after`, at most so many lines."""
         params = {"from": after, "limit": messages_max}
         return self._transport.ask("GET", f"{topic_path(topic)}/messages", params=params).content
 
     def records(self, topic: str) -> Iterator[bytes]:
-        """NDJSON envelopes of the records that a topic has, in the order of their last change.
+        """Yield NDJSON envelopes of a topic's records, in the order of their last change.
 
-        In pieces of whole lines: all of it is on the disk before the first, and never in memory.
+        Pieces are whole lines. The answer is on disk before the first piece, so a broken connection
+        shows before anything is yielded, and memory stays small.
         """
         with TemporaryFile() as file:
             self._transport.fetch(f"{topic_path(topic)}/sow", {"format": "envelope"}, file)
@@ -261,19 +262,19 @@ class Gateway:
         seconds_max: float | None = None,
         trouble: Trouble | None = None,
     ) -> Subscription:
-        """Subscribe; the answer is an iterator of events that survives lost connections.
+        """Subscribe; return an iterator of events that survives lost connections.
 
         Args:
             topic: to subscribe to, or a pattern of topics such as `px.*`.
             options: the options string, such as `conflation=500ms`.
-            filter_text: which messages.
+            filter_text: only messages that match.
             order_by: order of snapshot rows and windows, such as `/price DESC`.
             command: `sow`, `subscribe`, `delta_subscribe`, `sow_and_subscribe` or
                 `sow_and_delta_subscribe`; the gateway's default fits the topic.
             format_name: `value`, `envelope` or `batch`.
             last_event_id: resume after it.
-            seconds_max: end after so long.
-            trouble: told in a sentence when the connection is lost; see Subscription.
+            seconds_max: end after this time.
+            trouble: called with a sentence when the connection is lost; see Subscription.
         """
         query = {
             "options": options or None,
@@ -315,9 +316,9 @@ class Gateway:
 
         Args:
             limits: of its queue: `messages`, `bytes`, `upper`, `lower`; the gateway's by default.
-            conflated: whether its topics' queue policies hold for it.
-            seconds_max: its events end after so long.
-            trouble: told in a sentence when the connection is lost; see Subscription.
+            conflated: False turns off the queue policies of its topics.
+            seconds_max: end its events after this time.
+            trouble: called with a sentence when the connection is lost; see Subscription.
         """
         body: Fields = {"conflated": conflated}
         if limits is not None:
@@ -337,12 +338,12 @@ class Gateway:
         )
         return Session(opened["session"], ask, events)
 
-    def explain(self, topic: str, **wish: str | None) -> Fields:
-        """What subscribing would do, without doing it.
+    def explain(self, topic: str, **request: str | None) -> Fields:
+        """Return what subscribing would do, without doing it.
 
-        `wish` takes what a subscription takes: options, filter, order_by, command.
+        `request` takes what a subscription takes: options, filter, order_by, command.
         """
-        texts = {name: text for name, text in wish.items() if text is not None}
+        texts = {name: text for name, text in request.items() if text is not None}
         return fields_of(self._transport.ask("POST", "/v1/explain", json={"topic": topic, **texts}))
 
     def _post(

@@ -8,8 +8,25 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidegate.clients.errors import AnswerInvalid
-from tidegate.clients.patch import patched
 from tidegate.clients.sse import Event
+
+
+def patched(value: Any, patch: Any) -> Any:
+    """Return `value` with a merge patch applied; neither is changed.
+
+    Objects are merged member by member, null removes a member, any other value replaces the old
+    one (RFC 7396).
+    """
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(value) if isinstance(value, dict) else {}
+    for name, change in patch.items():
+        if change is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = patched(merged.get(name), change)
+    return merged
+
 
 WHOLE_TOPIC = "null"
 
@@ -18,7 +35,7 @@ Place = tuple[str, str]
 
 
 class Change(NamedTuple):
-    """What one row did: the record as it is now, or None if it is gone."""
+    """The effect of one row: the record as it is now, or None if it is gone."""
 
     topic: str
     key: Any
@@ -27,9 +44,9 @@ class Change(NamedTuple):
 
 
 class Replica:
-    """Takes the events of formats `envelope` and `batch`, and has the newest value of each key.
+    """The newest value of each key, from events in the formats `envelope` and `batch`.
 
-    Deltas are applied; what left (`oof`) is forgotten; a snapshot replaces what was there.
+    Deltas are applied, `oof` removes a record, and a snapshot replaces all records of its topic.
     """
 
     def __init__(self) -> None:
@@ -37,14 +54,14 @@ class Replica:
 
     @property
     def values(self) -> Mapping[Place, Any]:
-        """The records, in the order of their first coming."""
+        """The records, in the order of their first arrival."""
         return self._values
 
     def take(self, event: Event) -> list[Change]:
-        """Heed one event; the rows that it brought.
+        """Apply one event and return the rows that it brought.
 
         Raises:
-            AnswerInvalid: a message that is no envelope, or a delta of a record not held.
+            AnswerInvalid: a message that is not an envelope, or a delta of an unknown record.
         """
         match event.name:
             case "message":
@@ -55,6 +72,7 @@ class Replica:
 
     def _apply(self, row: Mapping[str, Any]) -> Change:
         topic, op, fields = row["topic"], row["op"], row.get("key")
+        # JSON text, as a key may hold lists, which no dict takes as a key.
         place = topic, msgspec.json.encode(fields).decode()
         if op == "oof":
             self._values.pop(place, None)

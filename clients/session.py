@@ -16,8 +16,8 @@ Ask = Callable[[str, str, Fields | None], Fields]
 """Method, what follows the session's address, and the body; the answer's object, if any."""
 
 
-class Heard(NamedTuple):
-    """An event, the subscription that it is about if it is about one, and what its rows did."""
+class SessionEvent(NamedTuple):
+    """An event, its subscription if it has one, and the changes of its rows."""
 
     event: Event
     sub: str | None
@@ -25,18 +25,18 @@ class Heard(NamedTuple):
 
 
 class Session:
-    """Subscriptions that come and go while the session's events are read, by one reader.
+    """Subscriptions on one stream, whose events one thread reads by iterating.
 
-    Iterating reads; other threads may subscribe, change and end meanwhile. A lost connection is
-    opened again and continued where it was. The subscriptions' formats are `batch` or `envelope`.
+    Other threads may subscribe, change and end subscriptions meanwhile. A lost connection is
+    reopened and resumes where it was. The subscriptions' formats are `batch` or `envelope`.
 
     Args:
-        session_id: as the gateway gave it.
+        session_id: assigned by the gateway.
         ask: makes a request about this session.
         events: the session's stream.
 
     Attributes:
-        replicas: what each subscription holds, by its name.
+        replicas: the records of each subscription, by its name.
     """
 
     def __init__(self, session_id: str, ask: Ask, events: Subscription) -> None:
@@ -55,14 +55,14 @@ class Session:
         command: str | None = None,
         format_name: str | None = None,
     ) -> str:
-        """Add a subscription to a topic or a pattern; its name.
+        """Add a subscription to a topic or a pattern, and return its name.
 
-        Arguments are as of `Gateway.subscribe`.
+        Arguments are those of `Gateway.subscribe`.
 
         Raises:
-            GatewayProblem: it was refused, and nothing was added.
+            GatewayProblem: refused; nothing was added.
         """
-        wish = {
+        request = {
             "topic": topic,
             "options": options or None,
             "filter": filter_text,
@@ -70,18 +70,18 @@ class Session:
             "command": command,
             "format": format_name,
         }
-        body = {name: text for name, text in wish.items() if text is not None}
+        body = {name: text for name, text in request.items() if text is not None}
         name: str = self._ask("POST", "/subscriptions", body)["sub"]
         self.replicas.setdefault(name, Replica())
         return name
 
     def change(self, name: str, **change: Any) -> Fields:
-        """Change a subscription while it runs; what is granted then.
+        """Change a running subscription, and return what was granted.
 
         `change` takes what the endpoint takes: options, conflation, filter, order_by, paused.
 
         Raises:
-            GatewayProblem: it was refused, and nothing was changed.
+            GatewayProblem: refused; nothing was changed.
         """
         return self._ask("PATCH", f"/subscriptions/{name}", change)
 
@@ -90,19 +90,19 @@ class Session:
         self._ask("DELETE", f"/subscriptions/{name}", None)
 
     def tune(self, **tuning: Any) -> Fields:
-        """Set `limits` or `conflated`; the session as it is then."""
+        """Set `limits` or `conflated`, and return the session."""
         return self._ask("PATCH", "", tuning)
 
     def show(self) -> Fields:
-        """Where the session stands, and what its subscriptions came to."""
+        """Return the session's state and its subscriptions."""
         return self._ask("GET", "", None)
 
     def stop(self) -> None:
-        """Read no more, at once also where another thread waits; the gateway keeps the session."""
+        """Stop reading, at once also where another thread waits; the gateway keeps the session."""
         self._events.close()
 
     def close(self) -> None:
-        """Read no more, and close the session at the gateway."""
+        """Stop reading, and close the session at the gateway."""
         self.stop()
         self._ask("DELETE", "", None)
 
@@ -112,25 +112,25 @@ class Session:
     def __exit__(self, *raised: object) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[Heard]:
-        """Every event of the stream, applied to the replicas.
+    def __iter__(self) -> Iterator[SessionEvent]:
+        """Yield every event of the stream, applied to the replicas.
 
         Raises:
-            GatewayProblem: session-unknown, after an absence that was too long.
+            GatewayProblem: session-unknown, after an absence beyond the session's retention.
         """
-        return map(self._heard, self._events)
+        return map(self._applied, self._events)
 
-    def _heard(self, event: Event) -> Heard:
+    def _applied(self, event: Event) -> SessionEvent:
         document = _decoded(event)
         sub = document.get("sub")
         if not isinstance(sub, str):
-            return Heard(event, None, [])
+            return SessionEvent(event, None, [])
         changes = self.replicas.setdefault(sub, Replica()).take(event)
-        return Heard(event, sub, changes)
+        return SessionEvent(event, sub, changes)
 
 
 def _decoded(event: Event) -> Fields:
     try:
         return msgspec.json.decode(event.text, type=dict[str, Any])
     except msgspec.DecodeError:
-        return {}  # a message in format value, which says nothing of its subscription
+        return {}  # a message in format value, which does not name its subscription

@@ -1,12 +1,12 @@
 """An incremental parser of event streams (WHATWG HTML, section 9.2), bytes in, events out.
 
-It follows the standard to the letter except in two points: what is not UTF-8 is an error, not a
-replacement character, and an event may not grow without bound.
+It follows the standard except in two points: bytes that are not UTF-8 are an error, not a
+replacement character, and the size of an event is bounded.
 
-httpx2 has an `EventSource` of its own. It does not fit: it reads the answer itself, so that nobody
-sees the comments by which a silent stream is told from a lost one, or stops a read that waits; it
-replaces what is not UTF-8, keeps a byte order mark, gives an event for an id alone, and tells
-`retry` with the next event only.
+httpx2 has an `EventSource` of its own, which does not fit. It reads the answer itself, which hides
+the comments that distinguish a quiet stream from a lost one and leaves no way to stop a waiting
+read. It replaces bytes that are not UTF-8, keeps a byte order mark, makes an event of an id alone,
+and reports `retry` only with the next event.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RETRY_DIGITS_MAX = 9
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event: its name (`message` if the stream gave none), its text, the id then in force."""
+    """One event: its name (`message` by default), its text, and the stream's id at that point."""
 
     name: str
     text: str
@@ -30,13 +30,13 @@ class Event:
 
 
 class Parser:
-    """Takes the bytes of one connection, cut anywhere, and gives whole events.
+    """Turns the bytes of one connection, cut anywhere, into whole events.
 
-    An event that the connection's end cuts off is never given, and its id never counts.
+    An event that the end of the connection cuts off is dropped, and so is its id.
 
     Attributes:
-        last_id: the id in force: of the last whole event that had one; `Last-Event-ID` on return.
-        retry_ms: the wait that the stream asked for before a return; None until it did.
+        last_id: the id of the last whole event that had one: `Last-Event-ID` of a reconnect.
+        retry_ms: the wait before a reconnect that the stream asked for; None until it does.
     """
 
     def __init__(self, last_id: str = "") -> None:
@@ -52,7 +52,7 @@ class Parser:
         self._next_id = last_id
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that these bytes complete.
+        """Return the events that these bytes complete.
 
         Raises:
             AnswerInvalid: not UTF-8, or an event above `EVENT_BYTES_MAX`.
@@ -67,7 +67,8 @@ class Parser:
         return [event for line in lines if (event := self._take_line(line)) is not None]
 
     def _unified(self, chunk: bytes) -> bytes:
-        """The bytes with every line end, a pair over two chunks included, as one line feed."""
+        """Return the bytes with every line end as one line feed, also a pair cut in two."""
+        # A CR that ends one chunk and an LF that begins the next are one line end.
         if self._after_cr and chunk:
             self._after_cr = False
             chunk = chunk.removeprefix(b"\n")
@@ -108,7 +109,7 @@ class Parser:
             self.retry_ms = int(content[:RETRY_DIGITS_MAX])
 
     def _finished(self) -> Event | None:
-        """The event that a blank line ends; an id without data moves the id alone."""
+        """Return the event that a blank line ends; an id without data only moves the id."""
         self.last_id = self._next_id
         texts, name = self._texts, self._name
         self._texts, self._name, self._event_bytes = [], "", 0

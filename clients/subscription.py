@@ -1,4 +1,4 @@
-"""A subscription that outlives its connection: silence is noticed, the way back is remembered."""
+"""A subscription that outlives its connection: it notices silence and resumes where it was."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from tidegate.clients.errors import (
     GatewayUnreachable,
     StreamLost,
 )
-from tidegate.clients.outage import Outage, Trouble
-from tidegate.clients.places import Places
-from tidegate.clients.retry import Backoff
+from tidegate.clients.retry import Backoff, Outage, Trouble
 from tidegate.clients.sse import Event, Parser
 
-HEARTBEATS_OF_SILENCE_MAX = 2.5
+HEARTBEATS_OF_SILENCE_MAX = 2.5  # one late heartbeat is no loss, two missing ones are
 HELLO_SECONDS_MAX = 30.0
 NO_CONTENT = 204
 SESSION_UNKNOWN = "session-unknown"
@@ -34,19 +32,19 @@ Connect = Callable[[str], httpx2.Response]
 class Subscription:
     """An iterator over the events of one subscription, control events included.
 
-    A lost or silent connection is opened again with `Last-Event-ID`; what the gateway then sends
-    begins with `hello` and, if something was missed, `resumed`. It ends when the gateway says that
-    there is nothing to come back for, at `seconds_max`, or after `close` from any thread.
+    A lost or silent connection is reopened with `Last-Event-ID`; the gateway then sends `hello`
+    and, if messages were missed, `resumed`. The iterator ends when the gateway ends the
+    subscription, at `seconds_max`, or after `close` from any thread.
 
     Args:
-        connect: opens the stream after the given event id (`""`: from now) and answers with the
-            open response, status 200 or 204; raises GatewayProblem or GatewayUnreachable.
-        seconds_max: ends the iteration after so long; None for never.
-        last_event_id: where to resume.
-        once: a stream that ends in good order is not opened again.
-        trouble: told once an outage that the connection is lost, and why it stays so.
-        backoff: how long to wait between attempts.
-        places: kept up to date, for whoever connects again after the session is gone.
+        connect: opens the stream after the given event id (`""`: from now) and returns the open
+            response, status 200 or 204; raises GatewayProblem or GatewayUnreachable.
+        seconds_max: end the iteration after this time; None for never.
+        last_event_id: resume after this event.
+        once: do not reopen a stream that ends normally.
+        trouble: called with a sentence once for each kind of failure in an outage.
+        backoff: the waits between attempts.
+        places: updated from the events, for a reconnect after the session is gone.
 
     Attributes:
         connections: how many times the stream was opened.
@@ -80,12 +78,12 @@ class Subscription:
 
     @property
     def last_event_id(self) -> str:
-        """The id after which a later subscription would go on; empty before the first."""
+        """The id from which a later subscription can resume; empty before the first event."""
         return self._last_id
 
     @property
     def standing_error(self) -> GatewayError | None:
-        """Why there is no connection, after one that was lost; None while all is well."""
+        """The reason of the current outage; None while connected."""
         return self._outage.error
 
     def close(self) -> None:
@@ -112,9 +110,9 @@ class Subscription:
             try:
                 yield from self._follow(self._open())
                 if not self._finished():
-                    self._outage.bear(StreamLost("the stream ended"))
+                    self._outage.record(StreamLost("the stream ended"))
             except (GatewayProblem, GatewayUnreachable) as error:
-                self._bear(error)
+                self._record_failure(error)
             if not self._finished():
                 self._wait(self._outage.shortened_s(self._backoff.wait_s(self._retry_s)))
 
@@ -123,11 +121,11 @@ class Subscription:
         self.connections += 1
         if answer.status_code == NO_CONTENT:
             self._over = True
-            self._outage.over()
+            self._outage.end()
         return answer
 
     def _follow(self, answer: httpx2.Response) -> Iterator[Event]:
-        """The events of one connection, until it is lost or no longer wanted."""
+        """Yield the events of one connection, until it is lost or no longer wanted."""
         if self._over:
             answer.close()
             return
@@ -138,19 +136,19 @@ class Subscription:
             while not self._finished() and (chunk := self._read(body)) is not None:
                 for event in parser.feed(chunk):
                     self._last_id = event.id
-                    self._heed(event)
+                    self._apply_control(event)
                     if self._places is not None:
-                        self._places.heed(event)
+                        self._places.apply(event)
                     yield event
-                self._last_id = parser.last_id
+                self._last_id = parser.last_id  # also moved by an id without data
                 if parser.retry_ms is not None:
                     self._retry_s = parser.retry_ms / 1000
 
     def _read(self, body: BodyReader) -> bytes | None:
-        """The next bytes; None when the stream has ended or is no longer wanted.
+        """Return the next bytes; None when the stream has ended or is no longer wanted.
 
         Raises:
-            StreamLost: the connection was lost, or is silent.
+            StreamLost: the connection is lost or silent.
         """
         seconds = self._silence_s_max
         if self._ends_at is not None:
@@ -170,28 +168,29 @@ class Subscription:
             self._over = self._over or self._once
         return chunk
 
-    def _heed(self, event: Event) -> None:
-        """Take from control events what concerns the connection."""
+    def _apply_control(self, event: Event) -> None:
+        """Apply a control event to the connection."""
         if event.name == "hello":
             self._backoff.succeeded()
-            self._outage.over()
+            self._outage.end()
             heartbeat_ms = _fields(event).get("heartbeat_ms")
             if isinstance(heartbeat_ms, int | float) and heartbeat_ms > 0:
                 self._silence_s_max = HEARTBEATS_OF_SILENCE_MAX * heartbeat_ms / 1000
         elif event.name == "goodbye" and _fields(event).get("reconnect") is False:
             self._over = True
 
-    def _bear(self, error: GatewayProblem | GatewayUnreachable) -> None:
-        """A first attempt that fails is the caller's to know; later ones only if hopeless."""
+    def _record_failure(self, error: GatewayProblem | GatewayUnreachable) -> None:
+        """Raise the failure of a first attempt; record a later one while there is hope."""
         if self.connections == 0:
             raise error
         is_gone = isinstance(error, GatewayProblem) and error.code == SESSION_UNKNOWN
-        if is_gone and self._last_id:  # a pattern's ids are its session's: go on in another
+        if is_gone and self._last_id:  # ids of a pattern belong to their session: begin another
             self._last_id = ""
-            self._outage.bear(StreamLost("the session is gone, another one is begun"))
+            self._outage.record(StreamLost("the session is gone; opening another one"))
             return
-        self._outage.bear(error)
+        self._outage.record(error)
         if isinstance(error, GatewayProblem):
+            # Both are minimum waits that the gateway asked for: the longer one counts.
             self._retry_s = max(self._retry_s, error.retry_after_s or 0.0)
 
     def _finished(self) -> bool:
@@ -209,4 +208,68 @@ def _fields(event: Event) -> dict[str, Any]:
         fields = msgspec.json.decode(event.text)
     except msgspec.DecodeError:
         raise AnswerInvalid(f"the event {event.name} is not JSON") from None
+    return fields if isinstance(fields, dict) else {}
+
+
+NOWHERE = "unknown-0"
+"""A place that no gateway knows: a topic resumes from it with a snapshot."""
+
+
+class Places:
+    """A pattern's place in each topic, read from event ids and from `hello`.
+
+    The reader resumes from these places after its session is gone.
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[str, str] = {}
+        self._topics: dict[str, str] = {}
+        self._id = ""
+
+    @property
+    def text(self) -> str:
+        """The places as a gateway takes them; empty while there are none."""
+        return ",".join(f"{topic}={place}" for topic, place in self._places.items())
+
+    def apply(self, event: Event) -> None:
+        """Update the places from an event."""
+        match event.name:
+            case "hello":
+                self._places.clear()
+                for entry in _fields_if_json(event).get("subscriptions", ()):
+                    self._begin(entry)
+            case "subscribed":
+                self._begin(_fields_if_json(event))
+            case "unsubscribed":
+                self._places.pop(_fields_if_json(event).get("topic", ""), None)
+            case _ if event.id != self._id:
+                self._move(event)
+        self._id = event.id
+
+    def _begin(self, entry: dict[str, Any]) -> None:
+        if "bookmark" in entry:
+            self._put(entry["topic"], entry["bookmark"] or NOWHERE)
+
+    def _move(self, event: Event) -> None:
+        place = event.id.partition("~")[2]
+        if place:
+            topic = self._topics.get(_epoch(place)) or _fields_if_json(event).get("topic")
+            if isinstance(topic, str):
+                self._put(topic, place)
+
+    def _put(self, topic: str, place: str) -> None:
+        self._places[topic] = place
+        if place != NOWHERE:
+            self._topics[_epoch(place)] = topic
+
+
+def _epoch(place: str) -> str:
+    return place.rpartition("-")[0]
+
+
+def _fields_if_json(event: Event) -> dict[str, Any]:
+    try:
+        fields = msgspec.json.decode(event.text)
+    except msgspec.DecodeError:
+        return {}
     return fields if isinstance(fields, dict) else {}

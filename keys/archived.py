@@ -1,11 +1,11 @@
-"""How the files of an archive are called, so that a listing alone says what is in them.
+"""Names of an archive's files, chosen so that a listing alone shows their content.
 
     topic=ticks/date=2026-11-21/part-1795000000000-e5f0-…1-…100000.parquet
 
 `stamp` is the time of the file's first message in milliseconds on a clock that never runs back,
-`date` its day; then the epoch, and the first and the last position, between which no position is
-missing. In the order of their paths files stand in the order of publication, whatever the epochs.
-Names that begin with `_` or `.` are no part of an archive; Spark and pyarrow pass over them too.
+`date` its day. The epoch follows, then the first and the last position; no position between them is
+missing. Paths sort in the order of publication, also over epochs. Names that begin with `_` or `.`
+are not part of an archive, as Spark and pyarrow ignore them too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 COLUMNS = ("epoch", "position", "timestamp_ms", "key", "value", "reason")
-"""`value` is null for a removal; then `reason` says why. What it took away is not kept."""
+"""`value` is null for a removal; `reason` is then its reason. The removed value is not kept."""
 
 DAY_MS = 86_400_000
 _NAME = re.compile(
@@ -25,7 +25,7 @@ _NAME = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Part:
-    """What a file holds: positions `first` to `last` of an epoch, from `stamp_ms` on.
+    """The content of a file: positions `first` to `last` of an epoch, from `stamp_ms` on.
 
     Parts are ordered as their names are: by publication.
     """
@@ -37,7 +37,7 @@ class Part:
 
     @classmethod
     def of(cls, name: str) -> Part | None:
-        """From a file's name; None for a name of another kind."""
+        """Read a file's name; None for a name of another kind."""
         found = _NAME.fullmatch(name)
         if found is None:
             return None
@@ -55,12 +55,12 @@ class Part:
 
 
 def topic_folder(topic: str) -> str:
-    """The folder of a topic."""
+    """Return the name of a topic's folder."""
     return f"topic={topic}"
 
 
 def reach(parts: Sequence[Part], epoch: str) -> tuple[int, int] | None:
-    """First and last position of an epoch's newest stretch without a hole; None without parts."""
+    """Return the ends of an epoch's newest stretch without a hole; None without parts."""
     own = sorted((part for part in parts if part.epoch == epoch), key=lambda part: part.first)
     if not own:
         return None
@@ -73,5 +73,5 @@ def reach(parts: Sequence[Part], epoch: str) -> tuple[int, int] | None:
 
 
 def after(parts: Iterable[Part], epoch: str, position: int) -> list[Part]:
-    """Parts of an epoch that have anything after a position, in order."""
+    """Return an epoch's parts that hold any message after a position, in order."""
     return sorted(part for part in parts if part.epoch == epoch and part.last > position)

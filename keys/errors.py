@@ -1,4 +1,4 @@
-"""What can be wrong with a path, a key or a JSON text.
+"""Errors in paths, keys, JSON texts, filters and values that people write.
 
 KeysError
 |- PathInvalid   a path or key spec that cannot be parsed, with its position
@@ -6,8 +6,8 @@ KeysError
 |- KeyInvalid    a key field that is not a scalar within 64 bits
 |- JsonInvalid   text that is not strict JSON, with the byte where it breaks
 |- FilterInvalid a filter or expression that cannot be parsed, with its position
-`- TextInvalid   no duration, size, time or rate, with its position
-   `- BookmarkInvalid  no bookmark
+`- TextInvalid   a malformed duration, size, time or rate, with its position
+   `- BookmarkInvalid  a malformed bookmark
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class FilterInvalid(KeysError):
 
 
 class TextInvalid(KeysError):
-    """No duration, size, time or rate; `position` is the 0-based character where it breaks."""
+    """A malformed duration, size, time or rate; `position` is the first 0-based wrong character."""
 
     code = "options-invalid"
 
 
 class BookmarkInvalid(TextInvalid):
-    """Text that is no bookmark."""
+    """A malformed bookmark."""
 
     code = "bookmark-invalid"

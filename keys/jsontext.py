@@ -1,8 +1,11 @@
-"""Strict JSON text (RFC 8259): checked as a whole, without building a value."""
+"""JSON text: checked as strict RFC 8259, taken apart, compared, and numbers kept exact."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 from typing import Any
 
 import msgspec
@@ -27,6 +30,7 @@ def check_json(text: bytes) -> None:
         text.decode()
     except UnicodeDecodeError as error:
         raise JsonInvalid("not valid UTF-8", error.start) from None
+    # Two counts are much cheaper than a walk, and few messages have so many brackets.
     if text.count(b"[") + text.count(b"{") > DEPTH_MAX:
         _check_depth(text)
     try:
@@ -36,10 +40,10 @@ def check_json(text: bytes) -> None:
 
 
 def decoded(text: bytes) -> Any:
-    """The value of checked JSON text.
+    """Decode checked JSON text.
 
     Raises:
-        JsonInvalid: a number that no 64-bit float holds: JSON that is kept, but has no value here.
+        JsonInvalid: a number beyond a 64-bit float: valid JSON, which is kept, but has no value.
     """
     try:
         return msgspec.json.decode(text)
@@ -48,7 +52,7 @@ def decoded(text: bytes) -> Any:
 
 
 def one_line(text: bytes) -> bytes:
-    """Checked JSON text without line breaks: inside strings it has none, so spaces will do."""
+    """Replace line breaks in checked JSON text by spaces; inside strings there are none."""
     stripped = text.strip()
     if b"\n" in stripped or b"\r" in stripped:
         return stripped.translate(_LINE_BREAKS)
@@ -73,3 +77,157 @@ def _check_depth(text: bytes) -> None:
                 raise JsonInvalid(f"deeper than {DEPTH_MAX} levels", token.start())
         elif bracket in (b"]", b"}"):
             depth -= 1
+
+
+# Numbers stay exact until the last step. A longer text than this is rounded to a double first:
+# exact arithmetic on it would cost more than a message may.
+EXACT_LENGTH_MAX = 400
+PLAIN_DIGITS_MAX = 21  # as JavaScript's Number.toString, so browsers print the same
+PLAIN_ZEROS_MAX = 6
+EXPONENT_DIGITS_MAX = 18
+
+Exact = int | Fraction
+
+_SHORT_INTEGER = re.compile(rb"0|-?[1-9][0-9]{0,17}").fullmatch
+_PARTS = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)0*([0-9]*))?").fullmatch
+
+
+def is_number(text: bytes) -> bool:
+    """Return True if a JSON value, without space around it, is a number."""
+    return text[:1] in b"-0123456789"
+
+
+def canonical_number(text: bytes) -> str:
+    """Return a number's one spelling: 1, 1.0 and 1e0 are `1`. Exact at any length."""
+    if _SHORT_INTEGER(text):
+        return text.decode()
+    parts = _PARTS(text.decode())
+    assert parts is not None, "a JSON number"
+    minus, whole, fraction, sign, power = parts[1], parts[2], parts[3] or "", parts[4], parts[5]
+    digits = (whole + fraction).lstrip("0")
+    if not digits:
+        return "0"
+    if power and len(power) > EXPONENT_DIGITS_MAX:
+        return text.decode().lower()
+    exponent = int(f"{sign}{power or 0}") if power is not None else 0
+    return minus + _spread(digits.rstrip("0"), len(digits) - len(fraction) + exponent)
+
+
+def comparable(text: bytes) -> int | Decimal:
+    """Return a number that compares exactly with others, whatever its size."""
+    if _SHORT_INTEGER(text):
+        return int(text)
+    try:
+        return Decimal(text.decode())
+    except InvalidOperation:  # its exponent has more than 18 digits: infinite, or next to nothing
+        return Decimal(float(text))
+
+
+def exact(text: bytes) -> Exact | None:
+    """Return a number to calculate with; None if it is beyond what a double can hold.
+
+    One of more than 400 characters is the double next to it, one next to nothing is 0.
+    """
+    if _SHORT_INTEGER(text):
+        return int(text)
+    near = float(text)
+    if near in (float("inf"), float("-inf")):
+        return None
+    if near == 0 or len(text) > EXACT_LENGTH_MAX:
+        return Fraction(near)
+    return Fraction(Decimal(text.decode()))
+
+
+def spelled(number: Exact) -> bytes:
+    """Return the JSON text of a result: integers exactly, others as the nearest double."""
+    if number.denominator == 1:
+        return str(number.numerator).encode()
+    try:
+        near = float(number)
+    except OverflowError:
+        return str(round(number)).encode()
+    if near.is_integer():
+        return str(int(near)).encode()
+    return canonical_number(repr(near).encode()).encode()
+
+
+def _spread(digits: str, point: int) -> str:
+    """Place the decimal point after `point` digits, as JavaScript writes numbers."""
+    if len(digits) <= point <= PLAIN_DIGITS_MAX:
+        return digits + "0" * (point - len(digits))
+    if 0 < point <= PLAIN_DIGITS_MAX:
+        return f"{digits[:point]}.{digits[point:]}"
+    if -PLAIN_ZEROS_MAX < point <= 0:
+        return f"0.{'0' * -point}{digits}"
+    mantissa = f"{digits[0]}.{digits[1:]}" if len(digits) > 1 else digits
+    return f"{mantissa}e{point - 1}"
+
+
+NULL = b"null"
+EMPTY_OBJECT = b"{}"
+
+Members = dict[str, msgspec.Raw]
+
+_members = msgspec.json.Decoder(Members).decode
+_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_string = msgspec.json.Decoder(str).decode
+
+
+def members(text: bytes) -> Members | None:
+    """Return the members of an object, in order, each as JSON text; None for other values."""
+    return _members(text) if text.lstrip()[:1] == b"{" else None
+
+
+def items(text: bytes) -> list[msgspec.Raw] | None:
+    """Return the items of an array, each as JSON text; None for other values."""
+    return _items(text) if text.lstrip()[:1] == b"[" else None
+
+
+def string(text: bytes) -> str | None:
+    """Decode a JSON string; None for other values."""
+    return _string(text) if text.lstrip()[:1] == b'"' else None
+
+
+def written(parts: Mapping[str, msgspec.Raw]) -> bytes:
+    """Join members to an object, their values byte for byte."""
+    return msgspec.json.encode(parts)
+
+
+def placed(fields: Members, target: tuple[str, ...], text: bytes | None) -> Members:
+    """Return the members with a text set, or removed, at a place; create objects on the way."""
+    name, rest = target[0], target[1:]
+    if rest:
+        before = fields.get(name)
+        inner = None if before is None else members(bytes(before))
+        if inner is None and text is None:
+            return fields
+        text = written(placed(inner or {}, rest, text))
+    if text is None:
+        return {other: value for other, value in fields.items() if other != name}
+    return {**fields, name: msgspec.Raw(text)}
+
+
+def meet(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return True if one place is the other, or lies inside it."""
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+def canonical_value(text: bytes) -> str:
+    """Return one text for equal values: numbers and strings in one spelling, names sorted."""
+    text = text.strip()
+    if is_number(text):
+        return canonical_number(text)
+    if (inner := members(text)) is not None:
+        named = sorted((msgspec.json.encode(name).decode(), bytes(inner[name])) for name in inner)
+        return "{" + ",".join(f"{name}:{canonical_value(value)}" for name, value in named) + "}"
+    if (parts := items(text)) is not None:
+        return "[" + ",".join(canonical_value(bytes(part)) for part in parts) + "]"
+    if b"\\" in text:
+        return msgspec.json.encode(string(text)).decode()
+    return text.decode()
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Return True if two JSON texts mean the same: 1 and 1.0 do, 1, "1" and true do not."""
+    return one == other or canonical_value(one) == canonical_value(other)

@@ -1,7 +1,7 @@
 """Registered mergers and matchers: structural conflation in the operator's own words.
 
-They see decoded JSON, and can hurt nobody: each call has values of its own, one that raises counts
-as *no conflation*, or as no match, and `failed` is told of it.
+They see decoded JSON. A faulty one harms no other part: each call gets values of its own, and one
+that raises counts as *no conflation*, or as no match, and is reported to `failed`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Failed = Callable[[str, Exception], None]
 
 
 class Verdict(Enum):
-    """What a merger may answer instead of a merged message (Diffusion's `merge` results)."""
+    """A merger's answer instead of a merged message (Diffusion's `merge` results)."""
 
     KEEP_CURRENT = "keep current"
     KEEP_NEW = "keep new"
@@ -29,7 +29,7 @@ class Verdict(Enum):
 
 
 def unheard(name: str, error: Exception) -> None:
-    """Of failures that nobody counts."""
+    """Ignore a failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Merger:
         return self.name
 
     def answer(self, current: bytes, new: bytes) -> bytes | Verdict:
-        """One message for two, the older one first; else which of the two is kept, or both."""
+        """Return one message for two, the older one first; else a verdict on which to keep."""
         try:
             values = decoded(current), decoded(new)
         except JsonInvalid:
@@ -60,7 +60,7 @@ class Merger:
             return Verdict.NO_CONFLATION
 
     def merged(self, current: bytes, new: bytes) -> bytes | None:
-        """The message that is left of two, the older one first; None: both are."""
+        """Return the message that is left of two, the older one first; None if both are."""
         match self.answer(current, new):
             case Verdict.KEEP_CURRENT:
                 return current
@@ -74,7 +74,7 @@ class Merger:
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """A registered matcher: `function(current, new)` tells whether two held values may conflate."""
+    """A registered matcher: `function(current, new)` is true if two held values may conflate."""
 
     name: str
     function: Function = field(compare=False, repr=False)
@@ -84,7 +84,7 @@ class Matcher:
         return self.name
 
     def matches(self, current: bytes, new: bytes) -> bool:
-        """Whether two messages, the older one first, may conflate."""
+        """Return True if two messages, the older one first, may conflate."""
         try:
             values = decoded(current), decoded(new)
         except JsonInvalid:

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import Any
 
 from tidegate.keys.errors import PathInvalid
+from tidegate.keys.jsontext import canonical_number, comparable, is_number, items, string
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import FieldsOf, read_fields, split_list
-from tidegate.keys.value import canonical_number, comparable, is_number, items, string
 
 PATHS_MAX = 16
 
@@ -42,7 +42,7 @@ class Order:
 
     @classmethod
     def parse(cls, text: str, position: int = 0) -> Order:
-        """From `/f [ASC|DESC] [TEXT]`, comma-separated; `position` is where it stands.
+        """Parse `/f [ASC|DESC] [TEXT]`, comma-separated; `position` is that of the text.
 
         Raises:
             PathInvalid: a malformed or repeated path, another word, or more than 16 paths.
@@ -59,11 +59,11 @@ class Order:
         return cls(tuple(columns))
 
     def __str__(self) -> str:
-        """The canonical spelling, `/a DESC,/b TEXT`."""
+        """Return the canonical spelling, `/a DESC,/b TEXT`."""
         return ",".join(map(str, self.columns))
 
     def sort_token(self, payload: bytes) -> tuple[Any, ...]:
-        """What rows are sorted by: hashable, and in a total order with those of other payloads."""
+        """Return a payload's sort key: hashable, in a total order with those of other payloads."""
         fields = _reader(tuple(column.path for column in self.columns))(payload)
         return tuple(
             _Descending(rank) if column.descending else rank
@@ -73,7 +73,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class _Descending:
-    """A rank that stands before those that it is greater than."""
+    """A rank in descending order."""
 
     rank: Rank
 
@@ -102,7 +102,7 @@ def _reader(paths: tuple[FieldPath, ...]) -> FieldsOf:
 
 
 def _rank(column: Column, text: bytes | None) -> Rank:
-    """Nulls, then numbers, then strings: pairs of different kinds differ in the first place."""
+    """Rank nulls, then numbers, then strings: pairs of different kinds differ in the first item."""
     if text is None or text == b"null" or text[:1] == b"{":
         return _NULL
     if (parts := items(text)) is not None:

@@ -1,7 +1,7 @@
-"""JSON Merge Patches (RFC 7396) on JSON text: what a delta is, and how deltas become one.
+"""JSON Merge Patches (RFC 7396) on JSON text: deltas made, applied and composed.
 
-A patch says *remove* with null, so it cannot set a member to null. Where a patch cannot say
-what happened the answer is None, and the full value is to be sent instead.
+A patch removes a member with null, so it cannot set one to null. Where no patch can express a
+change the functions return None, and the caller sends the full value.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tidegate.keys.jsontext import EMPTY_OBJECT, NULL, Members, members, same, written
 from tidegate.keys.path import FieldPath, Step
-from tidegate.keys.value import EMPTY_OBJECT, NULL, Members, members, same, written
 
 _REMOVED = msgspec.Raw(NULL)
 
 
 def diff(old: bytes, new: bytes) -> bytes | None:
-    """The patch that makes `old` into `new`, `{}` if they say the same.
+    """Return the patch that makes `old` into `new`, `{}` if they are equal.
 
-    Changed members stand in the order of `new`, removed ones after them. None if either is no
+    Changed members are in the order of `new`, removed ones after them. None if either is not an
     object, or if a null would have to be set.
     """
     before, after = members(old), members(new)
@@ -37,7 +37,7 @@ def diff(old: bytes, new: bytes) -> bytes | None:
 
 
 def apply(value: bytes, patch: bytes) -> bytes:
-    """The value after the patch, exactly as RFC 7396 has it; untouched members byte for byte."""
+    """Return the value after the patch, as RFC 7396 has it; untouched members byte for byte."""
     changes = members(patch)
     if changes is None:
         return patch
@@ -53,10 +53,10 @@ def apply(value: bytes, patch: bytes) -> bytes:
 
 
 def compose(first: bytes, second: bytes) -> bytes | None:
-    """The one patch that does what `first` and then `second` do, to whatever value.
+    """Return the one patch with the effect of `first` and then `second`, on any value.
 
-    It names every member that either names. None where no patch can say it: an object that
-    comes after null or after a scalar must not meet the members that were there before.
+    It names every member that either names. None where no patch can express both: an object after
+    a null or a scalar replaces the member, while a patch would merge it into older members.
     """
     later = members(second)
     if later is None:
@@ -76,7 +76,7 @@ def compose(first: bytes, second: bytes) -> bytes | None:
 
 
 def with_fields(patch: bytes, value: bytes, paths: Sequence[FieldPath]) -> bytes:
-    """The patch with these fields of the value it leads to, in front: a delta names its record.
+    """Put fields of the resulting value in front of a patch, so that a delta names its record.
 
     A field inside an array brings the array; one that holds null, or is missing, is left out.
     """
@@ -91,12 +91,12 @@ def with_fields(patch: bytes, value: bytes, paths: Sequence[FieldPath]) -> bytes
 
 
 def is_empty(patch: bytes) -> bool:
-    """Whether the patch changes nothing, whatever it is applied to."""
+    """Return True if the patch changes no value."""
     return members(patch) == {}
 
 
 def _change(before: msgspec.Raw | None, value: bytes) -> bytes | None:
-    """What a patch says of one member: nothing, b"", if it is the same; None if it cannot."""
+    """Return a member's part of a patch: b"" if it is unchanged, None if no patch can say it."""
     if before is not None:
         old = bytes(before)
         if members(old) is not None and members(value) is not None:
@@ -108,7 +108,7 @@ def _change(before: msgspec.Raw | None, value: bytes) -> bytes | None:
 
 
 def _holds_null(value: bytes) -> bool:
-    """Whether a patch would lose a null; those inside arrays it keeps."""
+    """Return True if a patch would lose a null; nulls inside arrays are safe."""
     inner = members(value)
     if inner is None:
         return value == NULL
@@ -116,7 +116,7 @@ def _holds_null(value: bytes) -> bool:
 
 
 def _only(value: bytes, steps: tuple[Step, ...]) -> bytes | None:
-    """The value with nothing in it but what the steps lead to; None if that is not there."""
+    """Return the value reduced to what the steps lead to; None if that is not there."""
     if not steps or isinstance(steps[0], int):
         return None if _holds_null(value) else value
     inner = members(value)

@@ -14,9 +14,6 @@ from jsonpath_ng.parser import JsonPathParser
 
 from tidegate.keys.errors import PathInvalid
 
-# JSONPath text to plain steps: jsonpath-ng parses, only fixed places are taken.
-
-
 TEXT_LENGTH_MAX = 1_024
 
 
@@ -26,9 +23,9 @@ def _parsed(text: str) -> JSONPath:
 
 
 def jsonpath_steps(text: str, position: int = 0) -> tuple[str | int, ...]:
-    """The names and indexes of a JSONPath such as `$.a['b c'][0]`.
+    """Return the names and indexes of a JSONPath such as `$.a['b c'][0]`.
 
-    A key is one value, so wildcards, slices, filters and `..` are refused.
+    A field path names one place, so wildcards, slices, filters and `..` are refused.
 
     Raises:
         PathInvalid: not JSONPath, or one that can name more than one place.
@@ -38,7 +35,7 @@ def jsonpath_steps(text: str, position: int = 0) -> tuple[str | int, ...]:
     try:
         tree = _parsed(text)
     except (JSONPathError, RecursionError, DeprecationWarning) as error:
-        # jsonpath-ng warns of operators that it will drop; all of them name several places
+        # jsonpath-ng warns of operators that it will drop, all of which name several places.
         raise PathInvalid("not a JSONPath", position) from error
     steps: list[str | int] = []
     _collect(tree, steps, position)
@@ -69,7 +66,7 @@ _NO_STRUCT_NAME = re.compile(r'[\\"\x00-\x1f]').search
 
 @dataclass(frozen=True, slots=True)
 class FieldPath:
-    """Where a field stands in a message: object names and array indexes, outermost first.
+    """The place of a field in a message: object names and array indexes, outermost first.
 
     Two spellings of one place (`/a/b`, `$.a.b`) are equal.
     """
@@ -94,7 +91,7 @@ class FieldPath:
         return cls(steps)
 
     def __str__(self) -> str:
-        """The canonical spelling: `/a/b` where every step is a plain name, else JSONPath."""
+        """Return the canonical spelling: `/a/b` if every step is a plain name, else JSONPath."""
         if all(isinstance(step, str) and NAME.fullmatch(step) for step in self.steps):
             return "/" + "/".join(str(step) for step in self.steps)
         return "$" + "".join(_bracketed(step) for step in self.steps)
@@ -137,7 +134,7 @@ def _one_step(step: Step) -> Getter:
 
 
 def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct]:
-    """A decoder of only these top-level fields: raw JSON text in `f0`, `f1`, ... or UNSET.
+    """Return a decoder of only these top-level fields: raw JSON text in `f0`, `f1`, ... or UNSET.
 
     It raises `msgspec.ValidationError` for a text that is no object.
     """
@@ -153,7 +150,7 @@ def fields_decoder(names: tuple[str, ...]) -> Callable[[bytes], msgspec.Struct]:
 def _all_fields_decoder(
     names: tuple[str, ...], struct: type[msgspec.Struct]
 ) -> Callable[[bytes], msgspec.Struct]:
-    """The slower way, for names that msgspec allows no struct to have."""
+    """Return a slower decoder, for names that msgspec does not allow in a struct."""
     decode_all = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
     def decode(text: bytes) -> msgspec.Struct:

@@ -15,10 +15,7 @@ from tidegate.keys.errors import PathInvalid
 from tidegate.keys.filter import Expression, Parser
 from tidegate.keys.filter.tree import Call, Field, Node, walk
 from tidegate.keys.filter.values import Scalar, number
-from tidegate.keys.path import FieldPath
-from tidegate.keys.reducers import MONOIDS, Reducer, join
-from tidegate.keys.spec import FieldsOf, KeyOf, KeySpec, conflation_key, read_fields
-from tidegate.keys.value import (
+from tidegate.keys.jsontext import (
     NULL,
     Exact,
     Members,
@@ -29,10 +26,11 @@ from tidegate.keys.value import (
     spelled,
     written,
 )
+from tidegate.keys.path import FieldPath
+from tidegate.keys.reducers import MONOIDS, Reducer, join
+from tidegate.keys.spec import FieldsOf, KeyOf, KeySpec, conflation_key, read_fields
 
-# Aggregates of AMPS's projections: what the values of a group's records come to.
-
-
+# Bits of a square root: three times those of a double, so that only the last step rounds.
 ROOT_BITS = 160
 
 
@@ -66,9 +64,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Of numbers what is calculated from: how many, their sum, and that of their squares.
+    """The count of numbers, their sum, and the sum of their squares.
 
-    Exact, so that those of two lots of numbers are added in any order.
+    They are exact, so that those of two sets of numbers can be added in any order.
     """
 
     count: int
@@ -77,7 +75,7 @@ class Moments:
 
     @classmethod
     def of(cls, numbers: Sequence[Exact], *, squared: bool) -> Moments:
-        """Of some numbers; squares are 0 unless they are asked for."""
+        """Sum up some numbers; squares are 0 unless they are asked for."""
         squares = sum(each * each for each in numbers) if squared else 0
         return cls(len(numbers), sum(numbers), squares)
 
@@ -88,10 +86,10 @@ class Moments:
 
 
 def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
-    """JSON text of an aggregate over a group's values, in publication order.
+    """Return the JSON text of an aggregate over a group's values, in publication order.
 
-    null where there is nothing to say: no value, a value that is no number among those of a
-    numeric aggregate, fewer than two for STDDEV_SAMP.
+    The result is null without values, with a value that is not a number in a numeric aggregate,
+    and with fewer than two values for STDDEV_SAMP.
     """
     match aggregate:
         case Aggregate.COUNT:
@@ -114,7 +112,7 @@ def aggregated(aggregate: Aggregate, cells: Sequence[Cell]) -> bytes:
 
 
 def calculated(aggregate: Aggregate, moments: Moments) -> bytes:
-    """JSON text of a numeric aggregate; null of nothing, or of too little."""
+    """Return the JSON text of a numeric aggregate; null of no values, or of too few."""
     result = _NUMERIC[aggregate](moments) if moments.count else None
     return NULL if result is None else spelled(result)
 
@@ -128,7 +126,7 @@ def _extreme(reducer: Reducer, cells: Sequence[Cell]) -> bytes:
 
 
 def _number(value: Scalar) -> Exact | None:
-    """A value to calculate with, as filters take numbers; a double is the decimal it shows."""
+    """Return a value to calculate with, as filters read numbers; a double is its decimal text."""
     found = number(value)
     if isinstance(found, int):
         return found
@@ -153,7 +151,7 @@ def _deviation(moments: Moments, divisor: int) -> Exact:
 
 
 def _root(numerator: int, denominator: int) -> Exact:
-    """The square root, to far more digits than a double has."""
+    """Return the square root, with far more digits than a double has."""
     shift = max(0, ROOT_BITS + denominator.bit_length() - numerator.bit_length())
     return Fraction(math.isqrt((numerator << 2 * shift) // denominator), 1 << shift)
 
@@ -174,7 +172,7 @@ CellOf = Callable[[bytes], Cell | None]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An expression, the aggregate over it if any, and where in the row its result stands."""
+    """An expression, the aggregate over it if any, and the place of its result in the row."""
 
     expression: Expression
     aggregate: Aggregate | None
@@ -194,18 +192,18 @@ class Column:
         return f"{self.expression} AS {self.place}"
 
     def result(self, records: Sequence[bytes]) -> bytes | None:
-        """JSON text of the column for a group's records, None if it has no place in the row."""
+        """Return the column's JSON text for a group, None if it has no place in the row."""
         if self.aggregate is not None:
             cells = map(_cell_of(self.expression), records)
             return aggregated(self.aggregate, [cell for cell in cells if cell is not None])
         return self.shown(records[-1]) if records else None
 
     def cell(self, record: bytes) -> Cell | None:
-        """What a record adds to the aggregate, None if that is NULL."""
+        """Return a record's contribution to the aggregate, None if that is NULL."""
         return _cell_of(self.expression)(record)
 
     def shown(self, record: bytes) -> bytes | None:
-        """JSON text of the expression's value in a record; a field as published, None if absent."""
+        """Return the expression's JSON text in a record; a field as published, None if absent."""
         if self.field is not None:
             return _reader((self.field,))(record)[0]
         return msgspec.json.encode(self.expression.evaluator()(record))
@@ -222,12 +220,12 @@ class Projection:
     def parse(
         cls, projection_text: str, projection_at: int, grouping_text: str, grouping_at: int
     ) -> Projection:
-        """From the options' values, in brackets, and where each stands in the options.
+        """Parse both options' values, in brackets, with the position of each in the options.
 
         Raises:
             PathInvalid: brackets, AS or a path missing, two columns in one place, an aggregate
                 inside an expression, a place in an array, more than 64 columns.
-            FilterInvalid: an expression that is none.
+            FilterInvalid: a malformed expression.
         """
         grouping = KeySpec.parse(grouping_text, grouping_at)
         if any(isinstance(step, int) for path in grouping.paths for step in path.steps):
@@ -243,24 +241,24 @@ class Projection:
         return "[" + ",".join(map(str, self.columns)) + "]"
 
     def __str__(self) -> str:
-        """Both options in canonical spelling."""
+        """Return both options in canonical spelling."""
         return f"projection={self.projection_text},grouping={self.grouping}"
 
     def group_key(self, payload: bytes) -> str:
-        """The canonical key of a record's group; a missing field counts as null."""
+        """Return the canonical key of a record's group; a missing field counts as null."""
         return _key_of(self.grouping)(payload)
 
     def fields(self, record: bytes) -> list[bytes | None]:
-        """JSON text of each grouping field, None where it is missing."""
+        """Return the JSON text of each grouping field, None where it is missing."""
         return _reader(self.grouping.paths)(record)
 
     def row(self, records: Sequence[bytes]) -> bytes:
-        """The row of a group from its records, oldest publication first."""
+        """Return the row of a group from its records, oldest publication first."""
         fields = self.fields(records[-1]) if records else []
         return self.assembled(fields, [column.result(records) for column in self.columns])
 
     def assembled(self, fields: Sequence[bytes | None], results: Sequence[bytes | None]) -> bytes:
-        """A row: the grouping fields first, as in the last record if any, then the columns."""
+        """Build a row: first the grouping fields, as in the last record if any, then columns."""
         row: Members = {}
         for path, text in zip(self.grouping.paths, fields, strict=False):
             row = placed(row, _steps(path), text)
@@ -311,7 +309,7 @@ def _check_place(place: FieldPath, position: int) -> None:
 
 
 def _check_free(column: Column, columns: list[Column], grouping: KeySpec, position: int) -> None:
-    """A column has its place for itself; one that is a grouping field may repeat it."""
+    """Check that a column's place is free; a grouping field may repeat its own."""
     taken = [other.place for other in columns]
     if column.aggregate is not None or column.field != column.place:
         taken += grouping.paths
@@ -337,7 +335,7 @@ def _key_of(grouping: KeySpec) -> KeyOf:
 
 @lru_cache(maxsize=1_024)
 def _cell_of(expression: Expression) -> CellOf:
-    """`record -> its value with the text to show`: of a field that is a scalar, as published."""
+    """Return `record -> value and the text to show`; a scalar field as published."""
     value_of = expression.evaluator()
     tree = expression.tree
     text_of = _reader((tree.path,)) if isinstance(tree, Field) else None

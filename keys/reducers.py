@@ -1,7 +1,7 @@
 """Structural conflation: messages of one key merged into one, `[/px:last,/px:max@hi,/qty:sum]`.
 
-Merging is associative: messages merged in any groups, in publication order, give the same. So
-what was conflated in a lane can be conflated again in a queue, or on another machine.
+Merging is associative: messages merged in any groups, in publication order, give the same result.
+Messages that a lane has conflated can therefore be conflated again in a queue, or elsewhere.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from tidegate.keys.errors import PathInvalid
-from tidegate.keys.path import FieldPath
-from tidegate.keys.spec import FieldsOf, read_fields, split_list
-from tidegate.keys.value import (
+from tidegate.keys.jsontext import (
     NULL,
     Exact,
     canonical_value,
@@ -33,8 +31,8 @@ from tidegate.keys.value import (
     string,
     written,
 )
-
-# What reducers keep of a field: states that join in order, however they are grouped.
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import FieldsOf, read_fields, split_list
 
 
 class Reducer(StrEnum):
@@ -53,11 +51,11 @@ class Reducer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Monoid:
-    """Of one message's field a state, of two states one, of a state JSON text.
+    """The functions of a reducer: `lift` a field to a state, `join` two states, `show` the result.
 
-    States are immutable, and None is the state of nothing; only `lift` gives it. `show` answers
-    None where there is nothing to show. `load` makes of the JSON text that `save` writes a state
-    that goes on as the one that was saved.
+    States join in order, however they are grouped. They are immutable; None is the state of no
+    field, and only `lift` returns it. `show` returns None if there is no result. `load` restores
+    the state from the JSON text that `save` writes.
     """
 
     lift: Callable[[bytes | None], Any]
@@ -75,21 +73,25 @@ class _Mean:
 
 @dataclass(frozen=True, slots=True)
 class _Extreme:
-    """The best number with the text it was published as, and the best string."""
+    """The best number with its published text, and the best string.
+
+    A string counts only if there is no number at all. That is known at the end alone, so both are
+    kept, and states join the same however they are grouped.
+    """
 
     number: tuple[int | Decimal, bytes] | None
     words: tuple[str, bytes] | None
 
 
 def join(monoid: Monoid, one: Any, later: Any) -> Any:
-    """Two states as one, either of which may be nothing."""
+    """Join two states, either of which may be absent."""
     if one is None or later is None:
         return later if one is None else one
     return monoid.join(one, later)
 
 
 def _present(text: bytes | None) -> bytes | None:
-    """A field's text; null is nothing."""
+    """Return a field's text; null counts as absent."""
     return None if text == NULL else text
 
 
@@ -112,7 +114,7 @@ def _extreme(text: bytes | None) -> _Extreme | None:
 
 
 def _better(sign: int) -> Callable[[_Extreme, _Extreme], _Extreme]:
-    """The smaller of two, for sign 1, or the greater, for -1; the first among equals."""
+    """Return the smaller of two for sign 1, the greater for -1; the first among equals."""
 
     def pick(one: Any, later: Any) -> Any:
         if one is None or later is None:
@@ -144,6 +146,7 @@ def _distinct(text: bytes | None) -> dict[str, bytes] | None:
 
 
 def _united(one: dict[str, bytes], later: dict[str, bytes]) -> dict[str, bytes]:
+    # A copy only for news: states are shared between merged messages, so none may change.
     new = {name: text for name, text in later.items() if name not in one}
     return {**one, **new} if new else one
 
@@ -153,6 +156,7 @@ def _array(parts: Any) -> bytes:
 
 
 def _save_number(number: Exact) -> bytes:
+    # In quotes, as JSON has no fractions such as 1/3.
     return b'"%s"' % str(number).encode()
 
 
@@ -181,6 +185,7 @@ def _load_extreme(text: bytes) -> _Extreme:
 
 MONOIDS: dict[Reducer, Monoid] = {
     Reducer.LAST: Monoid(
+        # b"" is a state: a last message without the field removes what came before.
         lambda text: text or b"",
         lambda one, later: later,
         lambda at: at or None,
@@ -254,7 +259,7 @@ class Reduce:
 
     @classmethod
     def parse(cls, text: str, position: int = 0) -> Reduce:
-        """From the options spelling `[/px:max@hi,/qty:sum]`; `position` is where it stands.
+        """Parse the options spelling `[/px:max@hi,/qty:sum]`; `position` is that of the text.
 
         Raises:
             PathInvalid: malformed, an unknown reducer, two results in one place, an index
@@ -269,7 +274,7 @@ class Reduce:
 
     @classmethod
     def of(cls, mapping: Mapping[str, str]) -> Reduce:
-        """From a topic's `merge` object, `{"/qty": "sum", "/px": "max@hi"}`.
+        """Read a topic's `merge` object, `{"/qty": "sum", "/px": "max@hi"}`.
 
         Raises:
             PathInvalid: as `parse`.
@@ -289,16 +294,16 @@ class Reduce:
         return cls(tuple(columns))
 
     def __str__(self) -> str:
-        """The canonical options spelling, `[/px:last,/px:max@hi]`."""
+        """Return the canonical options spelling, `[/px:last,/px:max@hi]`."""
         return "[" + ",".join(map(str, self.columns)) + "]"
 
     @property
     def is_plain(self) -> bool:
-        """Whether merging is replacing: every reducer is `last`, in the field's own place."""
+        """True if merging is replacing: every reducer is `last`, in the field's own place."""
         return all(one.reducer is Reducer.LAST and one.name is None for one in self.columns)
 
     def writes_to(self, paths: Iterable[FieldPath]) -> bool:
-        """Whether it puts something else than the last message's own into one of these fields."""
+        """Return True if it changes one of these fields of the last message."""
         targets = [
             column.target
             for column in self.columns
@@ -312,7 +317,7 @@ class Reduce:
         )
 
     def begin(self, payload: bytes) -> Merged:
-        """One message, as the beginning of a merged one."""
+        """Begin a merged message with one message."""
         fields = _reader(tuple(column.path for column in self.columns))(payload)
         states = (
             MONOIDS[column.reducer].lift(text)
@@ -321,7 +326,7 @@ class Reduce:
         return Merged(self, payload, tuple(states))
 
     def loaded(self, saved: bytes) -> Merged:
-        """What `Merged.saved` has written, to be gone on with."""
+        """Restore a merged message that `Merged.saved` has written."""
         last, *states = map(bytes, items(saved) or [])
         pairs = zip(self.columns, states, strict=True)
         known = (
@@ -339,11 +344,11 @@ class Merged:
     states: tuple[Any, ...]
 
     def add(self, payload: bytes) -> Merged:
-        """With one more message."""
+        """Return the merged message with one more message."""
         return self.join(self.reduce.begin(payload))
 
     def join(self, other: Merged) -> Merged:
-        """With what was merged of later messages, under the same reducers."""
+        """Return the merged message joined with a later one of the same reducers."""
         assert other.reduce == self.reduce, "only what was merged alike can be joined"
         states = (
             join(MONOIDS[column.reducer], one, later)
@@ -354,7 +359,7 @@ class Merged:
         return Merged(self.reduce, other.last, tuple(states))
 
     def saved(self) -> bytes:
-        """All of it as JSON text, for `Reduce.loaded` of the same reducers."""
+        """Return the whole state as JSON text, for `Reduce.loaded` of the same reducers."""
         pairs = zip(self.reduce.columns, self.states, strict=True)
         states = (
             NULL if state is None else MONOIDS[column.reducer].save(state)
@@ -363,7 +368,7 @@ class Merged:
         return b"[" + b",".join([self.last, *states]) + b"]"
 
     def payload(self) -> bytes:
-        """The message for all: the last one, with the results in their places."""
+        """Return the message for all: the last one, with the results in their places."""
         fields = None if self.reduce.is_plain else members(self.last)
         if fields is None:
             return self.last

@@ -1,4 +1,4 @@
-"""Select lists, `[-/,+/a]`: which fields of a message a subscriber gets (AMPS's `select`)."""
+"""Select lists, `[-/,+/a]`: the fields of a message that a subscriber gets (AMPS's `select`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import lru_cache
 import msgspec
 
 from tidegate.keys.errors import PathInvalid
+from tidegate.keys.jsontext import Members, items, members, written
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import split_list
-from tidegate.keys.value import Members, items, members, written
 
 
 @dataclass(frozen=True, slots=True)
 class Directive:
-    """Keep or drop what stands at a place and below it; no steps mean the whole message."""
+    """Keep or drop a place and all below it; no steps mean the whole message."""
 
     keep: bool
     steps: tuple[str, ...]
@@ -27,16 +27,16 @@ class Directive:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """What of a message is kept: the most specific directive wins, and the first among equals.
+    """The fields of a message to keep: the most specific directive wins, the first among equals.
 
-    What no directive names is kept.
+    Fields that no directive names are kept.
     """
 
     directives: tuple[Directive, ...] = ()
 
     @classmethod
     def parse(cls, text: str, position: int = 0) -> Select:
-        """From the options spelling `[-/,+/a,-/a/b]`; `position` is where it stands in them.
+        """Parse the options spelling `[-/,+/a,-/a/b]`; `position` is that of the text.
 
         Raises:
             PathInvalid: brackets or a sign missing, an empty list, a malformed path, or a path
@@ -52,16 +52,16 @@ class Select:
         return cls(tuple(found.values()))
 
     def __str__(self) -> str:
-        """The canonical options spelling, `[-/,+/a]`."""
+        """Return the canonical options spelling, `[-/,+/a]`."""
         return "[" + ",".join(map(str, self.directives)) + "]"
 
     @property
     def keeps_all(self) -> bool:
-        """Whether every message passes as it is."""
+        """True if every message passes unchanged."""
         return all(directive.keep for directive in self.directives)
 
     def apply(self, payload: bytes) -> bytes:
-        """What is kept of a message, value by value as published; one that is no object, whole."""
+        """Return the kept part of a message, values as published; anything but an object whole."""
         if self.keeps_all or members(payload) is None:
             return payload
         kept = _kept(payload, _tree(self.directives))
@@ -70,7 +70,7 @@ class Select:
 
 @dataclass(slots=True)
 class _Node:
-    """What happens to a field, and to those inside it that are named."""
+    """Keep or drop a field, with exceptions for the named fields inside it."""
 
     keep: bool
     named: dict[str, _Node]
@@ -90,7 +90,7 @@ def _directive(text: str, position: int) -> Directive:
 
 @lru_cache(maxsize=1_024)
 def _tree(directives: tuple[Directive, ...]) -> _Node:
-    """The directives as a tree, in which each node knows what happens to what it does not name."""
+    """Return the directives as a tree; each node knows if it keeps what it does not name."""
     root = _Node(keep=True, named={})
     for directive in sorted(directives, key=lambda one: len(one.steps)):
         node = root
@@ -101,10 +101,9 @@ def _tree(directives: tuple[Directive, ...]) -> _Node:
 
 
 def _kept(text: bytes, node: _Node) -> bytes | None:
-    """What is kept of a value, None if that is nothing.
+    """Return the part of a value that is kept, None if there is none.
 
-    Objects that a directive looks into are written anew, so that of duplicate names nothing is
-    left but the last.
+    Objects that a directive looks into are rebuilt, so only the last of duplicate names remains.
     """
     if not node.named:
         return text if node.keep else None

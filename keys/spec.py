@@ -1,4 +1,4 @@
-"""Key specs: the ordered field paths that tell one record from another."""
+"""Key specs: the ordered field paths that distinguish one record from another."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from decimal import Decimal
 import msgspec
 
 from tidegate.keys.errors import JsonInvalid, KeyInvalid, KeyMissing, PathInvalid
-from tidegate.keys.jsontext import check_json
+from tidegate.keys.jsontext import canonical_value, check_json
 from tidegate.keys.path import FieldPath, Getter, fields_decoder, getter
-from tidegate.keys.value import canonical_value
 
 FIELDS_MAX = 16
 
@@ -28,7 +27,7 @@ class KeySpec:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> KeySpec:
-        """From path texts, as a topic's `key` field lists them; none gives the empty spec.
+        """Read path texts, as a topic's `key` field lists them; no text gives the empty spec.
 
         Raises:
             PathInvalid: a malformed or repeated path, or more than 16.
@@ -37,7 +36,7 @@ class KeySpec:
 
     @classmethod
     def parse(cls, text: str, position: int = 0) -> KeySpec:
-        """From the options spelling `[/a,/b]`; `position` is where it stands in the options.
+        """Parse the options spelling `[/a,/b]`; `position` is its start in the options.
 
         Raises:
             PathInvalid: brackets missing, an empty list, or as `of`.
@@ -63,7 +62,7 @@ class KeySpec:
         return cls(tuple(paths))
 
     def __str__(self) -> str:
-        """The canonical options spelling, `[/a,/b]`."""
+        """Return the canonical options spelling, `[/a,/b]`."""
         return "[" + ",".join(str(path) for path in self.paths) + "]"
 
     def __bool__(self) -> bool:
@@ -71,7 +70,7 @@ class KeySpec:
 
 
 def split_list(text: str) -> Iterator[tuple[str, int]]:
-    """Parts of a comma-separated text with their positions; brackets and quotes hold commas."""
+    """Split a comma-separated text into parts and positions; brackets and quotes hold commas."""
     depth, quote, start, escaped = 0, "", 0, False
     for at, character in enumerate(text):
         if quote:
@@ -93,9 +92,6 @@ def split_list(text: str) -> Iterator[tuple[str, int]]:
     yield text[start:], start
 
 
-# One spelling for each key value, whatever way its publisher wrote it.
-
-
 NUMBER_LENGTH_MAX = 400
 INTEGER_MIN = -(2**63)
 INTEGER_MAX = 2**64 - 1
@@ -107,13 +103,14 @@ _text = msgspec.json.Decoder(str).decode
 
 
 def canonical_scalar(text: bytes) -> str:
-    """The one spelling of a scalar's JSON text: `1.0` and `1e0` become `1`.
+    """Return the one spelling of a scalar's JSON text: `1.0` and `1e0` become `1`.
 
     Strings keep their type (`"1"` is not `1`), escapes are resolved where JSON allows.
 
     Raises:
         KeyInvalid: null, an object or array, or a number beyond 64 bits.
     """
+    # Most keys are short integers or strings without escapes, whose text is canonical as it is.
     first = text[:1]
     if first == b'"':
         if b"\\" in text:
@@ -128,7 +125,7 @@ def canonical_scalar(text: bytes) -> str:
 
 
 def canonical_key(text: bytes) -> str:
-    """A whole key as users write it, `["IBM", 7.0]`, in its one spelling `["IBM",7]`.
+    """Return the one spelling of a whole key: `["IBM", 7.0]` becomes `["IBM",7]`.
 
     Raises:
         KeyInvalid: not a JSON array of scalars (null is allowed, as in conflation keys).
@@ -141,7 +138,7 @@ def canonical_key(text: bytes) -> str:
 
 
 def group_key(text: bytes) -> str:
-    """The same for a group, or a conflation key: any value is a field of it.
+    """Return the one spelling of a group's or a conflation key, whose fields may be any value.
 
     Raises:
         KeyInvalid: not a JSON array.
@@ -154,9 +151,9 @@ def group_key(text: bytes) -> str:
 
 
 def canonical_or_own(text: bytes) -> str:
-    """As `canonical_scalar`; what is no such scalar has one spelling of its own.
+    """Return what `canonical_scalar` does; any other value keeps a spelling of its own.
 
-    So unlike values stay apart, and alike ones are together.
+    Unequal values get different keys, and equal ones the same key.
     """
     try:
         return canonical_or_null(text)
@@ -165,27 +162,27 @@ def canonical_or_own(text: bytes) -> str:
 
 
 def canonical_or_null(text: bytes) -> str:
-    """As `canonical_scalar`, but null stays null."""
+    """Return what `canonical_scalar` does, but null stays null."""
     return "null" if text == b"null" else canonical_scalar(text)
 
 
 def join_key(fields: list[str]) -> str:
-    """Canonical fields put together: the JSON array without spaces."""
+    """Join canonical fields to a JSON array without spaces."""
     return "[" + ",".join(fields) + "]"
 
 
 def _number(text: bytes) -> str:
-    """Integers exactly; another number is a double whose spelling is this very number.
+    """Return integers exactly, and other numbers as a double whose spelling is this number.
 
     Raises:
-        KeyInvalid: 64 bits do not hold it, so that another number would be the same key.
+        KeyInvalid: 64 bits cannot hold it, and another number would get the same key.
     """
     beyond = KeyInvalid("a number in a key must fit into 64 bits")
     near = float(text)
     if len(text) > NUMBER_LENGTH_MAX or near in (float("inf"), float("-inf")):
         raise beyond
     if near == 0:
-        if _SOME_DIGIT(text):
+        if _SOME_DIGIT(text):  # an underflow, not zero
             raise beyond
         return "0"
     exact = Decimal(text.decode())
@@ -193,12 +190,9 @@ def _number(text: bytes) -> str:
         if not INTEGER_MIN <= exact <= INTEGER_MAX:
             raise beyond
         return str(int(exact))
-    if exact != Decimal(repr(near)):
+    if exact != Decimal(repr(near)):  # rounded: two numbers would become one key
         raise beyond
     return repr(near)
-
-
-# Key specs compiled: one partial decode of a message, its canonical key out.
 
 
 KeyOf = Callable[[bytes], str]
@@ -206,7 +200,7 @@ FieldsOf = Callable[[bytes], list[bytes | None]]
 
 
 def record_key(spec: KeySpec) -> KeyOf:
-    """`payload -> SOW key`: every field a present scalar, not null.
+    """Return `payload -> SOW key`: every field a present scalar, not null.
 
     The returned function takes strict JSON text and raises `KeyMissing` or `KeyInvalid`.
     """
@@ -228,9 +222,10 @@ def record_key(spec: KeySpec) -> KeyOf:
 
 
 def conflation_key(spec: KeySpec) -> KeyOf:
-    """`payload -> conflation key`: a field that is missing counts as null.
+    """Return `payload -> conflation key`: a missing field counts as null.
 
-    A field that is no scalar within 64 bits has its own spelling: unlike values stay apart.
+    A field that is not a scalar within 64 bits keeps a spelling of its own, so that unequal values
+    get different keys.
     """
     fields_of = read_fields(spec.paths)
 
@@ -241,7 +236,7 @@ def conflation_key(spec: KeySpec) -> KeyOf:
 
 
 def read_fields(paths: tuple[FieldPath, ...]) -> FieldsOf:
-    """`payload -> JSON text of each path's field`, None where absent; decodes nothing else."""
+    """Return `payload -> JSON text of each field`, None where absent; nothing else is decoded."""
     if any(isinstance(path.steps[0], int) for path in paths):
         getters = [getter(path.steps) for path in paths]
         return lambda payload: [field(payload) for field in getters]

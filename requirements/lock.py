@@ -23,7 +23,7 @@ BUILD = ["editables>=0.5"]
 
 
 def solve(lock: str, requirements: list[str], *more: str) -> None:
-    """Writes one lock; raises CalledProcessError when uv finds no solution."""
+    """Write one lock; raises CalledProcessError when uv finds no solution."""
     command = [sys.executable, "-m", "uv", "pip", "compile", "-", "-o", str(HERE / lock), "-q"]
     command += ["--universal", "--python-version", "3.11", "--generate-hashes"]
     command += ["--no-header", "--no-annotate", "--no-emit-index-url", "--no-emit-find-links"]
@@ -33,7 +33,7 @@ def solve(lock: str, requirements: list[str], *more: str) -> None:
 
 
 def main() -> None:
-    """Writes the four locks."""
+    """Write the four locks."""
     project = tomllib.loads((HERE.parent / PROJECT).read_text())
     build = project["build-system"]["requires"] + BUILD
     agree = ("-c", str(HERE / "all.lock"))

@@ -38,7 +38,7 @@ def install(folder: Path, extra: str) -> Path:
 
 
 def main() -> int:
-    """The exit code of the tests."""
+    """Run the tests with the lowest versions, and return their exit code."""
     with tempfile.TemporaryDirectory() as folder:
         whole = sys.argv[1:] == ["--all"]
         python = install(Path(folder), "all" if whole else "demo")

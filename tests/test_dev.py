@@ -177,3 +177,57 @@ def test_installers_are_not_led_astray(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "/elsewhere")
     assert "/elsewhere" not in dev.environment().values()
     assert dev.environment()["UV_PYTHON_DOWNLOADS"] == "never"
+
+
+@pytest.fixture
+def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of links in a checkout whose packages are empty."""
+    monkeypatch.setattr(dev, "ROOT", tmp_path)
+    for name in ("tidegate", *dev.PACKAGES):
+        (tmp_path / name).mkdir()
+    return tmp_path / "tidegate"
+
+
+def test_every_link_of_the_checkout_is_known() -> None:
+    found = {path.name for path in (dev.ROOT / "tidegate").iterdir() if path.is_symlink()}
+    assert found == set(dev.PACKAGES)
+
+
+def test_links_that_became_text_files_or_are_missing_are_put_back(links: Path) -> None:
+    (links / "app").write_text("../app")
+    (links / "keys").write_text("../keys\n")
+    dev.mend_links()
+    targets = {str((links / name).readlink()) for name in dev.PACKAGES}
+    assert targets == {f"../{name}" for name in dev.PACKAGES}
+    dev.mend_links()
+    assert sorted(path.name for path in links.iterdir()) == sorted(dev.PACKAGES)
+
+
+def test_what_is_no_link_is_left_alone(links: Path) -> None:
+    (links / "app").mkdir()
+    (links / "clients").write_text("mine")
+    with pytest.raises(dev.SetUpFailure, match="move it away"):
+        dev.mend_links()
+    assert (links / "app").is_dir()
+    assert (links / "clients").read_text() == "mine"
+
+
+def test_a_folder_that_takes_no_links_is_one_sentence(
+    links: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: object, **named: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    (links / "app").write_text("../app")
+    monkeypatch.setattr(Path, "symlink_to", refuse)
+    with pytest.raises(dev.SetUpFailure, match=r"core\.symlinks") as failed:
+        dev.mend_links()
+    assert failed.value.code == 78
+    assert (links / "app").read_text() == "../app"
+
+
+def test_set_up_mends_links_first(set_up: Path) -> None:
+    (set_up / "tidegate").mkdir()
+    (set_up / "tidegate" / "app").write_text("../app")
+    assert run_dev(set_up, "demo", "--no-spark")[0] == 0
+    assert (set_up / "tidegate" / "app").readlink() == Path("../app")

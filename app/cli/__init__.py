@@ -1,1 +1,1 @@
-"""The command `tidegate`: one module a verb; what is heavy is imported where it is needed."""
+"""The command `tidegate`: a module for each group of verbs; slow imports happen where needed."""

@@ -1,4 +1,4 @@
-"""`tidegate topics` and `sessions`: what there is, and its administration."""
+"""`tidegate topics` and `sessions`: list, show, change, end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import click
 import msgspec
 
 from tidegate.app.cli.arguments import COUNT, connect, gateway_option, topic_argument
-from tidegate.app.cli.errors import DONE, UsageInvalid
-from tidegate.app.cli.rows import Column, moment, tell_list, tell_one
-from tidegate.app.cli.terminal import tell
+from tidegate.app.cli.rows import Column, moment, print_document, print_list
+from tidegate.app.cli.terminal import DONE, UsageInvalid, print_line
 
 
 def _source(topic: Mapping[str, Any]) -> str:
@@ -42,7 +41,7 @@ TOPIC_COLUMNS: Mapping[str, Column] = {
     "lanes": lambda topic: topic.get("lanes", ""),
     "conflated": _conflated,
     "source": _source,
-    "at fault": _state,
+    "fault": _state,
 }
 SESSION_COLUMNS: Mapping[str, Column] = {
     "session": lambda session: session["session"],
@@ -59,7 +58,7 @@ SESSION_COLUMNS: Mapping[str, Column] = {
 def _assignment(
     ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, object]:
-    """`field=value` pairs; a value that is not JSON is the text itself."""
+    """Parse `field=value` pairs; a value that is not JSON is taken as text."""
     fields: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -73,11 +72,11 @@ def _assignment(
 
 
 def entity_tag(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
-    """An ETag as the gateway shows it; quotes that a shell took away are put back."""
+    """Return an ETag as the gateway shows it; put back the quotes that a shell took away."""
     if text is None:
         return None
     if not text or not all("!" <= character <= "~" for character in text):
-        raise click.BadParameter(f"expected an ETag such as topics show gives, not {text!r}.")
+        raise click.BadParameter(f"expected an ETag as `topics show` prints it, not {text!r}.")
     return text if text == "*" or '"' in text else f'"{text}"'
 
 
@@ -85,36 +84,42 @@ if_match_option = click.option(
     "--if-match",
     metavar="ETAG",
     callback=entity_tag,
-    help="Only while the topic's ETag, as show tells it, is this one.",
+    help="Only if the topic still has this ETag, which `topics show` prints.",
 )
 FIELD_OPTIONS = (
-    click.option("--key", "key_paths", metavar="PATHS", help="SOW key, such as /symbol,/venue."),
-    click.option("--type", help="json (the default), text, binary or series."),
     click.option(
-        "--conflation", metavar="POLICY", help="conflate (the default), always, unsubscribe or off."
+        "--key", "key_paths", metavar="PATHS", help="Fields of the key, such as /symbol,/venue."
     ),
-    click.option("--history", metavar="N", type=COUNT, help="Messages the journal keeps."),
-    click.option("--description", metavar="TEXT"),
+    click.option("--type", help="Type of messages: json (default), text, binary or series."),
+    click.option(
+        "--conflation",
+        metavar="POLICY",
+        help="Queue policy: conflate (default), always, unsubscribe or off.",
+    ),
+    click.option(
+        "--history", metavar="N", type=COUNT, help="Number of messages that the journal keeps."
+    ),
+    click.option("--description", metavar="TEXT", help="A description for people."),
     click.option(
         "--set",
         "assigned",
         metavar="FIELD=VALUE",
         multiple=True,
         callback=_assignment,
-        help="Any field; VALUE is JSON, or else a text: --set priority=high --set expiration=null.",
+        help="Set any field; VALUE is JSON, else text: --set priority=high --set expiration=null.",
     ),
     click.option(
         "--from",
         "file",
         metavar="FILE",
-        help="A .json or .toml file, - for JSON on standard input; of a .toml with [topics] tables "
-        "the one of this topic.",
+        help="Definition in a .json or .toml file, or JSON on standard input (-); of a .toml with "
+        "[topics] tables, this topic's.",
     ),
 )
 
 
 def field_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add what says how a definition is to be; flags win over the file, `--set` over all."""
+    """Add the options of a definition; flags override the file, `--set` overrides both."""
     for option in reversed(FIELD_OPTIONS):
         function = option(function)
     return function
@@ -126,12 +131,12 @@ def topics() -> None:
 
 
 @topics.command("list")
-@click.option("--prefix", default="", help="Only names that begin so.")
+@click.option("--prefix", default="", help="Only topics whose name begins with this.")
 @gateway_option
 def list_topics(prefix: str, gateway: str) -> int:
-    """Every topic: a table on a terminal, else NDJSON."""
+    """List every topic: a table on a terminal, else NDJSON."""
     with connect(gateway) as client:
-        tell_list(client.topics(prefix), TOPIC_COLUMNS)
+        print_list(client.topics(prefix), TOPIC_COLUMNS)
     return DONE
 
 
@@ -139,17 +144,17 @@ def list_topics(prefix: str, gateway: str) -> int:
 @topic_argument
 @gateway_option
 def show_topic(topic: str, gateway: str) -> int:
-    """A topic's definition, its ETag and live figures."""
+    """Show a topic's definition, its ETag and live figures."""
     with connect(gateway) as client:
         found = client.administration.topic(topic)
-    tell_one(found.document | {"etag": found.etag})
+    print_document(found.document | {"etag": found.etag})
     return DONE
 
 
 @topics.command("create")
 @topic_argument
 @field_options
-@click.option("--new", is_flag=True, help="Refuse a topic that is there.")
+@click.option("--new", is_flag=True, help="Fail if the topic exists.")
 @if_match_option
 @gateway_option
 def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fields: Any) -> int:
@@ -157,7 +162,7 @@ def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fi
     definition = definition_of(topic, **fields)
     with connect(gateway) as client:
         found = client.administration.put_topic(topic, definition, if_match=if_match, only_new=new)
-    tell(f"{'Created' if found.is_new else 'Replaced'} topic {topic}, ETag {found.etag}")
+    print_line(f"{'Created' if found.is_new else 'Replaced'} topic {topic}, ETag {found.etag}")
     return DONE
 
 
@@ -167,13 +172,16 @@ def create_topic(topic: str, new: bool, if_match: str | None, gateway: str, **fi
 @if_match_option
 @gateway_option
 def update_topic(topic: str, if_match: str | None, gateway: str, **fields: Any) -> int:
-    """Change what is named of a definition (JSON Merge Patch); null restores a default."""
+    """Change some fields of a definition.
+
+    This is a JSON Merge Patch: fields that are not named stay, and null restores a default.
+    """
     patch = definition_of(topic, **fields)
     if not patch:
-        raise UsageInvalid("nothing to change: say what with --set, --from or a field's own flag")
+        raise UsageInvalid("nothing to change: use --set, --from or the flag of a field")
     with connect(gateway) as client:
         found = client.administration.patch_topic(topic, patch, if_match=if_match)
-    tell(f"Updated topic {topic}, ETag {found.etag}")
+    print_line(f"Updated topic {topic}, ETag {found.etag}")
     return DONE
 
 
@@ -182,10 +190,10 @@ def update_topic(topic: str, if_match: str | None, gateway: str, **fields: Any) 
 @if_match_option
 @gateway_option
 def delete_topic(topic: str, if_match: str | None, gateway: str) -> int:
-    """Delete a topic and what it holds."""
+    """Delete a topic and its messages."""
     with connect(gateway) as client:
         client.administration.delete_topic(topic, if_match=if_match)
-    tell(f"Deleted topic {topic}")
+    print_line(f"Deleted topic {topic}")
     return DONE
 
 
@@ -197,9 +205,9 @@ def sessions() -> None:
 @sessions.command("list")
 @gateway_option
 def list_sessions(gateway: str) -> int:
-    """Sessions that have not ended: a table on a terminal, else NDJSON."""
+    """List open sessions: a table on a terminal, else NDJSON."""
     with connect(gateway) as client:
-        tell_list(client.administration.sessions(), SESSION_COLUMNS)
+        print_list(client.administration.sessions(), SESSION_COLUMNS)
     return DONE
 
 
@@ -207,9 +215,9 @@ def list_sessions(gateway: str) -> int:
 @click.argument("session")
 @gateway_option
 def show_session(session: str, gateway: str) -> int:
-    """Where a session stands, what waits for it, and what its subscriptions came to."""
+    """Show a session's state, its queue and its subscriptions."""
     with connect(gateway) as client:
-        tell_one(client.administration.session(session))
+        print_document(client.administration.session(session))
     return DONE
 
 
@@ -217,10 +225,10 @@ def show_session(session: str, gateway: str) -> int:
 @click.argument("session")
 @gateway_option
 def close_session(session: str, gateway: str) -> int:
-    """Say goodbye to a session; its reader is told CLOSED_BY_ADMIN."""
+    """Close a session; its reader gets the goodbye CLOSED_BY_ADMIN."""
     with connect(gateway) as client:
         client.administration.close_session(session)
-    tell(f"Closed session {session}")
+    print_line(f"Closed session {session}")
     return DONE
 
 
@@ -229,11 +237,11 @@ def close_session(session: str, gateway: str) -> int:
 @click.argument("switched", metavar="on|off", type=click.Choice(["on", "off"]))
 @gateway_option
 def conflate_session(session: str, switched: str, gateway: str) -> int:
-    """Switch every queue policy of its topics off for a session, or on again."""
+    """Turn the queue policies of a session's topics on or off."""
     conflated = switched == "on"
     with connect(gateway) as client:
         client.administration.tune_session(session, conflated=conflated)
-    tell(f"Session {session} is {'' if conflated else 'not '}conflated")
+    print_line(f"Session {session} is {'' if conflated else 'not '}conflated")
     return DONE
 
 
@@ -246,10 +254,10 @@ def definition_of(
     assigned: dict[str, object],
     **texts: str | None,
 ) -> dict[str, Any]:
-    """The definition that file and flags describe together.
+    """Return the definition that file and flags describe together.
 
     Raises:
-        UsageInvalid: the file cannot be read, or says nothing of this topic.
+        UsageInvalid: the file cannot be read, or has no definition of this topic.
     """
     definition = {} if file is None else _read(file, topic)
     if key_paths is not None:
@@ -277,7 +285,7 @@ def _read(file: str, topic: str) -> dict[str, Any]:
 
 
 def _table(file: str, document: dict[str, Any], topic: str) -> dict[str, Any]:
-    """The whole document, or the topic's table of a file for `serve --topics`."""
+    """Return the whole document, or the topic's table of a file for `serve --topics`."""
     if "topics" not in document:
         return document
     found = document["topics"].get(topic) if isinstance(document["topics"], dict) else None

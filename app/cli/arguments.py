@@ -1,4 +1,4 @@
-"""Arguments that several verbs take, and the way to the gateway that `--gateway` names."""
+"""Arguments that several verbs take, and the client of the gateway that `--gateway` names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from tidegate.clients import DEFAULT_ADDRESS
+
 if TYPE_CHECKING:
     from tidegate.clients.gateway import Gateway
 
-DEFAULT_GATEWAY = "http://127.0.0.1:8080"
 GATEWAY_VARIABLE = "TIDEGATE_GATEWAY"
 
 PORT = click.IntRange(0, 65535)
@@ -28,10 +29,10 @@ class Seconds(click.ParamType[float]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read it."""
+        """Convert the text to seconds."""
         from tidegate.keys.text.duration import SECOND, parse_duration
 
-        if isinstance(value, float):  # a default is converted again
+        if isinstance(value, float):  # click converts a converted default once more
             return value
         try:
             return parse_duration(str(value)) / SECOND
@@ -47,24 +48,31 @@ gateway_option = click.option(
     metavar="URL",
     envvar=GATEWAY_VARIABLE,
     show_envvar=True,
-    default=DEFAULT_GATEWAY,
+    default=DEFAULT_ADDRESS,
     show_default=True,
     help="Address of the gateway.",
 )
 for_option = click.option(
-    "--for", "seconds_max", type=SECONDS, metavar="TIME", help="End after, such as 10s."
+    "--for", "seconds_max", type=SECONDS, metavar="TIME", help="Stop after this time, such as 10s."
 )
-filter_option = click.option("--filter", "filter_text", metavar="TEXT", help="Which messages.")
-order_by_option = click.option("--order-by", metavar="FIELDS", help="Such as '/price DESC'.")
+filter_option = click.option(
+    "--filter",
+    "filter_text",
+    metavar="TEXT",
+    help="Only messages that match, such as '/price > 100'.",
+)
+order_by_option = click.option(
+    "--order-by", metavar="FIELDS", help="Order of rows, such as '/price DESC'."
+)
 
 
 def connect(gateway: str, patience_s: float = 0.0) -> Gateway:
-    """A client of the gateway at this address; nothing is sent yet.
+    """Return a client of the gateway at this address; it sends nothing yet.
 
-    `patience_s`: how long what is published is sent again after it has failed.
+    `patience_s`: how long a failed publish is retried.
 
     Raises:
-        click.BadParameter: it is no address.
+        click.BadParameter: `gateway` is no http address.
     """
     from tidegate.clients.gateway import Gateway
 

@@ -1,4 +1,4 @@
-"""`tidegate VERB`: find the verb, run it, and turn whatever goes wrong into one line."""
+"""`tidegate VERB`: find the verb, run it, and turn every failure into one line."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from collections.abc import Sequence
 
 import click
 
-from tidegate.app.cli.errors import DONE, REFUSED, UNREACHABLE, CommandError
-from tidegate.app.cli.terminal import complain, point_at, silence_output
+from tidegate.app.cli.terminal import (
+    COMPLETION_VARIABLE,
+    DONE,
+    PROGRAM,
+    REFUSED,
+    UNREACHABLE,
+    CommandError,
+    print_error,
+    print_excerpt,
+    silence_output,
+)
 
-PROGRAM = "tidegate"
-COMPLETION_VARIABLE = "_TIDEGATE_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 
-# A verb's module is imported when the verb is named: one never pays for the others.
+# A verb's module is imported when the verb is named: rich or httpx cost more than a short command.
 MODULES = {
     "serve": "serve",
     "publish": "publish",
@@ -29,22 +36,22 @@ MODULES = {
     "sessions": "administration",
     "top": "top",
     "pipeline": "pipeline",
-    "demo": "demo",
-    "restore": "restore",
-    "bench": "installation",
+    "demo": "demo.command",
+    "restore": "serve",
+    "bench": "pipeline",
     "version": "installation",
 }
 
 
 class Verbs(click.Group):
-    """The verbs by name, each loaded when it is asked for."""
+    """The verbs by name, each loaded at its first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Every verb, as `--help` shows them: in the order of use, not of the alphabet."""
+        """Return every verb in the order of `--help`, which is the order of use."""
         return list(MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb; a name that is none loads all, so that those like it can be suggested."""
+        """Return the verb; an unknown name loads all of them, so that click can suggest one."""
         for name in [cmd_name] if cmd_name in MODULES else MODULES:
             if name not in self.commands:
                 module = importlib.import_module(f"tidegate.app.cli.{MODULES[name]}")
@@ -86,7 +93,7 @@ def _completion_option(name: str, does: str) -> click.Option:
 
 tidegate = Verbs(
     help="A conflating gateway: every subscriber gets the newest value of every key, as often as "
-    "it asked for.",
+    "it asks for.",
     no_args_is_help=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     params=[
@@ -105,20 +112,20 @@ tidegate = Verbs(
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command; the answer is its exit code, as `main` has it.
+    """Run one command and return its exit code; see `main`.
 
     Raises:
-        KeyboardInterrupt: what it has written is flushed.
+        KeyboardInterrupt: after the output so far is flushed.
     """
     wanted = os.environ.get(COMPLETION_VARIABLE)
-    if wanted is not None:  # a shell asks what could come next
+    if wanted is not None:  # a shell asks for completions
         from click.shell_completion import shell_complete
 
         return shell_complete(tidegate, {}, PROGRAM, COMPLETION_VARIABLE, wanted)
     try:
         code = _run(argv)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has had enough, which is no failure
+    except BrokenPipeError:  # a reader such as `head` has stopped, which is no failure
         silence_output()
         return DONE
     except KeyboardInterrupt:
@@ -129,20 +136,20 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    """Run the verb. `Group.main` would print a blank line at an interrupt, and end the process."""
+    """Run the verb; `Group.main` would print a blank line at an interrupt and exit."""
     try:
         with tidegate.make_context(PROGRAM, list(argv)) as context:
             code: int = tidegate.invoke(context)
         return code
-    except click.exceptions.Exit as ended:  # after help, or a version
+    except click.exceptions.Exit as ended:  # --help and --version end this way
         return ended.exit_code
     except click.UsageError as error:
         place = PROGRAM if error.ctx is None else error.ctx.command_path
-        complain(f"{error.format_message()} (see {place} --help)")
+        print_error(f"{error.format_message()} (see {place} --help)")
         return error.exit_code
     except CommandError as error:
-        complain(str(error))
-        point_at(error.lines)
+        print_error(str(error))
+        print_excerpt(error.lines)
         return error.exit_code
     except (BrokenPipeError, KeyboardInterrupt):
         raise
@@ -151,16 +158,16 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _explain(error: Exception) -> int:
-    """What a client's error means; anything else is ours, and still one line."""
+    """Print what a client's error means, and return its exit code."""
     from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 
     if isinstance(error, GatewayProblem):
-        complain(str(error))
+        print_error(str(error))
         return REFUSED
     if isinstance(error, GatewayUnreachable | AnswerInvalid):
-        complain(str(error))
+        print_error(str(error))
         return UNREACHABLE
-    complain(f"{type(error).__name__}: {error}")
+    print_error(f"{type(error).__name__}: {error}")
     if os.environ.get("TIDEGATE_LOG_LEVEL") == "debug":
         traceback.print_exception(error)
     return REFUSED

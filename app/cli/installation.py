@@ -1,4 +1,4 @@
-"""What is installed here: versions, the benchmark suite, and the completion of the shells."""
+"""What is installed here: versions, extras, Java, and the completion of the shells."""
 
 from __future__ import annotations
 
@@ -8,28 +8,70 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as version_of
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
 from click.shell_completion import get_completion_class
 
-from tidegate.app.cli.errors import DONE, CommandError
-from tidegate.app.cli.terminal import say, tell
+from tidegate.app.cli.terminal import (
+    COMPLETION_VARIABLE,
+    DONE,
+    PROGRAM,
+    CommandError,
+    ConfigurationInvalid,
+    print_line,
+    print_note,
+)
 
 ANSWER_S_MAX = 10
-PROGRAM = "tidegate"
-COMPLETION_VARIABLE = "_TIDEGATE_COMPLETE"
+JAVA_ANSWER_S_MAX = 30  # a busy machine takes seconds to start a virtual machine
+JAVA_MIN = 17
 ZSH_HEAD = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }\n"
+
+# The modules that each extra brings. A test compares them with the project file.
+SERVER = (
+    *(
+        "anyio",
+        "fastapi",
+        "fastapi_offline",
+        "httptools",
+        "jsonschema_rs",
+        "prometheus_client",
+        "pydantic",
+        "pydantic_core",
+    ),
+    *("pydantic_settings", "re2", "redis", "sse_starlette", "starlette", "typing_extensions"),
+    "uvicorn",
+)
+SPARK = ("numpy", "pandas", "prometheus_client", "py4j", "pyarrow", "pyspark", "re2", "redis")
+EXTRA_MODULES = {
+    "server": SERVER,
+    "demo": (*SERVER, "psutil"),
+    "spark": SPARK,
+    "plan": (*SPARK, "PIL"),
+}
+
+
+def need(verb: str, extra: str) -> None:
+    """Check that an extra is installed, without importing any of it.
+
+    Raises:
+        ConfigurationInvalid: with the command that installs it.
+    """
+    missing = [name for name in EXTRA_MODULES[extra] if find_spec(name) is None]
+    if missing:
+        raise ConfigurationInvalid(
+            f"`tidegate {verb}` needs {missing[0]}, which is not installed: "
+            f'pip install "tidegate[{extra}]"'
+        )
 
 
 @click.command()
 def version() -> int:
-    """Versions of Tidegate, Python, Spark, Java and Redis."""
-    from tidegate.app.demo.java import java_version
-
+    """Show the versions of Tidegate, Python, Spark, Java and Redis."""
     for name, found in (
         ("Tidegate", package_version("tidegate")),
         ("Python", platform.python_version()),
@@ -38,12 +80,12 @@ def version() -> int:
         ("Redis client", package_version("redis")),
         ("Redis server", redis_server_version()),
     ):
-        tell(f"{name:<13} {found or 'not installed'}")
+        print_line(f"{name:<13} {found or 'not installed'}")
     return DONE
 
 
 def package_version(name: str) -> str | None:
-    """The version of an installed distribution."""
+    """Return the version of an installed distribution."""
     try:
         return version_of(name)
     except PackageNotFoundError:
@@ -51,7 +93,7 @@ def package_version(name: str) -> str | None:
 
 
 def redis_server_version() -> str | None:
-    """The version of the redis-server on PATH."""
+    """Return the version of the redis-server on PATH."""
     binary = shutil.which("redis-server")
     if binary is None:
         return None
@@ -65,30 +107,56 @@ def redis_server_version() -> str | None:
     return found[1] if found else None
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.argument("words", metavar="[SUITE]...", nargs=-1, type=click.UNPROCESSED)
-def bench(words: tuple[str, ...]) -> int:
-    """Run the benchmark suite of a checkout."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / "bench" / "__main__.py").is_file() or not (root / "dev.py").is_file():
-        raise CommandError(
-            "the benchmark suite is a part of the source and not of an installed package: "
-            "run python3 dev.py bench in a checkout"
-        )
-    from tidegate.app.cli.pipeline import become
+def java_version() -> str | None:
+    """Return the version of the Java in $JAVA_HOME, else of the one on PATH; None without any."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        return None
+    release = Path(java).resolve().parents[1] / "release"
+    written = release.read_text(errors="replace") if release.is_file() else ""
+    found = re.search(r'JAVA_VERSION="([^"]+)"', written)
+    if found is None:  # not every vendor writes that file; asking takes a virtual machine's start
+        found = re.search(r'version "([^"]+)"', _asked(java))
+    return found[1] if found else None
 
-    become([sys.executable, "-P", "-m", "bench", *words])
+
+def java_major(version: str) -> int:
+    """Return the major version: 17 of `17.0.15`, 8 of `1.8.0_402`, 0 without a number."""
+    found = re.match(r"(?:1\.)?(\d+)", version)
+    return int(found[1]) if found else 0
+
+
+def missing_java() -> str | None:
+    """Return one sentence if Spark could not start for want of a Java; None if it can."""
+    version = java_version()
+    if version is not None and java_major(version) >= JAVA_MIN:
+        return None
+    here = "none was found" if version is None else f"this machine's is {version}"
+    return (
+        f"Spark needs Java {JAVA_MIN} or newer and {here}: install one (Debian and Ubuntu: "
+        "apt-get install default-jre-headless), or leave Spark out with --no-spark."
+    )
+
+
+def _asked(java: str) -> str:
+    try:
+        return subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWER_S_MAX
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
 
 
 def show_completion(program: click.Command, shell: str) -> None:
     """Print the script that makes a shell complete the command."""
-    tell(_script(program, shell))
+    print_line(_script(program, shell))
 
 
 def install_completion(program: click.Command, shell: str) -> None:
-    """Write the script where the shell reads it at its start; doing it again changes nothing.
+    """Write the script where the shell reads it at its start; a second time changes nothing.
 
-    fish reads all of its folder; bash and zsh get a line in their start-up file.
+    fish reads every file of its folder; bash and zsh need a line in their start-up file.
     """
     home = Path.home()
     if shell == "fish":
@@ -105,8 +173,8 @@ def install_completion(program: click.Command, shell: str) -> None:
             _add_line(Path(folder or home) / f".{shell}rc", f". {shlex.quote(str(script))}")
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from None
-    tell(f"{shell} completion installed in {script}")
-    say("It holds in shells that are opened from now on.")
+    print_line(f"{shell} completion installed in {script}")
+    print_note("Open a new shell to use it.")
 
 
 def _script(program: click.Command, shell: str) -> str:

@@ -1,4 +1,4 @@
-"""Messages out of files: NDJSON or CSV, plain or gzipped, or as they come on standard input."""
+"""Messages read from files, NDJSON or CSV, plain or gzipped, or from standard input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO, NamedTuple, Protocol, cast
 
 import msgspec
 
-from tidegate.app.cli.errors import UsageInvalid
+from tidegate.app.cli.terminal import UsageInvalid
 
 STDIN = "-"
 READ_BYTES = 64 * 1024
@@ -22,14 +22,14 @@ JSON_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.A
 
 
 class Line(NamedTuple):
-    """One message as JSON text, and the line of its file on which it stands, from 1."""
+    """One message as JSON text, and its line in the file, from 1."""
 
     number: int
     text: bytes
 
 
 class CsvRows(Protocol):
-    """What `csv.reader` gives back."""
+    """The type of `csv.reader`, which the standard library does not name."""
 
     line_num: int
 
@@ -38,14 +38,14 @@ class CsvRows(Protocol):
 
 
 Lines = Iterator[Line | None]
-"""None says that nothing more is there at the moment, so what came should not wait."""
+"""None marks a pause in the input: send what has come so far."""
 
 
 def read_lines(file: str) -> Lines:
-    """The messages of a file, of `-` those of standard input; blank lines are passed over.
+    """Yield the messages of a file, or of standard input for `-`; blank lines are skipped.
 
     Raises:
-        UsageInvalid: the file cannot be read, or is not what its name says.
+        UsageInvalid: the file cannot be read, or its content does not fit its name.
     """
     name = "standard input" if file == STDIN else file
     try:
@@ -55,7 +55,7 @@ def read_lines(file: str) -> Lines:
         with _opened(file) as raw:
             yield from csv_lines(raw) if _is_csv(file) else ndjson_lines(raw)
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise UsageInvalid(f"{name} is not a whole gzip file") from None
+        raise UsageInvalid(f"{name} is not a complete gzip file") from None
     except UnicodeDecodeError:
         raise UsageInvalid(f"{name} is not UTF-8") from None
     except csv.Error as error:
@@ -67,7 +67,7 @@ def read_lines(file: str) -> Lines:
 
 
 def ndjson_lines(raw: IO[bytes]) -> Lines:
-    """Lines as they stand; whether they are JSON is for the gateway to say."""
+    """Yield lines as they stand; the gateway checks that they are JSON."""
     for number, line in enumerate(raw, start=1):
         text = line.strip()
         if text:
@@ -75,18 +75,18 @@ def ndjson_lines(raw: IO[bytes]) -> Lines:
 
 
 def csv_lines(raw: IO[bytes]) -> Lines:
-    """Objects with the header's names; numbers are numbers, empty cells are left out.
+    """Yield objects with the header's names; cells that are numbers become numbers.
 
-    A file of blank lines holds no message, so nobody asks for its header.
+    Empty cells are left out. A file of blank lines needs no header.
 
     Raises:
-        UsageInvalid: a header that names nothing, or a name twice; a row longer or shorter.
+        UsageInvalid: an empty or repeated name in the header; a row longer or shorter than it.
     """
     text = io.TextIOWrapper(raw, "utf-8-sig", newline="")
     try:
         yield from _objects(csv.reader(text, strict=True))
     finally:
-        text.detach()  # closing is for whoever opened it
+        text.detach()  # the caller closes the file
 
 
 def _objects(rows: CsvRows) -> Lines:
@@ -94,7 +94,7 @@ def _objects(rows: CsvRows) -> Lines:
     if header is None:
         return
     if not all(header) or len(set(header)) != len(header):
-        raise UsageInvalid("the first row of the CSV must name each column, and differently")
+        raise UsageInvalid("the first row of the CSV must give each column a name of its own")
     names = [msgspec.json.encode(name) + b":" for name in header]
     for row in rows:
         if not row:
@@ -108,12 +108,12 @@ def _objects(rows: CsvRows) -> Lines:
 
 
 def _cell(text: str) -> bytes:
-    """A number keeps its spelling; everything else is a string."""
+    """Return a cell as JSON: a number keeps its spelling, everything else is a string."""
     return text.encode() if JSON_NUMBER.fullmatch(text) else msgspec.json.encode(text)
 
 
 def _arriving_lines(raw: IO[bytes]) -> Lines:
-    """Lines as soon as they are whole, with a None after each piece that arrived."""
+    """Yield lines as soon as they are whole, and None after each piece that arrived."""
     number, rest = 0, b""
     while piece := cast("io.BufferedReader", raw).read1(READ_BYTES):
         *whole, rest = (rest + piece).split(b"\n")
@@ -121,7 +121,7 @@ def _arriving_lines(raw: IO[bytes]) -> Lines:
             number += 1
             if text := line.strip():
                 yield Line(number, text)
-        yield None
+        yield None  # what has arrived is published before the next read blocks
     if text := rest.strip():
         yield Line(number + 1, text)
 

@@ -1,18 +1,18 @@
-"""Start `tidegate`: nothing of weight is imported before an interrupt can be heeded."""
+"""Start `tidegate`: nothing slow is imported before an interrupt can be caught."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from tidegate.app.cli.errors import INTERRUPTED
+from tidegate.app.cli.terminal import INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the answer is its exit code.
+    """Run one command and return its exit code.
 
-    0 done, 1 the gateway said no, 2 wrong usage, 3 cannot reach the gateway, 78 bad
-    configuration, 130 interrupted, be it while the command is still being loaded.
+    0 done, 1 the gateway refused, 2 wrong usage, 3 the gateway cannot be reached, 78 bad
+    configuration, 130 interrupted, also while the command is still loading.
     """
     try:
         from tidegate.app.cli.command import run

@@ -1,4 +1,4 @@
-"""`tidegate pipeline`: its verbs are read here and carried out in a process of their own."""
+"""`tidegate pipeline` and `bench`: read here, carried out in a process of their own."""
 
 from __future__ import annotations
 
@@ -9,28 +9,30 @@ import os
 import signal
 import sys
 from functools import partial
+from pathlib import Path
 from typing import NoReturn
 
 import click
 
 from tidegate import HOME
-from tidegate.app.cli.extras import need
+from tidegate.app.cli.installation import need
+from tidegate.app.cli.terminal import CommandError
 
 
 class PipelineVerbs(click.Group):
     """The verbs of `python -m tidegate.pipeline`, whose help and completion need no Spark.
 
-    A verb whose words are in order is not run here but handed over, so that signals and the exit
-    code are those of its own process.
+    A verb with valid words does not run here but is handed over, so that signals and the exit code
+    are those of its own process.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words as they were given."""
+        """Keep the words as given, for the process that gets them."""
         ctx.obj = list(args)
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb, which hands the words over."""
+        """Return the verb; invoking it hands its words over."""
         verb = copy.copy(super().get_command(ctx, cmd_name))
         if verb is not None:
             verb.callback = partial(hand_over, ctx.obj)
@@ -38,7 +40,7 @@ class PipelineVerbs(click.Group):
 
 
 def hand_over(words: list[str], **_: object) -> NoReturn:
-    """Become the pipeline's process.
+    """Replace this process by the pipeline's.
 
     Raises:
         ConfigurationInvalid: there is no Spark.
@@ -57,17 +59,30 @@ def become(command: list[str]) -> NoReturn:
     os.execve(command[0], command, pipeline_environment())
 
 
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.argument("words", metavar="[SUITE]...", nargs=-1, type=click.UNPROCESSED)
+def bench(words: tuple[str, ...]) -> int:
+    """Run the benchmark suite of a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / "bench" / "__main__.py").is_file() or not (root / "dev.py").is_file():
+        raise CommandError(
+            "the benchmark suite is not part of an installed package: "
+            "run python3 dev.py bench in a checkout"
+        )
+    become([sys.executable, "-P", "-m", "bench", *words])
+
+
 def pipeline_command(*words: str) -> list[str]:
-    """The command of a pipeline; `-P` keeps the working folder out of the way."""
+    """Return the command of a pipeline; `-P` keeps the working folder out of Python's path."""
     return [sys.executable, "-P", "-m", "tidegate.pipeline", *words]
 
 
 def pipeline_environment() -> dict[str, str]:
-    """The environment of a pipeline process: Python finds `tidegate` there."""
+    """Return the environment of a pipeline process, in which Python finds `tidegate`."""
     inherited = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(HOME), inherited]))}
 
 
-# By name: the gateway's packages and the pipeline's know nothing of each other.
+# By name, as the wall between app and pipeline forbids an import: only its verbs are needed here.
 _verbs: click.Group = importlib.import_module("tidegate.pipeline.command").pipeline
 pipeline = PipelineVerbs(commands=_verbs.commands, help=_verbs.help, no_args_is_help=False)

@@ -1,4 +1,4 @@
-"""`tidegate publish TOPIC [FILE or -]`: messages from a file or from standard input, in time."""
+"""`tidegate publish`: messages from a file or standard input, at once, at a rate, as recorded."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ import click
 import msgspec
 
 from tidegate.app.cli.arguments import connect, gateway_option, topic_argument
-from tidegate.app.cli.errors import DONE, UsageInvalid
 from tidegate.app.cli.lines import Line, Lines, read_lines
-from tidegate.app.cli.terminal import complain, progress, say, tell
+from tidegate.app.cli.terminal import (
+    DONE,
+    UsageInvalid,
+    print_error,
+    print_line,
+    print_note,
+    progress,
+)
 from tidegate.keys.errors import PathInvalid
 from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
 
 if TYPE_CHECKING:
+    from tidegate.clients.answers import Published
     from tidegate.clients.errors import GatewayProblem
     from tidegate.clients.gateway import Gateway
-    from tidegate.clients.publishing import Published
 
-PATIENCE_S = 60.0
+PATIENCE_S = 60.0  # a restart of the gateway, with a large store to read
 LINES_PER_REQUEST = 1_000
-BYTES_PER_REQUEST = 8 * 1024 * 1024
-TICK_S = 0.02  # messages due within one tick share a request
+BYTES_PER_REQUEST = 8 * 1024 * 1024  # far below the gateway's limit, whose default is 64 MiB
+TICK_S = 0.02  # messages due within one tick share a request: 50 requests a second at most
 
 Schedule = Callable[[Line], float]
 """Seconds after the first message at which a line is due."""
@@ -38,19 +44,20 @@ Schedule = Callable[[Line], float]
 @click.option(
     "--rate",
     metavar="RATE",
-    help="5000 (messages a second), or 2x (twice the recorded speed); default: at once.",
+    help="5000 (messages a second) or 2x (twice the recorded speed); default: at once.",
 )
 @click.option(
     "--time-field",
     metavar="PATH",
-    help="Field with each message's time, such as /ts (milliseconds, or an ISO time).",
+    help="With --rate 2x: field with each message's time, such as /ts (milliseconds or ISO 8601).",
 )
 @gateway_option
 def publish(topic: str, file: str, rate: str | None, time_field: str | None, gateway: str) -> int:
     """Publish messages from a file or standard input.
 
-    FILE is NDJSON or .csv, .gz of either; - or nothing: NDJSON on standard input. Requests carry
-    1,000 lines; one that gets no answer is sent again for a minute, and nothing is doubled by it.
+    FILE is NDJSON or CSV (.csv), optionally gzipped (.gz); without FILE, or with -, NDJSON is read
+    from standard input. A request carries up to 1,000 lines. One that fails is retried for a
+    minute, and no message is published twice.
     """
     schedule = parse_rate(rate, time_field)
     messages, last = 0, None
@@ -62,19 +69,19 @@ def publish(topic: str, file: str, rate: str | None, time_field: str | None, gat
                 messages, last = messages + published.messages, published.last
                 advance(published.messages)
         except BaseException:
-            if messages:  # what was taken stays published, whatever comes after it
-                say(_summary(topic, messages, time.monotonic() - started_at, last))
+            if messages:  # accepted messages stay published, whatever fails after them
+                print_note(_summary(topic, messages, time.monotonic() - started_at, last))
             raise
-    tell(_summary(topic, messages, time.monotonic() - started_at, last))
+    print_line(_summary(topic, messages, time.monotonic() - started_at, last))
     return DONE
 
 
 def _publish(gateway: Gateway, topic: str, batch: list[Line]) -> Published:
-    """One request; a refusal names the line of the file, not of the request."""
+    """Send one request; a refusal names the line of the file, not of the request."""
     from tidegate.clients.errors import GatewayProblem
 
     try:
-        return gateway.publish(topic, [line.text for line in batch], trouble=complain)
+        return gateway.publish(topic, [line.text for line in batch], trouble=print_error)
     except GatewayProblem as problem:
         if problem.line is not None and 0 < problem.line <= len(batch):
             raise _located(problem, batch[problem.line - 1].number) from None
@@ -98,27 +105,27 @@ def _summary(topic: str, messages: int, took_s: float, last: str | None) -> str:
 
 
 def parse_rate(rate: str | None, time_field: str | None) -> Schedule | None:
-    """`5000` messages a second, or `2x` the speed that a field of each message tells.
+    """Parse `5000` messages a second, or `2x` the recorded speed.
 
-    The answer is None where neither is given: as fast as they are taken.
+    Returns None where neither is given: publish as fast as the gateway accepts.
 
     Raises:
-        UsageInvalid: anything else, or a speed without its field, a field without its speed.
+        UsageInvalid: another text, a speed without a time field, a field without a speed.
     """
     found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)([xX]?)", rate or "", re.ASCII)
     if rate is not None and (found is None or float(found[1]) <= 0):
-        raise UsageInvalid(f"--rate is such as 5000 (a second) or 2x, not {rate!r}")
+        raise UsageInvalid(f"--rate takes 5000 (messages a second) or 2x, not {rate!r}")
     if found is not None and found[2]:
         if time_field is None:
             raise UsageInvalid(f"--rate {rate} needs --time-field, such as --time-field /ts")
         return recorded(_path(time_field), float(found[1]))
     if time_field is not None:
-        raise UsageInvalid("--time-field goes with a speed, such as --rate 2x")
+        raise UsageInvalid("--time-field needs a speed, such as --rate 2x")
     return None if found is None else steady(float(found[1]))
 
 
 def steady(per_second: float) -> Schedule:
-    """So many messages a second."""
+    """Return a schedule of so many messages a second."""
     sent = 0
 
     def due_s(line: Line) -> float:
@@ -130,9 +137,10 @@ def steady(per_second: float) -> Schedule:
 
 
 def recorded(path: FieldPath, speed: float) -> Schedule:
-    """As recorded, `speed` times as fast: numbers are milliseconds, texts are ISO 8601 times.
+    """Return the recorded schedule, `speed` times as fast.
 
-    A time before the one before it counts as that one.
+    Numbers are milliseconds, texts are ISO 8601 times. A time that goes back counts as the latest
+    before it.
     """
     field = getter(path.steps)
     first_s: float | None = None
@@ -149,19 +157,19 @@ def recorded(path: FieldPath, speed: float) -> Schedule:
 
 
 def batches(lines: Lines, schedule: Schedule | None = None) -> Iterator[list[Line]]:
-    """What each request carries, given out when it is due."""
+    """Yield the lines of each request when it is due."""
     held: list[Line] = []
     held_bytes, started_at = 0, time.monotonic()
     for line in lines:
         wait_s = 0.0
         if line is not None and schedule is not None:
-            tick_at = schedule(line) // TICK_S * TICK_S
+            tick_at = schedule(line) // TICK_S * TICK_S  # rounded down, so no message is late
             wait_s = started_at + tick_at - time.monotonic()
         full = len(held) >= LINES_PER_REQUEST or held_bytes >= BYTES_PER_REQUEST
         if held and (full or line is None or wait_s > 0):
             yield held
             held, held_bytes = [], 0
-            if wait_s > 0:  # publishing took a part of it
+            if wait_s > 0:  # publishing took part of the wait
                 wait_s = started_at + tick_at - time.monotonic()
         if wait_s > 0:
             time.sleep(wait_s)
@@ -188,5 +196,5 @@ def _seconds(field: Callable[[bytes], bytes | None], path: FieldPath, line: Line
     except (ValueError, msgspec.MsgspecError):
         moment = None
     if moment is None:
-        raise UsageInvalid(f"line {line.number} has no time in {path}")
+        raise UsageInvalid(f"line {line.number} has no time in {path} (milliseconds or ISO 8601)")
     return moment / 1000

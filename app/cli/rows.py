@@ -1,4 +1,4 @@
-"""Documents on the way out: a table for who looks at a terminal, JSON for programs."""
+"""Documents as output: tables for people at a terminal, JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidegate.app.cli.terminal import tell
+from tidegate.app.cli.terminal import print_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 Column = Callable[[Mapping[str, Any]], object]
 
 
-def tell_list(documents: Iterable[Mapping[str, Any]], columns: Mapping[str, Column]) -> None:
-    """A table with these columns on a terminal, numbers to the right; else NDJSON."""
+def print_list(documents: Iterable[Mapping[str, Any]], columns: Mapping[str, Column]) -> None:
+    """Print a table with these columns on a terminal, else NDJSON."""
     if not sys.stdout.isatty():
         for document in documents:
-            tell(msgspec.json.encode(document).decode())
+            print_line(msgspec.json.encode(document).decode())
         return
     _print(table_of(documents, columns))
 
 
-def tell_one(document: Mapping[str, Any]) -> None:
-    """A document's fields, a line each, on a terminal; else JSON."""
+def print_document(document: Mapping[str, Any]) -> None:
+    """Print a document's fields, a line each, on a terminal; else JSON."""
     if not sys.stdout.isatty():
-        tell(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        print_line(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
     _print(fields_of(document))
 
@@ -37,12 +37,12 @@ def tell_one(document: Mapping[str, Any]) -> None:
 def table_of(
     documents: Iterable[Mapping[str, Any]], columns: Mapping[str, Column]
 ) -> RenderableType:
-    """A row a document."""
+    """Return a table with a row for each document."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(*columns)
-    table.columns[0].no_wrap = True  # names are there to be copied
+    table.columns[0].no_wrap = True  # a folded name cannot be copied
     for document in documents:
         cells = [column(document) for column in columns.values()]
         table.add_row(*(Text(shown(cell), justify=_side(cell)) for cell in cells))
@@ -50,7 +50,7 @@ def table_of(
 
 
 def fields_of(document: Mapping[str, Any]) -> RenderableType:
-    """A line for each field that says something; lists of objects have lines of their own."""
+    """Return a line for each field with a value; an object in a list gets a line of its own."""
     from rich.table import Table
     from rich.text import Text
 
@@ -66,7 +66,7 @@ def fields_of(document: Mapping[str, Any]) -> RenderableType:
 
 
 def shown(value: object) -> str:
-    """A value as people read it: numbers in groups, lists without brackets, objects by name."""
+    """Return a value for people: grouped digits, lists without brackets, objects by name."""
     match value:
         case None:
             return ""
@@ -85,7 +85,7 @@ def shown(value: object) -> str:
 
 
 def moment(timestamp_ms: int) -> str:
-    """Wall time in milliseconds of the epoch, as a date and a time of day in UTC."""
+    """Return milliseconds of the epoch as a date and a time of day in UTC."""
     at = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
     return at.strftime("%Y-%m-%d %H:%M:%SZ")
 

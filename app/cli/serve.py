@@ -1,4 +1,4 @@
-"""`tidegate serve`: the gateway, until a signal; or what a start would change, without one."""
+"""`tidegate serve` and `restore`: run the gateway, or put a backup of its store in place."""
 
 from __future__ import annotations
 
@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tidegate.app.cli.arguments import COUNT, PORT
-from tidegate.app.cli.errors import DONE, CommandError, ConfigurationInvalid, UsageInvalid
-from tidegate.app.cli.extras import need
-from tidegate.app.cli.terminal import complain, say, tell
+from tidegate.app.cli.installation import need
+from tidegate.app.cli.terminal import (
+    DONE,
+    CommandError,
+    ConfigurationInvalid,
+    UsageInvalid,
+    print_error,
+    print_line,
+    print_note,
+)
 
 if TYPE_CHECKING:
     from tidegate.app.cluster.workers import ParentLink
@@ -31,52 +38,43 @@ NOTHING_KEPT = "Nothing is kept: topics and messages live in memory until the ga
     "--data", metavar="DIR", help="Folder of the store (./tidegate-data); :memory: keeps nothing."
 )
 @click.option(
-    "--redis", metavar="URL", help="A Redis or Valkey that gateways share, in place of --data."
+    "--redis", metavar="URL", help="Redis or Valkey that gateways share, instead of --data."
 )
 @click.option(
-    "--config", metavar="FILE.toml", type=click.Path(path_type=Path), help="Settings from a file."
+    "--config",
+    metavar="FILE.toml",
+    type=click.Path(path_type=Path),
+    help="File of settings (./tidegate.toml, if there is one).",
 )
-@click.option("--topics", metavar="DIR", help="Folder of definitions of topics.")
-@click.option("--archive", metavar="DIR", help="Archive of topics, to be read from.")
-@click.option("--dry-run", is_flag=True, help="With --topics: say what would change, and end.")
+@click.option("--topics", metavar="DIR", help="Folder of topic definitions, applied at start.")
+@click.option("--archive", metavar="DIR", help="Folder of archived topics to read from.")
+@click.option("--dry-run", is_flag=True, help="With --topics: print what would change, and exit.")
 @click.option(
-    "--workers", metavar="N", type=COUNT, help="So many gateways at the address; with --redis."
+    "--workers", metavar="N", type=COUNT, help="Run N gateways at one address; needs --redis."
 )
 @click.option(
     "--insecure",
     is_flag=True,
     default=None,
-    help="Listen without authentication where others can reach it.",
+    help="Allow an address that others can reach, without authentication.",
 )
 def serve(config: Path | None, dry_run: bool, **flags: Any) -> int:
-    """Run the gateway."""
+    """Run the gateway until SIGINT or SIGTERM."""
     need("serve", "server")
-    settings = load(config, flags)
+    from tidegate.app.cli.settings import load_settings
+
+    settings = load_settings(config, overrides=flags)
     if settings.workers > 1 and settings.redis is None:
         if flags["workers"] is not None:
             raise UsageInvalid("--workers above 1 needs --redis")
-        raise ConfigurationInvalid("workers: above 1 only with redis")
+        raise ConfigurationInvalid("workers: above 1 needs redis")
     if dry_run:
         return _dry_run(settings)
     return _serve(settings) if settings.workers == 1 else _serve_by_workers(settings)
 
 
-def load(config: Path | None, overrides: dict[str, object]) -> Settings:
-    """Settings from file, environment and flags.
-
-    Raises:
-        ConfigurationInvalid: one line that names the setting at fault.
-    """
-    from tidegate.app.settings import SettingsInvalid, load_settings
-
-    try:
-        return load_settings(config, overrides=overrides)
-    except SettingsInvalid as error:
-        raise ConfigurationInvalid(str(error)) from None
-
-
 def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = "") -> int:
-    """One gateway; `line` is that of a worker to its parent, whose id is the crew's."""
+    """Run one gateway; a worker has a line to its parent, and its parent's id for the group."""
     from tidegate.app.cluster.workers import WorkerGroup
     from tidegate.app.definitions.files import TopicFilesInvalid
     from tidegate.app.http.listener import CannotListen, open_listener
@@ -95,6 +93,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
             on_shutdown=app.state.gateway.say_goodbye,
             on_started=partial(_announce, settings, line),
             prepare=app.state.gateway.open_store,
+            # The kernel spreads connections over the workers' own sockets at the shared address.
             listener=None if line is None else open_listener(settings, shared=True),
             until=None if line is None else line.parent,
         )
@@ -105,7 +104,7 @@ def _serve(settings: Settings, line: ParentLink | None = None, crew_id: str = ""
 
 
 def _serve_by_workers(settings: Settings) -> int:
-    """Several gateways, each a process, at one address that this one holds for them."""
+    """Run several gateways, each a process, at one address that this process holds."""
     from tidegate.app.cluster.workers import Workers
     from tidegate.app.http.listener import CannotListen, base_url, hold_address
     from tidegate.app.http.logs import configure_logging
@@ -116,6 +115,7 @@ def _serve_by_workers(settings: Settings) -> int:
     except CannotListen as error:
         raise ConfigurationInvalid(str(error)) from None
     with holder:
+        # Port 0 is resolved once, so that all workers share one port.
         settings = settings.model_copy(update={"port": holder.getsockname()[1]})
         return Workers(
             settings.workers,
@@ -129,28 +129,28 @@ def _work(settings: Settings, crew_id: str, line: ParentLink) -> int:
     try:
         return _serve(settings, line, crew_id)
     except CommandError as error:
-        complain(str(error))
+        print_error(str(error))
         return error.exit_code
 
 
 def _announce(settings: Settings, line: ParentLink | None, address: str) -> None:
-    if line is not None:  # the parent says it for all
+    if line is not None:  # the parent prints one address for all workers
         line.report_ready()
         return
     if settings.keeps_nothing:
-        say(NOTHING_KEPT)
-    tell(f"Tidegate listens on {address}")
+        print_note(NOTHING_KEPT)
+    print_line(f"Tidegate listens on {address}")
 
 
 def _dry_run(settings: Settings) -> int:
-    """Print a line a topic: what would be created, changed and in which fields, or left.
+    """Print a line for each topic: created, changed in which fields, or left.
 
     Raises:
-        UsageInvalid: there is no folder of definitions to try.
+        UsageInvalid: no folder of definitions was given.
         ConfigurationInvalid: the folder or the store cannot be used.
     """
     if settings.topics is None:
-        raise UsageInvalid("--dry-run goes with --topics")
+        raise UsageInvalid("--dry-run needs --topics")
     from tidegate.app.definitions.files import TopicFilesInvalid
     from tidegate.app.settings import SettingsInvalid
     from tidegate.app.stores.store import StoreUnusable
@@ -160,10 +160,10 @@ def _dry_run(settings: Settings) -> int:
     except (SettingsInvalid, StoreUnusable, TopicFilesInvalid) as error:
         raise ConfigurationInvalid(str(error)) from None
     for step in steps:
-        tell(str(step))
+        print_line(str(step))
     counted = Counter(str(step.what) for step in steps)
-    told = [f"{counted[what]} to {what}" for what in ("create", "change", "leave")]
-    say(f"{', '.join(told)}; nothing was done.")
+    totals = [f"{counted[what]} to {what}" for what in ("create", "change", "leave")]
+    print_note(f"{', '.join(totals)}; nothing was changed.")
     return DONE
 
 
@@ -177,10 +177,82 @@ async def _planned(settings: Settings) -> list[Step]:
 
 
 def _as_it_is(settings: Settings) -> Settings:
-    """Settings that find the store if there is one: to look for it makes none."""
+    """Return settings that use the store if there is one; a dry run must create none."""
     from tidegate.app.settings import MEMORY_ONLY
     from tidegate.app.stores.schema import DATABASE
 
     if settings.keeps_nothing or (Path(settings.store_dir) / DATABASE).exists():
         return settings
     return settings.model_copy(update={"store_dir": MEMORY_ONLY})
+
+
+@click.command()
+@click.argument("backup", required=False, type=click.Path(path_type=Path))
+@click.option("--data", "store_dir", metavar="DIR", help="Folder of the store (./tidegate-data).")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace an existing store, kept as tidegate.db.before (then .2, .3, ...).",
+)
+@click.option(
+    "--redis",
+    metavar="URL",
+    help="Instead of BACKUP: a Redis that was restored from its own backup.",
+)
+def restore(backup: Path | None, store_dir: str | None, replace: bool, redis: str | None) -> int:
+    """Restore a backup of the store.
+
+    BACKUP is a copy of tidegate.db. With --redis, note instead that a Redis was restored from its
+    own backup: its topics then begin another epoch, so that no bookmark refers to another message.
+    """
+    need("restore", "server")
+    if redis is not None and backup is None:
+        _mark_redis_restored(redis)
+    elif backup is not None and redis is None:
+        _restore(backup, store_dir, replace)
+    else:
+        raise UsageInvalid("restore needs either BACKUP or --redis URL")
+    return DONE
+
+
+def _mark_redis_restored(url: str) -> None:
+    import asyncio
+
+    from tidegate.app.cli.settings import load_settings
+    from tidegate.app.cluster.definitions import mark_restored
+    from tidegate.app.stores.store import StoreUnusable
+
+    settings = load_settings(overrides={"redis": url})
+    try:
+        topics = asyncio.run(mark_restored(url, settings.redis_prefix))
+    except ValueError as error:
+        raise ConfigurationInvalid(f"redis: {error}") from None
+    except StoreUnusable as error:
+        raise CommandError(str(error)) from None
+    print_line(f"{topics} topics begin another epoch: now if a gateway runs, else when one starts")
+
+
+def _restore(backup: Path, store_dir: str | None, replaces: bool) -> None:
+    from tidegate.app.cli.settings import load_settings
+    from tidegate.app.stores.restore import restore as restore_store
+    from tidegate.app.stores.schema import FolderUnusable
+    from tidegate.app.stores.store import StoreUnusable
+
+    settings = load_settings(overrides={"data": store_dir})
+    if settings.keeps_nothing:
+        raise UsageInvalid("--data :memory: keeps nothing, so nothing can be restored into it")
+    if not backup.is_file():
+        raise UsageInvalid(f"no such file: {backup}; a backup is a copy of tidegate.db")
+    folder = Path(settings.store_dir)
+    try:
+        restored = restore_store(backup, folder, replaces=replaces)
+    except FolderUnusable as error:
+        raise ConfigurationInvalid(str(error)) from None
+    except StoreUnusable as error:
+        raise CommandError(str(error)) from None
+    if restored.before is not None:
+        print_line(f"The previous store is kept as {restored.before}")
+    print_line(
+        f"{restored.topics} topics restored into {folder}; "
+        "each begins another epoch at the next start"
+    )

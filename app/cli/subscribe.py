@@ -1,4 +1,4 @@
-"""`tidegate subscribe`, `sow` and `explain`: what a reader of a topic gets, or would get."""
+"""`tidegate subscribe`, `sow` and `explain`: read a topic, or ask what reading it would give."""
 
 from __future__ import annotations
 
@@ -18,11 +18,17 @@ from tidegate.app.cli.arguments import (
     order_by_option,
     topic_argument,
 )
-from tidegate.app.cli.errors import DONE, GatewayAway, UsageInvalid, pointing
-from tidegate.app.cli.terminal import say, tell
+from tidegate.app.cli.terminal import (
+    DONE,
+    GatewayAway,
+    UsageInvalid,
+    pointing,
+    print_line,
+    print_note,
+)
 
 if TYPE_CHECKING:
-    from tidegate.clients.outage import Trouble
+    from tidegate.clients.retry import Trouble
     from tidegate.clients.subscription import Subscription
 
     Subscribe = Callable[[str | None, Trouble], Subscription]
@@ -35,14 +41,25 @@ LABEL_WIDTH = 10
 
 @click.command()
 @topic_argument
-@click.option("--options", default="", help="Such as conflation=500ms.")
+@click.option("--options", default="", help="Options, such as conflation=500ms.")
 @filter_option
 @order_by_option
-@click.option("--command", type=click.Choice(COMMANDS), help="(what fits the topic)")
-@click.option("--format", "format_name", type=click.Choice(FORMATS), help="(what fits the options)")
-@click.option("--count", type=COUNT, metavar="N", help="End after so many messages.")
+@click.option(
+    "--command",
+    type=click.Choice(COMMANDS),
+    help="How to subscribe (default: what fits the topic).",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(FORMATS),
+    help="How each message is printed (default: what fits the options).",
+)
+@click.option("--count", type=COUNT, metavar="N", help="Stop after N messages.")
 @for_option
-@click.option("--table", is_flag=True, help="A live table (what a terminal gets without --format).")
+@click.option(
+    "--table", is_flag=True, help="Show a live table (the default on a terminal without --format)."
+)
 @gateway_option
 def subscribe(
     topic: str,
@@ -56,12 +73,12 @@ def subscribe(
     table: bool,
     gateway: str,
 ) -> int:
-    """Follow a topic; comes back by itself.
+    """Follow a topic, and reconnect when needed.
 
-    Ends after the count, after the time, or when the gateway says that it is over.
+    Ends after --count messages, after --for, or when the gateway ends the subscription.
     """
     if table and format_name is not None:
-        raise UsageInvalid("--table and --format exclude one another")
+        raise UsageInvalid("use either --table or --format, not both")
 
     def subscribed(format_name: str | None, trouble: Trouble) -> Subscription:
         return client.subscribe(
@@ -82,7 +99,7 @@ def subscribe(
         if table or (sys.stdout.isatty() and format_name is None):
             _show_table(topic, subscribed, count)
         else:
-            with subscribed(format_name or _plain_format(command), say) as subscription:
+            with subscribed(format_name or _plain_format(command), print_note) as subscription:
                 _print_messages(subscription, count)
     return DONE
 
@@ -91,13 +108,22 @@ def subscribe(
 @topic_argument
 @filter_option
 @order_by_option
-@click.option("--top-n", metavar="N", type=COUNT, help="At most so many.")
-@click.option("--skip-n", metavar="N", type=COUNT, help="Behind the first so many.")
-@click.option("--select", metavar="FIELDS", help="Such as '[-/,+/symbol,+/price]'.")
+@click.option("--top-n", metavar="N", type=COUNT, help="Print at most N records.")
+@click.option("--skip-n", metavar="N", type=COUNT, help="Skip the first N records.")
 @click.option(
-    "--as-of", metavar="TIME", help="As they were then: 2026-11-21T21:37:10Z, or milliseconds."
+    "--select", metavar="FIELDS", help="Fields to print, such as '[-/,+/symbol,+/price]'."
 )
-@click.option("--format", "format_name", type=click.Choice(["value", "envelope"]), help="(value)")
+@click.option(
+    "--as-of",
+    metavar="TIME",
+    help="Records as of a past time: 2026-11-21T21:37:10Z, or milliseconds since 1970.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["value", "envelope"]),
+    help="How each record is printed (default: value).",
+)
 @gateway_option
 def sow(
     topic: str,
@@ -108,7 +134,10 @@ def sow(
     gateway: str,
     **page: Any,
 ) -> int:
-    """Print the newest record of every key as NDJSON: the state of the world."""
+    """Print the newest record of every key.
+
+    The output is NDJSON: the topic's state of the world.
+    """
     with (
         connect(gateway) as client,
         pointing(filter=filter_text, order_by=order_by, select=select),
@@ -128,11 +157,11 @@ def sow(
 
 @click.command()
 @topic_argument
-@click.option("--options", help="Such as conflation=500ms.")
+@click.option("--options", help="Options, such as conflation=500ms.")
 @filter_option
 @order_by_option
-@click.option("--command", help="Such as delta_subscribe (what fits the topic).")
-@click.option("--json", "as_json", is_flag=True, help="The gateway's answer as it is.")
+@click.option("--command", help="Such as delta_subscribe (default: what fits the topic).")
+@click.option("--json", "as_json", is_flag=True, help="Print the gateway's answer as JSON.")
 @gateway_option
 def explain(
     topic: str,
@@ -143,7 +172,7 @@ def explain(
     as_json: bool,
     gateway: str,
 ) -> int:
-    """What subscribing would do, without doing it."""
+    """Explain what subscribing would do, without doing it."""
     with (
         connect(gateway) as client,
         pointing(options=options, filter=filter_text, order_by=order_by),
@@ -152,26 +181,26 @@ def explain(
             topic, options=options, filter=filter_text, order_by=order_by, command=command
         )
     if as_json:
-        tell(json.dumps(found, ensure_ascii=False, indent=2))
+        print_line(json.dumps(found, ensure_ascii=False, indent=2))
         return DONE
     for label, text in _explained(found):
-        tell(f"{label:<{LABEL_WIDTH}} {text}")
+        print_line(f"{label:<{LABEL_WIDTH}} {text}")
     return DONE
 
 
 def _plain_format(command: str | None) -> str | None:
-    """Lines of values cannot tell a change from a whole record, so deltas come in envelopes."""
+    """Return `envelope` for deltas: a bare value does not show that it is a change."""
     return "envelope" if "delta" in (command or "") else None
 
 
 def _print_messages(subscription: Subscription, count_max: int | None) -> None:
-    """Each message on a line of its own, at once: whoever reads may be waiting for it."""
+    """Print each message on a line of its own, flushed at once for the reader of a pipe."""
     printed = 0
     for event in subscription:
         if event.name == "hello" and subscription.connections > 1:
-            say("Connected again")
+            print_note("Reconnected")
         elif event.name in ("error", "late", "unsubscribed"):
-            say(f"{event.name}: {event.text}")
+            print_note(f"{event.name}: {event.text}")
         elif event.name in PRINTED:
             sys.stdout.write(_one_line(event.text) + "\n")
             sys.stdout.flush()
@@ -182,7 +211,7 @@ def _print_messages(subscription: Subscription, count_max: int | None) -> None:
 
 
 def _one_line(text: str) -> str:
-    """A batch of a session's comes on two lines; a text message may have as many as it likes."""
+    """Join the two lines of a session's batch; a text message keeps its own lines."""
     return text.replace("\n", "", 1) if text.startswith('{"sub":') else text
 
 
@@ -199,12 +228,12 @@ def _show_table(topic: str, subscribed: Subscribe, count_max: int | None) -> Non
 
 
 def _require_connected(subscription: Subscription) -> None:
-    """Whoever asked for so long a time has to know that its end was not followed."""
+    """Raise if the time ended during an outage: the caller saw nothing of its end."""
     from tidegate.clients.errors import GatewayUnreachable
 
     error = subscription.standing_error
-    if isinstance(error, GatewayUnreachable):  # which was told when it began
-        raise GatewayAway("the time was over before the gateway was back")
+    if isinstance(error, GatewayUnreachable):  # the outage itself was printed when it began
+        raise GatewayAway("the time given with --for ended while the gateway was unreachable")
     if error is not None:
         raise error
 
@@ -231,5 +260,5 @@ def _estimate(found: dict[str, Any]) -> str:
         return f"none: {found['reason']}"
     return (
         f"{estimates['messages_per_s']:,} messages and {estimates['bytes_per_s']:,} bytes "
-        f"a second, had the last {estimates['journalled']:,} messages come again"
+        f"a second, if the last {estimates['journalled']:,} messages were published again"
     )

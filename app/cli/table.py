@@ -1,4 +1,4 @@
-"""The live table of `tidegate subscribe`: the newest value of each key, and how fast they come."""
+"""The live table of `tidegate subscribe`: the newest value of each key, and the update rate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tidegate.clients.replica import Change, Replica
 from tidegate.clients.sse import Event
 
 FRAMES_PER_SECOND = 8
-RATE_OVER_S = 5.0
-FRESH_S = 0.6
+RATE_OVER_S = 5.0  # long enough for a steady figure, short enough to see a change
+FRESH_S = 0.6  # a changed row is green for so long
 FIELDS_MAX = 10
 LINES_AROUND = 6
 WHOLE_TOPIC = "(topic)"
@@ -41,7 +41,7 @@ class LiveTable:
         self._arrivals: deque[tuple[float, int]] = deque()
         self._granted = ""
         self._note = ""
-        self._lock = threading.Lock()  # the drawing thread reads what the taking one writes
+        self._lock = threading.Lock()  # rich draws from a thread of its own
         self._live = Live(
             console=self._console,
             refresh_per_second=FRAMES_PER_SECOND,
@@ -57,7 +57,7 @@ class LiveTable:
         self._live.stop()
 
     def take(self, event: Event) -> None:
-        """Heed one event of the stream."""
+        """Apply one event of the stream."""
         with self._lock:
             self._take(event)
 
@@ -75,7 +75,7 @@ class LiveTable:
         self._note = sentence
 
     def render(self) -> RenderableType:
-        """The table as it stands now."""
+        """Return the table as it is now."""
         with self._lock:
             return self._render()
 
@@ -102,13 +102,13 @@ class LiveTable:
             self._changed_at[self._name(change.topic, change.key)] = now
             if change.op != "oof":
                 self._fields |= dict.fromkeys(_record(change.value))
-        while len(self._fields) > FIELDS_MAX:
+        while len(self._fields) > FIELDS_MAX:  # more columns would fold on a terminal
             self._fields.popitem()
         self.updates += len(changes)
         self._arrivals.append((now, len(changes)))
 
     def _name(self, topic: str, fields: list[object] | None) -> str:
-        """What a line is called: its key's fields, behind its topic where there may be several."""
+        """Return a line's name: its key's fields, after its topic where there may be several."""
         name = WHOLE_TOPIC if fields is None else _key_text(fields)
         return name if topic == self._topic else f"{topic} {name}"
 

@@ -1,4 +1,4 @@
-"""What people see beside the output: lines on standard error, progress where it is a terminal."""
+"""A command's output and its end: lines, progress, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -6,41 +6,126 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidegate.clients.errors import GatewayProblem
+
+PROGRAM = "tidegate"
+COMPLETION_VARIABLE = "_TIDEGATE_COMPLETE"
+
+DONE = 0
+REFUSED = 1
+USAGE = 2
+UNREACHABLE = 3
+CONFIGURATION = 78  # EX_CONFIG of sysexits.h
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+# Characters shown around a fault: a line of a terminal, with more of what was already parsed.
+BEFORE_MAX = 50
+AFTER_MAX = 25
 
 
-def say(sentence: str) -> None:
-    """One line on standard error."""
+class CommandError(Exception):
+    """A command cannot go on; `str()` is one line with the reason.
+
+    Attributes:
+        lines: shown beneath it on a terminal.
+    """
+
+    exit_code = REFUSED
+
+    def __init__(self, sentence: str, lines: Sequence[str] = ()) -> None:
+        super().__init__(sentence)
+        self.lines = lines
+
+
+class GatewayAway(CommandError):
+    """The connection to the gateway was lost and did not come back."""
+
+    exit_code = UNREACHABLE
+
+
+class UsageInvalid(CommandError):
+    """The arguments contradict each other or cannot be used."""
+
+    exit_code = USAGE
+
+
+class ConfigurationInvalid(CommandError):
+    """The configuration or the machine does not allow the command."""
+
+    exit_code = CONFIGURATION
+
+
+@contextlib.contextmanager
+def pointing(**texts: str | None) -> Iterator[None]:
+    """Let a refusal point into `texts`, the arguments `filter`, `options`, `order_by`, `select`.
+
+    Raises:
+        CommandError: in place of a GatewayProblem.
+    """
+    from tidegate.clients.errors import GatewayProblem
+
+    try:
+        yield
+    except GatewayProblem as problem:
+        raise CommandError(str(problem), caret_under(problem, texts)) from problem
+
+
+def caret_under(problem: GatewayProblem, texts: dict[str, str | None]) -> list[str]:
+    """Return the text at fault and a caret under the position; empty if either is unknown."""
+    text, position = _text_at_fault(problem, texts), problem.position
+    if not text or position is None or position > len(text):
+        return []
+    start = max(0, position - BEFORE_MAX)
+    shown = " ".join(text[start : position + AFTER_MAX].splitlines())
+    return [f"  {shown}", "  " + " " * (position - start) + "^"]
+
+
+def _text_at_fault(problem: GatewayProblem, texts: dict[str, str | None]) -> str | None:
+    """Return the argument at fault: the problem's code names filters, its detail the others."""
+    if problem.code == "filter-invalid":
+        return texts.get("filter")
+    if problem.code != "options-invalid":
+        return None
+    named = (name for name in texts if problem.detail.startswith(name))
+    return texts.get(next(named, "options"))
+
+
+def print_note(sentence: str) -> None:
+    """Print one line for people on standard error."""
     sys.stderr.write(f"{' '.join(sentence.split())}\n")
     sys.stderr.flush()
 
 
-def complain(reason: str) -> None:
-    """One line on standard error that says what went wrong."""
-    say(f"tidegate: {reason}")
+def print_error(reason: str) -> None:
+    """Print one line on standard error that names the fault."""
+    print_note(f"tidegate: {reason}")
 
 
-def point_at(lines: Sequence[str]) -> None:
-    """Where it went wrong, as it stands, for who looks at a terminal; logs keep to one line."""
+def print_excerpt(lines: Sequence[str]) -> None:
+    """Print lines that show the fault, on a terminal only; a log keeps to one line."""
     if sys.stderr.isatty():
         sys.stderr.writelines(f"{line}\n" for line in lines)
         sys.stderr.flush()
 
 
-def tell(line: str) -> None:
-    """One line of output, at once, as others may wait for it."""
+def print_line(line: str) -> None:
+    """Print one line of output and flush it: a reader of the pipe may wait for it."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def silence_output() -> None:
-    """Nobody reads the output any more: let what is still buffered go nowhere."""
+    """Discard what is still buffered, as no reader of the output is left."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager
 def progress(doing: str, unit: str) -> Iterator[Callable[[int], None]]:
-    """A function to call with each number done; shows a running count on a terminal."""
+    """Yield a function to call with each number done; on a terminal it shows the count."""
     if not sys.stderr.isatty():
         yield lambda done: None
         return

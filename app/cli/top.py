@@ -1,4 +1,4 @@
-"""`tidegate top`: topics and sessions as they go, drawn again on a terminal, NDJSON into a pipe."""
+"""`tidegate top`: live topics and sessions, redrawn on a terminal, NDJSON into a pipe."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ import click
 import msgspec
 
 from tidegate.app.cli.arguments import COUNT, SECONDS, connect, for_option, gateway_option
-from tidegate.app.cli.errors import DONE
 from tidegate.app.cli.rows import Column, table_of
-from tidegate.app.cli.terminal import tell
+from tidegate.app.cli.terminal import DONE, print_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 Document = Mapping[str, Any]
 
 RATES = {"messages_in": "in_per_s", "delivered": "out_per_s", "conflated": "conflated_per_s"}
-"""Counters of a topic, and what the rate of each is called."""
+"""Counters of a topic, each with the name of its rate."""
 
 SHOWN_OF_TOPIC = ("topic", *RATES, "keys", "bytes", "subscriptions", "lanes")
 LINES_AROUND = 9  # the heads of two tables with their rules, and a line for the prompt
@@ -53,13 +52,13 @@ SESSION_COLUMNS: Mapping[str, Column] = {
 @click.option(
     "--interval", type=SECONDS, default="1s", show_default=True, help="Time between two samples."
 )
-@click.option("--count", type=COUNT, metavar="N", help="End after so many samples.")
+@click.option("--count", type=COUNT, metavar="N", help="Stop after N samples.")
 @for_option
 @gateway_option
 def top(interval: float, count: int | None, seconds_max: float | None, gateway: str) -> int:
-    """A live view of topics and sessions, the busiest first.
+    """Show topics and sessions live, the busiest first.
 
-    Rates are those since the sample before. Piped, each sample is a line of JSON.
+    Rates are counted since the previous sample. In a pipe, each sample is a line of JSON.
     """
     with connect(gateway) as client:
         samples = _samples(client, interval, count, seconds_max)
@@ -67,7 +66,7 @@ def top(interval: float, count: int | None, seconds_max: float | None, gateway: 
             _draw(samples)
         else:
             for sample in samples:
-                tell(msgspec.json.encode(sample).decode())
+                print_line(msgspec.json.encode(sample).decode())
     return DONE
 
 
@@ -100,9 +99,10 @@ def _samples(
 def rated_topics(
     topics: Sequence[Document], before: Sequence[Document], took_s: float
 ) -> list[Document]:
-    """What is shown of topics, with their rates; none of a topic that is new, or was made anew.
+    """Return what is shown of topics, with their rates.
 
-    A counter that went back is that of a gateway that began again: it has no rate either.
+    A topic without a previous sample has no rate, nor has a counter that went back: its gateway was
+    restarted.
     """
     known = {(topic["topic"], topic["epoch"]): topic for topic in before}
     rated: list[Document] = []
@@ -119,7 +119,7 @@ def rated_topics(
 def rated_sessions(
     sessions: Sequence[Document], before: Sequence[Document], took_s: float
 ) -> list[Document]:
-    """Sessions, the fullest queue first, and how fast it fills; below 0 where it empties."""
+    """Return sessions, the fullest queue first, with the rate at which it fills."""
     known = {session["session"]: session["queue"]["messages"] for session in before}
     rated: list[Document] = []
     for session in sessions:
@@ -140,7 +140,7 @@ def _draw(samples: Iterator[dict[str, list[Document]]]) -> None:
 
 
 def page(sample: dict[str, list[Document]], lines_max: int) -> RenderableType:
-    """Two tables that fit on a terminal: sessions get what topics leave, but a third at least."""
+    """Return two tables that fit on a terminal; sessions get the lines left, at least a third."""
     from rich.console import Group
     from rich.text import Text
 

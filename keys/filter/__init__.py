@@ -1,15 +1,16 @@
 """AMPS's filter language: text to tree, tree to canonical text and to a compiled predicate.
 
-    filter     `Filter`, `Expression`, `conjunction`: what others use
+    filter     `Filter`, `Expression`, `conjunction`, and the index of filters by equality
     parser     `Parser` (`value()`, `path()`, `accept()`, `expect()`, `at`, `at_end`) and
                `parse_value(text, position, start=...) -> (node, end)` for grammars around it,
                such as a projection's; names given as `aggregates` parse as `Call`
-    tree       the public syntax tree
-    printing   tree to canonical text
-    index      `Equality` and `index_tokens`: which filters a message can match at all
-    compiling  tree to closures
+    tokens     text to tokens
+    tree       the public syntax tree, and its canonical text
+    compiling  tree to closures, over `calls`, `comparing` and `matching`
+    values     values of a message as filters compare them; `fields` reads them
+    functions  functions of the language; `times` formats and parses dates, `patterns` holds RE2
 
-Rules filter-1 to filter-16 say what everything means.
+Rules filter-1 to filter-16 define every meaning.
 """
 
 from tidegate.keys.errors import FilterInvalid

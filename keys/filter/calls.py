@@ -1,4 +1,4 @@
-"""Function calls to closures over a row."""
+"""Calls of functions, compiled to closures over a row."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ First = Callable[[Row], Scalar | None]
 
 
 class Reading(Protocol):
-    """What compiles the arguments."""
+    """The compiler of arguments, which this module must not import: it imports this one."""
 
     topic: str
     allowed: Allowance
 
     def value(self, node: Node) -> Reader:
-        """`row -> value`."""
+        """Compile `row -> value`."""
 
     def first(self, node: Node) -> First:
-        """`row -> value`, of an array its first element."""
+        """Compile `row -> value`, for an array its first element."""
 
     def condition(self, node: Node) -> Callable[[Row], bool | None]:
-        """`row -> TRUE, FALSE or NULL`."""
+        """Compile `row -> TRUE, FALSE or NULL`."""
 
 
 _CONSTANTS: dict[str, Scalar] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_VALUE": math.nan}
@@ -56,7 +56,7 @@ _ARRAY: dict[str, Callable[[Value], Value]] = {
 
 
 def compile_call(compiler: Reading, call: Call) -> Reader:
-    """`row -> the function's value`; an empty text is NULL (rule filter-7)."""
+    """Compile `row -> the function's value`; an empty text is NULL (rule filter-7)."""
     name, arguments = call.name, call.arguments
     if name in _CONSTANTS:
         constant = _CONSTANTS[name]
@@ -115,7 +115,7 @@ def _plain(
     function: Callable[..., Scalar | None],
     arguments: tuple[Node, ...],
 ) -> Reader:
-    """A function of converted arguments, of which none may be NULL (rule filter-15)."""
+    """Compile a function of converted arguments, none of which may be NULL (rule filter-15)."""
     pairs = [
         (_converter(kind, compiler.allowed), compiler.first(argument))
         for kind, argument in zip(kinds, arguments, strict=False)
@@ -180,7 +180,7 @@ def _replacing(
 
 
 def _converter(kind: str, allowed: Allowance) -> Callable[[Scalar], Scalar | None]:
-    """What makes an argument of any scalar."""
+    """Return the function that converts a scalar to an argument of this kind."""
     match kind:
         case "n":
             return number
@@ -204,14 +204,11 @@ def _count(value: Scalar) -> int | None:
     return int(found) if math.isfinite(found) else None
 
 
-# Which functions there are, how many arguments they take, and why others are refused.
-
-
 MANY = 256
 
 
 class Written(StrEnum):
-    """What an argument that must be a literal is."""
+    """The kinds of arguments that must be literals."""
 
     PATTERN = "pattern"
     FORMAT = "format"
@@ -219,7 +216,7 @@ class Written(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """How often and with what a function is called; `written` says what argument is a literal."""
+    """A function's number of arguments; `written` names those that must be literals."""
 
     least: int
     most: int
@@ -277,10 +274,10 @@ _AGGREGATES = frozenset(
 
 
 def signature_of(name: str, position: int) -> Signature:
-    """The signature of a function named in capitals.
+    """Return the signature of a function named in capitals.
 
     Raises:
-        FilterInvalid: there is none, with the reason.
+        FilterInvalid: no such function, with the reason.
     """
     if name in SIGNATURES:
         return SIGNATURES[name]

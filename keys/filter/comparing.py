@@ -19,14 +19,14 @@ from tidegate.keys.filter.values import (
 
 
 def null(value: Value) -> bool:
-    """Whether a value counts as NULL where elements are compared (rules filter-9 and filter-7)."""
+    """Return True if a value counts as NULL in comparisons (rules filter-9 and filter-7)."""
     if isinstance(value, Array):
         return not value.scalars
     return value is None or isinstance(value, Opaque)
 
 
 def compare(operator: str, left: Value, right: Value) -> bool | None:
-    """`left operator right`, for any elements of arrays (rules filter-9 and filter-11)."""
+    """Return `left operator right` for any elements of arrays (rules filter-9 and filter-11)."""
     if null(left) or null(right):
         return None
     if isinstance(left, Array) or isinstance(right, Array):
@@ -44,7 +44,7 @@ def _compare_arrays(operator: str, left: Value, right: Value) -> bool | None:
 
 
 def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
-    """`left operator right` of two scalars (rule filter-11)."""
+    """Return `left operator right` of two scalars (rule filter-11)."""
     if isinstance(left, str) != isinstance(right, str):
         if _is_nan(left) or _is_nan(right):
             return operator == "!="
@@ -73,7 +73,7 @@ def compare_scalars(operator: str, left: Scalar, right: Scalar) -> bool:
 
 
 def between(value: Value, low: Scalar | None, high: Scalar | None) -> bool | None:
-    """Whether one element is from `low` to `high` (rule filter-12)."""
+    """Return True if an element is from `low` to `high` (rule filter-12)."""
     if null(value) or low is None or high is None:
         return None
     if isinstance(low, str) != isinstance(high, str):
@@ -102,7 +102,7 @@ def _numbers_between(numbers: Bag, low: str, high: str) -> bool:
 
 
 def has_affix(end: str, value: Value, items: list[Scalar | None]) -> bool | None:
-    """Whether the text of an element begins, or ends, with the text of an item (rule filter-13)."""
+    """Return True if an element's text begins, or ends, with an item's (rule filter-13)."""
     if null(value):
         return None
     affixes = [text(item) for item in items if item is not None]
@@ -116,7 +116,7 @@ def has_affix(end: str, value: Value, items: list[Scalar | None]) -> bool | None
 
 
 def _marked(end: str, affixes: list[str]) -> list[str]:
-    """The affixes as they stand at an end of a text among joined ones."""
+    """Return the affixes as they appear at one end of a text among joined texts."""
     possible = [affix for affix in affixes if SEPARATOR not in affix]
     if end == "ENDS":
         return [affix + SEPARATOR for affix in possible]

@@ -1,4 +1,4 @@
-"""A tree to closures over a row: every subtree that stands twice is evaluated once."""
+"""A tree compiled to closures over a row; a subtree that occurs twice is evaluated once."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-"""What a sign of the language is in Python, on values and on whole columns of them."""
+"""Each sign of the language as a function of Python."""
 
 
 def compile_test(tree: Node, topic: str) -> Test:
-    """`(strict JSON text, record key text) -> whether the tree is TRUE`."""
+    """Compile `(strict JSON text, record key text) -> whether the tree is TRUE`."""
     compiler = Compiler(tree, topic)
     row, holds = compiler.fields.row, compiler.condition(tree)
 
     def test(payload: bytes, record_key: str) -> bool:
-        return holds(row(payload, record_key)) is True
+        return holds(row(payload, record_key)) is True  # NULL is no match (rule filter-10)
 
     return test
 
 
 def compile_value(tree: Node, topic: str) -> Callable[[bytes], Scalar | None]:
-    """`strict JSON text -> the tree's value`, of an array its first element."""
+    """Compile `strict JSON text -> the tree's value`, for an array its first element."""
     compiler = Compiler(tree, topic)
     row, value_of = compiler.fields.row, compiler.first(tree)
 
@@ -80,7 +80,7 @@ def compile_value(tree: Node, topic: str) -> Callable[[bytes], Scalar | None]:
 
 
 class Compiler:
-    """Compiles the nodes of one tree; what stands twice shares a slot of the row."""
+    """Compiles the nodes of one tree; a node that occurs twice shares a slot of the row."""
 
     def __init__(self, tree: Node, topic: str) -> None:
         self.topic = narrow(topic)
@@ -94,8 +94,9 @@ class Compiler:
         }
 
     def value(self, node: Node) -> Reader:
-        """`row -> value`, kept in the row if the node stands twice."""
+        """Compile `row -> value`; a node that occurs twice keeps its value in the row."""
         if isinstance(node, Literal):
+            # An empty text is NULL (rule filter-7).
             constant = narrow(node.value) or None if isinstance(node.value, str) else node.value
             return lambda row: constant
         read = self._value(node)
@@ -112,7 +113,7 @@ class Compiler:
         return kept
 
     def first(self, node: Node) -> First:
-        """`row -> value`: of an array the first, of an object None (rules filter-7, filter-9)."""
+        """Compile `row -> scalar`: an array's first element, None of an object (filter-7, -9)."""
         read = self.value(node)
 
         def scalar(row: Row) -> Scalar | None:
@@ -124,7 +125,7 @@ class Compiler:
         return scalar
 
     def condition(self, node: Node) -> Condition:
-        """`row -> TRUE, FALSE or NULL` (rule filter-10)."""
+        """Compile `row -> TRUE, FALSE or NULL` (rule filter-10)."""
         if isinstance(node, Compare | In | Like | Between | Affix | Is | Not | And | Or):
             return self.value(node)  # type: ignore[return-value]  # these give nothing else
         read = self.first(node)
@@ -199,7 +200,7 @@ class Compiler:
 
 
 def _against(sign: str, read: Reader, constant: Scalar) -> Reader:
-    """A comparison with a constant: two of one kind are the common case."""
+    """Compile a comparison with a constant; two values of one kind are the common case."""
     holds: Callable[[Any, Any], bool] = COMPARISONS[sign]
     kinds = {str} if isinstance(constant, str) else {int, float, bool}
 

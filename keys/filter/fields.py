@@ -1,4 +1,4 @@
-"""Reading a message's fields: only the top-level ones that are asked for, each decoded once."""
+"""The fields of a message that a filter reads, and no others; each is decoded once."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ Row = tuple[Any, bytes, str, dict[int, Any]]
 Reader = Callable[[Row], Value]
 
 _decode_any = msgspec.json.Decoder(float_hook=float).decode
+# Python reads no integer of more than 4,300 digits; as 1e999 such a number is infinite.
 _LONG_INTEGER = re.compile(rb"(?<![.eE0-9])(?<![eE][+-])[0-9]{4001,}(?![.eE0-9])")
 
 
 class Fields:
-    """The top-level fields that some paths begin with, and how they are read from a row.
+    """The top-level fields that some paths begin with, and their readers.
 
-    A row is what one evaluation knows: the decoded fields, the text, the record key, and what
-    it has found out, by slot numbers. Arrays of more than `elements_max` elements are NULL.
+    A row is the state of one evaluation: the decoded fields, the text, the record key, and the
+    values found so far, by slot number. Arrays of more than `elements_max` elements are NULL.
     """
 
     def __init__(self, paths: Iterable[FieldPath], elements_max: int) -> None:
@@ -37,7 +38,7 @@ class Fields:
         self._decode = self._decoder(attributes)
 
     def _decoder(self, attributes: list[tuple[str, Any, None]]) -> Callable[[bytes], Any]:
-        """A decoder of the fields; of nothing where a name or index takes the slower way."""
+        """Return a decoder of the fields; of none if a name or index needs the slower way."""
         names = {f"f{index}": head for index, head in enumerate(self._heads)}
         try:
             struct = msgspec.defstruct("Row", attributes, rename=names, gc=False)  # type: ignore[arg-type]  # an index is refused right here
@@ -46,7 +47,8 @@ class Fields:
             return msgspec.json.Decoder(msgspec.UnsetType).decode
 
     def row(self, payload: bytes, record_key: str) -> Row:
-        """What is known of a message before anything is asked."""
+        """Return a new row: a message of which no field is decoded yet."""
+        # Many small arrays cost more memory than their text: they are refused before decoding.
         if len(payload) > BRACKETS_MAX and _bracketed(payload) > BRACKETS_MAX:
             return self._nothing, payload, record_key, {}
         try:
@@ -55,7 +57,7 @@ class Fields:
             return self._row_of_any(payload), payload, record_key, {}
 
     def _row_of_any(self, payload: bytes) -> Any:
-        """The slower way: no object, a number beyond a double, a name that no struct can have."""
+        """Return a row the slower way: no object, a number beyond a double, an odd name."""
         try:
             whole = _decode_any(_LONG_INTEGER.sub(_infinite(payload), payload))
         except msgspec.DecodeError:
@@ -63,7 +65,7 @@ class Fields:
         return self._struct(*(_step(whole, head, self._elements_max) for head in self._heads))
 
     def reader(self, path: FieldPath) -> Reader:
-        """`row -> value` of one of the paths."""
+        """Return `row -> value` of one of the paths."""
         head, elements_max = attrgetter(f"f{self._heads.index(path.steps[0])}"), self._elements_max
         rest = path.steps[1:]
         if rest:
@@ -78,7 +80,7 @@ class Fields:
 
         def read(row: Row) -> Value:
             inner = head(row[0])
-            if type(inner) is str and inner.isascii():
+            if type(inner) is str and inner.isascii():  # the common case, which needs no narrowing
                 return inner or None
             return _value(inner, elements_max)
 
@@ -86,19 +88,19 @@ class Fields:
 
 
 def scalars(value: Value) -> Iterable[Scalar]:
-    """The scalars that a value has: itself, or an array's elements."""
+    """Return the scalars of a value: itself, or an array's elements."""
     if isinstance(value, Array):
         return value.scalars
     return () if value is None or isinstance(value, Opaque) else (value,)
 
 
 def _bracketed(payload: bytes) -> int:
-    """How many arrays and objects there are at most."""
+    """Return the greatest possible number of arrays and objects."""
     return payload.count(b"[") + payload.count(b"{")
 
 
 def _infinite(payload: bytes) -> Callable[[re.Match[bytes]], bytes]:
-    """What stands for integers that are too long to be read, but for those inside strings."""
+    """Replace integers that are too long to read, except inside strings."""
 
     def spelling(digits: re.Match[bytes]) -> bytes:
         before = payload[: digits.start()].replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -108,7 +110,7 @@ def _infinite(payload: bytes) -> Callable[[re.Match[bytes]], bytes]:
 
 
 def _step(value: Any, step: Step, elements_max: int) -> Any:
-    """One step into a decoded value (rule filter-8); None where there is nothing, or too much."""
+    """Take one step into a decoded value (rule filter-8); None if it leads nowhere, or too far."""
     if isinstance(value, list):
         if isinstance(step, int):
             return value[step] if step < len(value) else None

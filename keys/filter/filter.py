@@ -1,4 +1,4 @@
-"""The two things that a text of the language can be: a filter, or an expression with a value."""
+"""Filters and expressions, parsed and compiled; and the index of filters by equality."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from functools import lru_cache
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.filter.compiling import Test, compile_test, compile_value
 from tidegate.keys.filter.fields import Fields, scalars
-from tidegate.keys.filter.limits import CANONICAL_LENGTH_MAX, TEXT_LENGTH_MAX
-from tidegate.keys.filter.parser import parse_whole
+from tidegate.keys.filter.parser import CANONICAL_LENGTH_MAX, TEXT_LENGTH_MAX, parse_whole
 from tidegate.keys.filter.patterns import Allowance
 from tidegate.keys.filter.tree import And, Compare, Field, In, Literal, Node, joined, printed, walk
 from tidegate.keys.filter.values import Scalar, narrow, number_in
 from tidegate.keys.path import FieldPath
 
-# Filters by the constants that they wait for: an index over subscriptions asks these.
-
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """A filter matches only messages among whose tokens for `path` is one of `tokens`."""
+    """A necessary condition of a filter: a message has one of `tokens` among those of `path`.
+
+    An index over subscriptions then tries only the filters that wait for a message's tokens.
+    """
 
     path: FieldPath
     tokens: frozenset[str]
 
 
 def equality_of(tree: Node) -> Equality | None:
-    """The narrowest equality that the tree, or an operand of its top AND, demands."""
+    """Return the narrowest equality that the tree, or an operand of its top AND, demands."""
     operands = tree.operands if isinstance(tree, And) else (tree,)
     found = [demand for operand in operands if (demand := _demanded(operand)) is not None]
     return min(found, key=lambda demand: len(demand.tokens), default=None)
 
 
 def index_tokens(path: FieldPath) -> Callable[[bytes], tuple[str, ...]]:
-    """`strict JSON text -> tokens of the field`: one for each different element, none for NULL."""
+    """Return `strict JSON text -> tokens of the field`: one for each distinct element."""
     fields = Fields((path,), Allowance.of(Field(path)).elements)
     read = fields.reader(path)
 
@@ -48,7 +48,7 @@ def index_tokens(path: FieldPath) -> Callable[[bytes], tuple[str, ...]]:
 
 
 def token_of(scalar: object) -> str | None:
-    """What equal scalars have in common: a number's one spelling, or the word; None for NULL.
+    """Return one token for all equal scalars: a number's one spelling, or the word; None for NULL.
 
     5, 5.0, "5", "5.0" are one token, as are TRUE and 1.
     """
@@ -104,22 +104,22 @@ class Filter:
 
     @classmethod
     def of(cls, tree: Node) -> Filter:
-        """The filter with this tree."""
+        """Return the filter with this tree."""
         return cls(tree, printed(tree))
 
     def __str__(self) -> str:
-        """The canonical text; it parses to an equal filter."""
+        """Return the canonical text; it parses to an equal filter."""
         return self.text
 
     def matcher(self, topic: str = "") -> Test:
-        """`(strict JSON text, record key text) -> whether it matches`; never raises.
+        """Return `(strict JSON text, record key text) -> whether it matches`, which never raises.
 
         The key is the canonical JSON array, "" if there is none.
         """
         return _test(self, topic)
 
     def equality(self) -> Equality | None:
-        """The field and constants one of which it must equal for the filter to match, if any."""
+        """Return the field and constants of which it must equal one in order to match, if any."""
         return equality_of(self.tree)
 
 
@@ -141,11 +141,11 @@ class Expression:
 
     @classmethod
     def of(cls, tree: Node) -> Expression:
-        """The expression with this tree, such as one that `parse_value` found."""
+        """Return the expression with this tree, such as one that `parse_value` found."""
         return cls(tree, printed(tree))
 
     def __str__(self) -> str:
-        """The canonical text; it parses to an equal expression."""
+        """Return the canonical text; it parses to an equal expression."""
         return self.text
 
     @property
@@ -155,14 +155,14 @@ class Expression:
         return tuple(dict.fromkeys(found))
 
     def evaluator(self, topic: str = "") -> Callable[[bytes], Scalar | None]:
-        """`strict JSON text -> value`: None, bool, int, float or str; never raises."""
+        """Return `strict JSON text -> value`: None, bool, int, float or str; it never raises."""
         return _value(self, topic)
 
 
 def conjunction(*filters: Filter) -> Filter:
-    """The filter that matches what all of these match, in this order; of none: TRUE.
+    """Return the filter that matches what all of these match, in this order; TRUE for none.
 
-    It may be larger than a text is allowed to be.
+    The result may be larger than a text is allowed to be.
     """
     if not filters:
         return Filter.parse("TRUE")

@@ -30,12 +30,12 @@ from tidegate.keys.filter.values import (
 
 
 def count(value: Value) -> int:
-    """ARRAY_COUNT: elements, NULLs too."""
+    """Count the elements, NULLs too: ARRAY_COUNT."""
     return len(_items(value))
 
 
 def best(operator: str, values: Iterable[Scalar | None]) -> Scalar | None:
-    """The first value that no later one is `operator` to, from left to right (rule filter-15)."""
+    """Return the first value that no later one is `operator` to (rule filter-15)."""
     found: Scalar | None = None
     for value in values:
         if value is not None and (found is None or compare_scalars(operator, value, found)):
@@ -44,21 +44,21 @@ def best(operator: str, values: Iterable[Scalar | None]) -> Scalar | None:
 
 
 def greatest_element(value: Value) -> Scalar | None:
-    """ARRAY_MAX."""
+    """Return the greatest element: ARRAY_MAX."""
     if isinstance(value, Array) and (value.of_numbers or value.of_strings):
         return max(value.scalars)
     return _best_element(gt, ">", value)
 
 
 def least_element(value: Value) -> Scalar | None:
-    """ARRAY_MIN."""
+    """Return the least element: ARRAY_MIN."""
     if isinstance(value, Array) and (value.of_numbers or value.of_strings):
         return min(value.scalars)
     return _best_element(lt, "<", value)
 
 
 def _best_element(better: Callable[[Any, Any], bool], sign: str, value: Value) -> Scalar | None:
-    """As `best`; what each string is as a number is known of all of them at once."""
+    """Return what `best` does; strings are read as numbers all at once."""
     if not isinstance(value, Array):
         return best(sign, scalars(value))
     if not value.scalars:
@@ -84,7 +84,7 @@ def _best_element(better: Callable[[Any, Any], bool], sign: str, value: Value) -
 
 
 def total(value: Value) -> Number | None:
-    """ARRAY_SUM: from left to right."""
+    """Sum the elements from left to right: ARRAY_SUM."""
     if not isinstance(value, Array):
         return next(map(number, scalars(value)), None)
     try:
@@ -94,7 +94,7 @@ def total(value: Value) -> Number | None:
 
 
 def _addends(value: Array) -> list[Number]:
-    """The numbers of all scalars, NaN for words (rule filter-5)."""
+    """Return the numbers of all scalars, NaN for words (rule filter-5)."""
     if value.of_integers:
         return value.scalars  # type: ignore[return-value]  # integers is what they are
     said = value.addends
@@ -105,7 +105,7 @@ def _addends(value: Array) -> list[Number]:
 
 
 def _sum(addends: list[Number]) -> Number:
-    """Exact as long as all are integers and sums are within 64 bits, in doubles from then on."""
+    """Add exactly while all are integers and sums fit 64 bits, in doubles from then on."""
     kinds = list(map(type, addends))
     exact = kinds.index(float) if float in kinds else len(kinds)
     sums = list(accumulate(addends[:exact]))
@@ -116,7 +116,7 @@ def _sum(addends: list[Number]) -> Number:
 
 
 def to_string(value: Value, separator: str, null: str | None, bytes_max: int) -> str | None:
-    """ARRAY_TO_STRING: the texts of the elements, NULLs as `null`, or passed over without it."""
+    """Join the elements' texts: ARRAY_TO_STRING; NULLs become `null`, or are left out."""
     items = [] if value is OBJECT else _items(value)
     if not items or len(items) > bytes_max or len(separator) > bytes_max:
         return None
@@ -144,27 +144,27 @@ _DIGITS = Context(prec=800)
 
 
 def absolute(x: Number) -> Number:
-    """ABS."""
+    """Return the absolute value: ABS."""
     return abs(x)
 
 
 def sign(x: Number) -> Number:
-    """SIGN: -1, 0 or 1; NaN for NaN."""
+    """Return -1, 0 or 1, NaN for NaN: SIGN."""
     return x if math.isnan(x) else (x > 0) - (x < 0)
 
 
 def ceiling(x: Number) -> Number:
-    """CEILING."""
+    """Round up: CEILING."""
     return _rounded(x, 0, ROUND_CEILING)
 
 
 def floor(x: Number) -> Number:
-    """FLOOR."""
+    """Round down: FLOOR."""
     return _rounded(x, 0, ROUND_FLOOR)
 
 
 def round_half_away(x: Number, places: int = 0) -> Number:
-    """ROUND: halves away from zero, by the shortest digits of a double (rule filter-15)."""
+    """Round halves away from zero, by a double's shortest digits: ROUND (rule filter-15)."""
     return _rounded(x, min(max(places, -30), 30), ROUND_HALF_UP)
 
 
@@ -177,7 +177,7 @@ def _rounded(x: Number, places: int, rounding: str) -> Number:
 
 
 def c99(function: Callable[..., float]) -> Callable[..., float]:
-    """A function of doubles that answers as C99 does where Python raises."""
+    """Return a function of doubles that answers as C99 does where Python raises."""
 
     def answered(*arguments: Number) -> float:
         try:
@@ -212,7 +212,7 @@ def _power(x: float, y: float) -> float:
 
 
 def width_bucket(x: Number, low: Number, high: Number, count: int) -> Number | None:
-    """WIDTH_BUCKET (rule filter-15)."""
+    """Return the number of the bucket: WIDTH_BUCKET (rule filter-15)."""
     value, least, most = float(x), float(low), float(high)
     if count < 1 or least == most or math.isnan(value):
         return None
@@ -231,7 +231,7 @@ def width_bucket(x: Number, low: Number, high: Number, count: int) -> Number | N
 def distance_m(
     latitude_1: Number, longitude_1: Number, latitude_2: Number, longitude_2: Number
 ) -> float:
-    """GEO_DISTANCE: metres over a sphere (rule filter-15)."""
+    """Return the metres between two places on a sphere: GEO_DISTANCE (rule filter-15)."""
     if not all(map(math.isfinite, (latitude_1, longitude_1, latitude_2, longitude_2))):
         return math.nan
     north_1, north_2 = math.radians(latitude_1), math.radians(latitude_2)
@@ -241,7 +241,7 @@ def distance_m(
     return 2 * EARTH_RADIUS_M * math.asin(math.sqrt(min(1.0, max(0.0, h))))
 
 
-# Each takes numbers (n) and counts (c); NULL in, NULL out.
+# Each takes numbers (n) and counts (c); with a NULL argument the result is NULL.
 NUMBER_FUNCTIONS: dict[str, tuple[str, Callable[..., Scalar | None]]] = {
     "ABS": ("n", absolute),
     "SIGN": ("n", sign),
@@ -280,69 +280,69 @@ _REFERENCE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def lower(whole: str) -> str:
-    """ASCII letters made small."""
+    """Return the text with ASCII letters in lower case."""
     return whole.encode("latin-1").lower().decode("latin-1")
 
 
 def upper(whole: str) -> str:
-    """ASCII letters made capital."""
+    """Return the text with ASCII letters in capitals."""
     return whole.encode("latin-1").upper().decode("latin-1")
 
 
 def instr(whole: str, part: str) -> int:
-    """Position of a part from 1, 0 if there is none."""
+    """Return the position of a part from 1, or 0."""
     return whole.find(part) + 1
 
 
 def instr_i(whole: str, part: str) -> int:
-    """As `instr`, whatever the case of ASCII letters."""
+    """Return what `instr` does, whatever the case of ASCII letters."""
     return lower(whole).find(lower(part)) + 1
 
 
 def streq_i(left: str, right: str) -> bool:
-    """Whether two texts are equal but for the case of ASCII letters."""
+    """Return True if two texts are equal up to the case of ASCII letters."""
     return len(left) == len(right) and lower(left) == lower(right)
 
 
 def left(whole: str, count: int) -> str:
-    """The first bytes."""
+    """Return the first bytes."""
     return whole[: max(count, 0)]
 
 
 def right(whole: str, count: int) -> str:
-    """The last bytes."""
+    """Return the last bytes."""
     return whole[max(len(whole) - count, 0) :] if count > 0 else ""
 
 
 def substr(whole: str, start: int, count: int | None = None) -> str:
-    """Bytes from a start on, which counts from 1, or from the end if negative."""
+    """Return the bytes from a start, which counts from 1, or from the end if negative."""
     begin = max(len(whole) + start, 0) if start < 0 else max(start - 1, 0)
     return whole[begin:] if count is None else whole[begin : begin + max(count, 0)]
 
 
 def md5(whole: str) -> str:
-    """The MD5 sum, in hexadecimal digits."""
+    """Return the MD5 sum in hexadecimal digits."""
     return hashlib.md5(whole.encode("latin-1"), usedforsecurity=False).hexdigest()
 
 
 def crc32(whole: str) -> int:
-    """The CRC-32 of zlib."""
+    """Return the CRC-32 of zlib."""
     return zlib.crc32(whole.encode("latin-1"))
 
 
 def char_value(code: int) -> str | None:
-    """The byte with this code."""
+    """Return the byte with this code."""
     return chr(code) if 0 <= code <= 255 else None
 
 
 def concat(values: list[Scalar | None], bytes_max: int) -> str:
-    """The texts of all values that are not NULL."""
+    """Join the texts of all values that are not NULL."""
     texts = [text(value) for value in values if value is not None]
     return "".join(texts) if sum(map(len, texts)) <= bytes_max else ""
 
 
 def replace(values: list[Scalar | None], bytes_max: int) -> str | None:
-    """Every occurrence of a part replaced; a replacement that is NULL is empty."""
+    """Replace every occurrence of a part; a replacement that is NULL is empty."""
     whole, old, new = values
     if whole is None or old is None:
         return None
@@ -365,7 +365,7 @@ def template(new: str, groups: tuple[str, ...]) -> str:
     return _REFERENCE.sub(filled, new)
 
 
-# Each takes texts, to look at (t), seek in (f) or rewrite (s), and counts (c); NULL in, NULL out.
+# Each takes texts, to read (t), search (f) or rewrite (s), and counts (c); NULL gives NULL.
 TEXT_FUNCTIONS: dict[str, tuple[str, Callable[..., Scalar | None]]] = {
     "INSTR": ("ff", instr),
     "INSTR_I": ("ff", instr_i),

@@ -20,7 +20,7 @@ from tidegate.keys.filter.values import SEPARATOR, Array, Scalar, narrow, text, 
 
 
 def searcher(pattern: str, allowed: Allowance) -> Callable[[Value], bool | None]:
-    """`value -> whether the pattern is found in the text of an element`, None for NULL."""
+    """Return `value -> whether the pattern is found in an element's text`, None for NULL."""
     found_in, found_in_any = finder(pattern), _array_searcher(pattern, allowed.pattern_texts)
 
     def found(value: Value) -> bool | None:
@@ -35,7 +35,7 @@ def searcher(pattern: str, allowed: Allowance) -> Callable[[Value], bool | None]
 
 
 def _array_searcher(pattern: str, texts_max: int) -> Callable[[Array], bool | None]:
-    """A search in all texts at once where that gives the same answer, else in one by one."""
+    """Search all texts at once where that gives the same answer, else one by one."""
     found_in, scope = finder(pattern), scope_of(pattern)
     found_in_line = lines_finder(pattern) if scope is Scope.LINE else found_in
 
@@ -56,7 +56,7 @@ def _utf8(whole: str) -> bytes:
 
 
 def replacer(pattern: str, allowed: Allowance) -> Callable[[Scalar, Scalar | None], str | None]:
-    """`text, replacement -> text with every match replaced` (rule filter-15)."""
+    """Return `text, replacement -> text with every match replaced` (rule filter-15)."""
     expression, bytes_max = compiled(pattern), allowed.text_bytes
 
     def replaced(value: Scalar, new: Scalar | None) -> str | None:

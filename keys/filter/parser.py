@@ -1,10 +1,13 @@
-"""Tokens to a tree: recursive descent, whose depth the language's own limit bounds."""
+"""Tokens to a tree by recursive descent, within limits on depth, nodes and length."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.filter.calls import Signature, Written, signature_of
-from tidegate.keys.filter.limits import LIST_LENGTH_MAX, Budget
+from tidegate.keys.filter.patterns import INSTRUCTIONS_MAX, compiled
 from tidegate.keys.filter.times import check_format
 from tidegate.keys.filter.tokens import Kind, Token, number_of, scan
 from tidegate.keys.filter.tree import (
@@ -26,33 +29,59 @@ from tidegate.keys.filter.tree import (
 )
 from tidegate.keys.path import FieldPath
 
+TEXT_LENGTH_MAX = 4_096
+# A canonical text may be longer than its source, and has to parse again.
+CANONICAL_LENGTH_MAX = 8 * TEXT_LENGTH_MAX
+DEPTH_MAX = 32  # bounds the recursion of parser, printer and compiler
+NODES_MAX = 256
+LIST_LENGTH_MAX = 1_000
+
 _CONSTANTS: dict[str, bool | None] = {"TRUE": True, "FALSE": False, "NULL": None}
-_RESERVED = frozenset(
-    [
-        "AND",
-        "OR",
-        "NOT",
-        "IN",
-        "BETWEEN",
-        "LIKE",
-        "BEGINS",
-        "ENDS",
-        "WITH",
-        "IS",
-        "MOD",
-        "NAN",
-        "AS",
-    ]
-)
+_RESERVED = {"AND", "OR", "NOT", "IN", "IS", "BETWEEN", "LIKE", "BEGINS", "ENDS", "WITH", "AS"}
+_RESERVED |= {"MOD", "NAN"}
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+
+
+class Budget:
+    """Counts depth, nodes and regular expressions; every excess is a `FilterInvalid`."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._nodes = 0
+        self._instructions: dict[str, int] = {}
+
+    @contextmanager
+    def nested(self, position: int) -> Iterator[None]:
+        """Count one more level for what is parsed inside."""
+        if self._depth == DEPTH_MAX:
+            raise FilterInvalid(f"nested deeper than {DEPTH_MAX} levels", position)
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def node(self, position: int) -> None:
+        """Count one more node."""
+        self._nodes += 1
+        if self._nodes > NODES_MAX:
+            raise FilterInvalid(f"more than {NODES_MAX} nodes", position)
+
+    def spare(self) -> None:
+        """Leave the next node uncounted."""
+        self._nodes -= 1
+
+    def pattern(self, pattern: str, position: int) -> None:
+        """Count one more regular expression, and refuse a text that is none."""
+        self._instructions[pattern] = compiled(pattern, position).programsize
+        if sum(self._instructions.values()) > INSTRUCTIONS_MAX:
+            raise FilterInvalid("the regular expressions are too large", position)
 
 
 class Parser:
     """Reads one expression after another from a text.
 
-    `position` is where the text stands in the text around it, `start` where reading begins in
-    the text. Names in `aggregates` (capitals) parse as calls of any number of arguments; what
-    they mean is the caller's. Every method raises `FilterInvalid` with its position.
+    `position` is the start of the text in the text around it, `start` the start of reading in the
+    text. Names in `aggregates` (capitals) parse as calls of any number of arguments; the caller
+    gives them a meaning. Every method raises `FilterInvalid` with its position.
     """
 
     def __init__(
@@ -75,12 +104,12 @@ class Parser:
 
     @property
     def at(self) -> int:
-        """Where the next token begins in the text."""
+        """The start of the next token in the text."""
         return self._token.start
 
     @property
     def at_end(self) -> bool:
-        """Whether nothing but white space is left."""
+        """True if only white space is left."""
         return self._token.kind is Kind.END
 
     def accept(self, *words: str) -> str | None:
@@ -317,7 +346,7 @@ class Parser:
 def parse_value(
     text: str, position: int = 0, *, start: int = 0, aggregates: frozenset[str] = frozenset()
 ) -> tuple[Node, int]:
-    """One expression that begins at `start`, and where the token after it begins.
+    """Parse one expression that begins at `start`; return it and the start of the next token.
 
     Raises:
         FilterInvalid: no expression begins there, or it is too large.
@@ -327,10 +356,10 @@ def parse_value(
 
 
 def parse_whole(text: str, position: int = 0) -> Node:
-    """The one expression that a text is.
+    """Parse a text that is one expression.
 
     Raises:
-        FilterInvalid: as `parse_value`, or something follows it.
+        FilterInvalid: as `parse_value`, or more text follows.
     """
     parser = Parser(text, position)
     node = parser.value()

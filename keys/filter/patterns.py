@@ -1,4 +1,4 @@
-"""Regular expressions: RE2 over characters, linear in the text, never logging."""
+"""Regular expressions of RE2, whose time is linear in the text, and the cost of a filter."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _LINE_FLAG = re.compile(r"\(\?[A-Za-z-]*m")
 
 
 class Match(Protocol):
-    """What a pattern found."""
+    """A match of a pattern."""
 
     def start(self) -> int:
-        """Its first character."""
+        """Return the first character's index."""
 
     def end(self) -> int:
-        """The character after it."""
+        """Return the index after the last character."""
 
     def group(self) -> str:
-        """Its text."""
+        """Return the text of the match."""
 
     def groups(self, default: str) -> tuple[str, ...]:
-        """The texts of its groups."""
+        """Return the texts of the groups."""
 
 
 class Pattern(Protocol):
@@ -44,10 +44,10 @@ class Pattern(Protocol):
     programsize: int
 
     def search(self, text: bytes) -> Match | None:
-        """The first match."""
+        """Find the first match."""
 
     def finditer(self, text: str) -> Iterator[Match]:
-        """All matches, not overlapping."""
+        """Find all matches that do not overlap."""
 
 
 class Scope(StrEnum):
@@ -59,7 +59,7 @@ class Scope(StrEnum):
 
 
 def scope_of(pattern: str) -> Scope:
-    """What the anchors in a pattern allow, leaning to `ALONE`."""
+    """Return what the anchors in a pattern allow; in doubt `ALONE`."""
     bare = _ESCAPE.sub("", pattern)
     if not _ALONE.isdisjoint(_ESCAPE.findall(pattern)):
         return Scope.ALONE
@@ -81,10 +81,10 @@ def _compiled(pattern: str, *options: str) -> Pattern:
 
 
 def compiled(pattern: str, position: int | None = None) -> Pattern:
-    """The compiled pattern.
+    """Return the compiled pattern.
 
     Raises:
-        FilterInvalid: no RE2 expression, or one whose program takes more than a megabyte.
+        FilterInvalid: not an RE2 expression, or one whose program takes more than a megabyte.
     """
     try:
         return _compiled(pattern)
@@ -93,20 +93,18 @@ def compiled(pattern: str, position: int | None = None) -> Pattern:
 
 
 def finder(pattern: str) -> Callable[[bytes], bool]:
-    """`UTF-8 text -> whether the pattern is in it`, half as dear without knowing its groups."""
+    """Return `UTF-8 text -> whether the pattern is in it`, at half the cost of finding groups."""
     search = _compiled(pattern, "never_capture").search
     return lambda text: search(text) is not None
 
 
 def lines_finder(pattern: str) -> Callable[[bytes], bool]:
-    """`lines of UTF-8 text -> whether the pattern is in any of them`, each on its own."""
+    """Return `lines of UTF-8 text -> whether any of them, on its own, has the pattern`."""
     search = _compiled(f"(?m){pattern}", "never_capture", "never_nl").search
     return lambda text: search(text) is not None
 
 
-# How much of a message a filter may look at: what is allowed is shared by all that look.
-
-
+# The work that a filter may do on one message, shared by all its places (rule filter-4).
 BRACKETS_MAX = 12_000
 # a string that is read as a number costs as much as this many elements
 READING_COST = 4
@@ -129,11 +127,12 @@ _WRITING = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What one of a filter's places may look at at most (rule filter-4).
+    """How much of a message each place of a filter may look at (rule filter-4).
 
-    `elements` of an array, arrays in it and their elements included; `text_bytes` of a text for
-    functions that write one, `sought_bytes` for those that seek in it; `pattern_bytes` for
-    regular expressions, which look at `pattern_texts` of an array if it must be one by one.
+    The cost of a filter is bounded as a whole, so the more places it has, the less each may read.
+    `elements` of an array, with arrays in it and their elements; `text_bytes` of a text for
+    functions that write one, `sought_bytes` for those that search it; `pattern_bytes` for regular
+    expressions, which try at most `pattern_texts` of an array one by one.
     """
 
     elements: int
@@ -144,7 +143,7 @@ class Allowance:
 
     @classmethod
     def of(cls, tree: Node) -> Allowance:
-        """The allowance of a filter; a subtree that stands twice is evaluated once."""
+        """Compute the allowance of a filter; a subtree that occurs twice is evaluated once."""
         nodes = set(walk(tree))
         called = [node.name for node in nodes if isinstance(node, Call)]
         seeking = sum(name in _SEEKING or name in _WRITING for name in called)
@@ -161,7 +160,7 @@ class Allowance:
 
 
 def _looks(node: Node) -> int:
-    """How often a node looks at arrays: once for each of its paths, or for some affixes."""
+    """Count a node's looks at arrays: one for each of its paths, or some for affixes."""
     paths = sum(isinstance(child, Field) for child in set(children(node)))
     if isinstance(node, Affix) and isinstance(node.value, Field):
         return paths + (len(node.items) - 1) // _ITEMS

@@ -1,4 +1,4 @@
-"""STRFTIME and STRPTIME: UTC, English, by the civil calendar and no clock."""
+"""STRFTIME and STRPTIME, in UTC and English, without a clock or a locale."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_format(form: str, position: int) -> None:
 
 
 def written(form: str, seconds: float) -> str | None:
-    """STRFTIME; None outside the years 1 to 9999."""
+    """Format a time: STRFTIME; None outside the years 1 to 9999."""
     if not _FIRST_S <= seconds < _END_S:
         return None
     second, micro = divmod(math.floor(seconds * _SECOND_US), _SECOND_US)
@@ -55,7 +55,7 @@ def written(form: str, seconds: float) -> str | None:
 
 
 def reader(form: str) -> Callable[[str], float | None]:
-    """STRPTIME of one format: text to seconds of the epoch, None where it does not fit."""
+    """Return STRPTIME of one format: text to seconds of the epoch, None if it does not fit."""
     pieces = _parts(form)
     pattern = re.compile("".join(map(_readable, pieces)), re.ASCII | re.IGNORECASE)
     asked = [part for part in pieces if re.match(r"\((?!\?)", _READ.get(part, ""))]
@@ -85,7 +85,7 @@ _READ = {
 
 @lru_cache(maxsize=256)
 def _parts(form: str) -> tuple[str, ...]:
-    """A format's directives, runs of white space and other characters, in order."""
+    """Split a format into directives, runs of white space and other characters."""
     found: list[str] = []
     for part in _PARTS.findall(form):
         found.extend(_PARTS.findall(_COMPOSED.get(part, part)))
@@ -93,7 +93,7 @@ def _parts(form: str) -> tuple[str, ...]:
 
 
 def _readable(part: str) -> str:
-    """The regular expression of one part; what was taken is not given back."""
+    """Return the regular expression of one part; it never backtracks into the part."""
     if part in _READ:
         return f"(?>{_READ[part]})"
     if part.isspace():
@@ -102,7 +102,7 @@ def _readable(part: str) -> str:
 
 
 def _seconds(said: dict[str, str]) -> float | None:
-    """The moment that the directives' lower-case texts say, None if there is none."""
+    """Return the time that the directives' lower-case texts name, None if there is none."""
     number = {part: int(text) for part, text in said.items() if text.lstrip("-").isdecimal()}
     fraction = said.get("%f", said.get("%03f", "0"))
     micro = int(fraction.ljust(6, "0")) / _SECOND_US
@@ -118,7 +118,7 @@ def _seconds(said: dict[str, str]) -> float | None:
 
 
 def _day(said: dict[str, str], number: dict[str, int]) -> int | None:
-    """The day since the epoch."""
+    """Return the day since the epoch."""
     short = number.get("%y")
     year = 1970 if short is None else short + (1900 if short >= 69 else 2000)
     year = number.get("%Y", year)

@@ -1,4 +1,4 @@
-"""Text to tokens, one at a time; whether `/` divides depends on what stands before it."""
+"""Text to tokens, one at a time: `/` divides after an operand, and else begins a path."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from enum import StrEnum
 
 from tidegate.keys.errors import FilterInvalid
 from tidegate.keys.path import NAME, STEPS_MAX, FieldPath, Step
-
-# Where a path in an expression ends, and what it names.
-
 
 _INDEX = re.compile(r"\[([0-9]{1,9})\]")
 _BRACKETED = re.compile(r"\[/([^\]]*)\]")
@@ -24,9 +21,9 @@ _QUOTED_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def scan_path(text: str, at: int, position: int) -> tuple[FieldPath, int]:
-    """The path that begins at `at` with `/`, `[/` or `$`, and where the text goes on.
+    """Read the path that begins at `at` with `/`, `[/` or `$`; return it and its end.
 
-    It takes as much as a path can take. `position` is where `text` stands in the text around it.
+    The longest path is taken. `position` is the start of `text` in the text around it.
 
     Raises:
         FilterInvalid: not a path, or more than 64 steps.
@@ -102,7 +99,7 @@ _SYNONYMS = {"==": "=", "<>": "!="}
 
 
 class Kind(StrEnum):
-    """What a token is."""
+    """The kinds of tokens."""
 
     PATH = "path"
     NUMBER = "number"
@@ -114,7 +111,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token; `value` is what it says: a path, the digits, the string, NAME or symbol."""
+    """One token; `value` is a path, the digits, the string, the NAME or the symbol."""
 
     kind: Kind
     value: FieldPath | str
@@ -122,14 +119,14 @@ class Token:
     end: int
 
     def says(self, *words: str) -> bool:
-        """Whether this is one of these symbols or words, which are in capitals."""
+        """Return True for one of these symbols or words, which are in capitals."""
         return self.kind in (Kind.NAME, Kind.SYMBOL) and self.value in words
 
 
 def scan(text: str, at: int, position: int, *, operand: bool) -> Token:
-    """The token at or after `at`; `operand` says that a value may begin here.
+    """Return the token at or after `at`; `operand`: a value may begin here.
 
-    Names are put in capitals. `position` is where `text` stands in the text around it.
+    Names become capitals. `position` is the start of `text` in the text around it.
 
     Raises:
         FilterInvalid: no token begins so.
@@ -154,7 +151,7 @@ def scan(text: str, at: int, position: int, *, operand: bool) -> Token:
 
 
 def number_of(digits: str) -> int | float:
-    """The number that decimal digits spell: an integer if it is written as one within 64 bits.
+    """Return the number that decimal digits spell: an integer if written as one within 64 bits.
 
     At most 400 characters; too large a double is infinite.
     """

@@ -1,7 +1,7 @@
 """The syntax tree of a filter: few plain nodes, whatever spelling they came from.
 
-`a NOT IN (b)` is `Not(In(a, (b,)))`, `-x` is `0 - x`, parentheses leave no trace, and chains of
-AND and of OR are one node.
+`a NOT IN (b)` is `Not(In(a, (b,)))`, `-x` is `0 - x`, parentheses disappear, and a chain of AND or
+of OR is one node.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Constant = bool | int | float | str | None
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Literal:
-    """A constant; 1, 1.0 and TRUE are three, the empty string is written out but is NULL."""
+    """A constant; 1, 1.0 and TRUE are three. The empty string is NULL but printed as it is."""
 
     value: Constant
 
@@ -146,7 +146,7 @@ Node = (
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The nodes right below a node, in the order of the text."""
+    """Return the nodes right below a node, in the order of the text."""
     match node:
         case Literal() | Field():
             return ()
@@ -165,7 +165,7 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """A node and all below it, in the order of the text."""
+    """Yield a node and all below it, in the order of the text."""
     waiting = [node]
     while waiting:
         found = waiting.pop()
@@ -174,14 +174,11 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def joined(kind: type[And | Or], operands: list[Node]) -> Node:
-    """One And or Or of operands, with those inside it opened; of one operand itself."""
+    """Return one And or Or of the operands, nested ones flattened; a single operand itself."""
     flat: list[Node] = []
     for operand in operands:
         flat.extend(operand.operands if isinstance(operand, kind) else (operand,))
     return flat[0] if len(flat) == 1 else kind(tuple(flat))
-
-
-# A tree to its one canonical text, which parses to an equal tree.
 
 
 _OR, _AND, _NOT, _PREDICATE, _SUM, _PRODUCT, _PRIMARY = range(1, 8)
@@ -190,23 +187,23 @@ _NAMED_ESCAPES = {"\\": "\\\\", "'": "\\'", "\t": "\\t", "\n": "\\n", "\r": "\\r
 
 
 def printed(node: Node) -> str:
-    """The canonical text: capitals, single quotes, no parenthesis that is not needed."""
+    """Return the canonical text: capitals, single quotes, no needless parentheses."""
     return _text(node, _OR)
 
 
 def quoted(text: str) -> str:
-    """A string literal."""
+    """Return a string literal."""
     return "'" + _TO_ESCAPE.sub(_escaped, text) + "'"
 
 
 def _text(node: Node, least: int) -> str:
-    """The node's text, in parentheses if it binds less than it must here."""
+    """Return the node's text, in parentheses if it binds less than it must here."""
     text, level = _spelt(node)
     return text if level >= least else f"({text})"
 
 
 def _spelt(node: Node) -> tuple[str, int]:
-    """The node's text, and how tightly it binds."""
+    """Return the node's text, and how tightly it binds."""
     match node:
         case Literal(value):
             return _constant(value), _PRIMARY

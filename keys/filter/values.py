@@ -1,4 +1,4 @@
-"""Arrays as values: flat; questions about any element are asked of sets, made once."""
+"""Values of a message as filters see them: scalars, and flat arrays that answer as sets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from itertools import chain
 from typing import Any
 
 from tidegate.keys.filter.tokens import INTEGER_MAX, INTEGER_MIN, NUMBER_LENGTH_MAX, number_of
-
-# Scalars: what of them is a number, what is their text, how integers and doubles meet.
-
 
 _SHORT = 18
 _EXACT_DIGITS = 15
@@ -32,17 +29,17 @@ _EXACT: dict[str, Callable[[int, int], int]] = {
 
 
 def narrow(text: str) -> str:
-    """A text with one character for each of its UTF-8 bytes (rule filter-6)."""
+    """Return a text with one character for each of its UTF-8 bytes (rule filter-6)."""
     return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
 def widened(text: str) -> str:
-    """What was narrowed; U+FFFD where a character was cut."""
+    """Undo `narrow`; U+FFFD stands where a character was cut."""
     return text if text.isascii() else text.encode("latin-1").decode("utf-8", "replace")
 
 
 def number_in(text: str) -> Number | None:
-    """The number that a string is, None for a word (rule filter-5)."""
+    """Return the number that a string is, None for a word (rule filter-5)."""
     if len(text) <= _SHORT and text.isdecimal():
         return int(text)
     if len(text) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(text) is None:
@@ -51,7 +48,7 @@ def number_in(text: str) -> Number | None:
 
 
 def magnitudes_in(texts: Sequence[str]) -> list[Number | None]:
-    """What `number_in` says of texts, but not of which type, much faster for many.
+    """Return what `number_in` does for many texts, much faster and without the types.
 
     No text is empty or holds the byte FF.
     """
@@ -65,7 +62,7 @@ def magnitudes_in(texts: Sequence[str]) -> list[Number | None]:
 
 
 def number(value: Scalar) -> Number:
-    """The number of a scalar: a bool is 1 or 0, a word NaN (rule filter-5)."""
+    """Return the number of a scalar: a bool is 1 or 0, a word NaN (rule filter-5)."""
     if isinstance(value, str):
         found = number_in(value)
         return math.nan if found is None else found
@@ -73,7 +70,7 @@ def number(value: Scalar) -> Number:
 
 
 def text(value: Scalar) -> str:
-    """The text of a scalar (rule filter-6)."""
+    """Return the text of a scalar (rule filter-6)."""
     if isinstance(value, str):
         return value
     if isinstance(value, int):
@@ -84,7 +81,7 @@ def text(value: Scalar) -> str:
 
 
 def truth(value: Scalar) -> bool:
-    """A scalar as a condition (rule filter-10)."""
+    """Return a scalar as a condition (rule filter-10)."""
     if isinstance(value, bool):
         return value
     found = number(value)
@@ -92,7 +89,7 @@ def truth(value: Scalar) -> bool:
 
 
 def within(whole: int) -> Number:
-    """An integer, as the nearest double if it is outside 64 bits."""
+    """Return an integer, as the nearest double if it is outside 64 bits."""
     if INTEGER_MIN <= whole <= INTEGER_MAX:
         return whole
     try:
@@ -102,7 +99,7 @@ def within(whole: int) -> Number:
 
 
 def calculated(sign: str, left: Number, right: Number) -> Number | None:
-    """`left sign right`; None for a division by zero (rule filter-14)."""
+    """Return `left sign right`; None for a division by zero (rule filter-14)."""
     if sign in "/%" and right == 0:
         return None
     if isinstance(left, int) and isinstance(right, int):
@@ -128,17 +125,17 @@ def _with_doubles(sign: str, left: float, right: float) -> float:
     return math.nan if math.isinf(left) else math.fmod(left, right)
 
 
-# No byte of UTF-8, so that no text of a message holds it.
+# Not a byte of UTF-8, so no text of a message holds it.
 SEPARATOR = "\xff"
 READINGS_MAX = 3_000
 
 
 class TooManyStringsError(Exception):
-    """More strings than may be read as numbers (rule filter-4); who asked answers NULL."""
+    """More strings than may be read as numbers (rule filter-4); the caller answers NULL."""
 
 
 class Opaque:
-    """An object of a message, which has no value but is there (rule filter-7)."""
+    """An object of a message: present, but without a value (rule filter-7)."""
 
 
 OBJECT = Opaque()
@@ -149,28 +146,28 @@ _INFINITIES = {math.inf, -math.inf}
 
 
 class Bag(frozenset):  # type: ignore[type-arg]  # of numbers or of strings, never mixed
-    """Different elements of one kind, which can be ordered."""
+    """Distinct elements of one kind, which can be ordered."""
 
     @cached_property
     def least(self) -> Scalar:
-        """The smallest element, of which there must be one."""
+        """The smallest element; there must be one."""
         return min(self)  # type: ignore[no-any-return]  # an element
 
     @cached_property
     def greatest(self) -> Scalar:
-        """The largest element, of which there must be one."""
+        """The largest element; there must be one."""
         return max(self)  # type: ignore[no-any-return]  # an element
 
     def between(self, low: Scalar, high: Scalar) -> bool:
-        """Whether an element is neither below nor above."""
+        """Return True if an element is neither below nor above."""
         return any(low <= element <= high for element in self)
 
 
 class Array:
-    """The elements of an array; sets of them are made once, when they are first asked for.
+    """The elements of an array; sets of them are made once, at their first use.
 
     Every question looks at each element a fixed number of times. Those that read strings as
-    numbers raise `TooManyStringsError` if there are more than `readings_max` different ones.
+    numbers raise `TooManyStringsError` for more than `readings_max` distinct ones.
     """
 
     def __init__(
@@ -178,6 +175,7 @@ class Array:
     ) -> None:
         self.items = items
         self._readings_max = readings_max
+        # With the types known, a question to elements of one type needs no look at each of them.
         self._kinds = set(map(type, items))
 
     @property
@@ -212,17 +210,17 @@ class Array:
 
     @cached_property
     def worded(self) -> bool:
-        """Whether a string is no number."""
+        """True if a string is not a number."""
         return None in self._read
 
     @cached_property
     def readings(self) -> dict[str, Number | None]:
-        """What each string is worth as a number, None for a word."""
+        """Each string as a number, None for a word."""
         return dict(zip(self._readable, self._read, strict=True))
 
     @cached_property
     def addends(self) -> dict[str, Number]:
-        """What each string is as a number, NaN for a word (rule filter-5)."""
+        """Each string as a number, NaN for a word (rule filter-5)."""
         return dict(zip(self._readable, map(number, self._readable), strict=True))
 
     @cached_property
@@ -237,18 +235,18 @@ class Array:
 
     @cached_property
     def _in_order(self) -> list[str]:
-        """The different strings in order, which is how they lie in memory."""
+        """The distinct strings in order, as they lie in memory."""
         strings = self.items if self.of_strings else [i for i in self.items if type(i) is str]
         return list(dict.fromkeys(strings))  # type: ignore[arg-type]  # strings they are
 
     @cached_property
     def joined(self) -> str:
-        """The different texts of all scalars, `SEPARATOR` between them and at both ends."""
+        """The distinct texts of all scalars, with `SEPARATOR` between them and at both ends."""
         return SEPARATOR + SEPARATOR.join(self._texts) + SEPARATOR
 
     @cached_property
     def _texts(self) -> Collection[str]:
-        """1, 1.0 and "1" are one number but two texts."""
+        """The texts of scalars: 1, 1.0 and "1" are one number but two texts."""
         if self.of_integers:
             return list(map(str, dict.fromkeys(self.items)))
         if float not in self._kinds:
@@ -263,22 +261,22 @@ class Array:
 
     @property
     def of_numbers(self) -> bool:
-        """Whether every element is a number or bool."""
+        """True if every element is a number or bool."""
         return self._kinds <= _NUMBER_KINDS
 
     @property
     def of_integers(self) -> bool:
-        """Whether every element is an integer."""
+        """True if every element is an integer."""
         return self._kinds == {int}
 
     @property
     def of_strings(self) -> bool:
-        """Whether every element is a string."""
+        """True if every element is a string."""
         return self._kinds == {str}
 
 
 def some_pair(operator: str, left: Array, right: Array) -> bool:
-    """Whether an element of one compares so with one of the other (rules filter-9, filter-11)."""
+    """Return True if an element of one compares so with one of the other (filter-9, filter-11)."""
     return (
         _exists(operator, left.numbers, right.numbers)
         or _exists(operator, left.strings, right.strings)
@@ -306,14 +304,12 @@ def _exists(operator: str, left: Bag, right: Bag) -> bool:
     return bool(left.greatest >= right.least)  # type: ignore[operator]  # as above
 
 
-# Decoded JSON arrays to flat lists of values, with few steps for each element.
-
-
+# Strings are converted joined by this: one call for all is much faster than one for each.
 _JOINT = "\x00"
 
 
 def opened(items: list[Any], elements_max: int) -> list[Any] | None:
-    """The elements with the arrays among them opened at every depth, in order (rule filter-8).
+    """Flatten the elements: arrays among them are opened at every depth (rule filter-8).
 
     None if there are more than `elements_max`, arrays in it and their elements included.
     """
@@ -347,7 +343,7 @@ def _opened_one_by_one(items: list[Any], more_max: int) -> list[Any] | None:
 
 
 def elements_of(items: list[Any]) -> list[Scalar | Opaque | None]:
-    """Opened elements as values: only kinds of which something is different are looked through."""
+    """Convert opened elements to values; only kinds that need a conversion are looked through."""
     kinds = set(map(type, items))
     if dict in kinds:
         items = [OBJECT if type(item) is dict else item for item in items]
@@ -375,7 +371,7 @@ def strings_of(strings: list[str]) -> list[str | None]:
 
 
 def scalar_of(inner: Any) -> Scalar | Opaque | None:
-    """Decoded JSON other than an array as a value."""
+    """Convert decoded JSON other than an array to a value."""
     if isinstance(inner, str):
         return narrow(inner) or None
     if isinstance(inner, dict):

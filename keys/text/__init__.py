@@ -6,6 +6,6 @@
     rate      `10X`, `1000`, `500KB`
     bookmark  `<epoch>-<position>`
 
-Every parser takes the position of its text in what was sent, and raises `TextInvalid` with the
-position where the text breaks.
+Every parser takes the position of its text in the request, and raises `TextInvalid` with the
+position of the first wrong character.
 """

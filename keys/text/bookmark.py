@@ -1,4 +1,4 @@
-"""Bookmarks: a place in one life of a topic, `<epoch>-<position>`, opaque to clients."""
+"""Bookmarks: a place in an epoch of a topic, `<epoch>-<position>`, opaque to clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tidegate.keys.errors import BookmarkInvalid
 
 START = "epoch"
-"""Before the first message there will ever be: where an empty topic's reader stands."""
+"""The place before the first message, also of an empty topic."""
 
 _BOOKMARK = re.compile(r"([A-Za-z0-9]{1,64})-(0|[1-9][0-9]{0,18})", re.ASCII)
 _EPOCH = re.compile(r"(?:[A-Za-z0-9]{1,64}-?)?", re.ASCII)
@@ -16,14 +16,14 @@ _EPOCH = re.compile(r"(?:[A-Za-z0-9]{1,64}-?)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Everything up to `offset` in this epoch has been seen."""
+    """A place in a topic: the reader has seen everything up to `offset` in this epoch."""
 
     epoch: str
     offset: int
 
     @classmethod
     def parse(cls, text: str, position: int = 0) -> Bookmark:
-        """From the text of an SSE `id:` or a query.
+        """Parse the text of an SSE `id:` or of a query.
 
         Raises:
             BookmarkInvalid: as `split_bookmark`.
@@ -35,14 +35,14 @@ class Bookmark:
 
 
 def split_bookmark(text: str, position: int = 0) -> tuple[str, int]:
-    """The epoch and the place in it, as a pair: cheaper than a `Bookmark` for each of many rows.
+    """Return epoch and place as a pair, which is cheaper than a `Bookmark` for each of many rows.
 
     Args:
         text: the bookmark and nothing else.
         position: where the text begins in what was sent.
 
     Raises:
-        BookmarkInvalid: not one of ours, at the first character that does not fit.
+        BookmarkInvalid: malformed, at the first wrong character.
     """
     found = _BOOKMARK.fullmatch(text)
     if found is None:
@@ -54,5 +54,5 @@ def split_bookmark(text: str, position: int = 0) -> tuple[str, int]:
 
 
 def join_bookmark(epoch: str, offset: int) -> str:
-    """The text of a bookmark; 0 stands before the first message."""
+    """Return the text of a bookmark; 0 stands before the first message."""
     return f"{epoch}-{offset}"

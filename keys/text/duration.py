@@ -41,7 +41,7 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """As `parse_duration`.
+        """Parse a text as `parse_duration` does.
 
         Raises:
             TextInvalid: no duration.
@@ -63,7 +63,7 @@ class Duration:
 
 
 def parse_duration(text: str, position: int = 0) -> int:
-    """`250ms` to nanoseconds; units ns us ms s m h d w in any case.
+    """Parse `250ms` to nanoseconds; units ns us ms s m h d w in any case.
 
     Args:
         text: the duration and nothing else.
@@ -87,7 +87,7 @@ def parse_duration(text: str, position: int = 0) -> int:
 
 
 def parse_interval(text: str, position: int = 0) -> int:
-    """A duration from 1 ms to 1 d, the bounds of every interval, in nanoseconds.
+    """Parse a duration from 1 ms to 1 d, the bounds of every interval, to nanoseconds.
 
     Raises:
         TextInvalid: no duration, or one out of bounds.
@@ -103,12 +103,12 @@ def parse_interval(text: str, position: int = 0) -> int:
 
 
 def whole_ms(duration_ns: int) -> int:
-    """Whole milliseconds, rounded up: no part of what was asked for is lost."""
+    """Return whole milliseconds, rounded up: an interval is never shorter than asked for."""
     return -(-duration_ns // MILLISECOND)
 
 
 def duration_text(duration_ns: int) -> str:
-    """The shortest exact spelling: 1_500_000_000 is `1500ms`."""
+    """Return the shortest exact spelling: 1_500_000_000 is `1500ms`."""
     for unit in ("d", "h", "m", "s", "ms", "us"):
         if duration_ns and duration_ns % _UNITS[unit] == 0:
             return f"{duration_ns // _UNITS[unit]}{unit}"

@@ -17,7 +17,7 @@ _BYTES = {"KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """One of the three is given. `max_gap_ns` bounds a recorded silence."""
+    """One of the first three is set. `max_gap_ns` bounds a recorded pause."""
 
     messages_per_s: int | None = None
     bytes_per_s: int | None = None
@@ -26,14 +26,14 @@ class Rate:
 
 
 def parse_rate(text: str, position: int = 0) -> Rate:
-    """AMPS's three forms, units in any case: messages a second, bytes a second, or `.5X`.
+    """Parse AMPS's three forms, units in any case: messages a second, bytes a second, or `.5X`.
 
     Args:
         text: the rate and nothing else.
         position: where the text begins in what was sent.
 
     Raises:
-        TextInvalid: anything else, at the first character that does not fit; or a speed of nothing.
+        TextInvalid: anything else, at the first wrong character; or a rate of 0.
     """
     found = _RATE.fullmatch(text)
     if found is None:
@@ -54,7 +54,7 @@ def parse_rate(text: str, position: int = 0) -> Rate:
 
 
 def rate_text(rate: Rate) -> str:
-    """The canonical spelling, without the gap."""
+    """Return the canonical spelling, without the gap."""
     if rate.times is not None:
         return f"{rate.times!r}".removesuffix(".0") + "X"
     if rate.bytes_per_s is not None:

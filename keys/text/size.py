@@ -17,13 +17,13 @@ _BYTES = {
 }
 _PRINTED = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
-# re.ASCII: an Arabic or full-width digit is no digit here. Fifteen digits stay inside 64 bits.
+# re.ASCII: an Arabic or full-width digit is not a digit here. Fifteen digits stay inside 64 bits.
 _SIZE = re.compile(r"([0-9]{1,15})(b|[kmg]i?b)", re.ASCII | re.IGNORECASE)
 _DIGITS = re.compile(r"[0-9]{0,15}", re.ASCII)
 
 
 def parse_size(text: str, position: int = 0) -> int:
-    """`8MiB` to bytes; units B KB MB GB KiB MiB GiB in any case.
+    """Parse `8MiB` to bytes; units B KB MB GB KiB MiB GiB in any case.
 
     Args:
         text: the size and nothing else.
@@ -43,7 +43,7 @@ def parse_size(text: str, position: int = 0) -> int:
 
 
 def size_text(size_bytes: int) -> str:
-    """The largest binary unit that loses nothing: 16_777_216 is `16MiB`."""
+    """Return the size in the largest binary unit that loses nothing: 16_777_216 is `16MiB`."""
     for unit, unit_bytes in _PRINTED:
         if size_bytes and size_bytes % unit_bytes == 0:
             return f"{size_bytes // unit_bytes}{unit}"

@@ -23,14 +23,14 @@ _TIME = re.compile(
            (?:Z|[+-](?:0\d|1[0-4])(?::?[0-5]\d)?)?)?)?)?)?)?""",
     re.VERBOSE | re.ASCII,
 )
-# Eight digits are a date, and fewer nothing that anybody means.
+# Eight digits are a date, and fewer have no plausible meaning.
 _MILLISECONDS = re.compile(r"[0-9]{9,15}", re.ASCII)
 
 
 def parse_time(text: str, position: int = 0) -> int:
-    """Milliseconds of the epoch, parts of one rounded up.
+    """Parse a time to milliseconds of the epoch, rounded up.
 
-    Rounded down, a start would be before the time that was written.
+    Rounding down would put a start before the written time.
 
     Args:
         text: as `parse_iso_ns` takes it, or milliseconds since 1970 in 9 to 15 digits.
@@ -49,7 +49,7 @@ def parse_time(text: str, position: int = 0) -> int:
 
 
 def parse_iso_ns(text: str, position: int = 0) -> int:
-    """Nanoseconds of the epoch of an ISO 8601 time.
+    """Parse an ISO 8601 time to nanoseconds of the epoch.
 
     A date (`2025-09-09`, `20250909`) is its midnight. A time of day stands after `T` or a blank,
     extended or basic, to the minute, the second or at most nine decimals, in UTC where no zone
@@ -77,7 +77,7 @@ def parse_iso_ns(text: str, position: int = 0) -> int:
 
 
 def time_text(timestamp_ms: int) -> str:
-    """The canonical spelling, `2025-09-09T17:19:19.976Z`, of years 1 to 9999."""
+    """Return the canonical spelling, `2025-09-09T17:19:19.976Z`, of years 1 to 9999."""
     moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     precision = "milliseconds" if moment.microsecond else "seconds"
     return moment.replace(tzinfo=None).isoformat(timespec=precision) + "Z"

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from tidegate.clients.answers import Journal
 from tidegate.clients.errors import GatewayProblem
-from tidegate.clients.outage import TOPIC_UNKNOWN
-from tidegate.clients.retry import Retry
+from tidegate.clients.retry import TOPIC_UNKNOWN, Retry
 from tidegate.keys.text.bookmark import START, join_bookmark
 from tidegate.pipeline.connection import PATIENT, gateway_at
 from tidegate.pipeline.errors import GatewayRefused

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.errors import KeyInvalid
+from tidegate.keys.jsontext import items
 from tidegate.keys.projection import Projection
 from tidegate.keys.spec import canonical_scalar
-from tidegate.keys.value import items
 from tidegate.pipeline.views.partials import NEWEST, Parts, parts_of
 from tidegate.pipeline.views.records import ARROW_SENT, UNMATCHED
 

@@ -19,9 +19,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.keys.jsontext import (
+    NULL,
+    Exact,
+    canonical_value,
+    comparable,
+    exact,
+    is_number,
+    string,
+)
 from tidegate.keys.projection import DEVIATIONS, Aggregate, Column, Moments, calculated
 from tidegate.keys.reducers import MONOIDS, Monoid, Reducer, join
-from tidegate.keys.value import NULL, Exact, canonical_value, comparable, exact, is_number, string
 from tidegate.pipeline.columns import intervals
 from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, are_decimals
 from tidegate.pipeline.views.members import Members

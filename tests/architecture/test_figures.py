@@ -56,7 +56,9 @@ def test_comments_and_code_are_counted(text: str, comments: int, lines: int) -> 
 
 
 def test_entries_and_rules_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "inner").mkdir()
+    for folder in ("inner", "moved/__pycache__"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "file").touch()
     for name in ("__init__.py", "one.py", "two.py", "page.md"):
         (tmp_path / name).touch()
     assert figures.entries(tmp_path) == ["inner", "one.py", "page.md", "two.py"]

@@ -34,7 +34,7 @@ def test_all_bytes_come_and_then_the_end() -> None:
         assert read_all(body) == b"".join(pieces)
 
 
-def test_silence_is_told_and_reading_can_go_on() -> None:
+def test_silence_is_raised_and_reading_can_go_on() -> None:
     go_on = threading.Event()
     with scripted(stream(b"a", then_hang=go_on)) as gateway, body_of(gateway) as body:
         assert body.read(20) == b"a"

@@ -122,11 +122,11 @@ def test_a_name_with_a_slash_stays_one_name(gateway: Gateway) -> None:
     "address", ["127.0.0.1:8080", "ftp://a", "http://", "http://a/path", "http://a:x", "http://a?b"]
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="an address is such as"):
+    with pytest.raises(ValueError, match="expected an address such as"):
         Gateway(address)
 
 
-def test_nobody_there_is_told_with_the_address() -> None:
+def test_an_unreachable_gateway_is_named_by_its_address() -> None:
     with Gateway("http://127.0.0.1:1") as gateway:
         for call in (lambda: gateway.topic("t"), lambda: list(gateway.sow("t"))):
             with pytest.raises(GatewayUnreachable, match=re.escape("http://127.0.0.1:1")):

@@ -12,9 +12,10 @@ import pytest
 from tests.clients.support.streams import plain, scripted
 from tests.support.fault_proxy import fault_proxy
 from tests.support.gateways import Running, running_gateway
+from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.publishing import Post, Published, new_key
+from tidegate.clients.transport import Post, new_key
 
 
 def test_a_request_names_what_it_is_given() -> None:
@@ -111,7 +112,7 @@ def test_without_patience_a_request_is_sent_once_and_has_no_key() -> None:
         assert len(fake.requests) == 1
 
 
-def test_nobody_there_is_told_at_once() -> None:
+def test_an_unreachable_gateway_fails_at_once() -> None:
     with (
         Gateway("http://127.0.0.1:1", patience_s=3600.0) as gateway,
         pytest.raises(GatewayUnreachable),

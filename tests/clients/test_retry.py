@@ -1,12 +1,12 @@
-"""Pauses grow with failures and keep their bound; what is sent again is sent until time is up."""
+"""Pauses, patience and outages."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.rules import rule
-from tidegate.clients.errors import GatewayProblem, GatewayUnreachable
-from tidegate.clients.retry import Backoff, Retry, doubled_s
+from tidegate.clients.errors import GatewayError, GatewayProblem, GatewayUnreachable, StreamLost
+from tidegate.clients.retry import MISSING_SECONDS_MAX, Backoff, Outage, Retry, doubled_s
 
 
 def longest(low: float, high: float) -> float:
@@ -75,7 +75,7 @@ class Attempts:
 LOST = GatewayUnreachable("lost")
 
 
-def test_a_failure_is_told_once_and_asked_again_after_growing_pauses() -> None:
+def test_a_failure_is_reported_once_and_retried_after_growing_pauses() -> None:
     attempts = Attempts(*[LOST] * 6)
     assert attempts.run() == "here"
     assert attempts.waits_s == [0.25, 0.5, 1, 2, 2, 2]
@@ -125,3 +125,78 @@ def test_what_a_pause_raises_ends_the_waiting() -> None:
     attempts = Attempts(LOST)
     with pytest.raises(KeyboardInterrupt):
         Retry(60.0, pause=stopped).call(attempts.ask, lambda error: True)
+
+
+MISSING = GatewayProblem(404, "topic-unknown", "There is no such topic")
+BUSY = GatewayProblem(503, "bus-unavailable", "The bus is out")
+
+
+class Clock:
+    """Time that moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_each_kind_of_failure_is_reported_once_an_outage() -> None:
+    told: list[str] = []
+    outage = Outage(told.append)
+    refused, cut = GatewayUnreachable("Cannot reach: refused"), GatewayUnreachable("cut")
+    for _ in range(2):
+        for error in (StreamLost("the stream ended"), refused, cut, BUSY, refused, BUSY):
+            outage.record(error)
+            assert outage.error is error
+        outage.end()
+        assert outage.error is None
+    assert told == ["the stream ended", "Cannot reach: refused", str(BUSY)] * 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        GatewayProblem(400, "options-invalid", "No"),
+        GatewayProblem(404, "http-404", "No"),
+        GatewayProblem(410, "bookmark-expired", "No"),
+    ],
+    ids=lambda error: str(error.code),
+)
+def test_a_hopeless_failure_is_raised_and_not_reported(error: GatewayProblem) -> None:
+    told: list[str] = []
+    with pytest.raises(GatewayProblem) as raised:
+        Outage(told.append).record(error)
+    assert (raised.value, told) == (error, [])
+
+
+def test_a_missing_topic_is_waited_for_in_silence_and_then_raised() -> None:
+    told: list[str] = []
+    clock = Clock()
+    outage = Outage(told.append, clock)
+    for clock.now_s in (5.0, 5.0 + MISSING_SECONDS_MAX - 0.1):
+        outage.record(MISSING)
+    assert outage.shortened_s(30.0) == pytest.approx(0.1)
+    clock.now_s += 0.2
+    with pytest.raises(GatewayProblem, match="topic-unknown"):
+        outage.record(MISSING)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "between", [None, BUSY, GatewayUnreachable("away")], ids=["connected", "busy", "away"]
+)
+def test_the_wait_for_a_topic_restarts_after_another_failure(
+    between: GatewayError | None,
+) -> None:
+    clock = Clock()
+    outage = Outage(lambda sentence: None, clock)
+    outage.record(MISSING)
+    clock.now_s = MISSING_SECONDS_MAX
+    if between is None:
+        outage.end()
+    else:
+        outage.record(between)
+    assert outage.shortened_s(30.0) == 30.0
+    outage.record(MISSING)
+    assert outage.error is MISSING

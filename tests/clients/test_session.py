@@ -13,7 +13,7 @@ from tests.support.commands import serving
 from tests.support.deadlines import HANGS_S
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.session import Heard, Session
+from tidegate.clients.session import Session, SessionEvent
 
 JSON = "application/json"
 OPENED = json.dumps({"session": "abc", "events": "/v1/sessions/abc/events"}).encode()
@@ -36,9 +36,9 @@ def address() -> Iterator[str]:
         yield address
 
 
-def until(session: Session, wanted: str) -> list[Heard]:
+def until(session: Session, wanted: str) -> list[SessionEvent]:
     """What is heard up to the first event of this name."""
-    heard = list[Heard]()
+    heard = list[SessionEvent]()
     for each in session:
         heard.append(each)
         if each.event.name == wanted:

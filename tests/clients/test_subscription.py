@@ -1,7 +1,8 @@
-"""A subscription comes back with what it knows, and stays away when told to."""
+"""A subscription that outlives its connection."""
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -13,7 +14,8 @@ from tests.support.rules import rule
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Backoff
-from tidegate.clients.subscription import Subscription
+from tidegate.clients.sse import Event
+from tidegate.clients.subscription import Places, Subscription
 
 HELLO = b'event: hello\ndata: {"session":"s","heartbeat_ms":20000}\n\n'
 SILENCE_S = 50  # 2.5 heartbeats, after which it would connect again
@@ -63,7 +65,7 @@ def test_no_content_ends_it() -> None:
         assert len(fake.requests) == 2
 
 
-def test_a_session_that_is_gone_is_begun_anew() -> None:
+def test_a_session_that_is_gone_is_replaced_by_another() -> None:
     """A pattern's ids are its session's, which a gateway that was started anew does not know."""
     gone = b'{"title":"There is no such session","status":404,"code":"session-unknown"}'
     scripts = (
@@ -161,7 +163,7 @@ def test_a_topic_that_is_missing_for_a_while_is_waited_for() -> None:
 
 
 def test_a_topic_that_stays_missing_is_raised_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.clients.outage.MISSING_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("tidegate.clients.retry.MISSING_SECONDS_MAX", 0.5)
     with scripted(stream(HELLO, row(1)), missing_topic()) as fake, Gateway(fake.address) as gateway:
         with pytest.raises(GatewayProblem, match="topic-unknown"):
             texts(gateway.subscribe("t"))
@@ -198,7 +200,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_an_outage_is_told_once_and_stands_when_the_time_is_over(clock: Clock) -> None:
+def test_an_outage_is_reported_once_and_lasts_to_the_end_of_the_time(clock: Clock) -> None:
     tried: list[str] = []
     lost: list[str] = []
     with scripted(stream(HELLO, row(1))) as fake, httpx2.Client(trust_env=False) as client:
@@ -219,7 +221,7 @@ def test_an_outage_is_told_once_and_stands_when_the_time_is_over(clock: Clock) -
     assert isinstance(subscription.standing_error, GatewayUnreachable)
 
 
-def test_nobody_there_is_raised_at_once() -> None:
+def test_an_unreachable_gateway_is_raised_at_once() -> None:
     with Gateway("http://127.0.0.1:1") as gateway, pytest.raises(GatewayUnreachable, match=":1"):
         next(gateway.subscribe("t"))
 
@@ -267,7 +269,7 @@ def test_leaving_the_block_closes_the_connection() -> None:
         hang.set()
 
 
-def test_it_begins_where_it_is_told_to() -> None:
+def test_it_resumes_after_the_given_event() -> None:
     with scripted(stream(HELLO, GOODBYE)) as fake, Gateway(fake.address) as gateway:
         list(gateway.subscribe("t", last_event_id="e-5"))
         assert fake.requests[0][0] == "e-5"
@@ -279,3 +281,60 @@ def test_the_place_is_that_of_the_event_in_hand_not_of_what_has_arrived() -> Non
         subscription = gateway.subscribe("t")
         places = [(event.name, subscription.last_event_id) for event in subscription]
     assert places[:3] == [("hello", ""), ("message", "e-1"), ("message", "e-2")]
+
+
+def event(name: str, document: object, id_text: str = "") -> Event:
+    return Event(name, json.dumps(document), id_text)
+
+
+def hello(*entries: tuple[str, str | None]) -> Event:
+    named = [{"sub": "s1", "topic": topic, "bookmark": place} for topic, place in entries]
+    return event("hello", {"session": "S", "subscriptions": named}, "S-0")
+
+
+def test_it_begins_where_hello_says() -> None:
+    places = Places()
+    assert places.text == ""
+    places.apply(hello(("px.a", "e1-3"), ("px.b", None)))
+    assert places.text == "px.a=e1-3,px.b=unknown-0"
+    places.apply(event("subscribed", {"sub": "s1", "topic": "px.c", "bookmark": "e3-0"}))
+    assert places.text.endswith(",px.c=e3-0")
+
+
+def test_ids_move_it_whatever_the_rows_look_like() -> None:
+    places = Places()
+    places.apply(hello(("px.a", "e1-3"), ("px.b", None)))
+    places.apply(Event("message", "no JSON", "S-1~e1-5"))
+    places.apply(event("group_end", {"sub": "s1", "topic": "px.b"}, "S-2~e2-9"))
+    assert places.text == "px.a=e1-5,px.b=e2-9"
+    places.apply(Event("message", "{}", "S-3~e2-10"))
+    assert places.text == "px.a=e1-5,px.b=e2-10"
+
+
+def test_an_id_that_only_still_holds_says_nothing() -> None:
+    """A topic that has ended does not come back by an event without an id of its own."""
+    places = Places()
+    places.apply(hello(("px.a", "e1-3")))
+    places.apply(event("message", {}, "S-1~e1-5"))
+    places.apply(event("unsubscribed", {"sub": "s1", "topic": "px.a"}, "S-2"))
+    places.apply(event("late", {"sub": "s1"}, "S-2"))
+    assert places.text == ""
+
+
+def test_a_restarted_topic_is_recognised_by_its_group() -> None:
+    places = Places()
+    places.apply(hello(("px.a", "e1-3")))
+    places.apply(event("group_end", {"sub": "s1", "topic": "px.a"}, "S-1~e7-2"))
+    places.apply(Event("message", "[]", "S-2~e7-4"))
+    places.apply(Event("message", "[]", "S-3~e8-4"))  # of which nothing is known
+    assert places.text == "px.a=e7-4"
+
+
+def test_another_hello_counts_alone() -> None:
+    places = Places()
+    places.apply(hello(("px.a", "e1-3"), ("px.b", "e2-1")))
+    places.apply(hello(("px.b", "e2-4")))
+    assert places.text == "px.b=e2-4"
+    places.apply(Event("hello", "no JSON"))
+    places.apply(event("hello", {"subscriptions": [{"sub": "s1", "topic": "px.a"}]}))
+    assert places.text == ""

@@ -10,7 +10,7 @@ from tests.clients.support.streams import plain, scripted
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem, GatewayUnreachable
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
-from tidegate.clients.transport import Transport, is_out_for_a_while, may_be_over_soon
+from tidegate.clients.transport import Transport, is_gateway_out, is_temporary
 
 NDJSON = "application/x-ndjson"
 QUICK = Retry(60.0, pause=lambda seconds: None, clock=lambda: 0.0)
@@ -23,21 +23,21 @@ def problem(status: int) -> GatewayProblem:
 
 
 def test_a_gateway_behind_a_proxy_that_is_out_may_come_back() -> None:
-    out = [status for status in range(400, 600) if is_out_for_a_while(problem(status))]
+    out = [status for status in range(400, 600) if is_gateway_out(problem(status))]
     assert out == [502, 503, 504]
 
 
 def test_a_gateway_that_was_never_reached_is_waited_for_by_who_has_time_alone() -> None:
     lost = GatewayUnreachable("lost")
-    assert (is_out_for_a_while(lost), may_be_over_soon(lost)) == (False, True)
+    assert (is_gateway_out(lost), is_temporary(lost)) == (False, True)
     lost.was_reached = True
-    assert is_out_for_a_while(lost)
+    assert is_gateway_out(lost)
 
 
 def test_who_has_time_asks_again_over_any_trouble_and_no_refusal() -> None:
-    found = [status for status in range(400, 600) if may_be_over_soon(problem(status))]
+    found = [status for status in range(400, 600) if is_temporary(problem(status))]
     assert found == [429, *range(500, 600)]
-    assert not may_be_over_soon(AnswerInvalid("no gateway"))
+    assert not is_temporary(AnswerInvalid("no gateway"))
 
 
 def test_every_request_is_sent_again_where_that_is_asked_for() -> None:
@@ -54,7 +54,7 @@ def test_otherwise_only_what_is_published_is() -> None:
         assert len(fake.requests) == 1
 
 
-def test_a_failure_of_a_publish_is_told_once() -> None:
+def test_a_failed_publish_is_reported_once() -> None:
     told: list[str] = []
     with (
         scripted(plain(503), plain(200, PUBLISHED, "application/json")) as fake,

@@ -3,15 +3,15 @@
 import re
 from pathlib import Path
 
+from tidegate.app.cli.settings import settings_page
 from tidegate.app.settings import SETTINGS
-from tidegate.app.settings_page import settings_page
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
 def test_the_page_is_the_one_the_settings_write() -> None:
     assert PAGE.read_text("utf-8") == settings_page(), (
-        "write it anew: python -m tidegate.app.settings_page > docs/settings.md"
+        "write it anew: python -m tidegate.app.cli.settings > docs/settings.md"
     )
 
 

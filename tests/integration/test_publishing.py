@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.commands import address_of, command, environment, start
 from tests.support.deadlines import HANGS_S
+from tidegate.clients.answers import Published
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.publishing import Published
 
 pytestmark = pytest.mark.slow
 

@@ -14,8 +14,7 @@ import pytest
 from tests.support.deadlines import HANGS_S
 from tests.support.gateways import Running, Stream, eventually, names, running_gateway
 from tests.support.rules import rule
-from tidegate.clients.patch import patched
-from tidegate.clients.replica import Replica
+from tidegate.clients.replica import Replica, patched
 from tidegate.clients.sse import Event, Parser
 from tidegate.conflation.frame import Frame
 

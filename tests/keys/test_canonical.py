@@ -196,7 +196,7 @@ def test_what_is_written_otherwise_is_refused(text: bytes) -> None:
         canonical_key(text)
 
 
-def test_null_stands_only_where_it_is_let() -> None:
+def test_null_is_allowed_only_in_some_keys() -> None:
     assert canonical_or_null(b"null") == "null"
     assert canonical_or_null(b"1.0") == "1"
     assert join_key(["1", "null"]) == "[1,null]"

@@ -63,7 +63,7 @@ def test_kept_messages_are_as_they_were_published(answer: Any, text: bytes | Non
 
 @rule("merge-9")
 @pytest.mark.parametrize("function", [surrogate, deep, an_object, endless, broken])
-def test_one_that_fails_is_told_and_counts_as_no_conflation(function: Any) -> None:
+def test_a_failing_merger_is_reported_and_counts_as_no_conflation(function: Any) -> None:
     failures: list[tuple[str, Exception]] = []
     merger = Merger("m:f", function, lambda *told: failures.append(told))
     assert merger.merged(OLD, NEW) is None

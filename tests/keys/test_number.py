@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tests.support.rules import rule
-from tidegate.keys.value import canonical_number, comparable, exact, is_number, spelled
+from tidegate.keys.jsontext import canonical_number, comparable, exact, is_number, spelled
 
 pytestmark = rule("delta-5")
 

@@ -1,4 +1,4 @@
-"""Structural conflation: several messages become one (rule merge-7)."""
+"""Reducers merge messages into one; their monoids join in any grouping."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.errors import PathInvalid
-from tidegate.keys.reducers import COLUMNS_MAX, Merged, Reduce
+from tidegate.keys.reducers import COLUMNS_MAX, MONOIDS, Merged, Reduce, Reducer, join
 from tidegate.keys.spec import KeySpec
-
-pytestmark = rule("merge-7")
 
 
 def merged(spec: str, *payloads: bytes) -> bytes:
@@ -120,6 +118,7 @@ messages = st.one_of(
 )
 
 
+@rule("merge-7")
 @given(st.lists(messages, min_size=1, max_size=8))
 @examples(200, nightly=5_000)
 def test_messages_merged_in_any_groups_and_saved_between_give_the_same(
@@ -134,6 +133,7 @@ def test_messages_merged_in_any_groups_and_saved_between_give_the_same(
     json.loads(in_a_row.payload())
 
 
+@rule("merge-7")
 @given(st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=5))
 @examples(50, nightly=1_000)
 def test_the_order_of_a_sum_cannot_be_seen(values: list[float]) -> None:
@@ -141,12 +141,14 @@ def test_the_order_of_a_sum_cannot_be_seen(values: list[float]) -> None:
     assert len(sums) == 1
 
 
+@rule("merge-7")
 def test_what_was_merged_stays_as_it_is() -> None:
     begun = Reduce.parse("[/a:append,/a:union@u]").begin(b'{"a":[1]}')
     begun.add(b'{"a":[2]}')
     assert begun.payload() == b'{"a":[1],"u":[1]}'
 
 
+@rule("merge-7")
 def test_reducers_are_a_value() -> None:
     reduce = Reduce.parse("[ /px:last , $.px:max@hi,/a:b:sum,/px:min@lo ]")
     assert str(reduce) == "[/px:last,/px:max@hi,/a:b:sum,/px:min@lo]"
@@ -168,6 +170,7 @@ def test_last_alone_is_replacement(spec: str, is_plain: bool) -> None:
     assert Reduce().is_plain
 
 
+@rule("merge-7")
 @pytest.mark.parametrize(
     ("text", "position"),
     [
@@ -196,6 +199,7 @@ def test_malformed_reducers_are_refused_with_their_place(text: str, position: in
     assert refused.value.position == position
 
 
+@rule("merge-7")
 def test_there_are_at_most_64_reducers() -> None:
     fields = [f"/f{number}" for number in range(COLUMNS_MAX + 1)]
     assert len(Reduce.of(dict.fromkeys(fields[:-1], "sum")).columns) == COLUMNS_MAX
@@ -203,6 +207,7 @@ def test_there_are_at_most_64_reducers() -> None:
         Reduce.of(dict.fromkeys(fields, "sum"))
 
 
+@rule("merge-7")
 @rule("merge-6")
 @pytest.mark.parametrize(
     ("reduce", "writes"),
@@ -220,3 +225,51 @@ def test_there_are_at_most_64_reducers() -> None:
 def test_whether_a_field_of_the_key_is_written_to(reduce: str, writes: bool) -> None:
     fields = KeySpec.parse("[/id,/a/b]").paths
     assert Reduce.parse(reduce).writes_to(fields) is writes
+
+
+TEXTS = (
+    *(b"null", b"true", b"0", b"1", b"1.0", b"0.1", b"1e16", b"-1e16", b"1e400", b"1e999999999999"),
+    *(b'"a"', b'"b"', b'""', b"[]", b"[1,2]", b'[null,"a"]', b'{"a":1}', b"0.3333333333"),
+)
+texts = st.none() | st.sampled_from(TEXTS)
+
+
+@rule("merge-7")
+@pytest.mark.parametrize("reducer", Reducer)
+@given(one=texts, two=texts, three=texts)
+@examples(150, nightly=5_000)
+def test_grouping_makes_no_difference(
+    reducer: Reducer, one: bytes | None, two: bytes | None, three: bytes | None
+) -> None:
+    monoid = MONOIDS[reducer]
+    a, b, c = map(monoid.lift, (one, two, three))
+    assert join(monoid, join(monoid, a, b), c) == join(monoid, a, join(monoid, b, c))
+
+
+@rule("merge-7")
+@pytest.mark.parametrize("reducer", [reducer for reducer in Reducer if reducer is not Reducer.LAST])
+def test_a_missing_field_and_null_are_nothing(reducer: Reducer) -> None:
+    monoid = MONOIDS[reducer]
+    assert monoid.lift(None) is None
+    assert monoid.lift(b"null") is None
+    state = monoid.lift(b"1")
+    assert join(monoid, None, state) == join(monoid, state, None) == state
+
+
+@rule("merge-7")
+def test_the_last_word_may_be_nothing() -> None:
+    monoid = MONOIDS[Reducer.LAST]
+    assert monoid.show(join(monoid, monoid.lift(b"1"), monoid.lift(None))) is None
+
+
+@rule("merge-7")
+@pytest.mark.parametrize("reducer", Reducer)
+@given(one=texts, two=texts)
+@examples(150, nightly=5_000)
+def test_a_state_that_was_saved_goes_on(
+    reducer: Reducer, one: bytes | None, two: bytes | None
+) -> None:
+    monoid = MONOIDS[reducer]
+    state = join(monoid, monoid.lift(one), monoid.lift(two))
+    if state is not None:
+        assert monoid.load(monoid.save(state)) == state

@@ -1,13 +1,25 @@
-"""Key specs: ordered, hashable, with two ways of writing them."""
+"""Key specs, and the key that a message has by one."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.keys.errors import PathInvalid
-from tidegate.keys.spec import FIELDS_MAX, KeySpec, split_list
+from tests.support.profiles import examples
+from tests.support.rules import rule
+from tidegate.keys.errors import KeyInvalid, KeyMissing, PathInvalid
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import (
+    FIELDS_MAX,
+    KeySpec,
+    conflation_key,
+    read_fields,
+    record_key,
+    split_list,
+)
 
 
 def test_a_spec_is_an_ordered_value() -> None:
@@ -80,3 +92,94 @@ def test_parts_put_together_again_are_the_text(text: str) -> None:
     parts = list(split_list(text))
     assert ",".join(part for part, _ in parts) == text
     assert all(text[at : at + len(part)] == part for part, at in parts)
+
+
+def key(spec: str, payload: str) -> str:
+    return record_key(KeySpec.parse(spec))(payload.encode())
+
+
+def coarse(spec: str, payload: str) -> str:
+    return conflation_key(KeySpec.parse(spec))(payload.encode())
+
+
+@rule("key-1")
+def test_a_key_is_the_array_of_its_fields_in_the_order_of_the_spec() -> None:
+    payload = '{"venue":"X","px":1.5,"symbol":"IBM","n":7.0}'
+    assert key("[/symbol,/n]", payload) == '["IBM",7]'
+    assert key("[/n,/symbol]", payload) == '[7,"IBM"]'
+
+
+@rule("key-3")
+@pytest.mark.parametrize(
+    ("spec", "payload", "expected"),
+    [
+        ("[/a/b]", '{"a":{"b":1}}', "[1]"),
+        ("[/a,/a/b]", '{"a":1}', None),
+        ("[/a/b,/a/c]", '{"a":{"c":2,"b":1}}', "[1,2]"),
+        ("[$.a[1]]", '{"a":[1,2]}', "[2]"),
+        ("[$[0],$[1].x]", '["k",{"x":1}]', '["k",1]'),
+        ("[$['a\"b']]", '{"a\\"b":1}', "[1]"),
+        ("[/a,$['\\n']]", '{"\\n":2,"a":1}', None),
+        ("[/a]", ' {\n "a" :\t1 } ', "[1]"),
+        ("[/a]", '{"a":1,"a":2}', "[2]"),
+        ("[/a]", '{"\\u0061":1}', "[1]"),
+        ("[/a]", "{}", None),
+        ("[/a]", "[]", None),
+        ("[/a]", "7", None),
+        ("[/a]", '"a"', None),
+        ("[/a/b]", '{"a":[1]}', None),
+        ("[/a/b]", '{"a":null}', None),
+        ("[$.a[0]]", '{"a":{"0":1}}', None),
+        ("[$.a[2]]", '{"a":[1,2]}', None),
+    ],
+)
+def test_fields_are_found_wherever_they_stand(
+    spec: str, payload: str, expected: str | None
+) -> None:
+    if expected is None:
+        with pytest.raises(KeyMissing) as missing:
+            key(spec, payload)
+        assert missing.value.code == "key-missing"
+    else:
+        assert key(spec, payload) == expected
+
+
+@rule("key-3")
+@pytest.mark.parametrize("value", ["null", "{}", "[1]", "1e30", '{"a":1}'])
+def test_a_field_that_is_no_scalar_is_no_key(value: str) -> None:
+    with pytest.raises(KeyInvalid, match="/a: "):
+        key("[/a]", f'{{"a":{value}}}')
+
+
+@rule("interval-9")
+def test_in_a_conflation_key_a_missing_field_is_null_and_anything_else_its_own_text() -> None:
+    assert coarse("[/a,/b]", '{"a":1.0}') == "[1,null]"
+    assert coarse("[/a]", '{"a":null}') == coarse("[/a]", "[]") == coarse("[/a/b]", '{"a":7}')
+    assert coarse("[/a]", '{"a":{"b":1}}') == '[{"b":1}]'
+    assert coarse("[/a]", '{"a":1e30}') != coarse("[/a]", '{"a":1e31}')
+    assert coarse("[/a]", '{"a":"null"}') != coarse("[/a]", '{"a":null}')
+
+
+VALUES = st.one_of(st.integers(-9, 9), st.booleans(), st.text(max_size=3), st.none())
+RECORDS = st.dictionaries(
+    st.sampled_from(["a", "b", "c\n"]),
+    st.one_of(VALUES, st.dictionaries(st.sampled_from("ab"), VALUES)),
+)
+PATHS = (("a",), ("b", "a"), ("b", "b"), ("c\n",))
+
+
+@examples(300, nightly=20_000)
+@given(RECORDS, st.lists(st.sampled_from(PATHS), min_size=1, unique=True))
+def test_only_the_fields_that_are_asked_for_are_read(
+    record: dict[str, object], paths: list[tuple[str, ...]]
+) -> None:
+    def plain(steps: tuple[str, ...]) -> object:
+        found: object = record
+        for step in steps:
+            found = found.get(step, "absent") if isinstance(found, dict) else "absent"
+        return found
+
+    texts = read_fields(tuple(FieldPath(steps) for steps in paths))(json.dumps(record).encode())
+    for steps, text in zip(paths, texts, strict=True):
+        expected = plain(steps)
+        assert (text is None and expected == "absent") or json.loads(text or b"0") == expected

@@ -21,7 +21,8 @@ LISTENS = re.compile(r"Tidegate listens on (http://\S+)")
 
 def parsed(*words: str) -> click.Context:
     """The verb that the words name, with what they say in `params`; nothing is run."""
-    from tidegate.app.cli.command import PROGRAM, tidegate
+    from tidegate.app.cli.command import tidegate
+    from tidegate.app.cli.terminal import PROGRAM
 
     context = tidegate.make_context(PROGRAM, list(words))
     while isinstance(group := context.command, click.Group):

@@ -11,12 +11,13 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from tidegate.app.cli.settings import load_settings
 from tidegate.app.http.connection import connection_of
 from tidegate.app.http.middleware import install_middleware
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import read_body
 from tidegate.app.http.server import serve
-from tidegate.app.settings import Settings, load_settings
+from tidegate.app.settings import Settings
 
 PIECE = b"x" * 1000
 BODY_BYTES_MAX = 1 << 20

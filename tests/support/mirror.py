@@ -317,7 +317,7 @@ class Mirror:
         self.calls.append((verb, arguments, described(answer)))
         if isinstance(answer, EngineError):
             raise answer
-    return answer
+        return answer
 
     def fresh(self, kind: str) -> str:
         self.serial += 1

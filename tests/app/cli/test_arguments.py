@@ -73,7 +73,7 @@ def test_an_address_becomes_a_client_that_has_sent_nothing() -> None:
 
 
 def test_what_is_no_address_is_wrong_usage() -> None:
-    with pytest.raises(click.BadParameter, match="an address is such as"):
+    with pytest.raises(click.BadParameter, match="expected an address such as"):
         connect("127.0.0.1")
 
 
@@ -98,7 +98,7 @@ def test_the_environment_names_the_gateway_and_the_option_goes_before_it(
 
 
 @pytest.mark.slow
-def test_a_wrong_address_is_told_of_the_variable_that_has_it() -> None:
+def test_a_wrong_address_names_the_variable_that_has_it() -> None:
     ended = run("topics", "list", TIDEGATE_GATEWAY="nowhere")
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "TIDEGATE_GATEWAY" in ended.err

@@ -43,14 +43,14 @@ def one_line(text: str) -> str:
         (("pipeline", "replay2"), "Did you mean 'replay'?"),
         (("subscribe", "t", "--count", "0"), "x>=1"),
         (("subscribe", "t", "--for", "10"), "10"),
-        (("subscribe", "t", "--table", "--format", "value"), "exclude one another"),
+        (("subscribe", "t", "--table", "--format", "value"), "either --table or --format"),
         (("subscribe", "t", "--format", "xml"), "xml"),
         (("subscribe", "t", "--opt", "x"), "No such option"),
         (("topics",), "Missing command"),
         (("topics", "list", "--gateway", "nowhere"), "such as http://127.0.0.1:8080"),
         (("serve", "--port", "70000"), "0<=x<=65535"),
         (("serve", "--workers", "2"), "needs --redis"),
-        (("serve", "--dry-run"), "--dry-run goes with --topics"),
+        (("serve", "--dry-run"), "--dry-run needs --topics"),
         (("top", "--interval", "5"), "such as 500ms, not '5'"),
     ],
 )
@@ -66,7 +66,9 @@ def test_wrong_usage_is_2(
     "arguments",
     [("topics", "list"), ("sow", "t"), ("subscribe", "t"), ("topics", "delete", "t")],
 )
-def test_nobody_there_is_3(capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]) -> None:
+def test_an_unreachable_gateway_is_3(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
+) -> None:
     result = ended(capsys, *arguments, *NOBODY)
     assert result.code == 3
     assert "Cannot reach the gateway at http://127.0.0.1:1" in one_line(result.err)

@@ -1,13 +1,15 @@
-"""Completion of the shells, and the benchmark suite of a checkout."""
+"""What is installed: versions, Java and completion of the shells."""
 
 from __future__ import annotations
 
+import platform
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import Ended, run
+from tests.support.outside import require_java
 from tidegate.app.cli import installation
 from tidegate.app.cli.main import main
 
@@ -83,18 +85,62 @@ def test_each_shell_finds_its_script(tmp_path: Path) -> None:
     assert (tmp_path / "c" / "fish" / "completions" / "tidegate.fish").is_file()
 
 
-def test_a_checkout_runs_its_suite(monkeypatch: pytest.MonkeyPatch) -> None:
-    became: list[list[str]] = []
-    monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
-    main(["bench", "loopback", "engine"])
-    assert became[0][1:] == ["-P", "-m", "bench", "loopback", "engine"]
+def test_each_part_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["version"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line[:13].strip() for line in lines]
+    assert names == ["Tidegate", "Python", "Spark", "Java", "Redis client", "Redis server"]
+    assert lines[1].split()[-1] == platform.python_version()
 
 
-def test_an_installed_package_has_none(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_what_is_not_there_is_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installation, "__file__", str(tmp_path / "app" / "cli" / "it.py"))
-    assert main(["bench"]) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "python3 dev.py bench" in said
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("JAVA_HOME", "/none")
+    assert main(["version"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "not installed" in line] == [
+        "Java          not installed",
+        "Redis server  not installed",
+    ]
+    assert installation.package_version("no-such-distribution") is None
+
+
+def installed(folder: Path, version: str, *, release: bool) -> Path:
+    """A Java's folder: its release file, or a program that says its version."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
+    if release:
+        (folder / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    return folder
+
+
+@pytest.mark.parametrize("release", [True, False])
+@pytest.mark.parametrize(("version", "good"), [("17.0.15", True), ("1.8.0_402", False)])
+def test_the_version_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, release: bool, good: bool
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(installed(tmp_path, version, release=release)))
+    assert installation.java_version() == version
+    assert (installation.missing_java() is None) is good
+
+
+@pytest.mark.parametrize(
+    ("version", "major"), [("17", 17), ("21-ea", 21), ("1.8.0_402", 8), ("", 0)]
+)
+def test_major_versions(version: str, major: int) -> None:
+    assert installation.java_major(version) == major
+
+
+def test_a_missing_java_is_named_with_a_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/none")
+    assert installation.java_version() is None
+    assert "--no-spark" in (installation.missing_java() or "")
+
+
+def test_this_machine_has_one() -> None:
+    require_java()
+    assert installation.missing_java() is None

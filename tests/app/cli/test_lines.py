@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.app.cli.errors import UsageInvalid
 from tidegate.app.cli.lines import Line, read_lines
+from tidegate.app.cli.terminal import UsageInvalid
 
 NDJSON = b'{"a":1}\n\n  {"a":2}  \r\n[3]'
 NOISE = random.Random(7).randbytes(999)
@@ -60,14 +60,14 @@ def test_csv_becomes_objects_with_numbers_as_they_are_spelt(tmp_path: Path) -> N
         ),
         pytest.param("a.csv", b'a\n"x\n', "not valid CSV", id="csv-open-quote"),
         pytest.param("a.csv", b"a\n\xff\n", "not UTF-8", id="csv-not-utf8"),
-        pytest.param("a.gz", b"plain", "not a whole gzip file", id="gzip-not"),
-        pytest.param("a.gz", packed(b"[1]\n" * 99)[:-9], "not a whole gzip file", id="gzip-cut"),
+        pytest.param("a.gz", b"plain", "not a complete gzip file", id="gzip-not"),
+        pytest.param("a.gz", packed(b"[1]\n" * 99)[:-9], "not a complete gzip file", id="gzip-cut"),
         pytest.param(
-            "a.gz", packed(NOISE)[:40] + b"\0" * 50, "not a whole gzip file", id="gzip-damaged"
+            "a.gz", packed(NOISE)[:40] + b"\0" * 50, "not a complete gzip file", id="gzip-damaged"
         ),
     ],
 )
-def test_a_bad_file_is_told_in_a_sentence(
+def test_a_bad_file_is_refused_in_a_sentence(
     tmp_path: Path, name: str, content: bytes, said: str
 ) -> None:
     with pytest.raises(UsageInvalid, match=said):
@@ -81,7 +81,7 @@ def test_an_empty_file_is_no_message(tmp_path: Path, name: str, content: bytes) 
     assert list(read_lines(written(tmp_path, f"{name}.gz", packed(content)))) == []
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageInvalid, match="No such file"):
         list(read_lines(str(tmp_path / "none")))
     with pytest.raises(UsageInvalid, match="directory"):

@@ -47,8 +47,8 @@ def test_all_of_the_command_is_loaded_where_an_interrupt_is_heeded() -> None:
         "tidegate",
         "tidegate.app",
         "tidegate.app.cli",
-        "tidegate.app.cli.errors",
         "tidegate.app.cli.main",
+        "tidegate.app.cli.terminal",
     ]
 
 

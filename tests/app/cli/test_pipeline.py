@@ -1,4 +1,4 @@
-"""The pipeline runs in its own process; its sentences and codes come through."""
+"""Pipeline verbs are read here and carried out by the pipeline's own process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from tests.support.commands import environment, parsed, run
 from tidegate.app.cli import pipeline
 from tidegate.app.cli.main import main
 from tidegate.app.cli.pipeline import pipeline_command, pipeline_environment
+from tidegate.pipeline import command
+from tidegate.pipeline.archive import journal, replay
 
 
 def test_the_packages_beside_app_are_found_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,10 +114,63 @@ def test_without_spark_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "tidegate.app.cli.extras.find_spec", lambda name: None if name == "pyspark" else name
+        "tidegate.app.cli.installation.find_spec", lambda name: None if name == "pyspark" else name
     )
     assert main(["pipeline", "run", "a.toml"]) == 78
     assert capsys.readouterr().err == (
         "tidegate: `tidegate pipeline` needs pyspark, which is not installed: "
         'pip install "tidegate[spark]"\n'
     )
+
+
+def handed_on(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
+    """What the pipeline's own process is asked to do, once the command would have become it."""
+    became: list[list[str]] = []
+    wishes: list[Any] = []
+
+    def take(wish: Any) -> int:
+        wishes.append(wish)
+        return 0
+
+    monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
+    verb = parsed("pipeline", *words)
+    verb.command.invoke(verb)
+    assert became[0][1:4] == ["-P", "-m", "tidegate.pipeline"]
+    for module in (journal, replay):
+        monkeypatch.setattr(module, words[0], take, raising=False)
+    assert command.command(became[0][4:]) == 0
+    return wishes[0]
+
+
+def test_archiving_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["journal", "ticks", "--to", "a", "--available-now", "--interval", "1m"]
+    wish = handed_on(monkeypatch, *words, "--checkpoint=-c", "--master=local[1]")
+    assert (wish.topic, wish.archive, wish.checkpoint) == ("ticks", Path("a"), Path("-c"))
+    assert (wish.manner.available_now, wish.compact, wish.interval) == (True, False, "1m")
+    assert wish.manner.master == "local[1]"
+    assert handed_on(monkeypatch, "journal", "t", "--to=a", "--compact").compact
+
+
+def test_a_replay_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["replay", "a", "--topic", "t", "--from=2026-11-21", "--until", "2026-11-22"]
+    wish = handed_on(monkeypatch, *words, "--rate", "500KB", "--max-gap", "2s")
+    assert (wish.path, wish.topic) == (Path("a"), "t")
+    assert (wish.from_time, wish.until_time) == ("2026-11-21", "2026-11-22")
+    assert (wish.rate, wish.max_gap, wish.source_topic) == ("500KB", "2s", None)
+
+
+def test_a_checkout_runs_its_suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    became: list[list[str]] = []
+    monkeypatch.setattr("tidegate.app.cli.pipeline.become", became.append)
+    main(["bench", "loopback", "engine"])
+    assert became[0][1:] == ["-P", "-m", "bench", "loopback", "engine"]
+
+
+def test_an_installed_package_has_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pipeline, "__file__", str(tmp_path / "app" / "cli" / "it.py"))
+    assert main(["bench"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "python3 dev.py bench" in said

@@ -1,4 +1,4 @@
-"""Files reach a real gateway, and what it refuses is named by the file's own line."""
+"""Files reach a real gateway in requests of the right size, at the right time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,15 +17,18 @@ from tests.support.deadlines import HANGS_S
 from tests.support.fault_proxy import fault_proxy
 from tests.support.gateways import running_gateway
 from tests.support.outside import require_ticks
+from tidegate.app.cli.lines import Line
+from tidegate.app.cli.publish import LINES_PER_REQUEST, batches, parse_rate
+from tidegate.app.cli.terminal import UsageInvalid
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.slow
 SUMMARY = re.compile(
     r"Published ([\d,]+) messages? to (\S+) in [\d.]+ s \([\d,]+ a second\), "
     r"last bookmark (\S+)\n"
 )
 
 
+@pytest.mark.slow
 def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Path) -> None:
     file = tmp_path / "many.ndjson"
     file.write_bytes(b"".join(b'{"n":%d}\n' % number for number in range(2500)))
@@ -38,6 +42,7 @@ def test_a_file_is_published_in_order_and_counted(gateway: Gateway, tmp_path: Pa
     assert found[3] == envelopes[-1]["bookmark"]
 
 
+@pytest.mark.slow
 def test_recorded_ticks_end_at_one_record_a_key(gateway: Gateway) -> None:
     file = str(require_ticks())
     gateway.put_topic("ticks", {"key": ["/tickerId", "/exchange", "/type"]})
@@ -47,6 +52,7 @@ def test_recorded_ticks_end_at_one_record_a_key(gateway: Gateway) -> None:
     assert len(list(gateway.sow("ticks"))) == 74
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [(), ("-",)])
 def test_standard_input(gateway: Gateway, arguments: tuple[str, ...]) -> None:
     ended = run("publish", "t", *arguments, "--gateway", gateway.base_url, stdin=b"1\n\n2\n3")
@@ -54,6 +60,7 @@ def test_standard_input(gateway: Gateway, arguments: tuple[str, ...]) -> None:
     assert ended.out.startswith("Published 3 messages to t in ")
 
 
+@pytest.mark.slow
 def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -> None:
     import subprocess
 
@@ -75,7 +82,8 @@ def test_what_arrives_on_standard_input_is_published_at_once(gateway: Gateway) -
     assert process.returncode == 0
 
 
-def test_a_bad_line_is_named_as_the_file_counts_and_what_came_before_is_told(
+@pytest.mark.slow
+def test_a_bad_line_is_named_by_its_number_in_the_file_after_a_summary(
     gateway: Gateway, tmp_path: Path
 ) -> None:
     file = tmp_path / "bad.ndjson"
@@ -88,6 +96,7 @@ def test_a_bad_line_is_named_as_the_file_counts_and_what_came_before_is_told(
     assert gateway.topic("t")["messages_in"] == 1000
 
 
+@pytest.mark.slow
 def test_a_paced_file_takes_its_time(gateway: Gateway, tmp_path: Path) -> None:
     file = tmp_path / "paced.ndjson"
     file.write_bytes(b"".join(b'{"ts":%d}\n' % (number * 100) for number in range(11)))
@@ -99,6 +108,7 @@ def test_a_paced_file_takes_its_time(gateway: Gateway, tmp_path: Path) -> None:
     assert gateway.topic("t")["messages_in"] == 11
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
@@ -124,6 +134,7 @@ def test_bad_files_and_empty_ones(
         assert ended.out.startswith("Published 0 messages to t in ")
 
 
+@pytest.mark.slow
 async def test_a_line_that_breaks_doubles_nothing_and_loses_nothing(tmp_path: Path) -> None:
     file = tmp_path / "many.ndjson"
     file.write_bytes(b"".join(b"%d\n" % number for number in range(4_500)))
@@ -143,3 +154,73 @@ async def test_a_line_that_breaks_doubles_nothing_and_loses_nothing(tmp_path: Pa
         found = SUMMARY.fullmatch(ended.out)
         assert found
         assert found.group(1, 3) == ("4,500", envelopes[-1]["bookmark"])
+
+
+def lines(count: int, text: bytes = b"{}") -> Iterator[Line]:
+    return (Line(number, text) for number in range(1, count + 1))
+
+
+def due(rate: str, time_field: str | None, *texts: bytes) -> list[float]:
+    schedule = parse_rate(rate, time_field)
+    assert schedule is not None
+    return [schedule(Line(number, text)) for number, text in enumerate(texts, start=1)]
+
+
+def test_requests_have_a_thousand_lines() -> None:
+    sizes = [len(batch) for batch in batches(lines(2 * LINES_PER_REQUEST + 5))]
+    assert sizes == [1000, 1000, 5]
+
+
+def test_large_lines_share_a_request_with_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidegate.app.cli.publish.BYTES_PER_REQUEST", 100)
+    assert [len(batch) for batch in batches(lines(5, b"x" * 60))] == [2, 2, 1]
+
+
+def test_what_has_arrived_does_not_wait_for_more() -> None:
+    arriving = [Line(1, b"1"), None, None, Line(2, b"2"), Line(3, b"3"), None]
+    assert [[line.number for line in batch] for batch in batches(iter(arriving))] == [[1], [2, 3]]
+
+
+def test_nothing_is_no_request() -> None:
+    assert list(batches(iter([None, None]))) == []
+
+
+def test_a_steady_rate() -> None:
+    assert due("4", None, b"1", b"2", b"3") == [0.0, 0.25, 0.5]
+
+
+def test_a_recorded_speed_in_milliseconds_and_in_iso_times() -> None:
+    assert due("2x", "/ts", b'{"ts":1000}', b'{"ts":2000.0}', b'{"ts":1500}', b'{"ts":3000}') == [
+        0.0,
+        0.5,
+        0.5,
+        1.0,
+    ]
+    moments = [b'{"a":{"t":"2013-10-08T13:30:0%dZ"}}' % second for second in (0, 4)]
+    assert due("0.5X", "$.a.t", *moments) == [0.0, 8.0]
+
+
+@pytest.mark.parametrize("text", [b"{}", b'{"ts":null}', b'{"ts":"soon"}', b'{"ts":true}', b"["])
+def test_a_message_without_time_is_named(text: bytes) -> None:
+    with pytest.raises(UsageInvalid, match="line 1 has no time in /ts"):
+        due("1x", "/ts", text)
+
+
+@pytest.mark.parametrize(
+    ("rate", "time_field"),
+    [
+        *(("fast", None), ("0", None), ("-5", None), ("2y", None), ("", None), ("1e3", None)),
+        *(("0x", "/ts"), ("2x", None), ("5", "/ts"), (None, "/ts"), ("2x", "ts")),
+    ],
+)
+def test_a_rate_that_makes_no_sense(rate: str | None, time_field: str | None) -> None:
+    with pytest.raises(UsageInvalid):
+        parse_rate(rate, time_field)
+
+
+def test_paced_messages_take_their_time_and_share_requests() -> None:
+    started_at = time.monotonic()
+    sizes = [len(batch) for batch in batches(lines(100), parse_rate("200", None))]
+    assert time.monotonic() - started_at >= 0.4
+    assert sum(sizes) == 100
+    assert len(sizes) <= 30

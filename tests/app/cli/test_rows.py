@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from tidegate.app.cli.rows import fields_of, shown, table_of, tell_list, tell_one
+from tidegate.app.cli.rows import fields_of, print_document, print_list, shown, table_of
 
 TOPIC = {"topic": "prices.us", "keys": 12_345, "key": ["/symbol", "/venue"], "source": None}
 
@@ -65,9 +65,9 @@ def test_a_time_is_a_date_for_people() -> None:
 
 
 def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_list([TOPIC, TOPIC], {})
+    print_list([TOPIC, TOPIC], {})
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [TOPIC, TOPIC]
-    tell_one(TOPIC)
+    print_document(TOPIC)
     assert json.loads(capsys.readouterr().out) == TOPIC
 
 
@@ -75,8 +75,8 @@ def test_terminals_get_tables(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    tell_list([TOPIC], {"topic": lambda it: it["topic"]})
-    tell_one(TOPIC)
+    print_list([TOPIC], {"topic": lambda it: it["topic"]})
+    print_document(TOPIC)
     out = capsys.readouterr().out
     assert "│ prices.us │" in out
     assert "  /symbol, /venue" in out

@@ -1,4 +1,4 @@
-"""The gateway as a command: what it says when it listens, and why it would not."""
+"""The gateway as a command: start and end, a dry run, and a restored backup."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import json
 import re
 import signal
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import address_of, run, serving, start
+from tests.support.buses import BusServer
+from tests.support.commands import Ended, address_of, run, serving, start
 from tests.support.deadlines import HANGS_S
+from tests.support.rules import rule
 from tidegate.app.cli.serve import NOTHING_KEPT
+from tidegate.app.stores.schema import APPLICATION_ID
 from tidegate.clients.gateway import Gateway
 
 
@@ -99,3 +104,131 @@ def test_a_merger_that_cannot_be_imported_is_78(tmp_path: Path) -> None:
     assert (ended.code, ended.out) == (78, "")
     assert "no.such.module:f cannot be imported" in ended.err
     assert ended.err.count("\n") == 1
+
+
+FILE = """
+[topics."px.us"]
+key = ["/symbol"]
+description = "%s"
+
+[topics."px.us.slow"]
+source = {topic = "px.us", interval = "1s"}
+"""
+
+
+def dry(topics: Path, store: Path | str) -> Ended:
+    return run("serve", "--topics", str(topics), "--data", str(store), "--dry-run")
+
+
+def declare(topics: Path, description: str = "") -> None:
+    topics.mkdir(exist_ok=True)
+    (topics / "px.toml").write_text(FILE % description, "utf-8")
+
+
+@pytest.mark.slow
+@rule("topic-12")
+def test_a_folder_is_tried_applied_tried_again_changed_and_applied_again(tmp_path: Path) -> None:
+    topics, store = tmp_path / "topics", tmp_path / "store"
+    serve = ("--topics", str(topics), "--data", str(store))
+    declare(topics)
+    tried = dry(topics, store)
+    assert (tried.code, tried.out) == (0, "create px.us\ncreate px.us.slow\n")
+    assert tried.err == "2 to create, 0 to change, 0 to leave; nothing was changed.\n"
+    assert not store.exists(), "to look for a store makes none"
+    with serving(*serve) as address, Gateway(address) as gateway:
+        assert [topic["topic"] for topic in gateway.topics()] == ["px.us", "px.us.slow"]
+        gateway.put_topic("made.by.hand", {})
+        gateway.publish("px.us", [b'{"symbol":"IBM"}'])
+        before = gateway.administration.topic("px.us")
+    assert dry(topics, store).out == "leave px.us\nleave px.us.slow\n"
+    declare(topics, "new")
+    assert dry(topics, store).out == "change px.us: description\nleave px.us.slow\n"
+    with serving(*serve) as address, Gateway(address) as gateway:
+        names = [topic["topic"] for topic in gateway.topics()]
+        assert names == ["made.by.hand", "px.us", "px.us.slow"]
+        after = gateway.administration.topic("px.us")
+        assert after.document["description"] == "new"
+        assert after.document["epoch"] == before.document["epoch"]
+        assert list(gateway.sow("px.us")) == [b'{"symbol":"IBM"}']
+    (topics / "px.toml").write_text('[topics."px.us"]\nkey = ["/other"]', "utf-8")
+    for refused in (dry(topics, store), run("serve", *serve, "--port", "0")):
+        assert (refused.code, refused.out, refused.err.count("\n")) == (78, "", 1)
+        assert "px.toml: topic px.us, field key: " in refused.err
+
+
+@pytest.mark.slow
+@rule("topic-12")
+def test_one_wrong_field_and_nothing_is_applied(tmp_path: Path) -> None:
+    topics, store = tmp_path / "topics", tmp_path / "store"
+    declare(topics)
+    (topics / "zz.toml").write_text("[topics.zz]\npriority = 'highest'", "utf-8")
+    serve = ("--topics", str(topics), "--data", str(store))
+    for refused in (dry(topics, store), run("serve", *serve, "--port", "0")):
+        assert (refused.code, refused.out) == (78, "")
+        assert refused.err.startswith("tidegate: zz.toml: topic zz, field priority: ")
+        assert refused.err.count("\n") == 1
+    (topics / "zz.toml").unlink()
+    assert dry(topics, store).out == "create px.us\ncreate px.us.slow\n"
+
+
+@pytest.mark.slow
+def test_what_cannot_be_tried(tmp_path: Path) -> None:
+    nowhere = run("serve", "--dry-run", cwd=str(tmp_path))
+    assert (nowhere.code, nowhere.err) == (2, "tidegate: --dry-run needs --topics\n")
+    missing = dry(tmp_path / "none", ":memory:")
+    assert (missing.code, missing.err.count("\n")) == (78, 1)
+    assert "cannot be read" in missing.err
+
+
+@pytest.mark.slow
+def test_a_backup_of_a_running_gateway_is_restored(tmp_path: Path) -> None:
+    folder, backup = tmp_path / "first", tmp_path / "backup.db"
+    with serving("--data", str(folder)) as address:
+        assert run("topics", "create", "t", "--key", "/k", "--gateway", address).code == 0
+        assert run("publish", "t", "--gateway", address, stdin=b'{"k":1}\n').code == 0
+        with closing(sqlite3.connect(folder / "tidegate.db")) as found:
+            found.execute("VACUUM INTO ?", (str(backup),))
+        refused = run("restore", str(backup), "--data", str(folder), "--replace")
+        assert refused.code == 1
+        assert "in use" in refused.err
+    ended = run("restore", str(backup), "--data", str(tmp_path / "second"))
+    assert (ended.code, ended.err) == (0, "")
+    assert "restored" in ended.out
+    with serving("--data", str(tmp_path / "second")) as address:
+        assert run("sow", "t", "--gateway", address).out == '{"k":1}\n'
+
+
+@pytest.mark.slow
+def test_what_cannot_be_restored_is_one_line(tmp_path: Path) -> None:
+    text, backup = tmp_path / "text.db", tmp_path / "backup.db"
+    text.write_text("no database")
+    with closing(sqlite3.connect(backup)) as made:
+        made.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        made.execute("CREATE TABLE topics (name TEXT)")
+    for code, source, folder in (
+        (2, tmp_path / "none.db", tmp_path),
+        (2, tmp_path / "nowhere" / "none.db", tmp_path),
+        (2, tmp_path, tmp_path),
+        (2, backup, ":memory:"),
+        (1, text, tmp_path),
+        (78, backup, text / "inside"),
+    ):
+        ended = run("restore", str(source), "--data", str(folder))
+        assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err
+
+
+@pytest.mark.slow
+@rule("cluster-5")
+@pytest.mark.redis
+def test_a_redis_that_was_put_back_is_said_so(redis_bus: BusServer) -> None:
+    ended = run("restore", "--redis", redis_bus.url)
+    assert (ended.code, ended.err) == (0, "")
+    assert "another epoch" in ended.out
+    for code, words in (
+        (1, ("--redis", "unix:///nowhere/at/all.sock")),
+        (78, ("--redis", "nowhere")),
+        (2, ()),
+        (2, ("backup.db", "--redis", redis_bus.url)),
+    ):
+        ended = run("restore", *words)
+        assert (ended.code, len(ended.err.splitlines())) == (code, 1), ended.err

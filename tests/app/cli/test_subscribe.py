@@ -1,4 +1,4 @@
-"""Subscribing into a pipe: NDJSON, and an end when it was asked for."""
+"""Subscribing, the state of the world and explanations from the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.support.deadlines import HANGS_S
 from tidegate.app.cli.main import main
 from tidegate.clients.gateway import Gateway
 
-pytestmark = pytest.mark.slow
 HELLO = b'event: hello\ndata: {"heartbeat_ms":20000,"subscriptions":[{"options":""}]}\n\n'
 TOPIC_UNKNOWN = b'{"title":"There is no such topic","status":404,"code":"topic-unknown"}'
 
@@ -32,21 +31,25 @@ def subscribe(gateway: Gateway, *arguments: str) -> list[str]:
     return ended.out.splitlines()
 
 
+@pytest.mark.slow
 def test_so_many_messages(prices: Gateway) -> None:
     assert subscribe(prices, "--count", "2") == ['{"symbol":"A"}', '{"symbol":"B"}']
 
 
+@pytest.mark.slow
 def test_for_so_long(prices: Gateway) -> None:
     started_at = time.monotonic()
     assert len(subscribe(prices, "--for", "2s")) == 3
     assert time.monotonic() - started_at >= 2
 
 
+@pytest.mark.slow
 def test_a_sow_ends_by_itself(prices: Gateway) -> None:
     rows = [json.loads(line) for line in subscribe(prices, "--command", "sow", "--format", "batch")]
     assert [row["key"] for batch in rows for row in batch["rows"]] == [["A"], ["B"], ["C"]]
 
 
+@pytest.mark.slow
 def test_options_reach_the_gateway_and_a_wrong_one_is_1(prices: Gateway) -> None:
     ended = run("subscribe", "prices", "--options", "conflation=x", "--gateway", prices.base_url)
     assert ended.code == 1
@@ -57,6 +60,7 @@ def test_options_reach_the_gateway_and_a_wrong_one_is_1(prices: Gateway) -> None
     assert ended.err.count("\n") == 1, "a caret is for terminals"
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_is_what_comes(prices: Gateway) -> None:
     prices.publish("prices", [b'{"symbol":"B","v":2}', b'{"symbol":"C","v":1}'])
     wanted = ("--filter", "/v > 0", "--order-by", "/v DESC", "--command", "sow")
@@ -64,6 +68,7 @@ def test_what_is_asked_for_is_what_comes(prices: Gateway) -> None:
     assert lines == ['{"symbol":"B"}', '{"symbol":"C"}']
 
 
+@pytest.mark.slow
 def test_deltas_come_in_envelopes(prices: Gateway) -> None:
     rows = [
         json.loads(line)
@@ -74,6 +79,7 @@ def test_deltas_come_in_envelopes(prices: Gateway) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_pattern_of_topics(prices: Gateway) -> None:
     prices.put_topic("pence", {"key": ["/symbol"]})
     prices.publish("pence", [b'{"symbol":"A"}'])
@@ -83,12 +89,14 @@ def test_a_pattern_of_topics(prices: Gateway) -> None:
     assert sorted(topics) == ["pence", "prices"]
 
 
+@pytest.mark.slow
 def test_a_table_into_a_pipe_is_drawn_at_the_end(prices: Gateway) -> None:
     drawn = "\n".join(subscribe(prices, "--table", "--command", "sow"))
     assert "prices" in drawn
     assert "3 updates" in drawn
 
 
+@pytest.mark.slow
 def test_each_message_is_there_at_once(prices: Gateway) -> None:
     process = start("subscribe", "prices", "--command", "subscribe", "--gateway", prices.base_url)
     assert process.stdout is not None
@@ -100,7 +108,8 @@ def test_each_message_is_there_at_once(prices: Gateway) -> None:
     process.communicate(timeout=HANGS_S)
 
 
-def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> None:
+@pytest.mark.slow
+def test_a_gateway_that_stays_away_is_reported_once_and_the_time_ends_with_3() -> None:
     served = start("serve", "--port", "0")
     address = address_of(served)
     with Gateway(address) as gateway:
@@ -114,14 +123,15 @@ def test_a_gateway_that_stays_away_is_told_once_and_the_time_ends_with_3() -> No
     lost, away, ended = err.splitlines()
     assert lost.startswith("the stream ")
     assert away.startswith("Cannot reach ")
-    assert ended == "tidegate: the time was over before the gateway was back"
+    assert ended == "tidegate: the time given with --for ended while the gateway was unreachable"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [(), ("--table",)], ids=["lines", "table"])
 def test_a_topic_that_stays_missing_is_1_in_one_line(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("tidegate.clients.outage.MISSING_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("tidegate.clients.retry.MISSING_SECONDS_MAX", 0.5)
     missing = plain(404, TOPIC_UNKNOWN, "application/problem+json")
     with scripted(stream(HELLO), missing) as fake:
         assert main(["subscribe", "t", *arguments, "--gateway", fake.address]) == 1
@@ -129,6 +139,7 @@ def test_a_topic_that_stays_missing_is_1_in_one_line(
     assert complaints == ["tidegate: There is no such topic [topic-unknown]"]
 
 
+@pytest.mark.slow
 def test_it_comes_back_when_the_gateway_does() -> None:
     first = start("serve", "--port", "0")
     address = address_of(first)
@@ -148,7 +159,7 @@ def test_it_comes_back_when_the_gateway_does() -> None:
     assert follower.stdout.readline() == '{"n":2}\n'
     for process in (follower, second):
         process.terminate()
-    assert follower.communicate(timeout=HANGS_S)[1].splitlines()[-1] == "Connected again"
+    assert follower.communicate(timeout=HANGS_S)[1].splitlines()[-1] == "Reconnected"
     second.communicate(timeout=HANGS_S)
 
 
@@ -166,3 +177,102 @@ def await_subscription(gateway: Gateway, topic: str = "prices") -> None:
     while gateway.topic(topic)["subscriptions"] < 1:
         assert time.monotonic() < give_up_at
         time.sleep(0.02)
+
+
+@pytest.mark.slow
+def test_records_as_published_or_in_envelopes(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    gateway.publish("t", [b'{"id":1,"v":1.50}', b'{"id":2}', b'{"id":1,"v":2.50}'])
+    ended = run("sow", "t", "--gateway", gateway.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    assert sorted(ended.out.splitlines()) == ['{"id":1,"v":2.50}', '{"id":2}']
+    ended = run("sow", "t", "--format", "envelope", "--gateway", gateway.base_url)
+    keys = [json.loads(line)["key"] for line in ended.out.splitlines()]
+    assert sorted(keys) == [[1], [2]]
+
+
+@pytest.mark.slow
+def test_a_query(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    gateway.publish("t", [b'{"id":%d,"v":1}' % n for n in range(9)])
+    wanted = ("--filter", "/id > 2", "--order-by", "/id DESC", "--top-n", "2", "--skip-n", "1")
+    ended = run("sow", "t", *wanted, "--select", "[-/,+/id]", "--gateway", gateway.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == ['{"id":7}', '{"id":6}']
+
+
+@pytest.mark.slow
+def test_a_wrong_query_is_1(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    ended = run("sow", "t", "--filter", "/id =", "--gateway", gateway.base_url)
+    assert ended.code == 1
+    assert "[filter-invalid, position 5]" in ended.err
+
+
+@pytest.mark.slow
+def test_a_server_that_is_no_gateway_is_3_in_one_line() -> None:
+    with scripted(plain(200, b"<html>\n", "text/html")) as other:
+        ended = run("sow", "t", "--gateway", other.address)
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err.startswith("tidegate: ")
+    assert ended.err.endswith("it is no Tidegate gateway\n")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_lines_for_people(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    arguments = ("--options", "conflation=1s,live", "--filter", "/v>1", "--order-by", "/v desc")
+    ended = run("explain", "t", *arguments, "--gateway", gateway.base_url)
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        "command    sow_and_subscribe",
+        "options    conflation=1s,conflation_key=[/id],pace=batch",
+        "filter     /v > 1",
+        "order_by   /v DESC",
+        "by default command=sow_and_subscribe,conflation_key=[/id],pace=batch",
+        "lane       conflation=1s,conflation_key=[/id],pace=batch&filter=/v > 1 (now 0 on it)",
+        "resume     changes",
+        "estimate   none: the journal holds no messages",
+        "warning    a message is delivered once it is stored, so live changes nothing",
+    ]
+
+
+@pytest.mark.slow
+def test_what_was_published_is_reckoned(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    gateway.publish("t", [b'{"id":1}', b'{"id":2}', b'{"id":1}'])
+    ended = run("explain", "t", "--options", "conflation=1h", "--gateway", gateway.base_url)
+    estimate = next(line for line in ended.out.splitlines() if line.startswith("estimate"))
+    assert estimate == (
+        "estimate   0.001 messages and 0.004 bytes a second, "
+        "if the last 3 messages were published again"
+    )
+
+
+@pytest.mark.slow
+def test_a_sow_has_no_lane(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    ended = run("explain", "t", "--command", "sow", "--gateway", gateway.base_url)
+    assert ended.out.splitlines() == [
+        "command    sow",
+        "options    conflation=none",
+        "by default conflation=none",
+        "estimate   none: a sow is sent once",
+    ]
+
+
+@pytest.mark.slow
+def test_json_is_the_gateway_s_answer(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    ended = run("explain", "t", "--json", "--gateway", gateway.base_url)
+    assert json.loads(ended.out) == gateway.explain("t")
+
+
+@pytest.mark.slow
+def test_a_refusal_is_1_with_its_place(gateway: Gateway) -> None:
+    gateway.put_topic("t", {"key": ["/id"]})
+    ended = run("explain", "t", "--options", "oof,speed=9", "--gateway", gateway.base_url)
+    assert (ended.code, ended.out) == (1, "")
+    assert "unknown option" in ended.err
+    assert ended.err.count("\n") == 1

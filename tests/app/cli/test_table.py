@@ -91,7 +91,7 @@ def test_more_keys_and_fields_than_fit_are_counted_and_left_out(console: Console
     assert len(text.splitlines()) <= console.height
 
 
-def test_trouble_stands_beneath_until_the_connection_is_back(console: Console) -> None:
+def test_a_note_stays_below_until_the_connection_is_back(console: Console) -> None:
     table = LiveTable("t", console)
     table.note("the stream was lost")
     assert "the stream was lost" in drawn(table, console)

@@ -101,5 +101,5 @@ def test_it_ends_after_the_time(gateway: Gateway) -> None:
     assert (ended.code, ended.out.count("\n")) == (0, 1)
 
 
-def test_nobody_there_is_3() -> None:
+def test_an_unreachable_gateway_is_3() -> None:
     assert run("top", "--gateway", "http://127.0.0.1:1").code == 3

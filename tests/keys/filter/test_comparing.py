@@ -1,4 +1,4 @@
-"""Comparisons, IN, BETWEEN, BEGINS WITH."""
+"""Comparisons of values, and patterns on their texts."""
 
 from __future__ import annotations
 
@@ -32,10 +32,24 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("1 NOT BETWEEN NULL AND 3", None),
         ("/deep BETWEEN '4' AND '4'", True),
     ],
+    "Rule filter-13": [
+        ("'abc' LIKE 'b'", True),
+        (r"/u LIKE r'^.$'", True),
+        ("'ABC' LIKE '(?i)b'", True),
+        ("1 LIKE ''", True),
+        ("/n LIKE ''", None),
+        ("12 BEGINS WITH (1)", True),
+        ("'ab' ENDS WITH ('x', NULL)", None),
+    ],
+    "Rule filter-15": [
+        ("REGEXP_MATCH('abc', '^b')", False),
+        ("REGEXP_REPLACE('abc', 'x*', '-')", "-a-b-c-"),
+        (r"REGEXP_REPLACE('ab', '(a)(b)', r'\2\1\9\\\0')", "ba\\ab"),
+    ],
 }
 
 
-@rule("filter-11", "filter-12")
+@rule("filter-11", "filter-12", "filter-13", "filter-15")
 @pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object

@@ -1,6 +1,8 @@
-"""What is no filter is refused with its place; limits hold for any text."""
+"""Texts that are no filter are refused with a position; limits hold for any text."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 from hypothesis import given
@@ -9,8 +11,9 @@ from hypothesis import strategies as st
 from tests.support.profiles import examples
 from tests.support.rules import rule
 from tidegate.keys.errors import FilterInvalid
+from tidegate.keys.filter import Expression
 from tidegate.keys.filter.filter import Filter
-from tidegate.keys.filter.parser import Parser, parse_value
+from tidegate.keys.filter.parser import DEPTH_MAX, NODES_MAX, Budget, Parser, parse_value
 from tidegate.keys.filter.tree import Arithmetic, Call, Field
 from tidegate.keys.path import FieldPath
 
@@ -69,7 +72,7 @@ def test_what_is_no_filter_is_refused_with_its_place(text: str, position: int, r
         (r"/a LIKE 'x{1000}' OR /a LIKE 'y{1000}y{1000}y{1000}'", 29),
     ],
 )
-def test_a_limit_is_told_where_it_is_crossed(text: str, position: int) -> None:
+def test_a_limit_is_reported_where_it_is_crossed(text: str, position: int) -> None:
     with pytest.raises(FilterInvalid) as refused:
         Filter.parse(text)
     assert refused.value.position == position
@@ -141,3 +144,32 @@ def test_a_grammar_around_it_reads_one_value_and_goes_on() -> None:
     assert parser.accept(",") == ","
     parser.value()
     assert parser.at_end
+
+
+@rule("filter-4")
+def test_a_budget_counts_nodes_and_depth() -> None:
+    budget = Budget()
+    for _ in range(NODES_MAX):
+        budget.node(0)
+    with pytest.raises(FilterInvalid, match="nodes"):
+        budget.node(3)
+    for _ in range(DEPTH_MAX + 1):
+        with budget.nested(0):
+            pass
+
+
+@rule("filter-4")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "REPLACE(/a, 'a', /a)",
+        "UPPER(CONCAT(/a, 'x'))",
+        "REGEXP_REPLACE(/a, 'a', 'b')",
+        "IF(/a LIKE '(a|b)*a(a|b){500}', 1, NULL)",
+        "MD5(CONCAT(/a, /a))",
+    ],
+)
+def test_what_would_cost_too_much_is_null(text: str) -> None:
+    payload = json.dumps({"a": "a" * 8_192}).encode()
+    assert Expression.parse(text).evaluator()(payload) is None
+    assert Expression.parse("INSTR(/a, 'ab') + LENGTH(/a)").evaluator()(payload) == 8_192

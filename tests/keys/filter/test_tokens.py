@@ -1,4 +1,4 @@
-"""Numbers, strings and what stands between them."""
+"""Tokens of the filter language, paths among them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,17 @@ RULES: dict[str, list[tuple[str, object]]] = {
         ("18446744073709551616", 2.0**64),
         (".5e1", 5.0),
     ],
+    "Rule filter-2": [
+        ("/b / 2", 3),
+        ("/b /2", 3),
+        ("/a-1", None),
+        ("/o/p[1]/q[0]", 2),
+        ("[/a]", "x"),
+    ],
 }
 
 
-@rule("filter-3")
+@rule("filter-2", "filter-3")
 @pytest.mark.parametrize(("rule", "text", "value"), flattened(RULES))
 def test_an_expression_has_the_value_that_its_rule_says(
     rule: str, text: str, value: object

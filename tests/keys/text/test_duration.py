@@ -73,7 +73,7 @@ def test_the_shortest_spelling_is_exact(duration_ns: int) -> None:
 @pytest.mark.parametrize(
     ("duration_ns", "text"), [(1_500 * MILLISECOND, "1500ms"), (60 * SECOND, "1m"), (0, "0ns")]
 )
-def test_durations_are_told_in_the_largest_unit_that_fits(duration_ns: int, text: str) -> None:
+def test_durations_are_printed_in_the_largest_unit_that_fits(duration_ns: int, text: str) -> None:
     assert duration_text(duration_ns) == text
 
 

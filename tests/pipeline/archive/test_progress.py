@@ -6,7 +6,7 @@ import pytest
 
 from tests.pipeline.archive.test_pacing import Turned
 from tidegate.clients.errors import GatewayUnreachable
-from tidegate.clients.transport import may_be_over_soon
+from tidegate.clients.transport import is_temporary
 from tidegate.pipeline.archive.progress import Progress, Stopped, told_retry
 from tidegate.pipeline.operations.shutdown import Stop
 from tidegate.pipeline.operations.status import PROGRESS_EVERY_S
@@ -38,7 +38,7 @@ def test_an_outage_is_told_at_once_and_how_long_it_is_borne() -> None:
 
     for outage in (1, 2):
         calls = 0
-        assert retry.call(ask, may_be_over_soon) == "here"
+        assert retry.call(ask, is_temporary) == "here"
         assert told == ["cannot reach it: nobody is there; trying again for 60 s"] * outage
 
 
@@ -50,5 +50,5 @@ def test_whoever_waits_is_woken_by_a_signal() -> None:
         raise GatewayUnreachable("nobody is there")
 
     with pytest.raises(Stopped):
-        told_retry(stop, told.append, "http://a").call(ask, may_be_over_soon)
+        told_retry(stop, told.append, "http://a").call(ask, is_temporary)
     assert len(told) == 1

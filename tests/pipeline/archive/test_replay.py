@@ -18,9 +18,9 @@ from tests.pipeline.archive.test_pacing import Turned
 from tests.pipeline.children import Child
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
+from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.publishing import Published
 from tidegate.pipeline.archive.folder import TopicFolder
 from tidegate.pipeline.archive.replay import ReplayArguments, mark_of, publish, replay
 from tidegate.pipeline.archive.replaying import Totals

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
+from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
-from tidegate.clients.publishing import Published
 from tidegate.pipeline.archive.recorded import Recorded, RecordedPlace, Spot
 from tidegate.pipeline.archive.replaying import Mark, Replaying, Totals
 from tidegate.pipeline.errors import GatewayRefused, RunFenced

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.profiles import examples
+from tidegate.keys.jsontext import exact
 from tidegate.keys.projection import Moments
-from tidegate.keys.value import exact
 from tidegate.pipeline.views.partials import moments
 
 decimals = st.one_of(

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.support.profiles import examples
 from tests.support.rules import rule
+from tidegate.keys.jsontext import exact
 from tidegate.keys.projection import Projection
-from tidegate.keys.value import exact
 from tidegate.pipeline.views.cells import WORD, are_decimals, decimals, numeral, values
 
 TEXTS = (

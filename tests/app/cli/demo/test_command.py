@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.commands import address_of, run, start
 from tests.support.deadlines import HANGS_S
-from tidegate.app.cli.demo import USUAL_PORT
+from tidegate.app.cli.demo.command import USUAL_PORT
 from tidegate.app.cli.main import main
 
 

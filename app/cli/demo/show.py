@@ -10,9 +10,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from types import FrameType
 
-from tidegate.app.demo.feed import MACHINE_TOPIC, machine_feed, market_feed
-from tidegate.app.demo.market import MARKET_TOPIC
-from tidegate.app.demo.spark import SPARK_TOPIC, Launch, SparkChild
+from fastapi import FastAPI
+
+from tidegate.app.cli.demo.feeds import MACHINE_TOPIC, MARKET_TOPIC, machine_feed, market_feed
+from tidegate.app.cli.demo.spark import SPARK_TOPIC, Launch, SparkChild
 from tidegate.app.http.listener import base_url
 from tidegate.app.settings import Settings
 from tidegate.clients.errors import GatewayError
@@ -26,7 +27,7 @@ FEED_END_S_MAX = 1.0
 START_S_MAX = 20.0
 SPARK_START_S_MAX = 90.0
 
-Say = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 TOPICS = {
     MARKET_TOPIC: {
@@ -46,10 +47,11 @@ class Show:
     Args:
         settings: the gateway's settings.
         listener: its listening socket, so that the address is known before anything runs.
+        make_app: builds the gateway's application from the settings.
         spark: how to start the pipeline; None leaves it out.
         seconds_max: how long to run after printing the address; None until a signal.
         emit: prints a line of output.
-        say: prints a line for people.
+        note: prints a line for people.
     """
 
     def __init__(
@@ -57,18 +59,20 @@ class Show:
         settings: Settings,
         listener: socket.socket,
         *,
+        make_app: Callable[[Settings], FastAPI],
         spark: Launch | None,
         seconds_max: float | None,
-        emit: Say,
-        say: Say,
+        emit: PrintLine,
+        note: PrintLine,
     ) -> None:
         self._settings = settings
         self._listener = listener
+        self._make_app = make_app
         self._address = base_url(listener, settings.host)
         self._spark = spark
         self._seconds_max = seconds_max
         self._emit = emit
-        self._say = say
+        self._note = note
         self._feeds = [market_feed(), machine_feed()]
         self._stop = asyncio.Event()
         self._interrupted = False
@@ -96,10 +100,10 @@ class Show:
             for feed in self._feeds:
                 feed.start(self._address)
             if child is not None and self._seconds_max is not None:
-                self._say("Waiting for Spark to begin, which takes some 20 seconds.")
+                self._note("Waiting for Spark to begin, which takes some 20 seconds.")
                 await asyncio.to_thread(self._await_spark, child)
             self._emit(f"Tidegate listens on {self._address}")
-            self._say(self._instructions())
+            self._note(self._instructions())
             await self._wait(child)
             return await asyncio.to_thread(self._finish, child)
 
@@ -108,10 +112,9 @@ class Show:
         """Run the gateway in this loop; streams get a goodbye at the end."""
         from tidegate.app.http.logs import configure_logging
         from tidegate.app.http.server import Server
-        from tidegate.app.main import create_app
 
         configure_logging(self._settings.log_level, self._settings.log_format)
-        app = create_app(self._settings)
+        app = self._make_app(self._settings)
         server = Server(
             app,
             self._settings,
@@ -156,7 +159,7 @@ class Show:
             if child is not None and not self._spark_failure:
                 self._spark_failure = child.failure()
                 if self._spark_failure:
-                    self._say(self._spark_failure)
+                    self._note(self._spark_failure)
             wait_s = LOOK_EVERY_S if ends_at is None else min(LOOK_EVERY_S, ends_at - loop.time())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), max(0.0, wait_s))
@@ -170,7 +173,7 @@ class Show:
         for feed in self._feeds:
             feed.join(FEED_END_S_MAX)
             if feed.trouble:
-                self._say(f"{feed.topic}: {feed.trouble}")
+                self._note(f"{feed.topic}: {feed.trouble}")
         delivered = {feed.topic: feed.delivered for feed in self._feeds}
         if child is not None:
             delivered[SPARK_TOPIC] = self._committed(SPARK_TOPIC)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.children import runs
 from tests.support.deadlines import HANGS_S
-from tidegate.app.demo.spark import SparkChild, definition
+from tidegate.app.cli.demo.spark import SparkChild, definition
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.stream import read_definitions
 
@@ -61,7 +61,7 @@ def test_all_of_a_stubborn_child_is_gone(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_ends_by_itself_is_told_with_its_last_line() -> None:
+def test_a_child_that_ends_by_itself_is_reported_with_its_last_line() -> None:
     code = "import sys; print('starting'); sys.exit('tidegate: no java found')"
     with child(code) as running:
         give_up_at = time.monotonic() + HANGS_S

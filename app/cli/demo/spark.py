@@ -1,4 +1,4 @@
-"""The Spark pipeline as a child in its own process group, and the check for Java."""
+"""The Spark pipeline as a child in its own process group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from tidegate.app.demo.market import MARKET_TOPIC
+from tidegate.app.cli.demo.feeds import MARKET_TOPIC
 
 SPARK_TOPIC = "market.1s"
 INTERVAL = "1s"
@@ -53,7 +53,7 @@ class SparkChild:
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
                 env=self._environment,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C reaches the demo alone, which ends the child
             )
         return self
 

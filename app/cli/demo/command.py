@@ -9,35 +9,33 @@ from typing import TYPE_CHECKING
 import click
 
 from tidegate.app.cli.arguments import PORT, SECONDS
-from tidegate.app.cli.errors import ConfigurationInvalid
-from tidegate.app.cli.extras import need
+from tidegate.app.cli.installation import missing_java, need
 from tidegate.app.cli.pipeline import pipeline_command, pipeline_environment
-from tidegate.app.cli.serve import load
-from tidegate.app.cli.terminal import say, tell
+from tidegate.app.cli.terminal import ConfigurationInvalid, print_line, print_note
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from tidegate.app.settings import Settings
 
 USUAL_PORT = 8080
 
 
 @click.command()
-@click.option("--no-spark", is_flag=True, help="Leave the Spark pipeline out.")
+@click.option("--no-spark", is_flag=True, help="Run without the Spark pipeline.")
 @click.option(
     "--for",
     "seconds_max",
     type=SECONDS,
     metavar="TIME",
-    help="End after, such as 30s, counted from the address being printed.",
+    help="Stop after this time, such as 30s, counted from the printed address.",
 )
 @click.option("--port", type=PORT, help=f"Port to listen on, 0 for a free one ({USUAL_PORT}).")
 def demo(no_spark: bool, seconds_max: float | None, port: int | None) -> int:
-    """Gateway, live feeds and Spark at once.
+    """Run the gateway, live feeds and Spark at once.
 
-    Ends with 0 if every feed delivered, 1 if not.
+    Exits with 0 if every feed delivered, else 1.
     """
-    from tidegate.app.demo.java import missing_java
-
     need("demo --no-spark" if no_spark else "demo", "demo")
     if not no_spark:
         need("demo", "spark")
@@ -49,8 +47,8 @@ def demo(no_spark: bool, seconds_max: float | None, port: int | None) -> int:
 
 
 def _show(folder: str, no_spark: bool, seconds_max: float | None, port: int | None) -> int:
-    """One run, with a store in this folder."""
-    from tidegate.app.demo.show import Show
+    """Run the demo once, with its store in this folder."""
+    from tidegate.app.cli.demo.show import Show
     from tidegate.app.http.listener import CannotListen, open_listener
 
     settings = _settings(USUAL_PORT if port is None else port, folder)
@@ -59,24 +57,34 @@ def _show(folder: str, no_spark: bool, seconds_max: float | None, port: int | No
     except CannotListen as error:
         if port is not None:
             raise ConfigurationInvalid(str(error)) from None
-        say(f"{error} Taking another port.")
+        print_note(f"{error} Taking another port.")
         settings = _settings(0, folder)
         listener = open_listener(settings)
     with listener:
         show = Show(
             settings,
             listener,
+            make_app=_make_app,
             spark=None if no_spark else (partial(pipeline_command, "run"), pipeline_environment()),
             seconds_max=seconds_max,
-            emit=tell,
-            say=say,
+            emit=print_line,
+            note=print_note,
         )
         return show.run()
 
 
+def _make_app(settings: Settings) -> FastAPI:
+    from tidegate.app.main import create_app  # takes a second, so the show calls it after Spark
+
+    return create_app(settings)
+
+
 def _settings(port_number: int, folder: str) -> Settings:
-    """The usual settings on a loopback port, with nothing but problems in the log."""
-    settings = load(None, {"host": "127.0.0.1", "port": port_number, "data": folder})
+    """Return the usual settings on a loopback port, with only warnings in the log."""
+    from tidegate.app.cli.settings import load_settings
+
+    flags = {"host": "127.0.0.1", "port": port_number, "data": folder}
+    settings = load_settings(overrides=flags)
     if "log_level" in settings.model_fields_set:
         return settings
     return settings.model_copy(update={"log_level": "warning"})

@@ -1,0 +1,183 @@
+"""Settings as an operator meets them: read from file, environment and flags, shown as a page.
+
+Order: defaults, then `tidegate.toml`, then `TIDEGATE_…` variables, then flags.
+`python -m tidegate.app.cli.settings > docs/settings.md` writes the reference page.
+"""
+
+import difflib
+import logging
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
+
+from tidegate.app.cli.terminal import ConfigurationInvalid
+from tidegate.app.settings import (
+    PREFIX,
+    SETTINGS,
+    EnvironmentText,
+    Settings,
+    bound,
+    variable_of,
+)
+from tidegate.keys.text.duration import Duration
+from tidegate.keys.text.size import size_text
+
+CONFIG_FILE = "tidegate.toml"
+
+# Other parts of the product read these, so they are not misspelt settings.
+OTHER_VARIABLES = frozenset({"TIDEGATE_GATEWAY", "TIDEGATE_REQUIRE_ALL"})
+
+logger = logging.getLogger("tidegate.settings")
+
+INTRODUCTION = """\
+# Settings
+
+The value of a setting comes from these sources; a later one overrides those before it:
+
+1. the default below,
+2. `tidegate.toml` in the working directory, or the file named with `--config`,
+3. the environment variable,
+4. the flag of the command, where it has one.
+
+In the file, settings stand at the top level by name, durations and sizes in quotes:
+
+```toml
+port = 8080
+queue_bytes_max = "8MiB"
+write_timeout = "10s"
+```
+
+Durations are an integer and a unit, `ns us ms s m h d w`; sizes an integer and a unit,
+`B KB MB GB KiB MiB GiB`; both in upper or lower case. An unknown setting, a value of the wrong kind
+or out of bounds, and a file that is not TOML end the command with one line on standard error and
+exit status 78. So does an environment variable that begins with `TIDEGATE_` and looks like a
+misspelt setting; one that resembles none is ignored with a warning.
+"""
+
+HEADING = """\
+| name | environment | default | least | most | meaning |
+|---|---|---|---|---|---|
+"""
+
+
+def load_settings(
+    config: Path | None = None, *, overrides: Mapping[str, object] | None = None
+) -> Settings:
+    """Layer defaults, file, environment and flags into one `Settings`.
+
+    Args:
+        config: the TOML file; without it `tidegate.toml` in the working directory, if there.
+        overrides: values of flags, by setting name; None for a flag that was not given.
+
+    Raises:
+        ConfigurationInvalid: one line that names the source and the setting.
+    """
+    path = config or Path(CONFIG_FILE)
+    in_file = _file_values(path) if config or path.exists() else {}
+    flags = {name: value for name, value in (overrides or {}).items() if value is not None}
+    _check_each(in_file, lambda name: f"{path.name}: {name!a}")
+    _check_each(in_environment := _environment_values(), variable_of)
+    _check_each(flags, lambda name: f"--{name.replace('_', '-')}")
+    try:
+        return Settings(**in_file | in_environment | flags)
+    except ValidationError as error:  # a rule about several settings, which names them
+        raise ConfigurationInvalid(_reason(error.errors()[0]["msg"])) from None
+
+
+def _file_values(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb"):  # pydantic's source ignores a file that cannot be read
+            return TomlConfigSettingsSource(Settings, path)()
+    except OSError as error:
+        raise ConfigurationInvalid(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigurationInvalid(f"{path}: not valid TOML: {reason}") from None
+
+
+def _environment_values() -> dict[str, Any]:
+    """Return the variables that are settings.
+
+    A misspelt setting is an error: a limit that silently stays at its default is worse than a
+    refusal to start. A variable that resembles no setting is only logged.
+    """
+    known = [variable_of(name) for name in SETTINGS]
+    for variable in os.environ:
+        if variable.startswith(PREFIX) and variable not in OTHER_VARIABLES.union(known):
+            close = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
+            if close:
+                raise ConfigurationInvalid(f"{variable}: no such setting; did you mean {close[0]}?")
+            logger.warning("%s is not a setting of the gateway and is ignored", variable)
+    found = EnvSettingsSource(Settings, case_sensitive=False)()
+    return {name: EnvironmentText(text) for name, text in found.items()}
+
+
+def _check_each(values: Mapping[str, Any], called: Callable[[str], str]) -> None:
+    """Check each value of one source, also one that a later source overrides.
+
+    Rules about several settings are checked when all sources are merged.
+    """
+    try:
+        Settings(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        if not first["loc"]:
+            return
+        name = str(first["loc"][0])
+        match first["type"]:
+            case "greater_than_equal":
+                reason = f"expected at least {bound(name, 'ge')}"
+            case "less_than_equal":
+                reason = f"expected at most {bound(name, 'le')}"
+            case "extra_forbidden" if isinstance(values[name], dict):
+                reason = "no such setting; settings are at the top level of the file, in no table"
+            case "extra_forbidden":
+                close = difflib.get_close_matches(name.lower(), SETTINGS, n=1)
+                reason = "no such setting" + (f"; did you mean {close[0]}?" if close else "")
+            case _:
+                reason = _reason(first["msg"])
+        raise ConfigurationInvalid(f"{called(name)}: {reason}") from None
+
+
+def _reason(message: str) -> str:
+    return message.removeprefix("Value error, ")
+
+
+def settings_page() -> str:
+    """Return the whole page as Markdown."""
+    return INTRODUCTION + "\n" + HEADING + "".join(_rows())
+
+
+def _rows() -> Iterator[str]:
+    for name, field in SETTINGS.items():
+        bounds = [bound(name, "ge"), bound(name, "le")]
+        default = "" if field.default is None else f"`{_shown(name, field.default)}`"
+        cells = [f"`{name}`", f"`{variable_of(name)}`", default]
+        meaning = (field.description or "").replace("|", "\\|")
+        yield (
+            "| "
+            + " | ".join([*cells, *(_shown(name, value) for value in bounds), meaning])
+            + " |\n"
+        )
+
+
+def _shown(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int) and "bytes" in name:
+        return size_text(value)
+    if isinstance(value, tuple):
+        return "[]"
+    return str(value) if isinstance(value, Duration | str) else f"{value}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(settings_page())
