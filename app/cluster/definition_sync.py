@@ -15,7 +15,7 @@ from tidegate.app.cluster.connection import (
     with_timeout,
 )
 from tidegate.app.cluster.redis_store import RedisStore, bus_unavailable, new_epoch
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.http.logs import event
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import DefinitionsMoved, Stored, TopicRecord

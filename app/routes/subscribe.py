@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
-from tidegate.app.definitions.unusable import TopicNotUsable
+from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.names import TopicPattern, topic_or_pattern
 from tidegate.app.http.openapi import json_body, problems

@@ -12,9 +12,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
-from tidegate.app.definitions.fields import check_options
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import TopicNotUsable, Unusable
+from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unusable
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import ETAG, answer, json_body, problems, ref
 from tidegate.app.http.parameters import (
@@ -36,7 +34,6 @@ from tidegate.app.http.requests import (
 )
 from tidegate.app.routes.models.topics import (
     Topic,
-    TopicDefinition,
     TopicPatch,
     Topics,
     UnusableTopic,
@@ -129,7 +126,7 @@ async def patch_topic(
     content_type(request.scope, CHANGES)
     patch = await _json_body(request)
 
-    def patched(document: TopicDocument) -> TopicDocument:
+    def patched(document: TopicDefinition) -> TopicDefinition:
         return _parsed(gateway, apply(msgspec.json.encode(document.document()), patch))
 
     entry = await gateway.catalog.patch(topic, patched, match.precondition())
@@ -235,9 +232,9 @@ def description(gateway: Gateway, entry: CatalogTopic | Unusable) -> dict[str, A
     }
 
 
-def _parsed(gateway: Gateway, body: bytes) -> TopicDocument:
-    document = TopicDocument.parse(body, gateway.mergers)
-    check_options(document.options, gateway.settings.options_characters_max)
+def _parsed(gateway: Gateway, body: bytes) -> TopicDefinition:
+    document = TopicDefinition.parse(body, gateway.mergers)
+    document.check_options(gateway.settings.options_characters_max)
     return document
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.delivery.outage import Outage
@@ -251,7 +251,7 @@ def text_of(values: Mapping[str, str], parameter: str, characters_max: int) -> s
     return checked_characters(values.get(parameter, ""), characters_max, code, parameter)
 
 
-def _defaults(document: TopicDocument) -> str:
+def _defaults(document: TopicDefinition) -> str:
     """The topic's own options; a key that keeps no records is still what an interval goes by."""
     if document.retains or not document.key_spec:
         return document.options

@@ -12,8 +12,7 @@ from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
-from tidegate.app.definitions.topic import Identity, TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import Identity, TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
@@ -24,7 +23,7 @@ class TopicRecord:
     """A stored topic; each creation of a topic of that name has a new `epoch`."""
 
     name: str
-    document: TopicDocument
+    document: TopicDefinition
     epoch: str
 
     @property

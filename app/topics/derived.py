@@ -12,8 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from tidegate.app.definitions.source import Source
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.source import TopicSource
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Consumer, Driver
 from tidegate.app.stores.store import Item, Message, Removal
 from tidegate.app.topics.leadership import Leadership
@@ -57,7 +57,7 @@ class DerivedTopic:
         self._stopped = False
         self._seen: set[str] | None = None
 
-    def subscribe(self, source: Source, key_spec: KeySpec) -> None:
+    def subscribe(self, source: TopicSource, key_spec: KeySpec) -> None:
         """Open the inner session; what the source has now is the beginning.
 
         Raises:
@@ -71,7 +71,7 @@ class DerivedTopic:
         """Fill this topic from now on."""
         self._task = asyncio.create_task(self._run(entry), name=f"fill {entry.record.name}")
 
-    def change(self, source: Source, key_spec: KeySpec) -> None:
+    def change(self, source: TopicSource, key_spec: KeySpec) -> None:
         """Change interval, filter or projection of the same source; queued rows are kept.
 
         Raises:
@@ -170,7 +170,7 @@ class DerivedTopics:
         """Return True if this gateway fills the topic."""
         return name in self._fillers
 
-    def prepare(self, name: str, source: Source, key_spec: KeySpec) -> None:
+    def prepare(self, name: str, source: TopicSource, key_spec: KeySpec) -> None:
         """Subscribe for a topic that may not be there yet.
 
         Raises:
@@ -190,7 +190,7 @@ class DerivedTopics:
         if filler is not None:
             filler.start(entry)
 
-    def change(self, name: str, source: Source, key_spec: KeySpec) -> None:
+    def change(self, name: str, source: TopicSource, key_spec: KeySpec) -> None:
         """Change interval, filter or projection of the same source."""
         if name in self._fillers:
             self._fillers[name].change(source, key_spec)
@@ -207,7 +207,7 @@ class DerivedTopics:
             await self.stop(name)
 
 
-def wanted(driver: Driver, source: Source, key_spec: KeySpec) -> Subscription:
+def wanted(driver: Driver, source: TopicSource, key_spec: KeySpec) -> Subscription:
     """Return the subscription that fills a topic with this key.
 
     A source without a key has no records to begin with: it fills from now on.
@@ -251,7 +251,7 @@ class SourceChange:
         self._driver = driver
         self._fillers = derived_topics
 
-    def prepare(self, name: str, document: TopicDocument) -> None:
+    def prepare(self, name: str, document: TopicDefinition) -> None:
         """Subscribe to the source of a topic that need not exist yet, if it has one.
 
         Raises:
@@ -312,7 +312,7 @@ class SourceChange:
         self.reasons[name] = reason
 
     @asynccontextmanager
-    async def refilled(self, known: CatalogTopic, document: TopicDocument) -> AsyncIterator[None]:
+    async def refilled(self, known: CatalogTopic, document: TopicDefinition) -> AsyncIterator[None]:
         """Have the topic filled as its new definition says from when that holds, no sooner."""
         name, old, new = known.record.name, known.document.gateway_source, document.gateway_source
         if old == new:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.catalog import Catalog
 from tidegate.app.topics.registry import CatalogTopic
@@ -33,7 +32,7 @@ class RemoteChanges:
             if source is not None and source.topic == unusable.name:
                 await self._catalog.filling.cut_off(entry)
 
-    async def redefine(self, known: CatalogTopic, document: TopicDocument) -> None:
+    async def redefine(self, known: CatalogTopic, document: TopicDefinition) -> None:
         """Apply a topic's new definition of the same identity."""
         async with self._catalog.filling.refilled(known, document), known.writing:
             record = TopicRecord(known.record.name, document, known.record.epoch)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from tests.support.servers import edge_settings
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.names import TopicPattern
 from tidegate.app.sessions.attach import attach_existing
@@ -31,7 +31,7 @@ class Room:
 
     async def topic(self, name: str = "px", key: tuple[str, ...] = ("/k",), **more: Any) -> None:
         document = json.dumps({"key": list(key), **more}).encode()
-        await self.gateway.catalog.put(name, TopicDocument.parse(document))
+        await self.gateway.catalog.put(name, TopicDefinition.parse(document))
 
     async def say(self, *messages: object, topic: str = "px") -> None:
         entry = self.gateway.catalog.get(topic)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.support.servers import edge_settings
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.problems import Problem
@@ -29,7 +29,7 @@ async def wished(
 ) -> RequestedSubscription:
     gateway = Gateway.build(edge_settings())
     await gateway.open()
-    await gateway.catalog.put("px", TopicDocument.parse(topic.encode()))
+    await gateway.catalog.put("px", TopicDefinition.parse(topic.encode()))
     return decided(
         gateway.sessions.context, "px", {"options": options, **values}, by_pattern=by_pattern
     )

@@ -5,15 +5,14 @@ Rule topic-13 is told here.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.support.place import parsed
 from tests.support.rules import rule
 from tests.support.servers import edge_settings
-from tidegate.app.definitions.topic import NO_MERGERS, TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.fields import History
+from tidegate.app.definitions.mergers import NO_MERGERS
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.definitions import check_readable, encode_definition, parse_stored
 from tidegate.app.stores.store import TopicRecord
@@ -34,7 +33,7 @@ pytestmark = rule("topic-13")
         parsed(type="series", options="live"),
     ],
 )
-def test_what_parses_is_read_again(document: TopicDocument) -> None:
+def test_what_parses_is_read_again(document: TopicDefinition) -> None:
     check_readable(document, NO_MERGERS, edge_settings())
     read = parse_stored("px", encode_definition(document), "e1", NO_MERGERS)
     assert read == TopicRecord("px", document, "e1")
@@ -43,13 +42,15 @@ def test_what_parses_is_read_again(document: TopicDocument) -> None:
 @pytest.mark.parametrize(
     "document",
     [
-        replace(parsed(key=["/k"]), expiration_ns=DURATION_MAX + 1),
-        replace(parsed(key=["/k"]), merge=Merger("no:such", lambda current, new: new)),
-        replace(parsed(key=["/k"]), retain=True),
-        replace(parsed(), history={"age": "9e9d"}),
+        parsed(key=["/k"]).model_copy(update={"expiration_ns": DURATION_MAX + 1}),
+        parsed(key=["/k"]).model_copy(
+            update={"merge": Merger("no:such", lambda current, new: new)}
+        ),
+        parsed(key=["/k"]).model_copy(update={"retain": True}),
+        parsed().model_copy(update={"history": History.model_construct({"age"}, age="9e9d")}),
     ],
 )
-def test_what_would_not_be_is_refused(document: TopicDocument) -> None:
+def test_what_would_not_be_is_refused(document: TopicDefinition) -> None:
     with pytest.raises(Problem, match="topic-invalid"):
         check_readable(document, NO_MERGERS, edge_settings())
 

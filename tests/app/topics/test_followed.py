@@ -7,7 +7,7 @@ import pytest
 from tests.support.gateways import eventually
 from tests.support.place import Place, parsed
 from tests.support.rules import rule
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import TopicRecord
 from tidegate.app.topics.remote_changes import RemoteChanges
