@@ -19,7 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from tidegate.app.definitions.schema import Schema
 from tidegate.app.http import bodies
 from tidegate.app.http.requests import TOPIC_NAME
 from tidegate.conflation import journal
@@ -134,20 +133,6 @@ def _at_least_1ms(duration_ns: int) -> int:
 
 
 Expiration = Annotated[DurationNs, AfterValidator(_at_least_1ms)]
-
-
-def _schema(value: object) -> Schema | None:
-    return None if value is None else Schema.compile(value)
-
-
-MessageSchema = Annotated[
-    Schema | None,
-    PlainValidator(_schema, json_schema_input_type=dict[str, Any] | bool | None),
-    PlainSerializer(
-        lambda schema: None if schema is None else schema.document,
-        return_type=dict[str, Any] | bool | None,
-    ),
-]
 
 
 def _age(value: object) -> str:

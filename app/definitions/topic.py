@@ -19,14 +19,13 @@ from pydantic import (
 from tidegate.app.definitions.fields import (
     Expiration,
     History,
-    MessageSchema,
     OptionsText,
     Paths,
     Placement,
     Word,
 )
 from tidegate.app.definitions.mergers import NO_MERGERS, Match, Merge, Mergers
-from tidegate.app.definitions.schema import Schema
+from tidegate.app.definitions.schema import Schema, SchemaField
 from tidegate.app.definitions.source import FilledBy, TopicSource
 from tidegate.app.http.bodies import Strict, invalid, read
 from tidegate.app.http.problems import Problem
@@ -111,7 +110,7 @@ class TopicDefinition(Strict):
     ] = None
     history: Annotated[History | None, Field(description="null: the gateway's setting")] = None
     message_schema: Annotated[
-        MessageSchema, Field(alias="schema", description="JSON Schema 2020-12")
+        SchemaField, Field(alias="schema", description="JSON Schema 2020-12")
     ] = None
     tidies: Annotated[
         bool,
