@@ -10,7 +10,8 @@ import jsonschema_rs
 import msgspec
 from pydantic import PlainSerializer, PlainValidator
 
-from tidegate.app.definitions.schema_cost import SchemaCost, cost_of
+from tidegate.app.definitions.message_cost import SchemaCost
+from tidegate.app.definitions.schema_cost import cost_of
 from tidegate.app.definitions.schema_document import DIALECT, SchemaInvalid, check_size
 
 WORK_MAX = 1_000_000  # units of one message: about a tenth of a second

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaH
 from pydantic_core import CoreSchema, core_schema
 from starlette.types import Scope
 
+from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import (
     OWN_PREFIX,
     SESSION_ID,
@@ -31,8 +32,10 @@ from tidegate.app.http.requests import (
     header_value,
     integer,
     one_of,
+    posted_body,
     query_values,
     record_key_text,
+    texts_of,
 )
 
 INVALID = "options-invalid"
@@ -90,6 +93,20 @@ class Parameters(BaseModel):
             Problem: an unknown, repeated or malformed parameter.
         """
         return cls.model_validate(query_values(scope, cls.codes))
+
+    @classmethod
+    async def posted(cls, request: Request) -> Self:
+        """Read the parameters from a request's body, a strict JSON object of texts.
+
+        Raises:
+            Problem: options-invalid, a parameter's own code with a pointer to it, or what stands
+                against reading the body at all.
+        """
+        texts = texts_of(await posted_body(request), cls.codes)
+        for name, field in cls.model_fields.items():
+            if field.is_required() and name not in texts:
+                raise Problem(cls.codes[name], f"{name} is missing.", pointer=f"/{name}")
+        return cls.model_validate(texts)
 
     def given(self) -> dict[str, Any]:
         """The values that the request named, by the names that the client knows."""

@@ -318,20 +318,6 @@ CHANGES = (MERGE_PATCH, JSON)
 """Media types of a PATCH."""
 
 
-async def posted_texts(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a request's body, all of them texts; the query has none.
-
-    Args:
-        request: of type application/json.
-        parameters: name of each field -> code of the problem when it is no text.
-
-    Raises:
-        Problem: options-invalid, a field's own code with a pointer to it, or what stands against
-            reading the body at all.
-    """
-    return texts_of(await posted_body(request), parameters)
-
-
 async def posted_body(
     request: Request, media_types: tuple[str, ...] = (JSON,), *, may_be_empty: bool = False
 ) -> bytes:
@@ -353,8 +339,12 @@ async def posted_body(
 def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
     """The fields of a strict JSON object, all of them texts.
 
+    Args:
+        body: of the request.
+        parameters: name of each field -> code of the problem when it is no text.
+
     Raises:
-        Problem: as `posted_texts`.
+        Problem: options-invalid, or a field's own code with a pointer to it.
     """
     try:
         check_json(body)

@@ -23,9 +23,8 @@ from tidegate.app.http.requests import (
     require_accept,
 )
 from tidegate.app.routes.models.events import STREAM
-from tidegate.app.routes.models.sessions import OpenedSession, Sessions
+from tidegate.app.routes.models.sessions import Continued, OpenedSession, Sessions
 from tidegate.app.routes.models.sessions import Session as SessionView
-from tidegate.app.routes.models.subscribing import Continued
 from tidegate.app.routes.subscribe import last_event_id
 from tidegate.app.sessions.cursor import parse_cursor
 from tidegate.app.sessions.documents import (

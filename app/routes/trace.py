@@ -21,7 +21,7 @@ from tidegate.app.http.openapi import problems
 from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, SubscriptionPath, text
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import require_accept
-from tidegate.app.routes.models.traces import TRACE
+from tidegate.app.routes.models.events import TRACE
 from tidegate.app.routes.sessions import RETRY_AFTER, live_session_of
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import LimitReached, SessionUnknown

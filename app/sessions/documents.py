@@ -14,7 +14,7 @@ from tidegate.app.http.bodies import Document, Strict, invalid, read
 from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_topic_name
-from tidegate.app.sessions.subscribe_request import SubscribeRequest
+from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.options.parse import Options
 from tidegate.conflation.sessions.session import QueueLimits
@@ -236,9 +236,9 @@ def _one(conflation: str) -> str:
 
 
 def _target(asked: SubscriptionRequest, characters_max: int, pointer: str) -> Target:
-    topic, values = asked.topic, asked.model_dump(exclude_unset=True, exclude={"topic"})
+    topic, texts = asked.topic, asked.model_dump(exclude_unset=True, exclude={"topic"})
     with pointing(pointer):
-        wish = SubscribeRequest.parse(values, characters_max, many=True)
+        wish = SubscribeRequest.parse(SubscriptionParameters(**texts), characters_max, many=True)
         is_pattern = "*" in topic or ">" in topic
         target = TopicPattern.parse(topic) if is_pattern else checked_topic_name(topic)
     return Target(target, wish, pointer)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import ConfigDict, Field
 
 from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.delivery.outage import Outage
+from tidegate.app.http.parameters import Parameters, text
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, checked_topic_name, one_of
 from tidegate.app.settings import Settings
@@ -82,14 +85,32 @@ class SessionContext:
     outage: Outage
 
 
-PARAMETERS: Mapping[str, str] = {
-    "options": "options-invalid",
-    "filter": "filter-invalid",
-    "order_by": "options-invalid",
-    "command": "options-invalid",
-    "format": "options-invalid",
-    "last_event_id": "bookmark-invalid",
-}
+class SubscriptionParameters(Parameters):
+    """What of a topic, and how: texts of a query or of a JSON body, not yet parsed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    options: Annotated[
+        str | None, text(), Field(description="conflation=1s,conflation_key=[/a],pace=batch")
+    ] = None
+    filter: Annotated[
+        str | None,
+        text("filter-invalid"),
+        Field(description="Which messages: AMPS's filter language"),
+    ] = None
+    order_by: Annotated[
+        str | None, text(), Field(description="Order of snapshot rows and windows: /a DESC,/b")
+    ] = None
+    command: Annotated[
+        str | None,
+        text(enum=[str(command) for command in Command]),
+        Field(description="sow_and_subscribe on a topic with a key"),
+    ] = None
+    format: Annotated[
+        str | None,
+        text(enum=[str(form) for form in Format]),
+        Field(description="value, but envelope where options need it"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +131,22 @@ class SubscribeRequest:
 
     @classmethod
     def parse(
-        cls, values: Mapping[str, str], characters_max: int, *, many: bool = False
+        cls, asked: SubscriptionParameters, characters_max: int, *, many: bool = False
     ) -> SubscribeRequest:
-        """From the values of PARAMETERS, texts of at most so many characters.
+        """Parse the texts of a request, each of at most `characters_max` characters.
 
         Raises:
             Problem, EngineError: options-invalid, or filter-invalid for a filter that is too long.
         """
-        given = {name: text_of(values, name, characters_max) for name in _TEXTS}
+        texts = {name: getattr(asked, name) or "" for name in ("options", "filter", "order_by")}
+        for name, given in texts.items():
+            checked_characters(given, characters_max, asked.codes[name], name)
         return cls(
-            Options.parse(given["options"]),
-            given["filter"],
-            given["order_by"],
-            values.get("command"),
-            _format_named(values.get("format")),
+            Options.parse(texts["options"]),
+            texts["filter"],
+            texts["order_by"],
+            asked.command,
+            _format_named(asked.format),
             many=many,
         )
 
@@ -161,12 +184,12 @@ class RequestedSubscription(NamedTuple):
 def decided(
     context: SessionContext,
     name: str,
-    values: Mapping[str, str],
+    asked: SubscriptionParameters,
     resume: Bookmark | None = None,
     *,
     by_pattern: bool = False,
 ) -> RequestedSubscription:
-    """Decide a request by the values of its PARAMETERS.
+    """Decide a request to subscribe to one topic.
 
     Subscribing and explaining both ask here, so that they cannot disagree.
 
@@ -174,7 +197,7 @@ def decided(
         Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
     """
     context.catalog.get(name)
-    wish = SubscribeRequest.parse(values, context.settings.options_characters_max, many=by_pattern)
+    wish = SubscribeRequest.parse(asked, context.settings.options_characters_max, many=by_pattern)
     return granted_to(context, name, wish, resume, by_pattern=by_pattern)
 
 
@@ -241,16 +264,6 @@ def granted_again(
     return grant(request).subscription
 
 
-def text_of(values: Mapping[str, str], parameter: str, characters_max: int) -> str:
-    """The text of one parameter, empty where it is not given.
-
-    Raises:
-        Problem: it is too long.
-    """
-    code = PARAMETERS[parameter]
-    return checked_characters(values.get(parameter, ""), characters_max, code, parameter)
-
-
 def _defaults(document: TopicDefinition) -> str:
     """The topic's own options; a key that keeps no records is still what an interval goes by."""
     if document.retains or not document.key_spec:
@@ -258,9 +271,6 @@ def _defaults(document: TopicDefinition) -> str:
     if Options.parse(document.options).conflation_key is not None:
         return document.options
     return ",".join(filter(None, (document.options, f"conflation_key={document.key_spec}")))
-
-
-_TEXTS = ("options", "filter", "order_by")
 
 
 def _format_named(text: str | None) -> Format | None:

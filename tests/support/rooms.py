@@ -15,7 +15,7 @@ from tidegate.app.http.names import TopicPattern
 from tidegate.app.sessions.attach import attach_existing
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
-from tidegate.app.sessions.subscribe_request import SubscribeRequest
+from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
 from tidegate.app.topics.ingest import Form
 from tidegate.clients.sse import Event, Parser
 
@@ -43,7 +43,8 @@ class Room:
         return self.gateway.sessions.open(kept=True, lasts=True, **given)
 
     def wish(self, options: str = "", **values: str) -> SubscribeRequest:
-        return SubscribeRequest.parse({"options": options, **values}, 4_096, many=True)
+        asked = SubscriptionParameters(options=options, **values)
+        return SubscribeRequest.parse(asked, 4_096, many=True)
 
     def ask(
         self, session: Session, target: str | TopicPattern = "px", options: str = "", **values: str

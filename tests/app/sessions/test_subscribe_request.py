@@ -11,7 +11,11 @@ from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.problems import Problem
-from tidegate.app.sessions.subscribe_request import RequestedSubscription, decided
+from tidegate.app.sessions.subscribe_request import (
+    RequestedSubscription,
+    SubscriptionParameters,
+    decided,
+)
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import FilterInvalid
@@ -30,9 +34,8 @@ async def wished(
     gateway = Gateway.build(edge_settings())
     await gateway.open()
     await gateway.catalog.put("px", TopicDefinition.parse(topic.encode()))
-    return decided(
-        gateway.sessions.context, "px", {"options": options, **values}, by_pattern=by_pattern
-    )
+    asked = SubscriptionParameters(options=options, **values)
+    return decided(gateway.sessions.context, "px", asked, by_pattern=by_pattern)
 
 
 FORMATS = [
@@ -106,5 +109,5 @@ async def test_what_is_wrong_has_its_position() -> None:
 async def test_a_topic_that_is_not_there() -> None:
     gateway = Gateway.build(edge_settings())
     with pytest.raises(Problem) as refused:
-        decided(gateway.sessions.context, "px", {}, Bookmark("e1", 1))
+        decided(gateway.sessions.context, "px", SubscriptionParameters(), Bookmark("e1", 1))
     assert refused.value.code == "topic-unknown"
