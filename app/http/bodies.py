@@ -105,6 +105,19 @@ def read(model: type[Document], body: bytes, **context: Any) -> Document:
     return model.of(document, **context)
 
 
+def nullable(schema: dict[str, Any]) -> None:
+    """Make the schema of a document that of a merge patch on it: each field may be null.
+
+    No field has a default then, as what is left out stays as it is.
+    """
+    for name, field in schema["properties"].items():
+        described = {key: field.pop(key) for key in ("title", "description") if key in field}
+        field.pop("default", None)
+        options = field.pop("anyOf", [field])
+        null = [] if {"type": "null"} in options else [{"type": "null"}]
+        schema["properties"][name] = {"anyOf": [*options, *null], **described}
+
+
 def _problem(error: ErrorDetails, model: type[Strict]) -> Problem:
     """Return the problem of one of pydantic's errors; it never repeats what the client sent."""
     path, context = error["loc"], error.get("ctx", {})

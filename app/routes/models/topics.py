@@ -9,22 +9,13 @@ from typing_extensions import TypedDict
 
 from tidegate.app.definitions.fields import TopicName
 from tidegate.app.definitions.topic import TopicDefinition
-
-
-def _nullable(schema: dict[str, Any]) -> None:
-    """Let every field be null, and none have a default: what is left out stays as it is."""
-    for name, field in schema["properties"].items():
-        described = {key: field.pop(key) for key in ("title", "description") if key in field}
-        field.pop("default", None)
-        options = field.pop("anyOf", [field])
-        null = [] if {"type": "null"} in options else [{"type": "null"}]
-        schema["properties"][name] = {"anyOf": [*options, *null], **described}
+from tidegate.app.http.bodies import nullable
 
 
 class TopicPatch(TopicDefinition):
     """A JSON Merge Patch on a definition: null restores a default, what is left out stays."""
 
-    model_config = ConfigDict(json_schema_extra=_nullable)
+    model_config = ConfigDict(json_schema_extra=nullable)
 
 
 class Journal(TypedDict):
