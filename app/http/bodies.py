@@ -26,6 +26,8 @@ _REASONS: Mapping[str, str] = {
     "enum": "is {expected}",
     "string_pattern_mismatch": "does not have the form {pattern}",
     "string_too_long": "has at most {max_length} characters",
+    "too_short": "has at least {min_length} items",
+    "too_long": "has at most {max_length} items",
     "greater_than_equal": "is at least {ge}",
     "less_than_equal": "is at most {le}",
     "missing": "is missing",
@@ -59,7 +61,7 @@ class Strict(BaseModel):
             return cls.model_validate(document, context=context)
         except ValidationError as error:
             # Pydantic reports all that is wrong; a problem has room for one place.
-            found = error.errors(include_url=False)[0]
+            found = error.errors(include_url=False, include_input=False)[0]
             raise _problem(found, cls) from None
 
     @model_validator(mode="before")
@@ -125,7 +127,7 @@ def _problem(error: ErrorDetails, model: type[Strict]) -> Problem:
     if error["type"] in PROBLEMS:
         at, position = pointer + context["pointer"], context["position"]
         return Problem(error["type"], context["detail"], pointer=at or None, position=position)
-    name = str(path[-1])
+    name = path[-1] if isinstance(path[-1], str) else f"item {path[-1]}"
     if error["type"] == "value_error":
         cause = context["error"]
         pointer += getattr(cause, "pointer", "")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, FailFast, Field, WithJsonSchema, field_validator
 from starlette.types import Scope
 
 from tidegate.app.http.bodies import Strict, invalid, read
@@ -261,7 +261,21 @@ def _producer(headers: PublishHeaders, *, is_stage: bool) -> tuple[str | None, i
 STAGES_MAX = 10_000
 DOCUMENT_BYTES_MAX = 4 << 20
 
-_NAMES = f"A stage's name is 1 to {NAME_CHARACTERS_MAX} of printable ASCII, no spaces."
+
+def _producer_name(name: str) -> str:
+    if not is_producer(name):
+        raise ValueError(f"is a name of at most {NAME_CHARACTERS_MAX} characters")
+    return name
+
+
+def _stage(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"is 1 to {NAME_CHARACTERS_MAX} of printable ASCII, no spaces")
+    return name
+
+
+# What the stores can keep is a signed number of 64 bits.
+Number = Annotated[int, Field(ge=0, le=NUMBER_MAX)]
 
 
 class CommitDocument(Strict):
@@ -269,41 +283,25 @@ class CommitDocument(Strict):
 
     code = "message-invalid"
 
-    producer: Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS_MAX)]
-    run: Annotated[int, Field(ge=0, le=NUMBER_MAX, description="A run above it fences it")]
-    sequence: Annotated[
-        int, Field(ge=0, le=NUMBER_MAX, description="Rises from commit to commit, also over runs")
+    producer: Annotated[
+        str,
+        AfterValidator(_producer_name),
+        WithJsonSchema({"type": "string", "minLength": 1, "maxLength": NAME_CHARACTERS_MAX}),
     ]
-    stages: Annotated[list[str], Field(min_length=1, max_length=STAGES_MAX)]
+    run: Annotated[Number, Field(description="A run above it fences it")]
+    sequence: Annotated[Number, Field(description="Rises from commit to commit, also over runs")]
+    stages: Annotated[
+        list[Annotated[str, AfterValidator(_stage)]],
+        Field(min_length=1, max_length=STAGES_MAX),
+        FailFast(),  # one refusal is told, and ten thousand would be made
+    ]
 
-    @field_validator("producer", mode="before")
+    @field_validator("stages")
     @classmethod
-    def _check_producer(cls, name: object) -> str:
-        """A name."""
-        if not isinstance(name, str) or not is_producer(name):
-            detail = f"producer is a name of at most {NAME_CHARACTERS_MAX} characters."
-            raise invalid(cls.code, detail)
-        return name
-
-    @field_validator("run", "sequence", mode="before")
-    @classmethod
-    def _check_number(cls, value: object, info: ValidationInfo) -> int:
-        """A whole number that the store can keep."""
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
-            detail = f"{info.field_name} is a whole number from 0 to {NUMBER_MAX}."
-            raise invalid(cls.code, detail)
-        return value
-
-    @field_validator("stages", mode="before")
-    @classmethod
-    def _check_stages(cls, names: object) -> list[str]:
-        """Names, each once."""
-        if not isinstance(names, list) or not 1 <= len(names) <= STAGES_MAX:
-            raise invalid(cls.code, f"stages is a list of 1 to {STAGES_MAX} names.")
+    def _check_once(cls, names: list[str]) -> list[str]:
+        """Refuse a stage that is named again."""
         seen: set[str] = set()
         for at, name in enumerate(names):
-            if not isinstance(name, str) or not is_name(name):
-                raise invalid(cls.code, _NAMES, f"/{at}")
             if name in seen:
                 raise invalid(cls.code, "A stage is named once.", f"/{at}")
             seen.add(name)
