@@ -126,7 +126,6 @@ DurationNs = Annotated[
 
 
 def _at_least_1ms(duration_ns: int) -> int:
-    # Expiry is looked for once a millisecond at most.
     if duration_ns < MILLISECOND:
         raise ValueError("is 1ms or longer")
     return duration_ns

@@ -45,7 +45,7 @@ class Schema:
 
     @classmethod
     def compile(cls, document: object) -> Schema:
-        """Compile a decoded schema. Nothing is fetched for it, and its patterns are linear.
+        """Compile a decoded schema; nothing is fetched for it, and its patterns are linear.
 
         Raises:
             SchemaInvalid: not a schema of 2020-12, a reference that leads outside it, a regular

@@ -29,7 +29,7 @@ class FilledBy(StrEnum):
     SPARK = "spark"
 
 
-# The gateway holds a timer for each filled topic; a batch of Spark may be of a day.
+# 100ms is the least of AMPS's conflated topics, too; the pipeline may work by the day.
 _INTERVALS = {
     FilledBy.GATEWAY: (100 * MILLISECOND, DAY // 24, "from 100ms to 1h"),
     FilledBy.SPARK: (MILLISECOND, DAY, "from 1ms to 1d with engine spark"),

@@ -324,12 +324,12 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 
 def reference_token(part: object) -> str:
-    """One step of a JSON pointer, shortened."""
+    """Return one step of a JSON pointer, shortened."""
     return str(part)[:64].replace("~", "~0").replace("/", "~1")
 
 
 def _encodable(text: str) -> str:
-    """Text without lone surrogates, which no encoder takes."""
+    """Return a text without lone surrogates, which no encoder takes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -25,9 +25,6 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.projection import Projection
 from tidegate.keys.text.duration import duration_text
 
-# Explaining: what a request to subscribe would get, without subscribing (CONTRACT 5.4).
-
-
 JOURNALLED_MAX = 10_000
 GROUPED_MAX = 500
 """Messages for a projection, each of which may cost as much as its whole group."""
@@ -38,13 +35,12 @@ NO_TIME_PASSED = "the journalled messages are all of one moment"
 ONE_SHOT = "a sow is sent once"
 TOO_MANY_RECORDS = f"the topic holds more than {RECORDS_MAX} records to look for a window in"
 
+# One thread: estimates are worth no more than one core, however many are asked for.
 _RECKONER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="explain")
 
 
 async def explained(gateway: Gateway, asked: Explaining) -> dict[str, object]:
     """Return the answer of `POST /v1/explain`.
-
-    Estimates are reckoned in a thread, one after the other, on frames that never change.
 
     Raises:
         Problem, EngineError, KeysError: what subscribing would raise.
@@ -85,7 +81,7 @@ def _subscribers(topic: Topic, subscription: Subscription) -> int:
 
 
 def _resume(topic: Topic, lane_id: LaneId) -> str:
-    """How a subscriber that left now would be continued, coming back soon."""
+    """Return how a subscriber that left now would be continued, coming back soon."""
     return resume_mode(topic, lane_id, topic.bookmark(topic.head), too_long=False)
 
 
@@ -102,6 +98,7 @@ async def _estimates(topic: Topic, subscription: Subscription) -> dict[str, obje
     if board is not None and len(board) > RECORDS_MAX:
         return _none(TOO_MANY_RECORDS)
     records = [] if board is None else board.live()
+    # Frames never change, so the thread may read them while the engine goes on.
     reckon = partial(estimate, frames, records, lane_id, topic.definition.key_spec, topic.name)
     found = await asyncio.get_running_loop().run_in_executor(_RECKONER, reckon)
     return _none(NO_TIME_PASSED) if found is None else _some(found, len(frames), lane_id)
@@ -113,13 +110,13 @@ def _none(reason: str) -> dict[str, object]:
 
 def _some(found: Estimate, journalled: int, lane_id: LaneId) -> dict[str, object]:
     interval_ns = lane_id.interval_ns
-    told = {
+    estimates = {
         "messages_per_s": round(found.rows_per_s, 3),
         "bytes_per_s": round(found.bytes_per_s, 3),
         "interval": duration_text(interval_ns) if interval_ns else "none",
         "journalled": journalled,
     }
-    return {"estimates": told, "reason": None}
+    return {"estimates": estimates, "reason": None}
 
 
 router = APIRouter(tags=["subscribing"], dependencies=STRICT)
@@ -135,7 +132,7 @@ router = APIRouter(tags=["subscribing"], dependencies=STRICT)
     openapi_extra=json_body(Explaining),
 )
 async def explain(request: Request) -> Response:
-    """The parameters of a subscription and its `topic`, as a JSON object of texts."""
+    """Explain the parameters of a subscription and its `topic`, a JSON object of texts."""
     asked = await Explaining.posted(request)
     gateway = gateway_of(request)
     await gateway.catalog.seek(asked.topic)

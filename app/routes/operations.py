@@ -29,7 +29,7 @@ router = APIRouter(tags=["operations"])
 
 @router.get("/healthz", summary="Alive", responses={200: answer("Alive", ref(Alive)), **problems()})
 async def healthz() -> Response:
-    """200 as long as the process answers."""
+    """Answer 200 as long as the process does."""
     return json_answer({"status": "alive"}, 200)
 
 
@@ -39,7 +39,7 @@ async def healthz() -> Response:
     responses={200: answer("Ready", ref(Ready)), **problems("not-ready")},
 )
 async def readyz(request: Request) -> Response:
-    """200 where the store takes writes; 503 with the reason before, else, and during a shutdown.
+    """Answer 200 where the store takes writes; 503 with the reason elsewhere and at a shutdown.
 
     `topics`: those that cannot be used or filled while all others are served, with the reasons.
     `bus`: what stands under its keys that no gateway wrote, which is passed over.
@@ -53,8 +53,8 @@ async def readyz(request: Request) -> Response:
         state["topics"] = [fault._asdict() for fault in found[:FAULTS_SHOWN_MAX]]
         state["topics_at_fault"] = len(found)
     if gateway.bus is not None and (foreign := gateway.bus.connection.foreign):
-        told = [f"{key}: {what}" for key, what in foreign.items()]
-        state["bus"] = told[:FAULTS_SHOWN_MAX]
+        found_there = [f"{key}: {what}" for key, what in foreign.items()]
+        state["bus"] = found_there[:FAULTS_SHOWN_MAX]
     return json_answer(state, 200)
 
 
@@ -68,10 +68,11 @@ async def readyz(request: Request) -> Response:
     },
 )
 async def metrics(request: Request) -> Response:
-    """Counters that reconcile; looking changes nothing of what is sent. Of all workers, if several.
+    """Return counters that reconcile, of all workers where there are several.
 
-    A worker that is asked by another one answers for itself.
+    Looking changes nothing of what is sent.
     """
+    # A worker that another one asks answers for itself: else they would ask each other for ever.
     gateway = gateway_of(request)
     is_inner = MARK in request.scope
     headers = check_worker_group(gateway.crew, request.scope["query_string"]) if is_inner else {}
@@ -81,7 +82,7 @@ async def metrics(request: Request) -> Response:
     return Response(text, headers=headers, media_type=CONTENT_TYPE)
 
 
-class LanesWanted(Parameters):
+class WantedLanes(Parameters):
     """Which lanes."""
 
     topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only this topic's")] = None
@@ -93,8 +94,8 @@ class LanesWanted(Parameters):
     summary="The lanes, each shared by equal subscriptions",
     responses={200: answer("The lanes", ref(Lanes)), **problems("topic-unknown", "topic-invalid")},
 )
-async def lanes(request: Request, asked: Annotated[LanesWanted, Query()]) -> Response:
-    """Every lane, by topic; `due_ms` is how long until its next flush, null while it is idle."""
+async def lanes(request: Request, asked: Annotated[WantedLanes, Query()]) -> Response:
+    """Return every lane, by topic; `due_ms` is the time to its next flush, null while idle."""
     gateway = gateway_of(request)
     if asked.topic is not None:
         await gateway.catalog.seek(asked.topic)
@@ -105,8 +106,8 @@ async def lanes(request: Request, asked: Annotated[LanesWanted, Query()]) -> Res
     driver = gateway.driver
     now = driver.now()
     topics = [driver.engine.topic(name) for name in names]
-    told = [_told(topic, lane, now) for topic in topics for lane in _lanes(topic)]
-    return json_answer({"lanes": told}, 200)
+    views = [_view(topic, lane, now) for topic in topics for lane in _lanes(topic)]
+    return json_answer({"lanes": views}, 200)
 
 
 def _lanes(topic: Topic) -> Iterator[Lane]:
@@ -114,7 +115,7 @@ def _lanes(topic: Topic) -> Iterator[Lane]:
         yield from feed.lanes.values()
 
 
-def _told(topic: Topic, lane: Lane, now: Instant) -> dict[str, Any]:
+def _view(topic: Topic, lane: Lane, now: Instant) -> dict[str, Any]:
     due = lane.deadline
     return {
         "topic": topic.name,

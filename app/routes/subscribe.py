@@ -53,7 +53,7 @@ _REFUSALS = problems(
 async def _wanted(
     request: Request, topic: Annotated[str, text(), Path(description=_PATTERN)]
 ) -> str | TopicPattern:
-    """The topic or the pattern in the path, as the client wrote it."""
+    """Return the topic or the pattern in the path, as the client wrote it."""
     return topic_or_pattern(request.scope)
 
 
@@ -72,7 +72,7 @@ async def subscribe(
     asked: Annotated[Subscribing, Query()],
     continued: Annotated[Continued, Header()],
 ) -> Response:
-    """A stream of one subscription; parameters in the query."""
+    """Stream one subscription; parameters in the query."""
     require_accept(request.scope, "text/event-stream")
     return await _stream(request, wanted, asked, continued)
 
@@ -87,7 +87,7 @@ async def subscribe(
 async def subscribe_by_post(
     request: Request, wanted: Wanted, continued: Annotated[Continued, Header()]
 ) -> Response:
-    """The same, with the parameters as a JSON object of texts."""
+    """Stream one subscription; the parameters are a JSON object of texts."""
     require_accept(request.scope, "text/event-stream")
     return await _stream(request, wanted, await Subscribing.posted(request), continued)
 
@@ -140,7 +140,8 @@ async def _topic_stream(
 async def _pattern_stream(
     gateway: Gateway, pattern: TopicPattern, asked: Subscribing, last_id: str | None
 ) -> Response:
-    """A session that is kept, as its ids are its own; topics that are made later join it."""
+    """Stream all topics of a pattern; those that are made later join."""
+    # The session is kept, as the ids of its events mean nothing without it.
     if last_id is not None:
         return await _pattern_again(gateway, pattern, last_id)
     wish = _wish(gateway, asked, many=True)
@@ -161,7 +162,7 @@ async def _pattern_stream(
 async def _places(
     gateway: Gateway, pattern: TopicPattern, wish: SubscribeRequest, asked: Subscribing
 ) -> dict[str, Bookmark] | None:
-    """What a reader has whose session is gone; once that is here too, if it can be.
+    """Return the places of a reader whose session is gone, once what it has is here, too.
 
     Raises:
         Problem: bookmark-invalid, options-invalid, bus-unavailable.
@@ -176,7 +177,7 @@ async def _places(
         if pattern.matches(topic)
     }
     for topic, place in places.items():
-        with contextlib.suppress(TopicNotUsable):  # which is told; the others go on
+        with contextlib.suppress(TopicNotUsable):  # an event says so; the others go on
             if await gateway.catalog.seek(topic) is not None:
                 await gateway.catch_up(topic, place)
                 await gateway.look_back(topic)
@@ -223,11 +224,12 @@ def _wish(gateway: Gateway, asked: Subscribing, *, many: bool = False) -> Subscr
 
 
 def last_event_id(continued: Continued, by_query: str | None) -> str | None:
-    """The header wins over the query: a browser's reconnect knows better than its address.
+    """Return where a reader goes on, by the header or else by the query.
 
     Raises:
         Problem: bookmark-invalid.
     """
+    # A browser that reconnects repeats its address; only the header knows what came since.
     found = continued.last_event_id or by_query
     if not found:
         return None

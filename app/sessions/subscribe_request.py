@@ -1,4 +1,4 @@
-"""A wish: what a request to subscribe asks of a topic, decided by the topic's own definition."""
+"""Requests to subscribe: as they are read, and what each gets of a topic by its definition."""
 
 from __future__ import annotations
 
@@ -23,9 +23,6 @@ from tidegate.conflation.subscription import Command, Shown, Subscription
 from tidegate.keys.errors import BookmarkInvalid
 from tidegate.keys.text.bookmark import Bookmark
 
-# Places in several topics, as a reader of a pattern brings them: `px.eur=e1-7,px.usd=e2-9`.
-
-
 UNKNOWN = Bookmark("unknown", 0)
 """No topic has this epoch: continued by a snapshot."""
 
@@ -33,7 +30,7 @@ PLACES_MAX = 10_000
 
 
 def places_of(text: str) -> dict[str, Bookmark]:
-    """The bookmark of each topic; what is no bookmark is a place that nobody knows.
+    """Parse the places of a pattern's reader, `px.eur=e1-7,px.usd=e2-9`: a bookmark of each topic.
 
     Raises:
         Problem: bookmark-invalid.
@@ -51,7 +48,9 @@ def places_of(text: str) -> dict[str, Bookmark]:
 
 
 def place_of(text: str) -> Bookmark:
-    """A bookmark, or the place that no topic knows."""
+    """Return a bookmark, or the place that no topic knows."""
+    # An id of another kind, or of a version before, gets a snapshot rather than a refusal that a
+    # browser would repeat for ever.
     try:
         return Bookmark.parse(text)
     except BookmarkInvalid:
@@ -59,7 +58,8 @@ def place_of(text: str) -> Bookmark:
 
 
 def place_in(places: Mapping[str, Bookmark], topic: str, epoch: str) -> Bookmark:
-    """Where a reader goes on in a topic: one that it does not name has been made since."""
+    """Return where a reader goes on in a topic."""
+    # A topic that it does not name has been made since.
     return places.get(topic, Bookmark(epoch, 0))
 
 
@@ -156,14 +156,14 @@ class SubscribeRequest:
         filter_text: str | None = None,
         order_text: str | None = None,
     ) -> SubscribeRequest:
-        """The wish that a change makes of it; None changes nothing.
+        """Return the request that a change makes of it; None changes nothing.
 
         Options are laid over the earlier ones, and stand in their place with `replace`.
         """
         wish = self
         if options is not None:
             before = self.options.over(self.earlier)
-            for name in ("pause", "resume", "replace"):  # acts, and no wishes that stay
+            for name in ("pause", "resume", "replace"):  # acts, which do not stay
                 before = before.without(name)
             wish = replace(wish, options=options, earlier=Options() if options.replace else before)
         if filter_text is not None:
@@ -209,7 +209,7 @@ def granted_to(
     *,
     by_pattern: bool = False,
 ) -> RequestedSubscription:
-    """What a wish gets of one topic; the same wish may be decided again, for other topics too.
+    """Decide what a request gets of one topic; it may be decided again, for other topics too.
 
     Raises:
         Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
@@ -231,7 +231,8 @@ def granted_to(
     shown = granted.subscription.shown
     form = wish.form or _format_fitting(shown, many=wish.many)
     if form is not Format.VALUE or shown.max_age_ns is not None:
-        granted = grant(replace(request, counted=True))  # whose first message is told, or watched
+        # An envelope names the first message of a row, and max_age watches its time.
+        granted = grant(replace(request, counted=True))
     return RequestedSubscription(granted.subscription, form, granted.warnings)
 
 
@@ -245,7 +246,9 @@ def granted_again(
     counted: bool,
     by_pattern: bool,
 ) -> Subscription:
-    """What was granted before, from its normalised options: no default can change it any more.
+    """Grant again what was granted before, by its normalised options.
+
+    No default can change it any more.
 
     Raises:
         Problem, EngineError, KeysError: the topic is not there, or not as it was.
@@ -265,7 +268,8 @@ def granted_again(
 
 
 def _defaults(document: TopicDefinition) -> str:
-    """The topic's own options; a key that keeps no records is still what an interval goes by."""
+    """Return the topic's own options."""
+    # A key that keeps no records is still what an interval conflates by.
     if document.retains or not document.key_spec:
         return document.options
     if Options.parse(document.options).conflation_key is not None:
@@ -280,7 +284,8 @@ def _format_named(text: str | None) -> Format | None:
 
 
 def _format_fitting(shown: Shown, *, many: bool) -> Format:
-    """What only envelopes can show asks for envelopes; one of many must name its topic."""
+    """Return the format of a request that names none."""
+    # One subscription of many must name its topic, and some options show only in envelopes.
     if many:
         return Format.BATCH
     in_envelope = shown.timestamp or shown.send_keys or shown.receipt

@@ -27,7 +27,7 @@ class Journal(TypedDict):
 
 
 def _without_reason(schema: dict[str, Any]) -> None:
-    """A topic that is served has none."""
+    """Let a topic that is served have none."""
     schema["required"].remove("reason")
 
 
