@@ -5,6 +5,8 @@ Rule topic-13 is told here.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.place import parsed
@@ -60,3 +62,19 @@ def test_garbage_is_unusable_with_a_reason(garbage: bytes) -> None:
     read = parse_stored("px", garbage, "e1", NO_MERGERS)
     assert isinstance(read, Unusable)
     assert read.reason.endswith(".")
+
+
+STORED = Path(__file__).with_name("stored_definitions.ndjson").read_bytes().splitlines()
+"""Texts that gateways have stored since definitions had their present fields: never edit them."""
+TAGS = (
+    "6e0e0fa1754c1565", "937da55e442e9bff", "1cd10409ed6b6420",
+    "605558eb5818f7b7", "88eed5377d3fed19", "92f8eda26d060859",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "tag"), [*zip(STORED, TAGS, strict=True)])
+def test_what_was_stored_before_is_the_same_topic_with_the_same_tag(text: bytes, tag: str) -> None:
+    read = parse_stored("px", text, "e1", NO_MERGERS)
+    assert isinstance(read, TopicRecord)
+    assert encode_definition(read.document) == text
+    assert read.document.etag("e1") == f'"{tag}"'
