@@ -15,11 +15,11 @@ from pydantic import (
     PlainSerializer,
     PlainValidator,
     Strict,
-    WithJsonSchema,
     model_validator,
 )
 
 from tidegate.app.http import bodies
+from tidegate.app.http.bodies import WrittenAs
 from tidegate.app.http.requests import TOPIC_NAME
 from tidegate.conflation import journal
 from tidegate.conflation.errors import OptionsInvalid
@@ -34,8 +34,7 @@ HISTORY_MESSAGES_MAX = 1 << 53
 """Every number up to this is exact for scripts of the bus and for readers of JSON."""
 
 Path = Annotated[str, Field(description="Path of a field: /a/b, or JSONPath $.a.b")]
-DURATION = "An integer and a unit: ns us ms s m h d w"
-Duration = Annotated[str, Field(description=DURATION)]
+Duration = Annotated[str, Field(description="An integer and a unit: ns us ms s m h d w")]
 TopicName = Annotated[str, Field(pattern=f"^{TOPIC_NAME.pattern}$")]
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -48,17 +47,6 @@ class Placement(StrEnum):
 
     APPEND = "append"
     REPLACE = "replace"
-
-
-def text(value: object) -> str:
-    """Return a value that is a text.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if not isinstance(value, str):
-        raise ValueError("is a text")
-    return value
 
 
 def read_paths(value: object) -> KeySpec:
@@ -84,45 +72,28 @@ Paths = Annotated[
 ]
 
 
-def _options(value: object) -> str:
+def _options(text: str) -> str:
     """Check options by reading them; the text is kept as it is written."""
     try:
-        Options.parse(text(value))
+        Options.parse(text)
     except OptionsInvalid as error:
         raise bodies.invalid(error.code, f"{error.detail}.", position=error.position) from None
-    return text(value)
+    return text
 
 
-OptionsText = Annotated[str, PlainValidator(_options, json_schema_input_type=str)]
+OptionsText = Annotated[str, AfterValidator(_options)]
 
 
-def _filter(value: object) -> Filter | None:
-    if value is None:
-        return None
+def _filter(text: str) -> Filter:
     try:
-        return Filter.parse(text(value))
+        return Filter.parse(text)
     except FilterInvalid as error:
         raise bodies.invalid(error.code, f"{error.detail}.", position=error.position) from None
 
 
-FilterText = Annotated[
-    Filter | None,
-    PlainValidator(_filter, json_schema_input_type=str | None),
-    PlainSerializer(lambda found: None if found is None else str(found), return_type=str | None),
-]
+FilterText = Annotated[Filter, WrittenAs(str, _filter, str)]
 
-
-def _duration_ns(value: object) -> int:
-    if not isinstance(value, str):
-        raise ValueError("is a text with a unit")
-    return parse_duration(value)
-
-
-DurationNs = Annotated[
-    int,
-    PlainValidator(_duration_ns, json_schema_input_type=Duration),
-    PlainSerializer(duration_text, return_type=Duration),
-]
+DurationNs = Annotated[int, WrittenAs(Duration, parse_duration, duration_text)]
 
 
 def _at_least_1ms(duration_ns: int) -> int:
@@ -134,24 +105,14 @@ def _at_least_1ms(duration_ns: int) -> int:
 Expiration = Annotated[DurationNs, AfterValidator(_at_least_1ms)]
 
 
-def _age(value: object) -> str:
-    _duration_ns(value)
-    return text(value)
+def _age(text: str) -> str:
+    parse_duration(text)
+    return text
 
 
-def _size(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("is a text with a unit")
-    parse_size(value)
-    return value
-
-
-def _messages(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError("is a whole number")
-    if value > HISTORY_MESSAGES_MAX:
-        raise ValueError(f"is at most {HISTORY_MESSAGES_MAX}")
-    return value
+def _size(text: str) -> str:
+    parse_size(text)
+    return text
 
 
 def _is_left_out(value: object) -> bool:
@@ -164,23 +125,20 @@ class History(bodies.Strict):
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
     code = "topic-invalid"
 
-    # None is left out; null is refused, as the readers see what is given and no default.
+    # Texts stay as they are written, so that a definition is shown as its administrator wrote it.
     messages: Annotated[
         int | None,
-        PlainValidator(_messages),
-        WithJsonSchema({"type": "integer", "minimum": 0}),
+        WrittenAs(Annotated[int, Field(ge=0, le=HISTORY_MESSAGES_MAX)]),
         Field(exclude_if=_is_left_out),
     ] = None
     age: Annotated[
         str | None,
-        PlainValidator(_age),
-        WithJsonSchema({"type": "string", "description": DURATION}),
+        WrittenAs(Annotated[Duration, AfterValidator(_age)]),
         Field(exclude_if=_is_left_out),
     ] = None
     bytes: Annotated[
         str | None,
-        PlainValidator(_size),
-        WithJsonSchema({"type": "string"}),
+        WrittenAs(Annotated[str, AfterValidator(_size)]),
         Field(exclude_if=_is_left_out, description="A size: 64MiB"),
     ] = None
 

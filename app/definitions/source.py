@@ -72,7 +72,7 @@ class TopicSource(Strict):
         DurationNs,
         Field(alias="interval", description="100ms to 1h; with engine spark 1ms to 1d"),
     ]
-    filter: Annotated[FilterText, Field(description="Only messages that match")] = None
+    filter: Annotated[FilterText | None, Field(description="Only messages that match")] = None
     grouping: Annotated[
         KeySpec | None,
         PlainValidator(_grouping, json_schema_input_type=list[Path] | str | None),

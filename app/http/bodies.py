@@ -5,11 +5,18 @@ One declaration parses, checks, gives defaults, prints, and describes itself in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from tidegate.app.http.problems import PROBLEMS, Problem, reference_token, unknown_field
 from tidegate.keys.errors import JsonInvalid
@@ -78,6 +85,32 @@ class Strict(BaseModel):
 
 
 Document = TypeVar("Document", bound=Strict)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenAs:
+    """How a field stands in JSON: a `shape`, which `read` takes when it is checked.
+
+    `show` gives the shape back. Without either the value is the shape itself; so a field whose
+    default is None may be left out, and null is refused where the shape has none.
+    """
+
+    shape: Any
+    read: Callable[[Any], Any] = _same
+    show: Callable[[Any], Any] | None = None
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Return pydantic's description of the shape and the two functions."""
+        shape, shown = handler.generate_schema(self.shape), None
+        if self.show is not None:
+            shown = core_schema.plain_serializer_function_ser_schema(self.show, return_schema=shape)
+        return core_schema.no_info_after_validator_function(self.read, shape, serialization=shown)
 
 
 def invalid(
