@@ -100,6 +100,7 @@ def _behind_sources(topic: Declared, declared: Mapping[str, Declared]) -> dict[s
 
 
 def _files(folder: Path) -> Iterable[Path]:
+    # Sorted, so that the first error is the same on every machine.
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except OSError as error:
@@ -133,6 +134,7 @@ def _declared(file: str, name: str, fields: object, mergers: Mergers) -> Declare
         raise _invalid(
             file, f"topic {name}, field {_shown(field)}: {_unknown(field, fields[field])}"
         )
+    # The fields go the way of a PUT, so that a file and a request mean the same.
     try:
         body = json.dumps(fields, allow_nan=False).encode()
     except (TypeError, ValueError):
@@ -145,6 +147,7 @@ def _declared(file: str, name: str, fields: object, mergers: Mergers) -> Declare
 
 def _unknown(field: str, value: object) -> str:
     """Return the message about an unknown field."""
+    # [topics.a.b] is the field b of topic a, and seldom what its writer meant.
     if isinstance(value, dict):
         return "no such field; a topic's name that has dots stands in quotes"
     close = difflib.get_close_matches(field, FIELDS, n=1)

@@ -19,6 +19,7 @@ def resolved(name: str, document: TopicDefinition, find: Find) -> TopicDefinitio
     Raises:
         Problem: source-cycle, topic-unknown for a source that is not there, topic-invalid.
     """
+    # The whole chain is walked: a cycle closes at any topic behind this one.
     source, seen = document.source, {name}
     while source is not None:
         if source.topic in seen:
@@ -67,6 +68,7 @@ def keeps_messages(
     Raises:
         Problem: topic-conflict where it holds messages that are of another key, type or source.
     """
+    # What is stored fits a definition of the same identity, whatever else was wrong with it.
     if unusable.identity == document.identity:
         is_filled_anew = unusable.source_topic is None and document.gateway_source is not None
         if has_messages and is_filled_anew:

@@ -325,6 +325,7 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 def reference_token(part: object) -> str:
     """Return one step of a JSON pointer, shortened."""
+    # It may be the client's own word, and an answer is no place for a megabyte of it.
     return str(part)[:64].replace("~", "~0").replace("/", "~1")
 
 

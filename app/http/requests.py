@@ -17,6 +17,16 @@ from tidegate.app.http.problems import Problem, unknown_field
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json, decoded
 
+NDJSON = "application/x-ndjson"
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+TEXT = "text/plain"
+BYTES = "application/octet-stream"
+MEDIA_TYPES = (JSON, NDJSON, MERGE_PATCH, TEXT, BYTES)
+REQUEST_BYTES_MAX = 64 << 10
+CHANGES = (MERGE_PATCH, JSON)
+"""Media types of a PATCH."""
+
 TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
 TOPICS_PATH = b"/v1/topics/"
 SESSIONS_PATH = b"/v1/sessions/"
@@ -29,7 +39,6 @@ SESSION_ID = r"(?:[A-Za-z0-9_-]{1,32}\.)?[A-Za-z0-9_-]{1,64}"
 _SESSION_ID = re.compile(SESSION_ID, re.ASCII)
 SUBSCRIPTION_NAME = r"[A-Za-z0-9_-]{1,64}"
 _SUBSCRIPTION_NAME = re.compile(SUBSCRIPTION_NAME, re.ASCII)
-_PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
 def checked_topic_name(name: str) -> str:
@@ -307,24 +316,6 @@ def _decoded(raw: bytes, code: str, what: str) -> str:
 
 def _list(names: Mapping[str, str] | tuple[str, ...]) -> str:
     return ", ".join(names) or "none"
-
-
-NDJSON = "application/x-ndjson"
-
-JSON = "application/json"
-
-MERGE_PATCH = "application/merge-patch+json"
-
-TEXT = "text/plain"
-
-BYTES = "application/octet-stream"
-
-MEDIA_TYPES = (JSON, NDJSON, MERGE_PATCH, TEXT, BYTES)
-
-
-REQUEST_BYTES_MAX = 64 << 10
-CHANGES = (MERGE_PATCH, JSON)
-"""Media types of a PATCH."""
 
 
 async def posted_body(

@@ -115,6 +115,7 @@ async def _topic_stream(
     if asked.bookmarks is not None:
         raise Problem("bookmark-invalid", "bookmarks are for patterns; a topic has last_event_id.")
     resume = None if last_id is None else place_of(last_id)
+    # The topic may have just been made at another gateway, and not be known here yet.
     is_gone = await gateway.catalog.seek(name) is None
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said

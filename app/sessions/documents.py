@@ -216,6 +216,7 @@ def tuning_of(body: bytes, now: Tuning, most: QueueLimits) -> Tuning:
     Raises:
         Problem: with the pointer to what is wrong.
     """
+    # What is named counts, and not what differs from None: null has a meaning of its own.
     asked = _changed(read(SessionTuning, body, most=most))
     conflated = now.conflated
     if "conflated" in asked.model_fields_set:
@@ -276,6 +277,7 @@ def _one(conflation: str) -> str:
 
 def _target(asked: SubscriptionRequest, characters_max: int, pointer: str) -> Target:
     topic, texts = asked.topic, asked.model_dump(exclude_unset=True, exclude={"topic"})
+    # Positions in a text mean nothing without the place of the text in the body.
     with pointing(pointer):
         wish = SubscribeRequest.parse(SubscriptionParameters(**texts), characters_max, many=True)
         is_pattern = "*" in topic or ">" in topic
@@ -304,6 +306,6 @@ def pointing(pointer: str) -> Iterator[None]:
 def _changed(document: Document) -> Document:
     # An empty patch would do nothing, so it is a slip.
     if not document.model_fields_set:
-        known = ", ".join(type(document).model_fields)
+        known = ", ".join(document.names())
         raise Problem("options-invalid", f"There is nothing to change: {known}.")
     return document

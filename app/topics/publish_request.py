@@ -31,7 +31,7 @@ from tidegate.app.topics.ingest import Form
 
 NUMBER_MAX = 2**63 - 1
 NAME_CHARACTERS_MAX = 255
-DIGESTED_AT_ONCE = 1 << 20
+DIGESTED_AT_ONCE = 1 << 20  # a millisecond or two, in which streams wait
 
 _NAME = re.compile(f"[!-~]{{1,{NAME_CHARACTERS_MAX}}}", re.ASCII)
 _PRODUCER = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?", re.ASCII)
