@@ -104,10 +104,10 @@ class WrittenAs:
     show: Callable[[Any], Any] | None = None
 
     def __get_pydantic_core_schema__(
-        self, source: object, handler: GetCoreSchemaHandler
+        self, source: object, inner: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Return pydantic's description of the shape and the two functions."""
-        shape, shown = handler.generate_schema(self.shape), None
+        shape, shown = inner.generate_schema(self.shape), None
         if self.show is not None:
             shown = core_schema.plain_serializer_function_ser_schema(self.show, return_schema=shape)
         return core_schema.no_info_after_validator_function(self.read, shape, serialization=shown)
