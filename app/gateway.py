@@ -15,13 +15,13 @@ from fastapi import Request
 
 from tidegate.app.cluster.workers import WorkerGroup
 from tidegate.app.definitions.files import TopicFilesInvalid, read_topic_files
-from tidegate.app.definitions.mergers import Mergers
+from tidegate.app.definitions.mergers import Mergers, MergersInvalid
 from tidegate.app.delivery.driver import Driver, wall_ms
 from tidegate.app.delivery.notices import Outage
 from tidegate.app.http.problems import Problem
 from tidegate.app.sessions.registry import Sessions
 from tidegate.app.sessions.subscribe_request import SessionContext
-from tidegate.app.settings import Settings
+from tidegate.app.settings import Settings, SettingsInvalid
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import Bounds, Store
@@ -126,7 +126,10 @@ class Gateway:
         Raises:
             SettingsInvalid: a merger that cannot be imported, an archive that cannot be read.
         """
-        mergers = Mergers.load(settings.mergers)
+        try:
+            mergers = Mergers.load(settings.mergers)
+        except MergersInvalid as error:
+            raise SettingsInvalid(f"mergers: {error}") from None
         bus = _bus(settings, mergers) if store is None else None
         store = store or (_store(settings, mergers) if bus is None else bus.store)
         engine = Engine(

@@ -20,7 +20,6 @@ from tidegate.app.http.openapi import Api
 from tidegate.app.http.problems import Problem
 from tidegate.app.routes import (
     explain,
-    lanes,
     messages,
     operations,
     sessions,
@@ -42,7 +41,7 @@ STATIC = Path(__file__).parent / "static"
 SWAGGER = ("fastapi_offline", "static")
 """Swagger UI in files; FastAPI's own page loads them from another host."""
 ROUTES = (
-    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, lanes, operations,
+    topics, messages, sow, subscribe, sessions, subscriptions, trace, explain, operations,
 )  # fmt: skip
 
 

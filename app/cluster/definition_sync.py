@@ -15,8 +15,7 @@ from tidegate.app.cluster.connection import (
     with_timeout,
 )
 from tidegate.app.cluster.redis_store import RedisStore, new_epoch
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.logs import event
 from tidegate.app.http.problems import Problem
@@ -55,7 +54,7 @@ class RemoteChanges:
             if source is not None and source.topic == unusable.name:
                 await self._catalog.filling.cut_off(entry)
 
-    async def redefine(self, known: CatalogTopic, document: TopicDocument) -> None:
+    async def redefine(self, known: CatalogTopic, document: TopicDefinition) -> None:
         """Apply a topic's new definition of the same identity."""
         async with self._catalog.filling.refilled(known, document), known.writing:
             record = TopicRecord(known.record.name, document, known.record.epoch)

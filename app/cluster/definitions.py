@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.scripts import CLEAR_CHANGES, DEFINE
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.http.requests import TOPIC_NAME
 from tidegate.app.stores.store import (
     Change,

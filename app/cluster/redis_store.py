@@ -359,7 +359,7 @@ class RedisStore:
         await self.definitions.put(record)
 
     def _log(self, record: TopicRecord) -> TopicLog:
-        history = record.document.definition(self._settings).history
+        history = record.document.definition(self._settings.journal_messages_max).history
         return TopicLog(self._connection, record, history, self._limits)
 
     async def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tidegate.app.definitions.fields import check_options
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import FIELDS, TopicDocument
+from tidegate.app.definitions.topic import FIELDS, TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX, TOPIC_NAME
 
@@ -33,7 +32,7 @@ class Declared:
     """A topic as declared in a file; `file` is the file's name."""
 
     name: str
-    document: TopicDocument
+    document: TopicDefinition
     file: str
 
     def check_options(self, characters_max: int) -> None:
@@ -43,7 +42,7 @@ class Declared:
             TopicFilesInvalid: they are.
         """
         try:
-            check_options(self.document.options, characters_max)
+            self.document.check_options(characters_max)
         except Problem as problem:
             self.refuse(problem)
 
@@ -101,6 +100,7 @@ def _behind_sources(topic: Declared, declared: Mapping[str, Declared]) -> dict[s
 
 
 def _files(folder: Path) -> Iterable[Path]:
+    # Sorted, so that the first error is the same on every machine.
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".toml")
     except OSError as error:
@@ -130,25 +130,27 @@ def _declared(file: str, name: str, fields: object, mergers: Mergers) -> Declare
         raise _invalid(file, f"topic {name}: topics whose name starts with tidegate. are read-only")
     if not isinstance(fields, dict):
         raise _invalid(file, f"topic {name}: it is no table")
-    for field in sorted(fields.keys() - FIELDS.keys()):
+    for field in sorted(fields.keys() - set(FIELDS)):
         raise _invalid(
             file, f"topic {name}, field {_shown(field)}: {_unknown(field, fields[field])}"
         )
+    # The fields go the way of a PUT, so that a file and a request mean the same.
     try:
         body = json.dumps(fields, allow_nan=False).encode()
     except (TypeError, ValueError):
         raise _invalid(file, f"topic {name}: JSON has no dates, no inf and no nan") from None
     try:
-        return Declared(name, TopicDocument.parse(body, mergers), file)
+        return Declared(name, TopicDefinition.parse(body, mergers), file)
     except Problem as problem:
-        Declared(name, TopicDocument(), file).refuse(problem)
+        Declared(name, TopicDefinition(), file).refuse(problem)
 
 
 def _unknown(field: str, value: object) -> str:
     """Return the message about an unknown field."""
+    # [topics.a.b] is the field b of topic a, and seldom what its writer meant.
     if isinstance(value, dict):
         return "no such field; a topic's name that has dots stands in quotes"
-    close = difflib.get_close_matches(field, list(FIELDS), n=1)
+    close = difflib.get_close_matches(field, FIELDS, n=1)
     return "no such field" + (f"; did you mean {close[0]}?" if close else "")
 
 

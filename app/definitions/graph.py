@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
 
-Find = Callable[[str], TopicDocument | None]
+Find = Callable[[str], TopicDefinition | None]
 """None: there is no such topic. One that is there and cannot be used is refused by the call."""
 
 _IDENTITY = ("/key", "/type", "/retain")
 
 
-def resolved(name: str, document: TopicDocument, find: Find) -> TopicDocument:
+def resolved(name: str, document: TopicDefinition, find: Find) -> TopicDefinition:
     """Return the document with the key that its source gives it; `find` returns other topics.
 
     Raises:
         Problem: source-cycle, topic-unknown for a source that is not there, topic-invalid.
     """
+    # The whole chain is walked: a cycle closes at any topic behind this one.
     source, seen = document.source, {name}
     while source is not None:
         if source.topic in seen:
@@ -35,14 +35,14 @@ def resolved(name: str, document: TopicDocument, find: Find) -> TopicDocument:
     return document.filled_from(filled_from) if filled_from else document
 
 
-def is_source(name: str, documents: Iterable[TopicDocument]) -> bool:
+def is_source(name: str, documents: Iterable[TopicDefinition]) -> bool:
     """Return True if one of the documents names the topic as its source."""
     sources = (document.source for document in documents)
     return any(source is not None and source.topic == name for source in sources)
 
 
 def check_identity(
-    before: TopicDocument, after: TopicDocument, *, has_messages: bool, is_used: bool
+    before: TopicDefinition, after: TopicDefinition, *, has_messages: bool, is_used: bool
 ) -> None:
     """Refuse another key or type for a topic with messages or with derived topics.
 
@@ -61,13 +61,14 @@ def check_identity(
 
 
 def keeps_messages(
-    unusable: Unusable, document: TopicDocument, *, has_messages: bool, is_used: bool
+    unusable: Unusable, document: TopicDefinition, *, has_messages: bool, is_used: bool
 ) -> bool:
     """Return True if a usable definition can keep the topic's messages; else start it empty.
 
     Raises:
         Problem: topic-conflict where it holds messages that are of another key, type or source.
     """
+    # What is stored fits a definition of the same identity, whatever else was wrong with it.
     if unusable.identity == document.identity:
         is_filled_anew = unusable.source_topic is None and document.gateway_source is not None
         if has_messages and is_filled_anew:
@@ -81,12 +82,12 @@ def keeps_messages(
     return False
 
 
-def becomes_derived(before: TopicDocument, after: TopicDocument) -> bool:
+def becomes_derived(before: TopicDefinition, after: TopicDefinition) -> bool:
     """Return True if a topic that clients published to is to be filled from a source."""
     return before.source is None and after.gateway_source is not None
 
 
-def check_source(before: TopicDocument, after: TopicDocument, *, has_messages: bool) -> None:
+def check_source(before: TopicDefinition, after: TopicDefinition, *, has_messages: bool) -> None:
     """Refuse a source for a topic with messages that it has not brought: they would be removed.
 
     Raises:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Annotated, Any
 
 import jsonschema_rs
 import msgspec
+from pydantic import PlainSerializer, PlainValidator
 
-from tidegate.app.definitions.schema_cost import SchemaCost, cost_of
+from tidegate.app.definitions.message_cost import SchemaCost
+from tidegate.app.definitions.schema_cost import cost_of
 from tidegate.app.definitions.schema_document import DIALECT, SchemaInvalid, check_size
 
 WORK_MAX = 1_000_000  # units of one message: about a tenth of a second
@@ -43,7 +45,7 @@ class Schema:
 
     @classmethod
     def compile(cls, document: object) -> Schema:
-        """Compile a decoded schema. Nothing is fetched for it, and its patterns are linear.
+        """Compile a decoded schema; nothing is fetched for it, and its patterns are linear.
 
         Raises:
             SchemaInvalid: not a schema of 2020-12, a reference that leads outside it, a regular
@@ -111,3 +113,18 @@ _decode = msgspec.json.Decoder(float_hook=_number).decode
 def _pointer(path: list[str | int]) -> str:
     """Return a path as a JSON pointer (RFC 6901)."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def _schema(value: object) -> Schema | None:
+    return None if value is None else Schema.compile(value)
+
+
+SchemaField = Annotated[
+    Schema | None,
+    PlainValidator(_schema, json_schema_input_type=dict[str, Any] | bool | None),
+    PlainSerializer(
+        lambda schema: None if schema is None else schema.document,
+        return_type=dict[str, Any] | bool | None,
+    ),
+]
+"""The field `schema` of a definition: compiled as it is read."""

@@ -1,4 +1,4 @@
-"""The cost of a JSON Schema: a bound on the work of a check, known before any message.
+"""The cost of a JSON Schema: weighed once, so that the work of a check is known before it begins.
 
 The library that evaluates schemas has no limit of its own and holds the interpreter while it works,
 so a check that has begun cannot be stopped. One unit is about 100 ns of work.
@@ -6,12 +6,11 @@ so a check that has begun cannot be stopped. One unit is about 100 ns of work.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.app.definitions.pattern_cost import expanded
+from tidegate.app.definitions.message_cost import SchemaCost, Weight, expanded
 from tidegate.app.definitions.schema_document import (
     DIALECT_POINTER,
     SchemaDocument,
@@ -30,93 +29,9 @@ ROUNDS_MAX = 100_000
 PATTERNS_MAX = 5_000
 PATTERN_CLASS = 10  # a Unicode class takes about ten times a character to compile
 
-# Numbers outside a machine word cost far more than other values: this many units more for each
-# unit of the schema. A comparison costs most at exponents of four and five digits.
-BIG_DIGITS = 30
-EXPONENTS = {2: 10, 3: 300}
-HUGE_EXPONENT = 20_000
-# uniqueItems compares each pair of such numbers.
-BIG_PAIR = 50
-EXPONENT_AS_DIGITS = 5
-_BIG = re.compile(rb"[0-9.]{19}|[0-9]{16}|[eE][+-]?[0-9]{2,}")
-_SHAPES = bytes.maketrans(b"123456789.E+", b"0000000000e-")
-_BIG_SHAPES = (b"0" * 16, b"e00", b"e-00")
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
-
 NUMERIC = {"multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 NUMBER = 10
 ODD_NUMBER = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Weight:
-    """Units of one value: a scalar, an object or array, and a tenth of a byte of text."""
-
-    scalar: int = 0
-    container: int = 0
-    byte: int = 0
-
-    def plus(self, other: Weight, times: int = 1) -> Weight:
-        """Return the sum with `times` the other weight."""
-        return Weight(
-            self.scalar + times * other.scalar,
-            self.container + times * other.container,
-            self.byte + times * other.byte,
-        )
-
-    def most(self, other: Weight) -> Weight:
-        """Return the maximum of each figure."""
-        return Weight(
-            max(self.scalar, other.scalar),
-            max(self.container, other.container),
-            max(self.byte, other.byte),
-        )
-
-    @property
-    def greatest(self) -> int:
-        """The greatest of its figures."""
-        return max(self.scalar, self.container, self.byte)
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaCost:
-    """What a message can cost: `root` for the outermost value, `inner` for each value below."""
-
-    root: Weight
-    inner: Weight
-    has_numbers: bool
-    has_unique: bool
-    has_branches: bool
-
-    def work(self, payload: bytes) -> int:
-        """Return the most units that a check of a message, a JSON text, can take."""
-        # Brackets and commas in texts count too: then the bound is higher, and still one.
-        containers = payload.count(b"{") + payload.count(b"[")
-        scalars = payload.count(b",") + 1
-        inner, byte = self.inner, max(self.root.byte, self.inner.byte)
-        work = self.root.container + inner.container * containers + inner.scalar * scalars
-        work += byte * len(payload) // 10
-        if self.has_numbers:
-            shapes = payload.translate(_SHAPES)
-            if any(shape in shapes for shape in _BIG_SHAPES):
-                work += self._big_numbers(_TEXT.sub(b'"', payload))
-        return work
-
-    def _big_numbers(self, payload: bytes) -> int:
-        each = digits = integers = 0
-        for found in _BIG.finditer(payload):
-            if len(found[0]) == 16 and found[0].isdigit():
-                integers += 1  # a machine word has it, and a double perhaps not
-            elif found[0][:1] not in b"eE":
-                each += BIG_DIGITS
-                digits += 1
-            else:
-                exponent = len(found[0].lstrip(b"eE+-"))
-                each += EXPONENTS.get(exponent, HUGE_EXPONENT)
-                digits += EXPONENT_AS_DIGITS if exponent > 2 else 1
-        pairs = BIG_PAIR * digits * (digits + 2 * integers) + integers * integers
-        each *= max(self.root.scalar, self.inner.scalar, 1)
-        return each + pairs if self.has_unique else each
 
 
 @dataclass(slots=True)

@@ -1,122 +1,216 @@
-"""A topic as its administrator writes it: the JSON document of `PUT /v1/topics/{topic}`."""
+"""A topic's definition as its administrator writes it: the body of `PUT /v1/topics/{topic}`."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
 
 import msgspec
+from pydantic import (
+    Field,
+    ValidationInfo,
+    field_serializer,
+    field_validator,
+    model_validator,
+)
 
 from tidegate.app.definitions.fields import (
+    Expiration,
+    History,
+    OptionsText,
+    Paths,
     Placement,
-    flag_reader,
-    match_reader,
-    match_shown,
-    merge_reader,
-    merge_shown,
-    read_description,
-    read_expiration,
-    read_history,
-    read_key,
-    read_kind,
-    read_options,
-    read_placement,
-    read_policy,
-    read_priority,
-    read_schema,
+    Word,
 )
-from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.schema import Schema
-from tidegate.app.definitions.source import FilledBy, Source
-from tidegate.app.http.problems import Problem, unknown_field
-from tidegate.app.settings import Settings
+from tidegate.app.definitions.mergers import NO_MERGERS, Match, Merge, Mergers
+from tidegate.app.definitions.schema import Schema, SchemaField
+from tidegate.app.definitions.source import FilledBy, TopicSource
+from tidegate.app.http.bodies import Strict, invalid, read
+from tidegate.app.http.problems import Problem
+from tidegate.conflation import definition as engine
 from tidegate.conflation.definition import (
     CONFLATING,
     Definition,
-    History,
     Kind,
     Priority,
     QueuePolicy,
 )
 from tidegate.conflation.options.table import Options
 from tidegate.keys.errors import JsonInvalid
-from tidegate.keys.jsontext import decoded
-from tidegate.keys.merging import Matcher, Merger
+from tidegate.keys.jsontext import check_json, decoded
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
-from tidegate.keys.text.duration import MILLISECOND, duration_text, parse_duration
-from tidegate.keys.text.size import parse_size
 
-NO_MERGERS = Mergers()
-
-Readers = Mapping[str, Callable[[object], Any]]
+DESCRIPTION_CHARACTERS_MAX = 4_096
 
 Identity = tuple[KeySpec, Kind, bool]
 """What stays while a topic holds messages: its key, its type, and whether it retains."""
 
-# Name outside -> attribute, in the order of the contract.
-FIELDS: Mapping[str, str] = {
-    "key": "key_spec",
-    "conflation": "policy",
-    "options": "options",
-    "placement": "placement",
-    "match": "match",
-    "merge": "merge",
-    "type": "kind",
-    "retain": "retain",
-    "values_only": "values_only",
-    "priority": "priority",
-    "expiration": "expiration_ns",
-    "history": "history",
-    "schema": "schema",
-    "tidy_on_unsubscribe": "tidies",
-    "source": "source",
-    "description": "description",
-}
+
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDocument:
-    """A checked document. `policy` and `retain` are None where their default holds."""
+class TopicDefinition(Strict):
+    """A topic as its administrator writes it; what is left out has its default."""
 
-    key_spec: KeySpec = field(default_factory=KeySpec)
-    policy: QueuePolicy | None = None
-    options: str = ""
-    placement: Placement = Placement.APPEND
-    match: KeySpec | Matcher | None = None
-    merge: Reduce | Merger | None = None
-    kind: Kind = Kind.JSON
-    retain: bool | None = None
-    values_only: bool = False
-    priority: Priority = Priority.DEFAULT
-    expiration_ns: int | None = None
-    history: Mapping[str, Any] | None = None
-    schema: Schema | None = None
-    tidies: bool = False
-    source: Source | None = None
-    description: str = ""
+    code = "topic-invalid"
+    codes: ClassVar[Mapping[str, str]] = {
+        "key": "key-invalid",
+        "conflation": "policy-invalid",
+        "options": "options-invalid",
+        "filter": "filter-invalid",
+    }
+
+    key_spec: Annotated[
+        Paths,
+        Field(
+            alias="key",
+            description="The key: the newest message of each is kept",
+            json_schema_extra={"default": []},
+        ),
+    ] = KeySpec()
+    policy: Annotated[
+        Word[QueuePolicy],
+        Field(
+            alias="conflation",
+            description="What a full session queue does: conflate, but of a series off",
+            json_schema_extra=_without_default,
+        ),
+    ] = QueuePolicy.CONFLATE
+    options: Annotated[OptionsText, Field(description="Default options of its subscriptions")] = ""
+    placement: Annotated[
+        Word[Placement], Field(description="Where in a queue the survivor stands")
+    ] = Placement.APPEND
+    match: Annotated[
+        Match,
+        Field(
+            description="Which messages may conflate: paths, a registered matcher; null: the key"
+        ),
+    ] = None
+    merge: Annotated[
+        Merge,
+        Field(
+            description="replace, from path to reducer, or a registered merger",
+            json_schema_extra={"default": "replace"},
+        ),
+    ] = None
+    kind: Annotated[Word[Kind], Field(alias="type", description="What its messages are")] = (
+        Kind.JSON
+    )
+    retain: Annotated[
+        bool | None, Field(description="Whether it keeps records; null: if it has a key")
+    ] = None
+    values_only: Annotated[bool, Field(description="Never deltas")] = False
+    priority: Annotated[Word[Priority], Field(description="Which topics of a session go first")] = (
+        Priority.DEFAULT
+    )
+    expiration_ns: Annotated[
+        Expiration | None,
+        Field(
+            alias="expiration",
+            description="A record not published again for so long is removed",
+        ),
+    ] = None
+    history: Annotated[History | None, Field(description="null: the gateway's setting")] = None
+    message_schema: Annotated[
+        SchemaField, Field(alias="schema", description="JSON Schema 2020-12")
+    ] = None
+    tidies: Annotated[
+        bool,
+        Field(
+            alias="tidy_on_unsubscribe",
+            description="Drop what is queued for a subscription that ends",
+        ),
+    ] = False
+    source: Annotated[TopicSource | None, Field(description="null: its publishers")] = None
+    description: Annotated[
+        str, Field(max_length=DESCRIPTION_CHARACTERS_MAX, description="For people")
+    ] = ""
 
     @classmethod
-    def parse(cls, body: bytes, mergers: Mergers = NO_MERGERS) -> TopicDocument:
-        """From strict JSON; `mergers` are those that `merge` and `match` may name.
+    def parse(cls, body: bytes, mergers: Mergers = NO_MERGERS) -> Self:
+        """Parse strict JSON; `mergers` are those that `merge` and `match` may name.
 
         Raises:
             Problem: topic-invalid, key-invalid, policy-invalid, options-invalid or
                 filter-invalid, with a pointer to the field.
         """
-        try:
-            document = decoded(body)
-        except JsonInvalid as error:
-            raise Problem("topic-invalid", f"{error.detail}.", position=error.position) from None
-        if not isinstance(document, dict):
-            raise Problem("topic-invalid", "A topic is a JSON object.")
-        if document.keys() - FIELDS.keys():
-            raise unknown_field("topic-invalid", document, FIELDS)
-        readers = _readers(mergers)
-        read = {FIELDS[name]: readers[name](value) for name, value in document.items()}
-        return _checked(cls(**read))
+        return read(cls, body, mergers=mergers)
+
+    def document(self) -> dict[str, Any]:
+        """Return the definition as JSON, defaults included; `parse` reads back the same topic."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_policy(cls, document: Any) -> Any:
+        """Give a series the default policy of its own."""
+        # A field's default cannot go by a field that is declared behind it.
+        if isinstance(document, dict) and document.get("type") == Kind.SERIES:
+            return {"conflation": QueuePolicy.OFF, **document}
+        return document
+
+    @field_validator("retain")
+    @classmethod
+    def _normalize_retain(cls, retain: bool | None, info: ValidationInfo) -> bool | None:
+        """Return None where the default says the same."""
+        # Equal topics have equal definitions; and a filled topic gets its key, hence its default,
+        # from its source later.
+        return None if retain is bool(info.data.get("key_spec")) else retain
+
+    @field_serializer("retain")
+    def _written_retain(self, retain: bool | None) -> bool:
+        return self.retains
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        """Refuse fields that do not go together, at the one that is out of place."""
+        if self.kind is not Kind.JSON:
+            for name in self._only_of_json():
+                raise _invalid(f"A topic of type {self.kind} has no {name}.", name)
+        if self.kind is Kind.SERIES:
+            self._check_series()
+        if isinstance(self.merge, Reduce) and self.merge.writes_to(self.key_spec.paths):
+            raise _invalid("A reducer may not write to a field of the key.", "merge")
+        return self
+
+    def _only_of_json(self) -> list[str]:
+        """Return the fields that the topic has and its type cannot use."""
+        is_series = self.kind is Kind.SERIES
+        used = {
+            "key": bool(self.key_spec) and not is_series,
+            "schema": self.message_schema is not None and not is_series,
+            "match": self.match is not None,
+            "merge": self.merge is not None,
+            "placement": self.placement is not Placement.APPEND,
+            "source": self.gateway_source is not None,
+        }
+        return [name for name, is_used in used.items() if is_used]
+
+    def _check_series(self) -> None:
+        if self.policy in CONFLATING:
+            detail = "A series is never conflated; conflation is off or unsubscribe."
+            raise invalid("policy-invalid", detail, "/conflation")
+        options = Options.parse(self.options)
+        if options.given("conflation"):
+            position = options.position("conflation")
+            detail = "A series is never conflated."
+            raise invalid("options-invalid", detail, "/options", position)
+
+    def check_options(self, characters_max: int) -> None:
+        """Refuse options that are longer than a request's may be.
+
+        Not a part of `parse`: a definition that is stored stays usable under a lower setting.
+
+        Raises:
+            Problem: options-invalid.
+        """
+        if len(self.options) > characters_max:
+            detail = f"options has at most {characters_max} characters."
+            raise Problem("options-invalid", detail, pointer="/options")
 
     @property
     def retains(self) -> bool:
@@ -129,65 +223,31 @@ class TopicDocument:
         return self.key_spec, self.kind, self.retains
 
     @property
-    def queue_policy(self) -> QueuePolicy:
-        """What a full session queue does with its messages."""
-        default = QueuePolicy.OFF if self.kind is Kind.SERIES else QueuePolicy.CONFLATE
-        return default if self.policy is None else self.policy
-
-    @property
-    def gateway_source(self) -> Source | None:
+    def gateway_source(self) -> TopicSource | None:
         """The topic that this gateway fills it from, if it does."""
         source = self.source
         return source if source is not None and source.engine is FilledBy.GATEWAY else None
 
-    def document(self) -> dict[str, object]:
-        """The document, defaults included, that `parse` reads back to the same topic."""
-        expiration_ns, source = self.expiration_ns, self.source
-        return {
-            "key": [str(path) for path in self.key_spec.paths],
-            "conflation": str(self.queue_policy),
-            "options": self.options,
-            "placement": str(self.placement),
-            "match": match_shown(self.match),
-            "merge": merge_shown(self.merge),
-            "type": str(self.kind),
-            "retain": self.retains,
-            "values_only": self.values_only,
-            "priority": str(self.priority),
-            "expiration": None if expiration_ns is None else duration_text(expiration_ns),
-            "history": self.history,
-            "schema": None if self.schema is None else self.schema.document,
-            "tidy_on_unsubscribe": self.tidies,
-            "source": None if source is None else source.document(),
-            "description": self.description,
-        }
-
     @property
     def schema_checked(self) -> Schema | None:
         """The schema of what is published here; what a source has is not checked again."""
-        return self.schema if self.source is None else None
+        return self.message_schema if self.source is None else None
 
     def etag(self, epoch: str) -> str:
-        """Changes with the document, and when the topic is deleted and made again."""
+        """Return the entity tag; it changes when the topic is deleted and made again, too."""
         return etag_of(epoch, self.document())
 
-    def definition(self, settings: Settings) -> Definition:
-        """What the engine needs of it.
+    def definition(self, messages_max: int) -> Definition:
+        """Return what the engine needs of it; `messages_max` bounds a journal by default.
 
         To the engine a topic that keeps no records is one without a key; its queues are
         conflated by the key all the same.
         """
-        kept = self.history or {}
-        history = History(
-            messages_max=kept.get("messages", settings.journal_messages_max),
-            bytes_max=parse_size(kept["bytes"]) if "bytes" in kept else None,
-            age_ms=parse_duration(kept["age"]) // MILLISECOND if "age" in kept else None,
-        )
         match = self.key_spec if self.key_spec and not self.retains else None
         return Definition(
-            history,
+            engine.History(messages_max) if not self.history else self.history.kept(messages_max),
             self.key_spec if self.retains else KeySpec(),
-            self.queue_policy,
+            self.policy,
             kind=self.kind,
             retains=self.retains,
             values_only=self.values_only,
@@ -199,8 +259,8 @@ class TopicDocument:
             tidies=self.tidies,
         )
 
-    def filled_from(self, source: TopicDocument) -> TopicDocument:
-        """The document of a topic that is filled from another, with the key that it then has.
+    def filled_from(self, source: TopicDefinition) -> TopicDefinition:
+        """Return the definition with the key that the source gives it.
 
         A stream of the pipeline may have a key of its own; a view has that of its grouping.
 
@@ -211,96 +271,102 @@ class TopicDocument:
         assert given is not None, "only what is filled takes over a key"
         by_spark = given.engine is FilledBy.SPARK
         if source.kind is not Kind.JSON and not by_spark:
-            raise _invalid("Only a topic of type json can be conflated.", "/source/topic")
+            raise _problem("Only a topic of type json can be conflated.", "/source/topic")
         if given.projection is not None:
             if not source.retains or not source.key_spec:
-                raise _invalid("A view needs a source that keeps records.", "/source/topic")
+                raise _problem("A view needs a source that keeps records.", "/source/topic")
             wanted = given.projection.grouping
         else:
             own = self.key_spec if by_spark else None
             wanted = own or source.key_spec or self.key_spec
         if not wanted:
-            raise _invalid("The source has no key, so this topic needs one.", "/key")
+            raise _problem("The source has no key, so this topic needs one.", "/key")
         if self.key_spec and self.key_spec != wanted:
-            raise _invalid("key is that of the source, or of the grouping.", "/key")
-        return _normal(replace(self, key_spec=wanted))
+            raise _problem("key is that of the source, or of the grouping.", "/key")
+        retain = False if self.retain is False else None  # with a key, true is the default
+        return self.model_copy(update={"key_spec": wanted, "retain": retain})
+
+
+FIELDS = TopicDefinition.names()
+"""The names of a definition's fields, in the order of the contract."""
 
 
 def etag_of(epoch: str, fields: Mapping[str, Any]) -> str:
-    """The entity tag of a definition's fields."""
+    """Return the entity tag of a definition's fields."""
     text = msgspec.json.encode([epoch, fields], order="sorted")
     return '"' + hashlib.blake2b(text, digest_size=8).hexdigest() + '"'
 
 
-def _checked(document: TopicDocument) -> TopicDocument:
-    """Fields that do not go together are refused at the one that is out of place."""
-    for name in [] if document.kind is Kind.JSON else _only_of_json(document):
-        raise _invalid(f"A topic of type {document.kind} has no {name}.", f"/{name}")
-    if document.kind is Kind.SERIES:
-        _check_series(document)
-    if isinstance(document.merge, Reduce) and document.merge.writes_to(document.key_spec.paths):
-        raise _invalid("A reducer may not write to a field of the key.", "/merge")
-    return _normal(document)
+def _invalid(detail: str, name: str) -> Exception:
+    return invalid("topic-invalid", detail, f"/{name}")
 
 
-def _normal(document: TopicDocument) -> TopicDocument:
-    """The same topic, silent where its default holds: one topic has one document."""
-    implied = replace(document, policy=None, retain=None)
-    policy = None if document.policy is implied.queue_policy else document.policy
-    retain = None if document.retain is implied.retains else document.retain
-    return replace(implied, policy=policy, retain=retain)
-
-
-def _check_series(document: TopicDocument) -> None:
-    if document.queue_policy in CONFLATING:
-        detail = "A series is never conflated; conflation is off or unsubscribe."
-        raise Problem("policy-invalid", detail, pointer="/conflation")
-    options = Options.parse(document.options)
-    if options.given("conflation"):
-        raise Problem(
-            "options-invalid", "A series is never conflated.",
-            position=options.position("conflation"), pointer="/options",
-        )  # fmt: skip
-
-
-def _only_of_json(document: TopicDocument) -> list[str]:
-    """Fields that a topic of another type has and cannot use."""
-    is_series = document.kind is Kind.SERIES
-    used = {
-        "key": bool(document.key_spec) and not is_series,
-        "schema": document.schema is not None and not is_series,
-        "match": document.match is not None,
-        "merge": document.merge is not None,
-        "placement": document.placement is not Placement.APPEND,
-        "source": document.gateway_source is not None,
-    }
-    return [name for name, is_used in used.items() if is_used]
-
-
-def _invalid(detail: str, pointer: str) -> Problem:
+def _problem(detail: str, pointer: str) -> Problem:
     return Problem("topic-invalid", detail, pointer=pointer)
 
 
-def _readers(mergers: Mergers) -> Readers:
-    return {
-        "key": read_key,
-        "conflation": read_policy,
-        "options": read_options,
-        "placement": read_placement,
-        "match": match_reader(mergers),
-        "merge": merge_reader(mergers),
-        "type": read_kind,
-        "retain": _read_retain,
-        "values_only": flag_reader("values_only"),
-        "priority": read_priority,
-        "expiration": read_expiration,
-        "history": read_history,
-        "schema": read_schema,
-        "tidy_on_unsubscribe": flag_reader("tidy_on_unsubscribe"),
-        "source": Source.read,
-        "description": read_description,
-    }
+# A stored topic that cannot be used.
 
 
-def _read_retain(value: object) -> bool | None:
-    return None if value is None else flag_reader("retain")(value)
+_OF_IDENTITY = ("key", "type", "retain")
+
+
+class TopicNotUsable(Problem):
+    """`not-ready` of one topic: its stored definition cannot be used here."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("not-ready", f"The topic cannot be used here: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A stored topic: the text of its definition, its epoch, and why it cannot be used here.
+
+    Another gateway, or another version, may be able to use the definition. So the topic exists: its
+    name is taken, and its messages stay.
+    """
+
+    name: str
+    text: bytes
+    epoch: str
+    reason: str
+
+    def problem(self) -> Problem:
+        """Return the problem that answers every use of the topic."""
+        return TopicNotUsable(self.reason)
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """The definition's known fields, unchecked; empty if the definition is no object."""
+        try:
+            check_json(self.text)
+            found = decoded(self.text)
+        except JsonInvalid:
+            return {}
+        if not isinstance(found, dict):
+            return {}
+        return {name: found[name] for name in FIELDS if name in found}
+
+    @property
+    def etag(self) -> str:
+        """The entity tag that the definition has wherever it can be used."""
+        return etag_of(self.epoch, self.fields or {"text": repr(self.text)})
+
+    @property
+    def identity(self) -> Identity | None:
+        """What another definition must match to keep the messages; None: unreadable."""
+        fields = self.fields
+        if not fields:
+            return None
+        known = {name: fields[name] for name in _OF_IDENTITY if name in fields}
+        try:
+            return TopicDefinition.of(known).identity
+        except Problem:
+            return None
+
+    @property
+    def source_topic(self) -> str | None:
+        """The topic that the definition names as its source, if any."""
+        source = self.fields.get("source")
+        topic = source.get("topic") if isinstance(source, dict) else None
+        return topic if isinstance(topic, str) else None

@@ -45,7 +45,7 @@ class Problem(TypedDict):
 
 
 def header(meaning: str, **schema: Any) -> dict[str, Any]:
-    """A header of an answer."""
+    """Describe a header of an answer."""
     return {"description": meaning, "required": True, "schema": {"type": "string", **schema}}
 
 
@@ -56,7 +56,7 @@ RETRY_AFTER = {"Retry-After": {**header("Seconds", pattern="^[0-9]+$"), "require
 
 
 def ref(model: Any) -> dict[str, str]:
-    """A reference to a model's schema, which `Api` keeps as a component."""
+    """Refer to a model's schema, which `Api` keeps as a component."""
     return {"$ref": REF.format(model=model.__name__)}
 
 
@@ -67,22 +67,22 @@ def answer(
     headers: Mapping[str, Any] | None = None,
     content: Content | None = None,
 ) -> dict[str, Any]:
-    """One response: JSON with a schema, other content, or none."""
-    told: dict[str, Any] = {"description": meaning}
+    """Describe one response: JSON with a schema, other content, or none."""
+    response: dict[str, Any] = {"description": meaning}
     if headers:
-        told["headers"] = dict(headers)
+        response["headers"] = dict(headers)
     if schema is not None:
-        told["content"] = {JSON: {"schema": dict(schema)}}
-    return told | ({"content": content} if content else {})
+        response["content"] = {JSON: {"schema": dict(schema)}}
+    return response | ({"content": content} if content else {})
 
 
 def lines_of(schema: Mapping[str, Any]) -> Content:
-    """NDJSON; each line has the schema."""
+    """Describe NDJSON whose lines have the schema; `itemSchema` is of OpenAPI 3.2."""
     return {NDJSON: {"schema": {"type": "string"}, "itemSchema": dict(schema)}}
 
 
 def events_of(events: Mapping[str, Mapping[str, Any]], unnamed: Mapping[str, Any]) -> Content:
-    """Server-sent events: named ones with the schema of their data, and that of the others."""
+    """Describe server-sent events: the named ones by the schema of their data, and the others."""
     plain = {
         "type": "object",
         "required": ["data"],
@@ -105,7 +105,7 @@ def _event_data(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def problems(*codes: str) -> Responses:
-    """Refusals with these codes and those of every operation, by status; any other is a 4XX."""
+    """Describe refusals with these codes and those of every operation, by status."""
     by_status: dict[int, list[str]] = {}
     for code in dict.fromkeys((*codes, *EVERYWHERE)):
         by_status.setdefault(PROBLEMS[code][0], []).append(code)
@@ -117,6 +117,7 @@ def problems(*codes: str) -> Responses:
         }
         for status, each in sorted(by_status.items())
     }
+    # Middleware refuses before any route does: Host, Origin, the size of headers.
     return found | {"4XX": {"description": "Any other refusal", "content": _PROBLEM}}
 
 
@@ -124,14 +125,14 @@ _PROBLEM: Content = {MEDIA_TYPE: {"schema": ref(Problem)}}
 
 
 def body(content: Content, *, required: bool = True) -> dict[str, Any]:
-    """A request's body, for `openapi_extra`; the route reads it strictly by itself."""
+    """Describe a request's body, for `openapi_extra`; the route reads it by itself."""
     return {"requestBody": {"required": required, "content": content}}
 
 
 def json_body(
     model: Any, media_types: Sequence[str] = (JSON,), *, required: bool = True
 ) -> dict[str, Any]:
-    """A body of one schema in any of the media types."""
+    """Describe a body of one schema in any of the media types."""
     return body({name: {"schema": ref(model)} for name in media_types}, required=required)
 
 
@@ -153,7 +154,7 @@ class Api(FastAPI):
         self.add_route("/openapi.json", document, include_in_schema=False)
 
     def openapi(self) -> dict[str, Any]:
-        """The document, made once."""
+        """Return the document, which is made once."""
         if self.openapi_schema is None:
             document = super().openapi()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
@@ -166,7 +167,8 @@ class Api(FastAPI):
 
 
 def _without_null_defaults(part: Any) -> Any:
-    """What may be left out has no default; pydantic says null, which would be refused."""
+    """Return a part of the document without defaults that are null."""
+    # Pydantic gives what may be left out the default null, which a request may not say.
     if isinstance(part, dict):
         return {
             name: _without_null_defaults(value)

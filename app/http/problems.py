@@ -303,12 +303,13 @@ def _of_validation(error: RequestValidationError) -> Problem:
 
 
 def reference_token(part: object) -> str:
-    """One step of a JSON pointer, shortened."""
+    """Return one step of a JSON pointer, shortened."""
+    # It may be the client's own word, and an answer is no place for a megabyte of it.
     return str(part)[:64].replace("~", "~0").replace("/", "~1")
 
 
 def _encodable(text: str) -> str:
-    """Text without lone surrogates, which no encoder takes."""
+    """Return a text without lone surrogates, which no encoder takes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

@@ -17,6 +17,16 @@ from tidegate.app.http.problems import Problem, unknown_field
 from tidegate.keys.errors import JsonInvalid
 from tidegate.keys.jsontext import check_json, decoded
 
+NDJSON = "application/x-ndjson"
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+TEXT = "text/plain"
+BYTES = "application/octet-stream"
+MEDIA_TYPES = (JSON, NDJSON, MERGE_PATCH, TEXT, BYTES)
+REQUEST_BYTES_MAX = 64 << 10
+CHANGES = (MERGE_PATCH, JSON)
+"""Media types of a PATCH."""
+
 TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)
 TOPICS_PATH = b"/v1/topics/"
 SESSIONS_PATH = b"/v1/sessions/"
@@ -29,11 +39,10 @@ SESSION_ID = r"(?:[A-Za-z0-9_-]{1,32}\.)?[A-Za-z0-9_-]{1,64}"
 _SESSION_ID = re.compile(SESSION_ID, re.ASCII)
 SUBSCRIPTION_NAME = r"[A-Za-z0-9_-]{1,64}"
 _SUBSCRIPTION_NAME = re.compile(SUBSCRIPTION_NAME, re.ASCII)
-_PARAMETER_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}", re.ASCII)
 
 
 def checked_topic_name(name: str) -> str:
-    """`name` if it is a topic's name.
+    """Return a name that is a topic's.
 
     Raises:
         Problem: topic-invalid.
@@ -47,17 +56,18 @@ def checked_topic_name(name: str) -> str:
 
 
 def topic_name(scope: Scope) -> str:
-    """The topic in the path `/v1/topics/{topic}/…`, read before percent-decoding.
+    """Return the topic in the path `/v1/topics/{topic}/…`, read before percent-decoding.
 
     Raises:
-        Problem: topic-invalid; a name needs no percent sign, so one is a trick.
+        Problem: topic-invalid.
     """
+    # A name needs no percent sign, so one is a trick: %2f would be a slash to another server.
     tail = raw_path(scope).removeprefix(TOPICS_PATH)
     return checked_topic_name(tail.split(b"/", 1)[0].decode("latin-1"))
 
 
 def writable_topic_name(scope: Scope) -> str:
-    """Like `topic_name`, for requests that change something.
+    """Return the topic in the path of a request that changes something.
 
     Raises:
         Problem: topic-invalid, or topic-read-only for the gateway's own topics.
@@ -66,7 +76,7 @@ def writable_topic_name(scope: Scope) -> str:
 
 
 def checked_writable_name(name: str) -> str:
-    """`name` if it is that of a topic which clients may change.
+    """Return a name that is that of a topic which clients may change.
 
     Raises:
         Problem: topic-invalid or topic-read-only.
@@ -77,17 +87,17 @@ def checked_writable_name(name: str) -> str:
 
 
 def session_id(scope: Scope) -> str:
-    """The session in the path `/v1/sessions/{session}/…`.
+    """Return the session in the path `/v1/sessions/{session}/…`.
 
     Raises:
-        Problem: session-unknown; none has such an id.
+        Problem: session-unknown, as no session has such an id.
     """
     name = raw_path(scope).removeprefix(SESSIONS_PATH).split(b"/", 1)[0].decode("latin-1")
     return checked_session_id(name, "session-unknown", "There is no such session.")
 
 
 def checked_subscription_name(name: str) -> str:
-    """`name` if a subscription may have it.
+    """Return a name that a subscription may have.
 
     Raises:
         Problem: subscription-unknown.
@@ -98,20 +108,21 @@ def checked_subscription_name(name: str) -> str:
 
 
 def checked_session_id(text: str, code: str, detail: str) -> str:
-    """`text` if it may be the id of a session, else a problem."""
+    """Return a text that may be the id of a session; raise a problem with `code` for another."""
     if not _SESSION_ID.fullmatch(text):
         raise Problem(code, detail)
     return text
 
 
 def raw_path(scope: Scope) -> bytes:
-    """The path as the client sent it; servers that do not give it have decoded it already."""
+    """Return the path as the client sent it."""
+    # A server that does not give it has decoded the path already.
     raw: bytes | None = scope.get("raw_path")
     return scope["path"].encode("utf-8") if raw is None else raw.split(b"?", 1)[0]
 
 
 def record_key_text(scope: Scope) -> str:
-    """What follows `/v1/topics/{topic}/sow/`, decoded once and strictly.
+    """Return what follows `/v1/topics/{topic}/sow/`, decoded once and strictly.
 
     Raises:
         Problem: key-invalid when it is no UTF-8.
@@ -124,7 +135,7 @@ def record_key_text(scope: Scope) -> str:
 
 
 def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
-    """The query parameters, each at most once, decoded strictly.
+    """Return the query parameters, each at most once, decoded strictly.
 
     Args:
         scope: of the request.
@@ -151,14 +162,17 @@ def query_values(scope: Scope, allowed: Mapping[str, str]) -> dict[str, str]:
 def header_value(
     scope: Scope, name: str, code: str, characters_max: int = 4096, expected: str | None = None
 ) -> str | None:
-    """A header that may come once, as printable ASCII, or None.
+    """Return a header that may come once, as printable ASCII; None without one.
 
     Args:
         scope: of the request.
         name: of the header, in lower case.
         code: of the problem when it comes twice, is too long, or holds anything else.
         characters_max: longest value taken.
-        expected: a sentence about what is, where that is less than any printable ASCII.
+        expected: the sentence of the refusal, where less than any printable ASCII is right.
+
+    Raises:
+        Problem: with `code`.
     """
     found = [value for key, value in scope["headers"] if key == name.encode("ascii")]
     if not found:
@@ -173,28 +187,29 @@ def header_value(
 
 
 def checked_characters(text: str, characters_max: int, code: str, what: str) -> str:
-    """`text` if it is no longer than `characters_max`, else a problem with `code`."""
+    """Return a text of at most `characters_max`; raise a problem with `code` for a longer one."""
     if len(text) > characters_max:
         raise Problem(code, f"{what} has at most {characters_max} characters.")
     return text
 
 
 def integer(text: str, *, least: int, most: int, code: str, what: str) -> int:
-    """A whole number in plain decimal digits within bounds, else a problem with `code`."""
+    """Return a whole number within bounds; raise a problem with `code` for anything else."""
+    # int() would take `1_000`, ` 5` and digits of other scripts.
     if not _INTEGER.fullmatch(text) or not least <= int(text) <= most:
         raise Problem(code, f"{what} is a whole number from {least} to {most}.")
     return int(text)
 
 
 def boolean(text: str, *, code: str, what: str) -> bool:
-    """`true` or `false`, else a problem with `code`."""
+    """Return the value of `true` or `false`; raise a problem with `code` for anything else."""
     if text not in {"true", "false"}:
         raise Problem(code, f"{what} is true or false.")
     return text == "true"
 
 
 def one_of(text: str, choices: tuple[str, ...], *, code: str, what: str) -> str:
-    """`text` if it is one of `choices`, else a problem with `code`."""
+    """Return a text that is one of `choices`; raise a problem with `code` for another."""
     if text not in choices:
         raise Problem(code, f"{what} is one of {_list(choices)}.")
     return text
@@ -212,7 +227,10 @@ def require_accept(scope: Scope, *media_types: str) -> None:
 
 
 def accepts(scope: Scope, media_type: str) -> bool:
-    """Whether Accept takes the media type, by name or by a wildcard; the closest range counts."""
+    """Return True if Accept takes the media type, by name or by a wildcard.
+
+    The closest range counts (RFC 9110, 12.5.1).
+    """
     ranges = _accepted(scope)
     for wanted in (media_type, media_type.split("/", 1)[0] + "/*", "*/*"):
         if wanted in ranges:
@@ -221,12 +239,13 @@ def accepts(scope: Scope, media_type: str) -> bool:
 
 
 def prefers(scope: Scope, media_type: str) -> bool:
-    """Whether Accept names the media type itself."""
+    """Return True if Accept names the media type itself."""
     return _accepted(scope).get(media_type, False)
 
 
 def _accepted(scope: Scope) -> dict[str, bool]:
-    """Media range -> whether it is taken; `q=0` excludes it."""
+    """Return each media range of Accept, and whether it is taken; `q=0` excludes it."""
+    # Weights between 0 and 1 are not heeded: there are two answers at most to choose from.
     header = b",".join(value for name, value in scope["headers"] if name == b"accept")
     ranges: dict[str, bool] = {}
     for item in header.decode("latin-1").split(","):
@@ -237,7 +256,7 @@ def _accepted(scope: Scope) -> dict[str, bool]:
 
 
 def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
-    """The request's media type, which is one of `taken` and if anything UTF-8; body not encoded.
+    """Return the request's media type, which is one of `taken`, in UTF-8 and not encoded.
 
     Raises:
         Problem: unsupported-media-type or unsupported-encoding.
@@ -253,22 +272,24 @@ def content_type(scope: Scope, taken: tuple[str, ...]) -> str:
 
 
 def require_no_encoding(scope: Scope) -> None:
-    """Refuse a compressed body: it is never inflated, so it can never be a bomb.
+    """Refuse a compressed body.
 
     Raises:
         Problem: unsupported-encoding.
     """
+    # What is never inflated can never be a bomb.
     for key, value in scope["headers"]:
         if key == b"content-encoding" and value.strip().lower() != b"identity":
             raise Problem("unsupported-encoding", "A request's body comes without encoding.")
 
 
 async def read_body(request: Request, bytes_max: int) -> bytes:
-    """The whole body, refused as soon as it is known to be larger than `bytes_max`.
+    """Return the whole body; refuse it as soon as it is known to be larger than `bytes_max`.
 
     Raises:
         Problem: message-too-large.
     """
+    # A body may come in chunks, with no length declared, so what arrives is counted as well.
     declared = request.headers.get("content-length", "0")
     if not declared.isdecimal() or int(declared[:20]) > bytes_max:
         raise _too_large(bytes_max)
@@ -297,50 +318,16 @@ def _list(names: Mapping[str, str] | tuple[str, ...]) -> str:
     return ", ".join(names) or "none"
 
 
-NDJSON = "application/x-ndjson"
-
-JSON = "application/json"
-
-MERGE_PATCH = "application/merge-patch+json"
-
-TEXT = "text/plain"
-
-BYTES = "application/octet-stream"
-
-MEDIA_TYPES = (JSON, NDJSON, MERGE_PATCH, TEXT, BYTES)
-
-
-# A posted request: the parameters as a JSON object of texts.
-
-
-REQUEST_BYTES_MAX = 64 << 10
-CHANGES = (MERGE_PATCH, JSON)
-"""Media types of a PATCH."""
-
-
-async def posted_texts(request: Request, parameters: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a request's body, all of them texts; the query has none.
-
-    Args:
-        request: of type application/json.
-        parameters: name of each field -> code of the problem when it is no text.
-
-    Raises:
-        Problem: options-invalid, a field's own code with a pointer to it, or what stands against
-            reading the body at all.
-    """
-    return texts_of(await posted_body(request), parameters)
-
-
 async def posted_body(
     request: Request, media_types: tuple[str, ...] = (JSON,), *, may_be_empty: bool = False
 ) -> bytes:
-    """A request's JSON body, unread; the query has nothing.
+    """Return a request's JSON body, not yet parsed.
 
     Raises:
-        Problem: it cannot be read, or is no JSON by its type; one that may be empty needs no type.
+        Problem: it cannot be read, its type is another one, or the query has parameters.
     """
     query_values(request.scope, {})
+    # Only a body that may be empty, and is, needs no type.
     has_type = any(name == b"content-type" for name, _ in request.scope["headers"])
     if has_type or not may_be_empty:
         content_type(request.scope, media_types)
@@ -351,10 +338,14 @@ async def posted_body(
 
 
 def texts_of(body: bytes, parameters: Mapping[str, str]) -> dict[str, str]:
-    """The fields of a strict JSON object, all of them texts.
+    """Return the fields of a strict JSON object, all of them texts.
+
+    Args:
+        body: of the request.
+        parameters: name of each field -> code of the problem when it is no text.
 
     Raises:
-        Problem: as `posted_texts`.
+        Problem: options-invalid, or a field's own code with a pointer to it.
     """
     try:
         check_json(body)

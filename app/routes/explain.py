@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -12,10 +11,8 @@ from fastapi import APIRouter, Request, Response
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import answer, json_body, problems, ref
 from tidegate.app.http.parameters import STRICT
-from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import checked_topic_name, posted_texts
 from tidegate.app.routes.models.operations import Explained
-from tidegate.app.routes.models.subscribing import Explaining
+from tidegate.app.routes.models.sessions import Explaining
 from tidegate.app.routes.sessions import json_answer
 from tidegate.app.sessions.subscribe_request import decided
 from tidegate.conflation.lane_id import LaneId, Window
@@ -29,9 +26,6 @@ from tidegate.conflation.topics.topic import Topic
 from tidegate.keys.projection import Projection
 from tidegate.keys.text.duration import duration_text
 
-# Explaining: what a request to subscribe would get, without subscribing (CONTRACT 5.4).
-
-
 JOURNALLED_MAX = 10_000
 GROUPED_MAX = 500
 """Messages for a projection, each of which may cost as much as its whole group."""
@@ -42,29 +36,28 @@ NO_TIME_PASSED = "the journalled messages are all of one moment"
 ONE_SHOT = "a sow is sent once"
 TOO_MANY_RECORDS = f"the topic holds more than {RECORDS_MAX} records to look for a window in"
 
+# One thread: estimates are worth no more than one core, however many are asked for.
 _RECKONER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="explain")
 
 
-async def explained(gateway: Gateway, name: str, values: Mapping[str, str]) -> dict[str, object]:
-    """The answer of `POST /v1/explain`; `values` as a subscription's parameters.
-
-    Estimates are reckoned in a thread, one after the other, on frames that never change.
+async def explained(gateway: Gateway, asked: Explaining) -> dict[str, object]:
+    """Return the answer of `POST /v1/explain`.
 
     Raises:
         Problem, EngineError, KeysError: what subscribing would raise.
     """
-    subscription, _, warnings = decided(gateway.sessions.context, name, values)
-    topic = gateway.driver.engine.topic(name)
+    subscription, _, warnings = decided(gateway.sessions.context, asked.topic, asked)
+    topic = gateway.driver.engine.topic(asked.topic)
     is_live = subscription.command is not Command.SOW
     normal = granted(subscription)
     feed = subscription.lane_id.feed
     return {
-        "topic": name,
+        "topic": topic.name,
         "command": subscription.command,
         "options": normal,
         "filter": None if feed.filter is None else str(feed.filter),
         "order_by": None if subscription.order is None else str(subscription.order),
-        "defaults": _defaults(normal, values, subscription.command),
+        "defaults": _defaults(normal, asked, subscription.command),
         "warnings": warnings,
         "lane": lane_text(subscription.lane_id) if is_live else None,
         "subscribers": _subscribers(topic, subscription) if is_live else 0,
@@ -73,11 +66,11 @@ async def explained(gateway: Gateway, name: str, values: Mapping[str, str]) -> d
     }
 
 
-def _defaults(normal: str, values: Mapping[str, str], command: Command) -> dict[str, object]:
-    """What holds although the request does not name it; True for a flag."""
-    asked = Options.parse(values.get("options", ""))
-    named = {} if "command" in values else {"command": str(command)}
-    parts = [part for part in assignments(normal) if not asked.given(part.name)]
+def _defaults(normal: str, asked: Explaining, command: Command) -> dict[str, object]:
+    """Return what holds although the request does not name it; True for a flag."""
+    options = Options.parse(asked.options or "")
+    named = {} if asked.command is not None else {"command": str(command)}
+    parts = [part for part in assignments(normal) if not options.given(part.name)]
     return named | {part.name: True if part.value is None else part.value for part in parts}
 
 
@@ -89,7 +82,7 @@ def _subscribers(topic: Topic, subscription: Subscription) -> int:
 
 
 def _resume(topic: Topic, lane_id: LaneId) -> str:
-    """How a subscriber that left now would be continued, coming back soon."""
+    """Return how a subscriber that left now would be continued, coming back soon."""
     return resume_mode(topic, lane_id, topic.bookmark(topic.head), too_long=False)
 
 
@@ -106,6 +99,7 @@ async def _estimates(topic: Topic, subscription: Subscription) -> dict[str, obje
     if board is not None and len(board) > RECORDS_MAX:
         return _none(TOO_MANY_RECORDS)
     records = [] if board is None else board.live()
+    # Frames never change, so the thread may read them while the engine goes on.
     reckon = partial(estimate, frames, records, lane_id, topic.definition.key_spec, topic.name)
     found = await asyncio.get_running_loop().run_in_executor(_RECKONER, reckon)
     return _none(NO_TIME_PASSED) if found is None else _some(found, len(frames), lane_id)
@@ -117,13 +111,13 @@ def _none(reason: str) -> dict[str, object]:
 
 def _some(found: Estimate, journalled: int, lane_id: LaneId) -> dict[str, object]:
     interval_ns = lane_id.interval_ns
-    told = {
+    estimates = {
         "messages_per_s": round(found.rows_per_s, 3),
         "bytes_per_s": round(found.bytes_per_s, 3),
         "interval": duration_text(interval_ns) if interval_ns else "none",
         "journalled": journalled,
     }
-    return {"estimates": told, "reason": None}
+    return {"estimates": estimates, "reason": None}
 
 
 router = APIRouter(tags=["subscribing"], dependencies=STRICT)
@@ -139,11 +133,8 @@ router = APIRouter(tags=["subscribing"], dependencies=STRICT)
     openapi_extra=json_body(Explaining),
 )
 async def explain(request: Request) -> Response:
-    """The parameters of a subscription and its `topic`, as a JSON object of texts."""
-    values = await posted_texts(request, Explaining.codes)
-    if "topic" not in values:
-        raise Problem("topic-invalid", "topic is missing: it names the topic.", pointer="/topic")
-    name = checked_topic_name(values.pop("topic"))
+    """Explain the parameters of a subscription and its `topic`, a JSON object of texts."""
+    asked = await Explaining.posted(request)
     gateway = gateway_of(request)
-    await gateway.catalog.seek(name)
-    return json_answer(await explained(gateway, name, values), 200)
+    await gateway.catalog.seek(asked.topic)
+    return json_answer(await explained(gateway, asked), 200)

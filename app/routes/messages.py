@@ -63,7 +63,7 @@ from tidegate.keys.text.bookmark import START, Bookmark
 
 JOURNAL_LIMIT = 1_000
 JOURNAL_LIMIT_MAX = 100_000
-LINES_AT_ONCE = 500
+LINES_AT_ONCE = 500  # a write for each line would cost more than the line
 
 _OF_JSON = (JSON, NDJSON, MERGE_PATCH)
 _TAKEN = {Kind.JSON: _OF_JSON, Kind.SERIES: _OF_JSON, Kind.TEXT: (TEXT,), Kind.BINARY: (BYTES,)}
@@ -102,12 +102,12 @@ _PUBLISHING = (
     },
 )
 async def publish(request: Request) -> Response:
-    """One message, or NDJSON. Answers with the bookmarks of the first and the last."""
+    """Publish one message, or NDJSON; answer with the bookmarks of the first and the last."""
     gateway, name = gateway_of(request), publishable_topic_name(request.scope)
     asked = PublishRequest.read(request.scope, gateway.store)
     payload = await read_body(request, gateway.settings.request_bytes_max)
     entry = await gateway.catalog.seek(name)
-    # A topic that a pipeline fills was declared, or made by it: it is gone, and stays so.
+    # A topic that a pipeline fills was declared, or made by it: if it is gone, it stays so.
     may_make = gateway.settings.auto_create_topics and not is_pipeline(asked.producer)
     if entry is None and not may_make:
         raise Problem("topic-unknown", "There is no topic of this name.")
@@ -116,6 +116,8 @@ async def publish(request: Request) -> Response:
         await gateway.ingest.check_plain(payload, asked.form)
         entry = await gateway.catalog.get_or_create(name)
     retry = await asked.retry(payload)
+
+    # What a definition refuses is tried again if another gateway has just changed it.
 
     async def taken(entry: CatalogTopic) -> Response:
         check_filler(entry, asked.producer)
@@ -143,7 +145,8 @@ async def _staged(
 
 
 def published(entry: CatalogTopic, appended: Appended) -> Response:
-    """The answer to a publish: of a retry the places of the first time, if they are known."""
+    """Answer a publish; a retry gets the places of the first time, if they are known."""
+    # The store keeps the places of an idempotency key, and none of a producer's duplicate.
     epoch, is_known = entry.record.epoch, appended.first > 0
     answer = {
         "topic": entry.record.name,
@@ -181,7 +184,7 @@ class Reading(Parameters):
 async def read_journal(
     request: Request, topic: TopicPath, asked: Annotated[Reading, Query()]
 ) -> Response:
-    """Messages after `from`, oldest first; 410 when they are no longer kept."""
+    """Return the messages after `from`, oldest first; 410 when they are no longer kept."""
     gateway, name, limit, start = gateway_of(request), topic, asked.limit, asked.start
     await gateway.catalog.seek(name)
     kind = gateway.catalog.get(name).document.kind
@@ -203,7 +206,7 @@ async def read_journal(
 
 
 async def _looked_back(gateway: Gateway, name: str, bookmark: Bookmark | None) -> Topic:
-    """The topic, with what an archive has of it where its journal is not enough."""
+    """Return the topic, with what an archive has of it where its journal is not enough."""
     topic = gateway.driver.engine.topic(name)
     if bookmark is None or not topic.journal_reaches(bookmark):
         await gateway.look_back(name)
@@ -225,13 +228,14 @@ def _lines(writer: EnvelopeWriter, frames: Sequence[Frame]) -> Iterator[bytes]:
 
 
 def _check_taken(kind: Kind, media_type: str) -> None:
-    """Whether topics of a type take this media type."""
+    """Refuse a media type that topics of this type do not take.
+
+    Raises:
+        Problem: unsupported-media-type.
+    """
     if media_type not in _TAKEN[kind]:
         taken = ", ".join(_TAKEN[kind])
         raise Problem("unsupported-media-type", f"A topic of type {kind} takes {taken}.")
-
-
-# `/v1/topics/{topic}/commits`: publishing what was kept aside, in one step.
 
 
 @router.post(
@@ -244,7 +248,7 @@ def _check_taken(kind: Kind, media_type: str) -> None:
 async def commit(
     request: Request, topic: WritableTopicPath, query: Annotated[Ack, Query()]
 ) -> Response:
-    """`{"producer", "run", "sequence", "stages"}`; answers as publishing does.
+    """Publish the stages of a producer's run in one step; answer as publishing does.
 
     A sequence not above the producer's highest publishes nothing and forgets the stages; the commit
     of an older run is refused.

@@ -1,15 +1,18 @@
-"""Health, readiness and metrics."""
+"""Health, readiness, metrics, and the lanes of the engine."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import Field
 
 from tidegate.app.gateway import FAULTS_SHOWN_MAX, gateway_of
 from tidegate.app.http.connection import figures_of
 from tidegate.app.http.internal_call import MARK
 from tidegate.app.http.openapi import answer, problems, ref
+from tidegate.app.http.parameters import STRICT, TOPIC_TEXT, Parameters
 from tidegate.app.http.problems import Problem
 from tidegate.app.metrics.exposition import (
     CONTENT_TYPE,
@@ -17,15 +20,19 @@ from tidegate.app.metrics.exposition import (
     exposition,
     merge_workers,
 )
-from tidegate.app.routes.models.operations import Alive, Ready
+from tidegate.app.routes.models.operations import Alive, Lanes, Ready
 from tidegate.app.routes.sessions import json_answer
+from tidegate.conflation.lanes.lane import Lane
+from tidegate.conflation.options.print import lane_text
+from tidegate.conflation.topics.topic import Topic
+from tidegate.keys.text.duration import MILLISECOND, Instant
 
 router = APIRouter(tags=["operations"])
 
 
 @router.get("/healthz", summary="Alive", responses={200: answer("Alive", ref(Alive)), **problems()})
 async def healthz() -> Response:
-    """200 as long as the process answers."""
+    """Answer 200 as long as the process does."""
     return json_answer({"status": "alive"}, 200)
 
 
@@ -35,7 +42,7 @@ async def healthz() -> Response:
     responses={200: answer("Ready", ref(Ready)), **problems("not-ready")},
 )
 async def readyz(request: Request) -> Response:
-    """200 where the store takes writes; 503 with the reason before, else, and during a shutdown.
+    """Answer 200 where the store takes writes; 503 with the reason elsewhere and at a shutdown.
 
     `topics`: those that cannot be used or filled while all others are served, with the reasons.
     `bus`: what stands under its keys that no gateway wrote, which is passed over.
@@ -49,8 +56,8 @@ async def readyz(request: Request) -> Response:
         state["topics"] = [fault._asdict() for fault in found[:FAULTS_SHOWN_MAX]]
         state["topics_at_fault"] = len(found)
     if gateway.bus is not None and (foreign := gateway.bus.connection.foreign):
-        told = [f"{key}: {what}" for key, what in foreign.items()]
-        state["bus"] = told[:FAULTS_SHOWN_MAX]
+        found_there = [f"{key}: {what}" for key, what in foreign.items()]
+        state["bus"] = found_there[:FAULTS_SHOWN_MAX]
     return json_answer(state, 200)
 
 
@@ -64,10 +71,11 @@ async def readyz(request: Request) -> Response:
     },
 )
 async def metrics(request: Request) -> Response:
-    """Counters that reconcile; looking changes nothing of what is sent. Of all workers, if several.
+    """Return counters that reconcile, of all workers where there are several.
 
-    A worker that is asked by another one answers for itself.
+    Looking changes nothing of what is sent.
     """
+    # A worker that another one asks answers for itself: else they would ask each other for ever.
     gateway = gateway_of(request)
     is_inner = MARK in request.scope
     headers = check_worker_group(gateway.crew, request.scope["query_string"]) if is_inner else {}
@@ -75,3 +83,48 @@ async def metrics(request: Request) -> Response:
     if gateway.crew is not None and not is_inner:
         text = await merge_workers(gateway, gateway.crew, text)
     return Response(text, headers=headers, media_type=CONTENT_TYPE)
+
+
+class WantedLanes(Parameters):
+    """Which lanes."""
+
+    topic: Annotated[str | None, TOPIC_TEXT, Field(description="Only this topic's")] = None
+
+
+@router.get(
+    "/v1/lanes",
+    dependencies=STRICT,
+    summary="The lanes, each shared by equal subscriptions",
+    responses={200: answer("The lanes", ref(Lanes)), **problems("topic-unknown", "topic-invalid")},
+)
+async def lanes(request: Request, asked: Annotated[WantedLanes, Query()]) -> Response:
+    """Return every lane, by topic; `due_ms` is the time to its next flush, null while idle."""
+    gateway = gateway_of(request)
+    if asked.topic is not None:
+        await gateway.catalog.seek(asked.topic)
+        names = [gateway.catalog.get(asked.topic).record.name]
+    else:
+        entries = gateway.catalog.listed("", "", gateway.settings.topics_max)
+        names = [entry.record.name for entry in entries]
+    driver = gateway.driver
+    now = driver.now()
+    topics = [driver.engine.topic(name) for name in names]
+    views = [_view(topic, lane, now) for topic in topics for lane in _lanes(topic)]
+    return json_answer({"lanes": views}, 200)
+
+
+def _lanes(topic: Topic) -> Iterator[Lane]:
+    for feed in topic.feeds.values():
+        yield from feed.lanes.values()
+
+
+def _view(topic: Topic, lane: Lane, now: Instant) -> dict[str, Any]:
+    due = lane.deadline
+    return {
+        "topic": topic.name,
+        "lane": lane_text(lane.id),
+        "subscriptions": len(lane.members),
+        "interval_ms": lane.id.interval_ns // MILLISECOND,
+        "position": str(topic.bookmark(lane.low_water())),
+        "due_ms": None if due is None else max(0, due - now) // MILLISECOND,
+    }

@@ -1,4 +1,4 @@
-"""`/v1/sessions`: sessions of many subscriptions, and whatever is known of those there are."""
+"""`/v1/sessions`: sessions of many subscriptions, and what is known of each."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from tidegate.app.http.requests import (
     require_accept,
 )
 from tidegate.app.routes.models.events import STREAM
-from tidegate.app.routes.models.sessions import OpenedSession, Sessions
+from tidegate.app.routes.models.sessions import Continued, OpenedSession, Sessions
 from tidegate.app.routes.models.sessions import Session as SessionView
-from tidegate.app.routes.models.subscribing import Continued
 from tidegate.app.routes.subscribe import last_event_id
 from tidegate.app.sessions.cursor import parse_cursor
 from tidegate.app.sessions.documents import (
@@ -95,8 +94,9 @@ class Place(Parameters):
     openapi_extra=json_body(SessionOpening, required=False),
 )
 async def open_session(request: Request) -> Response:
-    """201 with the session's id and the address of its stream."""
+    """Open a session; 201 with its id and the address of its stream."""
     gateway = gateway_of(request)
+    # `curl -X POST` without a body asks for a session with nothing special.
     body = await posted_body(request, may_be_empty=True)
     if gateway.stopping:
         raise Problem("not-ready", "The gateway is shutting down.")
@@ -119,15 +119,16 @@ async def open_session(request: Request) -> Response:
     responses={200: answered("A page", ref(Sessions)), **problems("options-invalid")},
 )
 async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> Response:
-    """`{"sessions": [...], "next": address or null}`; of all gateways where there are several.
+    """List `{"sessions": [...], "next": address or null}`, of all gateways where there are several.
 
     `missing` names those that did not answer.
     """
     gateway = gateway_of(request)
     limit = asked.limit
-    found = gateway.sessions.listed(asked.after, limit + 1)
+    found = gateway.sessions.listed(asked.after, limit + 1)  # one more tells of a next page
     shown = [session_view(session, whole=False) for session in found[:limit]]
     page = Page(shown, len(found) > limit)
+    # A peer that asks wants this gateway's own sessions.
     if gateway.peers is not None and MARK not in request.scope:
         page = page.joined(await gateway.peers.broadcast(Call.of(request.scope)), limit)
     document: dict[str, Any] = {"sessions": page.sessions, "next": None}
@@ -145,7 +146,7 @@ async def list_sessions(request: Request, asked: Annotated[Listed, Query()]) -> 
     responses={200: answered("The session", ref(SessionView)), **problems("session-unknown")},
 )
 async def get_session(request: Request, session: SessionPath) -> Response:
-    """The session, for a while also after its end."""
+    """Return the session, for a while also after its end."""
     return json_answer(session_view(session_of(request, session)), 200)
 
 
@@ -159,7 +160,7 @@ async def get_session(request: Request, session: SessionPath) -> Response:
     openapi_extra=json_body(SessionTuning, CHANGES),
 )
 async def patch_session(request: Request, session: SessionPath) -> Response:
-    """200 with the session as it is then; what is not named stays."""
+    """Change the session; 200 with what it is then. What is not named stays."""
     body = await posted_body(request, CHANGES)
     found = live_session_of(request, session)
     most = found.context.driver.limits
@@ -177,7 +178,7 @@ async def patch_session(request: Request, session: SessionPath) -> Response:
     responses=problems("session-unknown"),
 )
 async def delete_session(request: Request, session: SessionPath) -> Response:
-    """204; its reader is told goodbye with CLOSED_BY_ADMIN."""
+    """Close the session; 204, and `goodbye` with CLOSED_BY_ADMIN for its reader."""
     gateway_of(request).sessions.close(session_of(request, session))
     return Response(status_code=204)
 
@@ -194,7 +195,7 @@ async def events(
     place: Annotated[Place, Query()],
     continued: Annotated[Continued, Header()],
 ) -> Response:
-    """A stream of server-sent events; it takes the place of one that is there."""
+    """Stream server-sent events; the stream takes the place of one that is there."""
     require_accept(request.scope, "text/event-stream")
     number = _number(session, last_event_id(continued, place.last_event_id))
     try:
@@ -216,7 +217,7 @@ async def events(
 
 
 def session_of(request: Request, session: str) -> Session:
-    """The session that a request is about.
+    """Return the session that a request is about.
 
     Raises:
         Problem: session-unknown.
@@ -225,7 +226,7 @@ def session_of(request: Request, session: str) -> Session:
 
 
 def live_session_of(request: Request, session: str) -> Session:
-    """The same, if it has not ended.
+    """Return the session that a request is about, if it has not ended.
 
     Raises:
         Problem: session-unknown.
@@ -237,10 +238,10 @@ def live_session_of(request: Request, session: str) -> Session:
 
 
 async def seek(gateway: Gateway, target: Target) -> None:
-    """Have the topic here that a subscription names, be it that it was just made elsewhere.
+    """Look for the topic of a subscription, which may just have been made at another gateway.
 
     Raises:
-        Problem: bus-unavailable; whether it is there is not known.
+        Problem: bus-unavailable, as nothing is known of the topic then.
     """
     if isinstance(target.topic, str):
         await gateway.catalog.seek(target.topic)
@@ -251,12 +252,12 @@ async def seek(gateway: Gateway, target: Target) -> None:
 
 
 def json_answer(document: Any, status: int, headers: dict[str, str] | None = None) -> Response:
-    """A document as a response."""
+    """Return a document as a response."""
     return Response(msgspec.json.encode(document), status, headers, "application/json")
 
 
 def _opened(gateway: Gateway, opening: SessionDocument) -> Session:
-    """The session, with all of its subscriptions or not at all."""
+    """Open the session, with all of its subscriptions or not at all."""
     try:
         session = gateway.sessions.open(
             limits=opening.limits, conflated=opening.conflated, kept=True, lasts=True
@@ -274,7 +275,7 @@ def _opened(gateway: Gateway, opening: SessionDocument) -> Session:
 
 
 def _number(session: str, last_id: str | None) -> int | None:
-    """Where a reader stands by its last event's id, which is one of this session's.
+    """Return where a reader stands by its last event's id, which is one of this session's.
 
     Raises:
         Problem: session-unknown.

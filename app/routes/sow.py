@@ -52,7 +52,7 @@ router = APIRouter(tags=["state of the world"], dependencies=STRICT)
 
 
 def _count(least: int, most: int) -> dict[str, Any]:
-    """Of a number that the query reads by itself."""
+    """Describe a number that the query reads by itself."""
     return {"type": "integer", "minimum": least, "maximum": most}
 
 
@@ -114,7 +114,7 @@ _READ = problems("topic-unknown", "topic-invalid", "options-invalid", "filter-in
 async def read_sow(
     request: Request, topic: TopicPath, asked: Annotated[Asked, Query()]
 ) -> Response:
-    """Rows as NDJSON, or a JSON array where Accept asks for application/json.
+    """Return rows as NDJSON, or a JSON array where Accept asks for application/json.
 
     410 where neither journal nor archive reaches back to the time that is asked for.
     """
@@ -151,11 +151,12 @@ async def read_record(
     record_key: Annotated[str, Depends(record_key_in_path)],
     asked: Annotated[Shown, Query()],
 ) -> Response:
-    """The record whose key is the percent-encoded JSON array in the path."""
+    """Return the record whose key is the percent-encoded JSON array in the path."""
     require_accept(request.scope, NDJSON, JSON)
     gateway, entry = await _entry(request, topic)
     held, board = _records(gateway, entry)
     write = _text_of(entry, held.bookmark(held.head), asked.form)
+    # A view has groups, and any value may be a field of those.
     key_of = canonical_key if entry.document.source is None else group_key
     frame = board.get(key_of(record_key.encode()))
     if frame is None:
@@ -176,13 +177,14 @@ async def read_record(
 async def delete_records(
     request: Request, topic: WritableTopicPath, asked: Annotated[Unwanted, Query()]
 ) -> Response:
-    """`{"deleted": n}`; each removal has its place in the topic's sequence, as a message has."""
+    """Delete records; `{"deleted": n}`. Each removal has a place in the topic, as a message has."""
     values = asked.given()
     refuse_retry_key(request.scope, "a removal goes in several steps")
     if len(values) != 1:
         raise Problem("options-invalid", "Either filter or key says what to delete.")
     gateway, entry = await _entry(request, topic)
 
+    # Tried again by a definition that another gateway has just changed: the key may be another.
     async def removed(entry: CatalogTopic) -> int:
         records = await _named(gateway, entry, values)
         return await gateway.writer.remove(entry, records, RemovalReason.DELETED)
@@ -194,7 +196,7 @@ async def delete_records(
 async def _named(
     gateway: Gateway, entry: CatalogTopic, values: Mapping[str, str]
 ) -> Sequence[Frame]:
-    """The records that a key or a filter names.
+    """Return the records that a key or a filter names.
 
     Raises:
         Problem, KeysError: topic-read-only, key-invalid, filter-invalid.
@@ -207,6 +209,7 @@ async def _named(
         return [] if found is None else [found]
     kind, characters_max = entry.document.kind, gateway.settings.options_characters_max
     wanted = SowQuery.read(values, kind, characters_max).filter
+    # An empty filter elsewhere matches all; here it is more likely a slip, and deletes.
     if wanted is None:
         raise Problem("filter-invalid", "The filter is empty; TRUE matches all.", position=0)
     return await matching(board.live(), wanted, topic.name)
@@ -233,7 +236,7 @@ def _records(gateway: Gateway, entry: CatalogTopic) -> tuple[Topic, Board]:
 
 
 def _text_of(entry: CatalogTopic, place: Bookmark, form: str, query: SowQuery = EVERYTHING) -> Text:
-    """How a row is written, by the parameters `format` and `select`."""
+    """Return what writes a row, by the parameters `format` and `select`."""
     kind = entry.document.kind
     if form == "value":
         return lambda row: json_value(query.shown(row), kind)
@@ -242,7 +245,8 @@ def _text_of(entry: CatalogTopic, place: Bookmark, form: str, query: SowQuery = 
 
 
 def _wants_array(scope: Scope) -> bool:
-    """NDJSON, unless only JSON is taken."""
+    """Return True for a JSON array: where Accept names it and not NDJSON, or takes nothing else."""
+    # `*/*` of curl and of browsers gets NDJSON, which needs no end to be read.
     prefers_json = prefers(scope, JSON) and not prefers(scope, NDJSON)
     return accepts(scope, JSON) and (prefers_json or not accepts(scope, NDJSON))
 

@@ -9,18 +9,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
-from tidegate.app.definitions.unusable import TopicNotUsable
+from tidegate.app.definitions.topic import TopicNotUsable
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.names import TopicPattern, topic_or_pattern
 from tidegate.app.http.openapi import json_body, problems
 from tidegate.app.http.parameters import STRICT, text
 from tidegate.app.http.problems import Problem
-from tidegate.app.http.requests import (
-    posted_texts,
-    require_accept,
-)
+from tidegate.app.http.requests import require_accept
 from tidegate.app.routes.models.events import STREAM
-from tidegate.app.routes.models.subscribing import Continued, Subscribing
+from tidegate.app.routes.models.sessions import Continued, Subscribing
 from tidegate.app.sessions.attach import attach_new
 from tidegate.app.sessions.cursor import parse_cursor
 from tidegate.app.sessions.session import Session
@@ -56,7 +53,7 @@ _REFUSALS = problems(
 async def _wanted(
     request: Request, topic: Annotated[str, text(), Path(description=_PATTERN)]
 ) -> str | TopicPattern:
-    """The topic or the pattern in the path, as the client wrote it."""
+    """Return the topic or the pattern in the path, as the client wrote it."""
     return topic_or_pattern(request.scope)
 
 
@@ -75,9 +72,9 @@ async def subscribe(
     asked: Annotated[Subscribing, Query()],
     continued: Annotated[Continued, Header()],
 ) -> Response:
-    """A stream of one subscription; parameters in the query."""
+    """Stream one subscription; parameters in the query."""
     require_accept(request.scope, "text/event-stream")
-    return await _stream(request, wanted, asked.given(), continued)
+    return await _stream(request, wanted, asked, continued)
 
 
 @router.post(
@@ -90,21 +87,20 @@ async def subscribe(
 async def subscribe_by_post(
     request: Request, wanted: Wanted, continued: Annotated[Continued, Header()]
 ) -> Response:
-    """The same, with the parameters as a JSON object of texts."""
+    """Stream one subscription; the parameters are a JSON object of texts."""
     require_accept(request.scope, "text/event-stream")
-    values = await posted_texts(request, Subscribing.codes)
-    return await _stream(request, wanted, values, continued)
+    return await _stream(request, wanted, await Subscribing.posted(request), continued)
 
 
 async def _stream(
-    request: Request, wanted: str | TopicPattern, values: Mapping[str, str], continued: Continued
+    request: Request, wanted: str | TopicPattern, asked: Subscribing, continued: Continued
 ) -> Response:
     gateway = gateway_of(request)
-    last_id = last_event_id(continued, values.get("last_event_id"))
+    last_id = last_event_id(continued, asked.last_event_id)
     try:
         if isinstance(wanted, TopicPattern):
-            return await _pattern_stream(gateway, wanted, values, last_id)
-        return await _topic_stream(gateway, wanted, values, last_id)
+            return await _pattern_stream(gateway, wanted, asked, last_id)
+        return await _topic_stream(gateway, wanted, asked, last_id)
     except LimitReached as error:
         return refusal_stream(Problem("limit-reached", f"{error.detail}."))
     except TopicNotUsable as problem:
@@ -114,16 +110,17 @@ async def _stream(
 
 
 async def _topic_stream(
-    gateway: Gateway, name: str, values: Mapping[str, str], last_id: str | None
+    gateway: Gateway, name: str, asked: Subscribing, last_id: str | None
 ) -> Response:
-    if "bookmarks" in values:
+    if asked.bookmarks is not None:
         raise Problem("bookmark-invalid", "bookmarks are for patterns; a topic has last_event_id.")
     resume = None if last_id is None else place_of(last_id)
+    # The topic may have just been made at another gateway, and not be known here yet.
     is_gone = await gateway.catalog.seek(name) is None
     if is_gone and resume is not None and gateway.catalog.has_ended(resume.epoch):
         return Response(status_code=204)  # as its stream has said
     gateway.catalog.get(name)
-    wish = _wish(gateway, values)
+    wish = _wish(gateway, asked)
     for seen in (resume, wish.options.bookmark):
         if isinstance(seen, Bookmark):
             await gateway.catch_up(name, seen)
@@ -142,14 +139,15 @@ async def _topic_stream(
 
 
 async def _pattern_stream(
-    gateway: Gateway, pattern: TopicPattern, values: Mapping[str, str], last_id: str | None
+    gateway: Gateway, pattern: TopicPattern, asked: Subscribing, last_id: str | None
 ) -> Response:
-    """A session that is kept, as its ids are its own; topics that are made later join it."""
+    """Stream all topics of a pattern; those that are made later join."""
+    # The session is kept, as the ids of its events mean nothing without it.
     if last_id is not None:
         return await _pattern_again(gateway, pattern, last_id)
-    wish = _wish(gateway, values, many=True)
+    wish = _wish(gateway, asked, many=True)
     is_sow = wish.command == Command.SOW
-    places = await _places(gateway, pattern, wish, values)
+    places = await _places(gateway, pattern, wish, asked)
     decisions = decide_target(gateway.sessions.context, pattern, wish, places)
     if gateway.stopping:
         return stopping_stream()
@@ -163,24 +161,24 @@ async def _pattern_stream(
 
 
 async def _places(
-    gateway: Gateway, pattern: TopicPattern, wish: SubscribeRequest, values: Mapping[str, str]
+    gateway: Gateway, pattern: TopicPattern, wish: SubscribeRequest, asked: Subscribing
 ) -> dict[str, Bookmark] | None:
-    """What a reader has whose session is gone; once that is here too, if it can be.
+    """Return the places of a reader whose session is gone, once what it has is here, too.
 
     Raises:
         Problem: bookmark-invalid, options-invalid, bus-unavailable.
     """
-    if not values.get("bookmarks"):
+    if not asked.bookmarks:
         return None
     if wish.command == Command.SOW:
         raise Problem("options-invalid", "bookmarks continue a subscription; a sow has an end.")
     places = {
         topic: place
-        for topic, place in places_of(values["bookmarks"]).items()
+        for topic, place in places_of(asked.bookmarks).items()
         if pattern.matches(topic)
     }
     for topic, place in places.items():
-        with contextlib.suppress(TopicNotUsable):  # which is told; the others go on
+        with contextlib.suppress(TopicNotUsable):  # an event says so; the others go on
             if await gateway.catalog.seek(topic) is not None:
                 await gateway.catch_up(topic, place)
                 await gateway.look_back(topic)
@@ -222,16 +220,17 @@ def _begun(
         raise
 
 
-def _wish(gateway: Gateway, values: Mapping[str, str], *, many: bool = False) -> SubscribeRequest:
-    return SubscribeRequest.parse(values, gateway.settings.options_characters_max, many=many)
+def _wish(gateway: Gateway, asked: Subscribing, *, many: bool = False) -> SubscribeRequest:
+    return SubscribeRequest.parse(asked, gateway.settings.options_characters_max, many=many)
 
 
 def last_event_id(continued: Continued, by_query: str | None) -> str | None:
-    """The header wins over the query: a browser's reconnect knows better than its address.
+    """Return where a reader goes on, by the header or else by the query.
 
     Raises:
         Problem: bookmark-invalid.
     """
+    # A browser that reconnects repeats its address; only the header knows what came since.
     found = continued.last_event_id or by_query
     if not found:
         return None

@@ -51,7 +51,7 @@ _UNKNOWN = problems("session-unknown", "subscription-unknown")
     openapi_extra=json_body(SubscriptionRequest),
 )
 async def add_subscription(request: Request, session: SessionPath) -> Response:
-    """201 with what was granted; a stream that is there is told `subscribed`."""
+    """Add a subscription; 201 with what was granted, and `subscribed` on the stream."""
     body = await posted_body(request)
     found = live_session_of(request, session)
     target = target_of(body, _characters_max(found))
@@ -59,6 +59,7 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
         detail = "The session of a plain GET has one subscription; open one with POST for more."
         raise Problem("options-invalid", detail)
     await seek(gateway_of(request), target)
+    # Looking for the topic takes time, in which the session may have ended.
     asked, warnings = live_session_of(request, session).subscribe(target.topic, target.wish)
     location = f"/v1/sessions/{session}/subscriptions/{asked.name}"
     return json_answer(answer(asked, warnings), 201, {"Location": location})
@@ -70,7 +71,7 @@ async def add_subscription(request: Request, session: SessionPath) -> Response:
     responses={200: answered("All of them", ref(Subscriptions)), **problems("session-unknown")},
 )
 async def list_subscriptions(request: Request, session: SessionPath) -> Response:
-    """`{"subscriptions": [...]}`, with what they came to so far."""
+    """List `{"subscriptions": [...]}`, with what they came to so far."""
     return json_answer(
         {"subscriptions": subscription_views(live_session_of(request, session))}, 200
     )
@@ -84,7 +85,7 @@ async def list_subscriptions(request: Request, session: SessionPath) -> Response
 async def get_subscription(
     request: Request, session: SessionPath, sub: SubscriptionPath
 ) -> Response:
-    """What was granted, and the figures."""
+    """Return what was granted, and the figures."""
     found = live_session_of(request, session)
     asked = found.subscription(sub)
     return json_answer(subscription_view(found, asked), 200)
@@ -108,7 +109,7 @@ async def get_subscription(
 async def patch_subscription(
     request: Request, session: SessionPath, sub: SubscriptionPath
 ) -> Response:
-    """200 with what is granted then; a change that is refused changes nothing."""
+    """Change a subscription; 200 with what is granted then. A refused change changes nothing."""
     body = await posted_body(request, CHANGES)
     found = live_session_of(request, session)
     asked = found.subscription(sub)
@@ -129,7 +130,7 @@ async def patch_subscription(
 async def delete_subscription(
     request: Request, session: SessionPath, sub: SubscriptionPath
 ) -> Response:
-    """204; a stream that is there is told `unsubscribed`."""
+    """End a subscription; 204, and `unsubscribed` on the stream."""
     found = live_session_of(request, session)
     found.unsubscribe(sub)
     return Response(status_code=204)
@@ -139,24 +140,21 @@ def _characters_max(session: Session) -> int:
     return session.context.settings.options_characters_max
 
 
-# `/v1/sessions/{session}/subscriptions/{sub}/auto`: how an interval follows its connection.
-
-
 @router.get(
     "/v1/sessions/{session}/subscriptions/{sub}/auto",
     summary="The interval of `conflation=auto`, and the last fifty decisions about it",
     responses={200: answered("Interval, bounds and decisions", ref(Auto)), **_UNKNOWN},
 )
 async def auto(request: Request, session: SessionPath, sub: SubscriptionPath) -> Response:
-    """`{"sub", "interval", "min", "max", "decisions"}`, the newest decision last."""
+    """Return `{"sub", "interval", "min", "max", "decisions"}`, the newest decision last."""
     found = live_session_of(request, session)
     return json_answer(auto_view(found.subscription(sub)), 200)
 
 
 def auto_view(asked: SessionSubscription) -> dict[str, Any]:
-    """Where it stands; an interval that does not follow the connection has neither bounds.
+    """Return where an interval stands; one that does not follow the connection has no bounds.
 
-    Of a pattern's topics with intervals of their own it has none.
+    A pattern whose topics have intervals of their own has none.
     """
     subscriptions = [found.subscription for found in asked.topics.values()]
     bounds = bounds_of(subscriptions)

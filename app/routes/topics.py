@@ -1,4 +1,4 @@
-"""`/v1/topics`: what there is, and its administration."""
+"""`/v1/topics`: the topics, their definitions and figures, and their administration."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import msgspec
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import Field
 
-from tidegate.app.definitions.fields import check_options
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import TopicNotUsable, Unusable
+from tidegate.app.definitions.topic import TopicDefinition, TopicNotUsable, Unusable
 from tidegate.app.gateway import Gateway, gateway_of
 from tidegate.app.http.openapi import ETAG, answer, json_body, problems, ref
 from tidegate.app.http.parameters import (
@@ -36,7 +34,6 @@ from tidegate.app.http.requests import (
 )
 from tidegate.app.routes.models.topics import (
     Topic,
-    TopicDefinition,
     TopicPatch,
     Topics,
     UnusableTopic,
@@ -63,7 +60,7 @@ class Match(Headers):
     ] = None
 
     def precondition(self) -> Precondition:
-        """As the catalog has it."""
+        """Return the precondition as the catalog takes it."""
         return Precondition(self.if_match, self.if_none_match)
 
 
@@ -103,7 +100,7 @@ _DEFINED = (
 async def put_topic(
     request: Request, topic: WritableTopicPath, match: Annotated[Match, Header()]
 ) -> Response:
-    """201 for a new topic, 200 for one that was there; the same definition changes nothing."""
+    """Define a topic: 201 for a new one, else 200; the same definition changes nothing."""
     gateway = gateway_of(request)
     content_type(request.scope, ("application/json",))
     body = await _json_body(request)
@@ -124,12 +121,13 @@ async def put_topic(
 async def patch_topic(
     request: Request, topic: WritableTopicPath, match: Annotated[Match, Header()]
 ) -> Response:
-    """200; the body is a JSON Merge Patch on the definition, null restores a default."""
+    """Change a definition by a JSON Merge Patch; null restores a default."""
     gateway = gateway_of(request)
     content_type(request.scope, CHANGES)
     patch = await _json_body(request)
 
-    def patched(document: TopicDocument) -> TopicDocument:
+    # The catalog calls this when no other change can come in between.
+    def patched(document: TopicDefinition) -> TopicDefinition:
         return _parsed(gateway, apply(msgspec.json.encode(document.document()), patch))
 
     entry = await gateway.catalog.patch(topic, patched, match.precondition())
@@ -145,7 +143,7 @@ async def patch_topic(
     },
 )
 async def get_topic(request: Request, topic: TopicPath) -> Response:
-    """The definition, with what has come in and what it came to."""
+    """Return the definition, with the figures of what came in and went out."""
     gateway = gateway_of(request)
     with contextlib.suppress(TopicNotUsable):  # its description says so
         await gateway.catalog.seek(topic)
@@ -164,7 +162,7 @@ async def get_topic(request: Request, topic: TopicPath) -> Response:
 async def delete_topic(
     request: Request, topic: WritableTopicPath, match: Annotated[Match, Header()]
 ) -> Response:
-    """204; its subscriptions end with REMOVED."""
+    """Delete a topic; 204. Its subscriptions end with REMOVED."""
     await gateway_of(request).catalog.delete(topic, match.precondition())
     return Response(status_code=204)
 
@@ -181,12 +179,13 @@ async def delete_topic(
 async def list_topics(
     request: Request, asked: Annotated[Listed, Query()], known: Annotated[Known, Header()]
 ) -> Response:
-    """`{"topics": [...], "next": address or null}`.
+    """List `{"topics": [...], "next": address or null}`.
 
     Its ETag is of the definitions; with it in `If-None-Match` 304 says that they are the same.
     """
     gateway = gateway_of(request)
     prefix, limit = asked.prefix, asked.limit
+    # One more than the page has tells of a next page.
     entries = gateway.catalog.listed_all(prefix, asked.after or "", limit + 1)
     following = None
     if len(entries) > limit:
@@ -203,11 +202,11 @@ async def list_topics(
 
 
 def description(gateway: Gateway, entry: CatalogTopic | Unusable) -> dict[str, Any]:
-    """A topic's definition with its live figures beside it, or why it cannot be used here."""
+    """Return a topic's definition with its live figures, or why it cannot be used here."""
     name = entry.name
     if isinstance(entry, Unusable):
-        told = {"topic": name, "state": "unusable", "reason": entry.reason}
-        return {**told, **entry.fields, "epoch": entry.epoch}
+        state = {"topic": name, "state": "unusable", "reason": entry.reason}
+        return {**state, **entry.fields, "epoch": entry.epoch}
     unfilled = gateway.catalog.filling.reasons.get(name)
     state = {"state": "unfilled", "reason": unfilled} if unfilled else {"state": "served"}
     topic = gateway.driver.engine.topic(name)
@@ -235,9 +234,10 @@ def description(gateway: Gateway, entry: CatalogTopic | Unusable) -> dict[str, A
     }
 
 
-def _parsed(gateway: Gateway, body: bytes) -> TopicDocument:
-    document = TopicDocument.parse(body, gateway.mergers)
-    check_options(document.options, gateway.settings.options_characters_max)
+def _parsed(gateway: Gateway, body: bytes) -> TopicDefinition:
+    document = TopicDefinition.parse(body, gateway.mergers)
+    # A stored definition is not held to this setting, as it may have been longer before.
+    document.check_options(gateway.settings.options_characters_max)
     return document
 
 
@@ -251,7 +251,8 @@ async def _json_body(request: Request) -> bytes:
 
 
 def _list_etag(entries: Sequence[CatalogTopic | Unusable]) -> str:
-    """Weak: it changes with topics and their definitions, and not with their figures."""
+    """Return a tag that changes with topics and their definitions, and not with their figures."""
+    # Two answers with one tag differ in their figures, so the tag is weak (RFC 9110, 8.8.1).
     states = [(each.name, each.etag, isinstance(each, Unusable)) for each in entries]
     return f'W/"{hashlib.blake2b(msgspec.json.encode(states), digest_size=8).hexdigest()}"'
 

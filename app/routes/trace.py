@@ -21,7 +21,7 @@ from tidegate.app.http.parameters import STRICT, Parameters, SessionPath, Subscr
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import require_accept
 from tidegate.app.http.wire import HEARTBEAT, event
-from tidegate.app.routes.models.traces import TRACE
+from tidegate.app.routes.models.events import TRACE
 from tidegate.app.routes.sessions import RETRY_AFTER, live_session_of
 from tidegate.conflation.definition import Kind
 from tidegate.conflation.errors import LimitReached, SessionUnknown
@@ -49,11 +49,8 @@ from tidegate.conflation.tracing.recorder import (
 from tidegate.conflation.tracing.replay import Trace
 from tidegate.keys.text.duration import MILLISECOND, Instant
 
-# A trace as the bytes of server-sent events: the calls that were made, the decisions in them.
-
-
 PIECE = 200
-"""How many decisions are told in one write."""
+"""How many decisions one write has."""
 
 
 class TraceText:
@@ -64,7 +61,7 @@ class TraceText:
         self._began = began
 
     def events(self, trace: Trace, call: Call) -> Iterator[bytes]:
-        """A call, the decisions in it, and how it ended, if it did; in pieces."""
+        """Yield a call, the decisions in it, and the end of the trace, if it ends; in pieces."""
         text = b"" if isinstance(call, Ended) else event("call", self.call(call))
         decisions = trace.decisions(call)
         while piece := list(islice(decisions, PIECE)):
@@ -76,11 +73,11 @@ class TraceText:
             yield text
 
     def call(self, call: Call) -> dict[str, Any]:
-        """What was done."""
+        """Return what was done."""
         return {"at_ms": self._at_ms(call.now), **self._call(call)}
 
     def decision(self, decision: Decision) -> dict[str, Any]:
-        """What became of it; what there is nothing to say of is left out."""
+        """Return what became of it; what there is nothing to say of is left out."""
         told: dict[str, Any] = {
             "at_ms": self._at_ms(decision.now),
             "decision": decision.what,
@@ -167,13 +164,10 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
     }
 
 
-# A trace as a response: the recorder runs as long as somebody reads it.
-
-
 class TraceStream(EventSourceResponse):
     """Decisions about a subscriber from now on, until it ends or the trace is not read any more.
 
-    The decisions are worked out as they are read; whoever reads too slowly is told so, and no more.
+    The decisions are worked out as they are read; a reader that is too slow gets `end` instead.
 
     Raises:
         LimitReached: as many traces as may be.
@@ -189,7 +183,8 @@ class TraceStream(EventSourceResponse):
         super().__init__(self._events(), ping=0, sep="\n", headers={"Cache-Control": "no-store"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve it; a peer that takes nothing is cut like any other."""
+        """Serve the trace; a peer that takes nothing is cut like any other."""
+        # The engine notes each of its calls for a recorder, so one ends with its reader.
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -250,7 +245,7 @@ async def trace(
     sub: SubscriptionPath,
     wanted: Annotated[Wanted, Query()],
 ) -> Response:
-    """`call`, `decision` and at last `end`; from now on until the subscription ends."""
+    """Stream `call`, `decision` and at last `end`, from now on until the subscription ends."""
     require_accept(request.scope, "text/event-stream")
     asked = live_session_of(request, session).subscription(sub)
     topics = [topic for topic in asked.topics if wanted.topic in (None, topic)]

@@ -1,20 +1,27 @@
-"""Documents: the JSON that opens, changes and tunes sessions and subscriptions, read strictly."""
+"""Documents: the JSON that opens, changes and tunes sessions and subscriptions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 
 from tidegate.app.delivery.encoding import Format
-from tidegate.app.http.bodies import Document, Strict, invalid, read
+from tidegate.app.http.bodies import Document, Strict, nullable, read
 from tidegate.app.http.names import TopicPattern
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_topic_name
-from tidegate.app.sessions.subscribe_request import SubscribeRequest
+from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
 from tidegate.conflation.errors import EngineError
 from tidegate.conflation.options.table import Options
 from tidegate.conflation.sessions.session import QueueLimits
@@ -31,40 +38,82 @@ _UNSAID: Mapping[str, Any] = {"options": "replace", "filter": "", "order_by": ""
 
 _COMMANDS: dict[str, Any] = {"enum": [str(command) for command in Command]}
 _FORMATS: dict[str, Any] = {"enum": [str(form) for form in Format]}
-_SIZE = 'A number, or a size: "1MiB"'
 _OPTIONS = "As in `conflation=1s,pace=batch`"
 _FILTER = "Which messages: AMPS's filter language"
 _ORDER = "Order of snapshot rows and windows: /a DESC,/b"
+
+_COUNT = WithJsonSchema({"type": "integer", "minimum": 1})
+_SIZE = WithJsonSchema({"anyOf": [{"type": "integer"}, {"type": "string"}]})
+_PERCENT = WithJsonSchema({"type": "integer", "minimum": 1, "maximum": PERCENT_MAX})
 
 
 class LimitsDocument(Strict):
     """Of a session's queue, at most the gateway's own; `upper` and `lower` are percent."""
 
-    messages: Annotated[int, Field(ge=1, default_factory=int)]
-    bytes: Annotated[int | str, Field(default_factory=int, description=_SIZE)]
-    upper: Annotated[int, Field(ge=1, le=PERCENT_MAX, default_factory=int)]
-    lower: Annotated[int, Field(ge=1, le=PERCENT_MAX, default_factory=int)]
+    takes_null: ClassVar[bool] = False
 
-    @field_validator("*", mode="before")
+    messages_max: Annotated[int | None, _COUNT, Field(alias="messages")] = None
+    bytes_max: Annotated[
+        int | None, _SIZE, Field(alias="bytes", description='A number, or a size: "1MiB"')
+    ] = None
+    upper_percent: Annotated[int | None, _PERCENT, Field(alias="upper")] = None
+    lower_percent: Annotated[int | None, _PERCENT, Field(alias="lower")] = None
+
+    @field_validator("*", mode="plain")
     @classmethod
-    def _check_number(cls, value: Any, info: ValidationInfo) -> int:
-        """A number within the bounds that the gateway has."""
-        return _number(value, info)
+    def _read(cls, value: Any, info: ValidationInfo) -> int | None:
+        """Read a number within the bounds that the gateway has; bytes may have a unit."""
+        if value is None and cls.takes_null:
+            return None
+        name, written = info.field_name or "", ""
+        if name == "bytes_max":
+            written = ', or a size such as "1MiB"'
+            value = parse_size(value) if isinstance(value, str) else value
+        greatest = getattr(_context(info)["most"], name) if name in _ABSOLUTE else PERCENT_MAX
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= greatest:
+            raise ValueError(f"is a whole number from 1 to {greatest}{written}")
+        return value
+
+    def over(self, now: QueueLimits, most: QueueLimits) -> QueueLimits:
+        """Return the limits that hold then: what is not named stays, null is the gateway's own.
+
+        Raises:
+            Problem: options-invalid, as lower would be above upper.
+        """
+        named = {name: getattr(self, name) for name in self.model_fields_set}
+        own = {name: getattr(most, name) for name, value in named.items() if value is None}
+        limits = replace(now, **(named | own))
+        if limits.lower_percent > limits.upper_percent:
+            raise Problem("options-invalid", "lower is above upper.", pointer="/limits/lower")
+        return limits
 
 
-class LimitsPatch(Strict):
+_ABSOLUTE = ("messages_max", "bytes_max")
+
+
+class LimitsPatch(LimitsDocument):
     """What of the limits is to be otherwise; null is what the gateway has."""
 
-    messages: Annotated[int | None, Field(ge=1)] = None
-    bytes: Annotated[int | str | None, Field(description=_SIZE)] = None
-    upper: Annotated[int | None, Field(ge=1, le=PERCENT_MAX)] = None
-    lower: Annotated[int | None, Field(ge=1, le=PERCENT_MAX)] = None
+    model_config = ConfigDict(json_schema_extra=nullable)
+    takes_null = True
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _check_number(cls, value: Any, info: ValidationInfo) -> int | None:
-        """A number within the bounds that the gateway has, or null."""
-        return None if value is None else _number(value, info)
+
+def _within(text: str, info: ValidationInfo) -> str:
+    """Refuse a text that is longer than the gateway's setting has it."""
+    characters_max = _context(info)["characters_max"]
+    if len(text) > characters_max:
+        raise ValueError(f"has at most {characters_max} characters")
+    return text
+
+
+def _context(info: ValidationInfo) -> Mapping[str, Any]:
+    """Return what the gateway's settings allow."""
+    context: Mapping[str, Any] | None = info.context
+    assert context is not None, "read() gives it"
+    return context
+
+
+Text = Annotated[str, AfterValidator(_within)]
 
 
 class SubscriptionRequest(Strict):
@@ -73,17 +122,12 @@ class SubscriptionRequest(Strict):
     codes = CODES
 
     topic: Annotated[str, Field(description="A topic's name, or a pattern: px.*.eu, px.>")]
-    options: Annotated[str, Field(description=_OPTIONS)] = ""
-    filter: Annotated[str, Field(description=_FILTER)] = ""
-    order_by: Annotated[str, Field(description=_ORDER)] = ""
-    command: Annotated[str, Field(default_factory=str, json_schema_extra=_COMMANDS)]
-    format: Annotated[str, Field(default_factory=str, json_schema_extra=_FORMATS)]
-
-    @field_validator("options", "filter", "order_by", "command", "format", mode="after")
-    @classmethod
-    def _check_length(cls, text: str, info: ValidationInfo) -> str:
-        """No text is longer than the gateway's setting has it."""
-        return _short(text, info)
+    options: Annotated[Text, Field(description=_OPTIONS)] = ""
+    filter: Annotated[Text, Field(description=_FILTER)] = ""
+    order_by: Annotated[Text, Field(description=_ORDER)] = ""
+    # Their defaults go by the topic, so that the schema has none; what is not named is not read.
+    command: Annotated[Text, Field(default_factory=str, json_schema_extra=_COMMANDS)]
+    format: Annotated[Text, Field(default_factory=str, json_schema_extra=_FORMATS)]
 
 
 class SessionOpening(Strict):
@@ -108,22 +152,16 @@ class SubscriptionChange(Strict):
 
     codes = CODES
 
-    options: Annotated[str | None, Field(description="Laid over those before")] = None
-    conflation: Annotated[str, Field(default_factory=str, description="That option alone")]
-    filter: Annotated[str | None, Field(description=_FILTER)] = None
-    order_by: Annotated[str | None, Field(description=_ORDER)] = None
+    options: Annotated[Text | None, Field(description="Laid over those before")] = None
+    conflation: Annotated[Text, Field(default_factory=str, description="That option alone")]
+    filter: Annotated[Text | None, Field(description=_FILTER)] = None
+    order_by: Annotated[Text | None, Field(description=_ORDER)] = None
     paused: bool | None = None
-
-    @field_validator("options", "conflation", "filter", "order_by", mode="after")
-    @classmethod
-    def _check_length(cls, text: str | None, info: ValidationInfo) -> str | None:
-        """No text is longer than the gateway's setting has it."""
-        return None if text is None else _short(text, info)
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a subscription is to: a topic or a pattern, and the wish of it."""
+    """What a subscription is to: a topic or a pattern, and the request for it."""
 
     topic: str | TopicPattern
     wish: SubscribeRequest
@@ -158,7 +196,7 @@ class Change:
 
 
 def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> SessionDocument:
-    """Of `POST /v1/sessions`; an empty body asks for nothing special.
+    """Parse the body of `POST /v1/sessions`; an empty one asks for nothing special.
 
     Raises:
         Problem: with the pointer to what is wrong.
@@ -168,28 +206,29 @@ def opening_of(body: bytes, most: QueueLimits, characters_max: int) -> SessionDo
         _target(each, characters_max, f"/subscriptions/{at}")
         for at, each in enumerate(asked.subscriptions)
     ]
-    limits = most if asked.limits is None else _limits(_said(asked.limits), most)
+    limits = most if asked.limits is None else asked.limits.over(most, most)
     return SessionDocument(limits, asked.conflated, tuple(targets))
 
 
 def tuning_of(body: bytes, now: Tuning, most: QueueLimits) -> Tuning:
-    """Of `PATCH /v1/sessions/{id}`: what is not named stays, null is what the gateway has.
+    """Parse the body of `PATCH /v1/sessions/{id}`: what is not named stays, null is the gateway's.
 
     Raises:
         Problem: with the pointer to what is wrong.
     """
+    # What is named counts, and not what differs from None: null has a meaning of its own.
     asked = _changed(read(SessionTuning, body, most=most))
     conflated = now.conflated
     if "conflated" in asked.model_fields_set:
         conflated = asked.conflated is not False
     limits = now.limits
     if "limits" in asked.model_fields_set:
-        limits = most if asked.limits is None else _limits(_said(asked.limits), limits, most)
+        limits = most if asked.limits is None else asked.limits.over(limits, most)
     return Tuning(limits, conflated)
 
 
 def target_of(body: bytes, characters_max: int) -> Target:
-    """Of `POST /v1/sessions/{id}/subscriptions`.
+    """Parse the body of `POST /v1/sessions/{id}/subscriptions`.
 
     Raises:
         Problem, EngineError: with the pointer to what is wrong.
@@ -200,16 +239,17 @@ def target_of(body: bytes, characters_max: int) -> Target:
 
 
 def change_of(body: bytes, characters_max: int) -> Change:
-    """Of `PATCH /v1/sessions/{id}/subscriptions/{sub}`: `conflation` stands for that option alone.
+    """Parse the body of `PATCH /v1/sessions/{id}/subscriptions/{sub}`.
 
-    Null is what a subscription has that does not say it; of `conflation` it is refused, as the
-    topic's options need not have been asked for.
+    `conflation` is that option alone. Null is what a subscription has that does not say it; for
+    `conflation` null is refused, as the topic's options need not have been asked for.
 
     Raises:
         Problem, EngineError: with the pointer to what is wrong.
     """
     asked = _changed(read(SubscriptionChange, body, characters_max=characters_max))
-    said = {name: _UNSAID[name] if it is None else it for name, it in _said(asked).items()}
+    named = {name: getattr(asked, name) for name in asked.model_fields_set}
+    said = {name: _UNSAID[name] if it is None else it for name, it in named.items()}
     if "options" in said and "conflation" in said:
         detail = "conflation stands in options, or beside them, not in both."
         raise Problem("options-invalid", detail, pointer="/conflation")
@@ -236,9 +276,10 @@ def _one(conflation: str) -> str:
 
 
 def _target(asked: SubscriptionRequest, characters_max: int, pointer: str) -> Target:
-    topic, values = asked.topic, asked.model_dump(exclude_unset=True, exclude={"topic"})
+    topic, texts = asked.topic, asked.model_dump(exclude_unset=True, exclude={"topic"})
+    # Positions in a text mean nothing without the place of the text in the body.
     with pointing(pointer):
-        wish = SubscribeRequest.parse(values, characters_max, many=True)
+        wish = SubscribeRequest.parse(SubscriptionParameters(**texts), characters_max, many=True)
         is_pattern = "*" in topic or ">" in topic
         target = TopicPattern.parse(topic) if is_pattern else checked_topic_name(topic)
     return Target(target, wish, pointer)
@@ -246,7 +287,7 @@ def _target(asked: SubscriptionRequest, characters_max: int, pointer: str) -> Ta
 
 @contextmanager
 def pointing(pointer: str) -> Iterator[None]:
-    """Whatever is refused in here is refused at this place of the body; "" is the whole of it.
+    """Give each refusal of the block the pointer to this place of the body; "" is the whole of it.
 
     Raises:
         Problem: with the pointer.
@@ -262,65 +303,9 @@ def pointing(pointer: str) -> Iterator[None]:
         raise
 
 
-def _said(document: Strict) -> dict[str, Any]:
-    """The fields that the client named."""
-    return {name: getattr(document, name) for name in document.model_fields_set}
-
-
 def _changed(document: Document) -> Document:
+    # An empty patch would do nothing, so it is a slip.
     if not document.model_fields_set:
-        known = ", ".join(type(document).model_fields)
+        known = ", ".join(document.names())
         raise Problem("options-invalid", f"There is nothing to change: {known}.")
     return document
-
-
-def _bounds(limits: QueueLimits) -> dict[str, int]:
-    return {
-        "messages": limits.messages_max,
-        "bytes": limits.bytes_max,
-        "upper": limits.upper_percent,
-        "lower": limits.lower_percent,
-    }
-
-
-def _limits(
-    said: Mapping[str, int | None], now: QueueLimits, most: QueueLimits | None = None
-) -> QueueLimits:
-    """What is not named stays as it is now; null is the gateway's own."""
-    own = _bounds(most or now)
-    named = {name: own[name] if value is None else value for name, value in said.items()}
-    values = _bounds(now) | named
-    if values["lower"] > values["upper"]:
-        raise Problem("options-invalid", "lower is above upper.", pointer="/limits/lower")
-    return QueueLimits(values["messages"], values["bytes"], values["upper"], values["lower"])
-
-
-def _number(value: object, info: ValidationInfo) -> int:
-    """One of the limits; bytes may be written with a unit."""
-    name, most = info.field_name or "", _context(info)["most"]
-    written = ', or a size such as "1MiB"' if name == "bytes" else ""
-    if name == "bytes" and isinstance(value, str):
-        try:
-            value = parse_size(value)
-        except ValueError as error:
-            raise invalid("options-invalid", f"bytes: {error}.") from None
-    greatest = _bounds(most)[name] if name in ("messages", "bytes") else PERCENT_MAX
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= greatest:
-        detail = f"{name} is a whole number from 1 to {greatest}{written}."
-        raise invalid("options-invalid", detail)
-    return value
-
-
-def _context(info: ValidationInfo) -> Mapping[str, Any]:
-    """What the gateway's settings allow."""
-    context: Mapping[str, Any] | None = info.context
-    assert context is not None, "read() gives it"
-    return context
-
-
-def _short(text: str, info: ValidationInfo) -> str:
-    name, characters_max = info.field_name or "", _context(info)["characters_max"]
-    if len(text) > characters_max:
-        detail = f"{name} has at most {characters_max} characters."
-        raise invalid(CODES.get(name, "options-invalid"), detail)
-    return text

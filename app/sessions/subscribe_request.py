@@ -1,15 +1,18 @@
-"""A wish: what a request to subscribe asks of a topic, decided by the topic's own definition."""
+"""Requests to subscribe: as they are read, and what each gets of a topic by its definition."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from tidegate.app.definitions.topic import TopicDocument
+from pydantic import ConfigDict, Field
+
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.delivery.notices import Outage
+from tidegate.app.http.parameters import Parameters, text
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import checked_characters, checked_topic_name, one_of
 from tidegate.app.settings import Settings
@@ -20,9 +23,6 @@ from tidegate.conflation.subscription import Command, Shown, Subscription
 from tidegate.keys.errors import BookmarkInvalid
 from tidegate.keys.text.bookmark import Bookmark
 
-# Places in several topics, as a reader of a pattern brings them: `px.eur=e1-7,px.usd=e2-9`.
-
-
 UNKNOWN = Bookmark("unknown", 0)
 """No topic has this epoch: continued by a snapshot."""
 
@@ -30,7 +30,7 @@ PLACES_MAX = 10_000
 
 
 def places_of(text: str) -> dict[str, Bookmark]:
-    """The bookmark of each topic; what is no bookmark is a place that nobody knows.
+    """Parse the places of a pattern's reader, `px.eur=e1-7,px.usd=e2-9`: a bookmark of each topic.
 
     Raises:
         Problem: bookmark-invalid.
@@ -48,7 +48,9 @@ def places_of(text: str) -> dict[str, Bookmark]:
 
 
 def place_of(text: str) -> Bookmark:
-    """A bookmark, or the place that no topic knows."""
+    """Return a bookmark, or the place that no topic knows."""
+    # An id of another kind, or of a version before, gets a snapshot rather than a refusal that a
+    # browser would repeat for ever.
     try:
         return Bookmark.parse(text)
     except BookmarkInvalid:
@@ -56,7 +58,8 @@ def place_of(text: str) -> Bookmark:
 
 
 def place_in(places: Mapping[str, Bookmark], topic: str, epoch: str) -> Bookmark:
-    """Where a reader goes on in a topic: one that it does not name has been made since."""
+    """Return where a reader goes on in a topic."""
+    # A topic that it does not name has been made since.
     return places.get(topic, Bookmark(epoch, 0))
 
 
@@ -82,14 +85,32 @@ class SessionContext:
     outage: Outage
 
 
-PARAMETERS: Mapping[str, str] = {
-    "options": "options-invalid",
-    "filter": "filter-invalid",
-    "order_by": "options-invalid",
-    "command": "options-invalid",
-    "format": "options-invalid",
-    "last_event_id": "bookmark-invalid",
-}
+class SubscriptionParameters(Parameters):
+    """What of a topic, and how: texts of a query or of a JSON body, not yet parsed."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    options: Annotated[
+        str | None, text(), Field(description="conflation=1s,conflation_key=[/a],pace=batch")
+    ] = None
+    filter: Annotated[
+        str | None,
+        text("filter-invalid"),
+        Field(description="Which messages: AMPS's filter language"),
+    ] = None
+    order_by: Annotated[
+        str | None, text(), Field(description="Order of snapshot rows and windows: /a DESC,/b")
+    ] = None
+    command: Annotated[
+        str | None,
+        text(enum=[str(command) for command in Command]),
+        Field(description="sow_and_subscribe on a topic with a key"),
+    ] = None
+    format: Annotated[
+        str | None,
+        text(enum=[str(form) for form in Format]),
+        Field(description="value, but envelope where options need it"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +131,22 @@ class SubscribeRequest:
 
     @classmethod
     def parse(
-        cls, values: Mapping[str, str], characters_max: int, *, many: bool = False
+        cls, asked: SubscriptionParameters, characters_max: int, *, many: bool = False
     ) -> SubscribeRequest:
-        """From the values of PARAMETERS, texts of at most so many characters.
+        """Parse the texts of a request, each of at most `characters_max` characters.
 
         Raises:
             Problem, EngineError: options-invalid, or filter-invalid for a filter that is too long.
         """
-        given = {name: text_of(values, name, characters_max) for name in _TEXTS}
+        texts = {name: getattr(asked, name) or "" for name in ("options", "filter", "order_by")}
+        for name, given in texts.items():
+            checked_characters(given, characters_max, asked.codes[name], name)
         return cls(
-            Options.parse(given["options"]),
-            given["filter"],
-            given["order_by"],
-            values.get("command"),
-            _format_named(values.get("format")),
+            Options.parse(texts["options"]),
+            texts["filter"],
+            texts["order_by"],
+            asked.command,
+            _format_named(asked.format),
             many=many,
         )
 
@@ -133,14 +156,14 @@ class SubscribeRequest:
         filter_text: str | None = None,
         order_text: str | None = None,
     ) -> SubscribeRequest:
-        """The wish that a change makes of it; None changes nothing.
+        """Return the request that a change makes of it; None changes nothing.
 
         Options are laid over the earlier ones, and stand in their place with `replace`.
         """
         wish = self
         if options is not None:
             before = self.options.over(self.earlier)
-            for name in ("pause", "resume", "replace"):  # acts, and no wishes that stay
+            for name in ("pause", "resume", "replace"):  # acts, which do not stay
                 before = before.without(name)
             wish = replace(wish, options=options, earlier=Options() if options.replace else before)
         if filter_text is not None:
@@ -161,12 +184,12 @@ class RequestedSubscription(NamedTuple):
 def decided(
     context: SessionContext,
     name: str,
-    values: Mapping[str, str],
+    asked: SubscriptionParameters,
     resume: Bookmark | None = None,
     *,
     by_pattern: bool = False,
 ) -> RequestedSubscription:
-    """Decide a request by the values of its PARAMETERS.
+    """Decide a request to subscribe to one topic.
 
     Subscribing and explaining both ask here, so that they cannot disagree.
 
@@ -174,7 +197,7 @@ def decided(
         Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
     """
     context.catalog.get(name)
-    wish = SubscribeRequest.parse(values, context.settings.options_characters_max, many=by_pattern)
+    wish = SubscribeRequest.parse(asked, context.settings.options_characters_max, many=by_pattern)
     return granted_to(context, name, wish, resume, by_pattern=by_pattern)
 
 
@@ -186,7 +209,7 @@ def granted_to(
     *,
     by_pattern: bool = False,
 ) -> RequestedSubscription:
-    """What a wish gets of one topic; the same wish may be decided again, for other topics too.
+    """Decide what a request gets of one topic; it may be decided again, for other topics too.
 
     Raises:
         Problem, EngineError, KeysError: topic-unknown, options-invalid, filter-invalid.
@@ -208,7 +231,8 @@ def granted_to(
     shown = granted.subscription.shown
     form = wish.form or _format_fitting(shown, many=wish.many)
     if form is not Format.VALUE or shown.max_age_ns is not None:
-        granted = grant(replace(request, counted=True))  # whose first message is told, or watched
+        # An envelope names the first message of a row, and max_age watches its time.
+        granted = grant(replace(request, counted=True))
     return RequestedSubscription(granted.subscription, form, granted.warnings)
 
 
@@ -222,7 +246,9 @@ def granted_again(
     counted: bool,
     by_pattern: bool,
 ) -> Subscription:
-    """What was granted before, from its normalised options: no default can change it any more.
+    """Grant again what was granted before, by its normalised options.
+
+    No default can change it any more.
 
     Raises:
         Problem, EngineError, KeysError: the topic is not there, or not as it was.
@@ -241,26 +267,14 @@ def granted_again(
     return grant(request).subscription
 
 
-def text_of(values: Mapping[str, str], parameter: str, characters_max: int) -> str:
-    """The text of one parameter, empty where it is not given.
-
-    Raises:
-        Problem: it is too long.
-    """
-    code = PARAMETERS[parameter]
-    return checked_characters(values.get(parameter, ""), characters_max, code, parameter)
-
-
-def _defaults(document: TopicDocument) -> str:
-    """The topic's own options; a key that keeps no records is still what an interval goes by."""
+def _defaults(document: TopicDefinition) -> str:
+    """Return the topic's own options."""
+    # A key that keeps no records is still what an interval conflates by.
     if document.retains or not document.key_spec:
         return document.options
     if Options.parse(document.options).conflation_key is not None:
         return document.options
     return ",".join(filter(None, (document.options, f"conflation_key={document.key_spec}")))
-
-
-_TEXTS = ("options", "filter", "order_by")
 
 
 def _format_named(text: str | None) -> Format | None:
@@ -270,7 +284,8 @@ def _format_named(text: str | None) -> Format | None:
 
 
 def _format_fitting(shown: Shown, *, many: bool) -> Format:
-    """What only envelopes can show asks for envelopes; one of many must name its topic."""
+    """Return the format of a request that names none."""
+    # One subscription of many must name its topic, and some options show only in envelopes.
     if many:
         return Format.BATCH
     in_envelope = shown.timestamp or shown.send_keys or shown.receipt

@@ -11,8 +11,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import NO_MERGERS
+from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores import generation, idempotency, rows
 from tidegate.app.stores.group_commit import GroupCommit, Result, Work

@@ -13,8 +13,7 @@ from typing import Protocol, Self, runtime_checkable
 import msgspec
 
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import Identity, TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import Identity, TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
 from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombstone
@@ -28,7 +27,7 @@ class TopicRecord:
     """A stored topic; each creation of a topic of that name has a new `epoch`."""
 
     name: str
-    document: TopicDocument
+    document: TopicDefinition
     epoch: str
 
     @property
@@ -354,7 +353,7 @@ def no_room_for_producers() -> Problem:
     return Problem("limit-reached", detail, headers=RETRY_AFTER)
 
 
-def encode_definition(document: TopicDocument) -> bytes:
+def encode_definition(document: TopicDefinition) -> bytes:
     """Return the text that stores keep of a definition."""
     return msgspec.json.encode(document.document())
 
@@ -367,7 +366,7 @@ def parse_stored(name: str, text: bytes, epoch: str, mergers: Mergers) -> Stored
     """
     try:
         check_json(text)
-        return TopicRecord(name, TopicDocument.parse(text, mergers), epoch)
+        return TopicRecord(name, TopicDefinition.parse(text, mergers), epoch)
     except JsonInvalid as error:
         return Unusable(name, text, epoch, f"Its definition cannot be read: {error.detail}.")
     except Problem as problem:
@@ -379,7 +378,7 @@ def parse_stored(name: str, text: bytes, epoch: str, mergers: Mergers) -> Stored
         )
 
 
-def check_readable(document: TopicDocument, mergers: Mergers, settings: Settings) -> None:
+def check_readable(document: TopicDefinition, mergers: Mergers, settings: Settings) -> None:
     """Check that a start can read this definition again and build a topic from it.
 
     Raises:
@@ -392,7 +391,7 @@ def check_readable(document: TopicDocument, mergers: Mergers, settings: Settings
     if again.document != document or encode_definition(again.document) != text:
         raise Problem("topic-invalid", "The definition would be read back as a different one.")
     try:
-        again.document.definition(settings)
+        again.document.definition(settings.journal_messages_max)
         if again.document.key_spec:
             record_key(again.document.key_spec)
     except ValueError as error:

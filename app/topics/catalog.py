@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from tidegate.app.definitions.graph import check_identity, check_source, keeps_messages, resolved
-from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import NO_MERGERS, TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.mergers import NO_MERGERS, Mergers
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
@@ -177,7 +176,7 @@ class Catalog(TopicRegistry):
                 entry = found
 
     async def put(
-        self, name: str, document: TopicDocument, expected: Precondition | None = None
+        self, name: str, document: TopicDefinition, expected: Precondition | None = None
     ) -> tuple[CatalogTopic, bool]:
         """Create a topic or replace its definition; return it and whether it is new.
 
@@ -208,7 +207,7 @@ class Catalog(TopicRegistry):
     async def patch(
         self,
         name: str,
-        change: Callable[[TopicDocument], TopicDocument],
+        change: Callable[[TopicDefinition], TopicDefinition],
         expected: Precondition,
     ) -> CatalogTopic:
         """Replace a definition by what `change` makes of it, with no other change in between.
@@ -238,7 +237,7 @@ class Catalog(TopicRegistry):
             raise Problem("topic-unknown", "There is no topic of this name.")
 
         async def decide() -> CatalogTopic:  # it may be there by now, with a definition of its own
-            return self.find(name) or await self._create(name, TopicDocument())
+            return self.find(name) or await self._create(name, TopicDefinition())
 
         return await self._decided(decide)
 
@@ -288,7 +287,7 @@ class Catalog(TopicRegistry):
             assert self.catch_up is not None, "only a shared store says so"
             await self.catch_up()
 
-    async def _create(self, name: str, document: TopicDocument) -> CatalogTopic:
+    async def _create(self, name: str, document: TopicDefinition) -> CatalogTopic:
         if not name.startswith(OWN_PREFIX) and not self.has_room():
             raise Problem(
                 "limit-reached",
@@ -308,7 +307,7 @@ class Catalog(TopicRegistry):
         self.filling.retry(self.entries())
         return entry
 
-    def _readable(self, name: str, document: TopicDocument) -> TopicDocument:
+    def _readable(self, name: str, document: TopicDefinition) -> TopicDefinition:
         """Return the definition as stored, checked that the next start can read it.
 
         Raises:
@@ -318,7 +317,7 @@ class Catalog(TopicRegistry):
         check_readable(wanted, self._mergers, self._settings)
         return wanted
 
-    async def _repair(self, unusable: Unusable, document: TopicDocument) -> CatalogTopic:
+    async def _repair(self, unusable: Unusable, document: TopicDefinition) -> CatalogTopic:
         """Replace an unusable definition by a usable one; keep the messages that fit it."""
         name = unusable.name
         has_messages = await self._store.head(name) > 0
@@ -335,7 +334,7 @@ class Catalog(TopicRegistry):
             self.add_stored(record, kept)
         return self.get(name)  # refused with the reason, if the messages cannot be read either
 
-    async def _replace(self, known: CatalogTopic, document: TopicDocument) -> CatalogTopic:
+    async def _replace(self, known: CatalogTopic, document: TopicDefinition) -> CatalogTopic:
         if document.identity != known.document.identity:
             has_messages = self._driver.engine.topic(known.record.name).head > 0
             self._check_identity(known, document, has_messages=has_messages)
@@ -352,7 +351,7 @@ class Catalog(TopicRegistry):
             self.define(known, record)
         return known
 
-    async def _recreate(self, known: CatalogTopic, document: TopicDocument) -> CatalogTopic:
+    async def _recreate(self, known: CatalogTopic, document: TopicDefinition) -> CatalogTopic:
         """Replace a topic without messages by another one, in a new epoch."""
         name = known.record.name
         async with self.filling.unfilled(known):
@@ -366,7 +365,7 @@ class Catalog(TopicRegistry):
         return entry
 
     def _check_identity(
-        self, known: CatalogTopic, document: TopicDocument, *, has_messages: bool
+        self, known: CatalogTopic, document: TopicDefinition, *, has_messages: bool
     ) -> None:
         """Refuse another key or type where messages or derived topics need the old one."""
         is_used = self.is_source(known.record.name)

@@ -12,8 +12,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from tidegate.app.definitions.source import Source
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.source import TopicSource
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Consumer, Driver
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.stores.store import Item, Message, Removal
@@ -88,7 +88,7 @@ class DerivedTopic:
         self._stopped = False
         self._seen: set[str] | None = None
 
-    def subscribe(self, source: Source, key_spec: KeySpec) -> None:
+    def subscribe(self, source: TopicSource, key_spec: KeySpec) -> None:
         """Open the inner session; what the source has now is the beginning.
 
         Raises:
@@ -102,7 +102,7 @@ class DerivedTopic:
         """Fill this topic from now on."""
         self._task = asyncio.create_task(self._run(entry), name=f"fill {entry.record.name}")
 
-    def change(self, source: Source, key_spec: KeySpec) -> None:
+    def change(self, source: TopicSource, key_spec: KeySpec) -> None:
         """Change interval, filter or projection of the same source; queued rows are kept.
 
         Raises:
@@ -196,7 +196,7 @@ class DerivedTopics:
         self._running: dict[str, DerivedTopic] = {}
         self._numbers = itertools.count(1)
 
-    def prepare(self, name: str, document: TopicDocument) -> None:
+    def prepare(self, name: str, document: TopicDefinition) -> None:
         """Subscribe to the source of a topic that need not exist yet, if it has one.
 
         Raises:
@@ -267,7 +267,7 @@ class DerivedTopics:
         self.fill(entry)
 
     @asynccontextmanager
-    async def refilled(self, known: CatalogTopic, document: TopicDocument) -> AsyncIterator[None]:
+    async def refilled(self, known: CatalogTopic, document: TopicDefinition) -> AsyncIterator[None]:
         """Fill the topic by its new definition, from the moment that it holds."""
         name, old, new = known.record.name, known.document.gateway_source, document.gateway_source
         if old == new:
@@ -312,7 +312,7 @@ class DerivedTopics:
         self.reasons[name] = reason
 
 
-def wanted(driver: Driver, source: Source, key_spec: KeySpec) -> Subscription:
+def wanted(driver: Driver, source: TopicSource, key_spec: KeySpec) -> Subscription:
     """Return the subscription that fills a topic with this key.
 
     A source without a key has no records to begin with: it fills from now on.

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.app.definitions.source import FilledBy
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
@@ -69,7 +69,7 @@ class Ingest:
 
     async def check_plain(self, body: bytes, form: Form) -> None:
         """Check a request for a topic that is still to be made: a plain one."""
-        await self.check(CatalogTopic(TopicRecord("", TopicDocument(), "")), body, form)
+        await self.check(CatalogTopic(TopicRecord("", TopicDefinition(), "")), body, form)
 
     async def take(
         self,

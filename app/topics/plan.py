@@ -15,8 +15,7 @@ from tidegate.app.definitions.graph import (
     resolved,
 )
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
 from tidegate.app.settings import Settings
@@ -41,8 +40,8 @@ class Step:
     """A declared topic compared with the existing one: new, changed, or the same."""
 
     declared: Declared
-    before: TopicDocument | Unusable | None
-    after: TopicDocument
+    before: TopicDefinition | Unusable | None
+    after: TopicDefinition
 
     @property
     def what(self) -> StepAction:
@@ -69,7 +68,7 @@ class Step:
 
 async def plan(
     declared: Sequence[Declared],
-    known: Mapping[str, TopicDocument | Unusable],
+    known: Mapping[str, TopicDefinition | Unusable],
     has_messages: HasMessages,
     settings: Settings,
     mergers: Mergers,
@@ -89,7 +88,7 @@ async def plan(
     steps: list[Step] = []
     there = {name: each for name, each in known.items() if not name.startswith(OWN_PREFIX)}
 
-    def find(name: str) -> TopicDocument | None:
+    def find(name: str) -> TopicDefinition | None:
         found = OWN_TOPICS.get(name) or there.get(name)
         if isinstance(found, Unusable):
             raise found.problem()
@@ -113,9 +112,9 @@ async def plan(
 
 async def _check_change(
     name: str,
-    before: TopicDocument | Unusable,
-    after: TopicDocument,
-    there: Mapping[str, TopicDocument | Unusable],
+    before: TopicDefinition | Unusable,
+    after: TopicDefinition,
+    there: Mapping[str, TopicDefinition | Unusable],
     has_messages: HasMessages,
 ) -> None:
     """Refuse a definition that an existing topic may not get.
@@ -132,7 +131,7 @@ async def _check_change(
         check_source(before, after, has_messages=await has_messages(name))
 
 
-def _source_of(there: TopicDocument | Unusable) -> str | None:
+def _source_of(there: TopicDefinition | Unusable) -> str | None:
     if isinstance(there, Unusable):
         return there.source_topic
     return None if there.source is None else there.source.topic

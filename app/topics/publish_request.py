@@ -1,4 +1,4 @@
-"""What a publish request asks for beside its messages: the words of its header and its query."""
+"""What a publish request asks for beside its messages: its headers, its query, a commit's body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, FailFast, Field, WithJsonSchema, field_validator
 from starlette.types import Scope
 
 from tidegate.app.http.bodies import Strict, invalid, read
@@ -31,7 +31,7 @@ from tidegate.app.topics.ingest import Form
 
 NUMBER_MAX = 2**63 - 1
 NAME_CHARACTERS_MAX = 255
-DIGESTED_AT_ONCE = 1 << 20
+DIGESTED_AT_ONCE = 1 << 20  # a millisecond or two, in which streams wait
 
 _NAME = re.compile(f"[!-~]{{1,{NAME_CHARACTERS_MAX}}}", re.ASCII)
 _PRODUCER = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?", re.ASCII)
@@ -78,10 +78,9 @@ class Ack(Parameters):
     ] = None
 
     def check(self, store: Store) -> None:
-        """Whether the store can keep what `ack` promises.
+        """Refuse an `ack` that promises more than the store can keep.
 
-        What is answered has been stored as safely as the store can, and is processed, whichever
-        of the two was asked for.
+        An answered message is stored as safely as the store can, and processed, by either `ack`.
 
         Raises:
             Problem: options-invalid.
@@ -152,7 +151,7 @@ class PublishRequest:
 
     @classmethod
     def read(cls, scope: Scope, store: Store) -> PublishRequest:
-        """Of `POST /v1/topics/{topic}/messages`; `store` decides which `ack` there is.
+        """Read the head of a publish; `store` decides which `ack` there is.
 
         Raises:
             Problem: unsupported-media-type, options-invalid or message-invalid.
@@ -180,12 +179,10 @@ class PublishRequest:
         return Producer(self.producer, self.sequence)
 
     async def retry(self, body: bytes) -> Retry | None:
-        """What tells this request from others under its key: all that it asks of the topic.
-
-        Of a delta it is the patch, not what came of it. How long the answer waits is no part.
-        """
+        """Return what tells this request from others under its key; None without a key."""
         if self.retry_key is None:
             return None
+        # A delta counts as its patch, not by what came of it: the record changes between retries.
         if len(body) <= DIGESTED_AT_ONCE:
             return Retry(self.retry_key, self._digest(body))
         return Retry(self.retry_key, await asyncio.to_thread(self._digest, body))
@@ -195,7 +192,8 @@ class PublishRequest:
         asked: tuple[object, ...] = (
             self.media_type, form.delta, form.exempt, self.producer, self.sequence,
         )  # fmt: skip
-        if form.enveloped:  # what a gateway before this one has noted of others stays the same
+        # Kept digests outlive an upgrade: what a version before has noted must stay the same.
+        if form.enveloped:
             asked = (*asked, "envelope")
         digest = hashlib.blake2b(repr(asked).encode(), digest_size=32)
         digest.update(b"\n")
@@ -204,12 +202,12 @@ class PublishRequest:
 
 
 def is_name(text: str) -> bool:
-    """Whether it may name a stage, or be an `Idempotency-Key`: printable ASCII without spaces."""
+    """Return True for a name of a stage or an `Idempotency-Key`: printable ASCII, no spaces."""
     return _NAME.fullmatch(text) is not None
 
 
 def is_producer(text: str) -> bool:
-    """Whether it may name a producer: printable ASCII, with spaces inside at most."""
+    """Return True for a name of a producer: printable ASCII, with spaces inside at most."""
     return _PRODUCER.fullmatch(text) is not None
 
 
@@ -243,7 +241,8 @@ def _is_enveloped(asked: str, media_type: str, *, delta: bool) -> bool:
 
 
 def _producer(headers: PublishHeaders, *, is_stage: bool) -> tuple[str | None, int | None]:
-    """A producer with its number; of a stage the name alone, as the commit has the number."""
+    """Return a producer with its number; for a stage its name alone."""
+    # The number of a stage is that of its commit.
     name, number = headers.tidegate_producer, headers.tidegate_sequence
     if is_stage and number is not None:
         raise Problem("message-invalid", "Tidegate-Sequence is not for a stage, but its commit.")
@@ -255,13 +254,24 @@ def _producer(headers: PublishHeaders, *, is_stage: bool) -> tuple[str | None, i
     return name, number
 
 
-# The document of a commit: who publishes which stages, as which run and number; read strictly.
-
-
 STAGES_MAX = 10_000
 DOCUMENT_BYTES_MAX = 4 << 20
 
-_NAMES = f"A stage's name is 1 to {NAME_CHARACTERS_MAX} of printable ASCII, no spaces."
+
+def _producer_name(name: str) -> str:
+    if not is_producer(name):
+        raise ValueError(f"is a name of at most {NAME_CHARACTERS_MAX} characters")
+    return name
+
+
+def _stage(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"is 1 to {NAME_CHARACTERS_MAX} of printable ASCII, no spaces")
+    return name
+
+
+# What the stores can keep is a signed number of 64 bits.
+Number = Annotated[int, Field(ge=0, le=NUMBER_MAX)]
 
 
 class CommitDocument(Strict):
@@ -269,41 +279,25 @@ class CommitDocument(Strict):
 
     code = "message-invalid"
 
-    producer: Annotated[str, Field(min_length=1, max_length=NAME_CHARACTERS_MAX)]
-    run: Annotated[int, Field(ge=0, le=NUMBER_MAX, description="A run above it fences it")]
-    sequence: Annotated[
-        int, Field(ge=0, le=NUMBER_MAX, description="Rises from commit to commit, also over runs")
+    producer: Annotated[
+        str,
+        AfterValidator(_producer_name),
+        WithJsonSchema({"type": "string", "minLength": 1, "maxLength": NAME_CHARACTERS_MAX}),
     ]
-    stages: Annotated[list[str], Field(min_length=1, max_length=STAGES_MAX)]
+    run: Annotated[Number, Field(description="A run above it fences it")]
+    sequence: Annotated[Number, Field(description="Rises from commit to commit, also over runs")]
+    stages: Annotated[
+        list[Annotated[str, AfterValidator(_stage)]],
+        Field(min_length=1, max_length=STAGES_MAX),
+        FailFast(),  # one refusal is told, and ten thousand would be made
+    ]
 
-    @field_validator("producer", mode="before")
+    @field_validator("stages")
     @classmethod
-    def _check_producer(cls, name: object) -> str:
-        """A name."""
-        if not isinstance(name, str) or not is_producer(name):
-            detail = f"producer is a name of at most {NAME_CHARACTERS_MAX} characters."
-            raise invalid(cls.code, detail)
-        return name
-
-    @field_validator("run", "sequence", mode="before")
-    @classmethod
-    def _check_number(cls, value: object, info: ValidationInfo) -> int:
-        """A whole number that the store can keep."""
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= NUMBER_MAX:
-            detail = f"{info.field_name} is a whole number from 0 to {NUMBER_MAX}."
-            raise invalid(cls.code, detail)
-        return value
-
-    @field_validator("stages", mode="before")
-    @classmethod
-    def _check_stages(cls, names: object) -> list[str]:
-        """Names, each once."""
-        if not isinstance(names, list) or not 1 <= len(names) <= STAGES_MAX:
-            raise invalid(cls.code, f"stages is a list of 1 to {STAGES_MAX} names.")
+    def _check_once(cls, names: list[str]) -> list[str]:
+        """Refuse a stage that is named again."""
         seen: set[str] = set()
         for at, name in enumerate(names):
-            if not isinstance(name, str) or not is_name(name):
-                raise invalid(cls.code, _NAMES, f"/{at}")
             if name in seen:
                 raise invalid(cls.code, "A stage is named once.", f"/{at}")
             seen.add(name)
@@ -318,7 +312,7 @@ class Commit(NamedTuple):
 
 
 def commit_of(body: bytes) -> Commit:
-    """Of `POST /v1/topics/{topic}/commits`.
+    """Parse the body of `POST /v1/topics/{topic}/commits`.
 
     Raises:
         Problem: message-invalid, with the pointer to what is wrong.

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from tidegate.app.definitions.graph import is_source
 from tidegate.app.definitions.schema import WORK_MAX, Schema, SchemaViolation, SchemaWork
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import OWN_PREFIX
@@ -56,7 +55,7 @@ class CatalogTopic:
         return self.record.name
 
     @property
-    def document(self) -> TopicDocument:
+    def document(self) -> TopicDefinition:
         """Its definition."""
         return self.record.document
 
@@ -223,7 +222,7 @@ class TopicRegistry:
         names = _page([*self._entries, *self._unusable], prefix, after, limit)
         return [self._unusable.get(name) or self._entries[name] for name in names]
 
-    def document(self, name: str) -> TopicDocument | None:
+    def document(self, name: str) -> TopicDefinition | None:
         """Return the definition of a topic; None if it does not exist.
 
         Raises:
@@ -251,7 +250,7 @@ class TopicRegistry:
     def admit(self, record: TopicRecord) -> CatalogTopic:
         """Add a new topic, without messages."""
         entry = CatalogTopic(record)
-        definition = record.document.definition(self._settings)
+        definition = record.document.definition(self._settings.journal_messages_max)
         self._driver.define_topic(record.name, definition, record.epoch)
         self._unusable.pop(record.name, None)
         self._entries[record.name] = entry
@@ -281,7 +280,7 @@ class TopicRegistry:
     def define(self, known: CatalogTopic, record: TopicRecord) -> None:
         """Give a topic another definition of the same identity."""
         known.redefine(record)
-        definition = record.document.definition(self._settings)
+        definition = record.document.definition(self._settings.journal_messages_max)
         self._driver.define_topic(record.name, definition, record.epoch)
 
     def renew(self, record: TopicRecord, kept: RestoredTopic) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from starlette.types import Scope
 
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.timers import Backoff
 from tidegate.app.http.problems import Problem
 from tidegate.app.http.requests import header_value, topic_name, writable_topic_name
@@ -28,7 +28,7 @@ PENDING_MAX = 10_000
 WRITTEN_AT_ONCE = 1_000
 RETRY_S = 1.0
 
-SESSIONS_DOCUMENT = TopicDocument.parse(
+SESSIONS_DOCUMENT = TopicDefinition.parse(
     msgspec.json.encode(
         {
             "key": ["/session"],
@@ -127,7 +127,7 @@ _FIELDS: dict[str, Any] = {
     "error": {"type": "string", "maxLength": 1000},
     "at_ms": _COUNT,
 }
-_PIPELINES_DOCUMENT = TopicDocument.parse(
+_PIPELINES_DOCUMENT = TopicDefinition.parse(
     msgspec.json.encode(
         {
             "key": ["/pipeline"],
@@ -144,7 +144,7 @@ _PIPELINES_DOCUMENT = TopicDocument.parse(
 )
 
 
-OWN_TOPICS: Mapping[str, TopicDocument] = {
+OWN_TOPICS: Mapping[str, TopicDefinition] = {
     SESSIONS: SESSIONS_DOCUMENT,
     PIPELINES: _PIPELINES_DOCUMENT,
 }

@@ -11,7 +11,7 @@ from tidegate.app.definitions.topic import FIELDS
 from tidegate.app.delivery.encoding import Format, Op
 from tidegate.app.delivery.notices import Cause
 from tidegate.app.http.problems import PROBLEMS
-from tidegate.app.sessions.subscribe_request import PARAMETERS
+from tidegate.app.routes.models.sessions import Subscribing
 from tidegate.conflation.outputs import CloseReason, ResumeMode
 from tidegate.conflation.subscription import Command
 from tidegate.conflation.tracing.decisions import DecisionKind
@@ -47,7 +47,7 @@ def test_there_are_events_to_look_for() -> None:
     "word",
     sorted(
         {
-            *PARAMETERS,
+            *Subscribing.codes,
             *Format,
             *Command,
             *CloseReason,

@@ -20,7 +20,7 @@ from tests.simulation.plan import CALM_NS, Act, Plan, PublisherPlan, TopicPlan
 from tests.support.servers import edge_settings
 from tests.support.virtual_loop import SECOND, VirtualLoop, virtual_loop
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.problems import Problem
 from tidegate.app.main import create_app
@@ -128,7 +128,7 @@ class World:
         return application(), self.serial
 
     async def _define(self, topic: TopicPlan) -> None:
-        document = TopicDocument.parse(json.dumps(topic.document).encode(), Mergers())
+        document = TopicDefinition.parse(json.dumps(topic.document).encode(), Mergers())
         entry, _ = await self.gateway.catalog.put(topic.name, document)
         epoch = entry.record.epoch
         self.story.lives.setdefault(epoch, Life(topic.name, epoch))

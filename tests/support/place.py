@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.support.servers import edge_settings
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.driver import Driver
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import Appended, Producer, Store
@@ -85,5 +85,5 @@ async def keyed(**given: Any) -> Place:
     return place
 
 
-def parsed(**document: object) -> TopicDocument:
-    return TopicDocument.parse(json.dumps(document).encode(), MERGERS)
+def parsed(**document: object) -> TopicDefinition:
+    return TopicDefinition.parse(json.dumps(document).encode(), MERGERS)

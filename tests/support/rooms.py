@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from tests.support.servers import edge_settings
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.names import TopicPattern
 from tidegate.app.sessions.attach import attach_existing
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
-from tidegate.app.sessions.subscribe_request import SubscribeRequest
+from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
 from tidegate.app.topics.ingest import Form
 from tidegate.clients.sse import Event, Parser
 
@@ -31,7 +31,7 @@ class Room:
 
     async def topic(self, name: str = "px", key: tuple[str, ...] = ("/k",), **more: Any) -> None:
         document = json.dumps({"key": list(key), **more}).encode()
-        await self.gateway.catalog.put(name, TopicDocument.parse(document))
+        await self.gateway.catalog.put(name, TopicDefinition.parse(document))
 
     async def say(self, *messages: object, topic: str = "px") -> None:
         entry = self.gateway.catalog.get(topic)
@@ -43,7 +43,8 @@ class Room:
         return self.gateway.sessions.open(kept=True, lasts=True, **given)
 
     def wish(self, options: str = "", **values: str) -> SubscribeRequest:
-        return SubscribeRequest.parse({"options": options, **values}, 4_096, many=True)
+        asked = SubscriptionParameters(options=options, **values)
+        return SubscribeRequest.parse(asked, 4_096, many=True)
 
     def ask(
         self, session: Session, target: str | TopicPattern = "px", options: str = "", **values: str

@@ -16,17 +16,15 @@ from tidegate.app.routes.models import (
     messages,
     operations,
     sessions,
-    subscribing,
     topics,
-    traces,
 )
 
 COMPONENTS: tuple[tuple[Any, JsonSchemaMode], ...] = (
-    *((model, SENT) for model in (*topics.SENT, *messages.SENT, *sessions.SENT, *subscribing.SENT)),
+    *((model, SENT) for model in (*topics.SENT, *messages.SENT, *sessions.SENT)),
     (Problem, ANSWERED),
     *(
         (model, ANSWERED)
-        for module in (topics, messages, sessions, operations, events, traces)
+        for module in (topics, messages, sessions, operations, events)
         for model in module.ANSWERED
     ),
 )

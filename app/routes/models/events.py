@@ -1,4 +1,4 @@
-"""The data of the named events of a subscription's stream, and of its rows."""
+"""The data of events: of a subscription's stream, its rows, and traces."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from tidegate.app.http.openapi import Problem, answer, events_of, ref
 from tidegate.app.routes.models.messages import Envelope
 from tidegate.app.routes.models.sessions import AutoInputs
 from tidegate.conflation.auto import Reason
+from tidegate.conflation.definition import Kind, QueuePolicy
 from tidegate.conflation.frame import RemovalReason
 from tidegate.conflation.outputs import CloseReason, ResumeMode
+from tidegate.conflation.subscription import Command
+from tidegate.conflation.tracing.decisions import DecisionKind
 
 
 class SubscribedEvent(TypedDict):
@@ -157,7 +160,90 @@ STREAM: dict[int | str, dict[str, Any]] = {
     200: answer("Server-sent events; unnamed ones are rows", content=events_of(EVENTS, ROWS)),
     204: answer("The subscription has ended; do not come back"),
 }
+
+# Traces.
+
+AtMs = Annotated[float, Field(ge=0, description="ms since the trace began")]
+
+
+class TracedDefinition(TypedDict):
+    """Of the topic, as far as it decides anything."""
+
+    key: list[str]
+    type: Kind
+    conflation: QueuePolicy
+
+
+class TracedMessage(TypedDict):
+    """A message, or a removal."""
+
+    offset: int
+    key: list[Any] | None
+    value: NotRequired[Any]
+    removed: NotRequired[RemovalReason]
+    exempt: NotRequired[Literal[True]]
+
+
+class TracedRow(TypedDict):
+    """A row, and how many messages it stands for."""
+
+    offset: int
+    messages: int
+
+
+class CallEvent(TypedDict):
+    """What was done; which fields there are depends on `call`."""
+
+    at_ms: AtMs
+    call: Literal[
+        "seated", "published", "advanced", "taken", "changed", "redefined", "settled", "joined",
+        "conflated",
+    ]  # fmt: skip
+    session: NotRequired[str]
+    sub: NotRequired[str]
+    topic: NotRequired[str]
+    bookmark: NotRequired[str]
+    definition: NotRequired[TracedDefinition]
+    command: NotRequired[Command]
+    options: NotRequired[str]
+    lane: NotRequired[str]
+    paused: NotRequired[bool]
+    held: NotRequired[int]
+    waiting: NotRequired[int]
+    messages: NotRequired[list[TracedMessage]]
+    bytes_max: NotRequired[int | None]
+    rows: NotRequired[list[TracedRow]]
+    policy: NotRequired[QueuePolicy]
+    messages_max: NotRequired[int | None]
+
+
+class DecisionEvent(TypedDict):
+    """What became of it; what there is nothing to say of is left out."""
+
+    at_ms: AtMs
+    decision: DecisionKind
+    key: NotRequired[list[Any]]
+    offset: NotRequired[int]
+    earlier: NotRequired[Annotated[int, Field(description="Offset of what it stands in place of")]]
+    messages: NotRequired[int]
+    rows: NotRequired[int]
+    due_ms: NotRequired[AtMs]
+    why: NotRequired[str]
+
+
+class EndEvent(TypedDict):
+    """The trace ends, and why."""
+
+    at_ms: AtMs
+    reason: str
+
+
+TRACE_EVENTS = {"call": ref(CallEvent), "decision": ref(DecisionEvent), "end": ref(EndEvent)}
+TRACE: dict[int | str, dict[str, Any]] = {
+    200: answer("Server-sent events", content=events_of(TRACE_EVENTS, {}))
+}
 ANSWERED = (
     HelloEvent, SubscribedEvent, OofEvent, GroupEvent, ResumedEvent, LateEvent, ConflationEvent,
     ProgressEvent, UnsubscribedEvent, StatusEvent, ErrorEvent, GoodbyeEvent, BatchEvent,
+    CallEvent, DecisionEvent, EndEvent,
 )  # fmt: skip

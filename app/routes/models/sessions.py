@@ -1,4 +1,4 @@
-"""Sessions and subscriptions."""
+"""Sessions and subscriptions: how they are asked for, and how they are shown."""
 
 from __future__ import annotations
 
@@ -8,15 +8,50 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from tidegate.app.delivery.encoding import Format
+from tidegate.app.http.parameters import (
+    EVENT_ID,
+    LAST_EVENT_ID,
+    TOPIC_TEXT,
+    Headers,
+    text,
+)
 from tidegate.app.sessions.documents import (
     SessionOpening,
     SessionTuning,
     SubscriptionChange,
     SubscriptionRequest,
 )
+from tidegate.app.sessions.subscribe_request import SubscriptionParameters
 from tidegate.conflation.auto import Reason
 from tidegate.conflation.outputs import CloseReason
 from tidegate.conflation.subscription import Command
+
+
+class Subscribing(SubscriptionParameters):
+    """A request to subscribe, and where to go on."""
+
+    last_event_id: Annotated[
+        str | None, EVENT_ID, Field(description="Continue behind it, as Last-Event-ID")
+    ] = None
+    bookmarks: Annotated[
+        str | None,
+        text("bookmark-invalid"),
+        Field(description="A pattern's topics behind these: px.eur=e1-7,px.usd=e2-9"),
+    ] = None
+
+
+class Explaining(SubscriptionParameters):
+    """A request to subscribe that is only explained, and of which topic."""
+
+    topic: Annotated[str, TOPIC_TEXT, Field(description="The topic's name")]
+
+
+class Continued(Headers):
+    """The place of a reader that comes back."""
+
+    last_event_id: Annotated[str | None, LAST_EVENT_ID, Field(description="Continue behind it")] = (
+        None
+    )
 
 
 class Queue(TypedDict):
@@ -172,7 +207,9 @@ class Auto(TypedDict):
     decisions: Annotated[list[AutoDecision], Field(description="The last fifty, newest last")]
 
 
-SENT = (SessionOpening, SessionTuning, SubscriptionRequest, SubscriptionChange)
+SENT = (
+    Subscribing, Explaining, SessionOpening, SessionTuning, SubscriptionRequest, SubscriptionChange,
+)  # fmt: skip
 ANSWERED = (
     OpenedSession,
     Session,

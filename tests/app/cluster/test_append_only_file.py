@@ -17,7 +17,7 @@ from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.persistence import LogState, wait_until_written
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
 from tidegate.app.stores.store import Message, Publication, Retry, TopicRecord
@@ -50,7 +50,7 @@ async def test_what_was_acknowledged_on_a_slow_disk_survives_the_death_of_redis(
         connection = BusConnection(server.url)
         store = store_on(connection)
         await store.open()
-        await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+        await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
         while not await is_syncing(connection):
             await store.append("t", Publication([Message(b"1")], 0))
         last = (await store.append("t", asked)).last if not is_again else 0

@@ -11,8 +11,7 @@ from tests.support.buses import BusServer
 from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.stores.store import TopicRecord
 
 pytestmark = pytest.mark.redis
@@ -33,7 +32,7 @@ async def seen(connection: BusConnection) -> Definitions:
 
 
 def record(name: str, epoch: str = "e") -> TopicRecord:
-    return TopicRecord(name, TopicDocument(description=name), epoch)
+    return TopicRecord(name, TopicDefinition(description=name), epoch)
 
 
 async def test_they_come_in_the_order_in_which_they_were_written(connection: BusConnection) -> None:

@@ -17,7 +17,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
 from tidegate.app.stores.store import (
@@ -37,7 +37,7 @@ from tidegate.conflation.frame import RemovalReason
 
 pytestmark = [pytest.mark.redis, rule("cluster-4", "publish-11")]
 NUMBERS = itertools.count()
-KEYED = TopicDocument.parse(b'{"key":["/k"]}')
+KEYED = TopicDefinition.parse(b'{"key":["/k"]}')
 
 
 class Shared:
@@ -99,7 +99,7 @@ async def test_what_is_kept_is_the_same_wherever_it_is_asked_for(shared: Shared)
 
 async def test_of_a_plain_topic_only_the_journal_is_kept(shared: Shared) -> None:
     store = await shared.store()
-    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     await store.append("t", Publication([Message(b"1"), Message(b"2")], 0))
     kept = await store.load("t")
     assert (list(kept.records), [it.payload for it in kept.journal]) == ([], [b"1", b"2"])
@@ -119,7 +119,7 @@ async def test_the_journal_is_trimmed_by_requests_and_records_stay(
     shared: Shared, history: str, left: list[str]
 ) -> None:
     store = await shared.store()
-    document = TopicDocument.parse(b'{"key":["/k"],"history":%b}' % history.encode())
+    document = TopicDefinition.parse(b'{"key":["/k"],"history":%b}' % history.encode())
     await store.put_topic(TopicRecord("px", document, "e1"))
     await put(store, "a1", "b1", "b2 c1", "d1 e1")
     kept = await store.load("px")
@@ -130,7 +130,7 @@ async def test_the_journal_is_trimmed_by_requests_and_records_stay(
 
 async def test_messages_age_with_those_behind_them(shared: Shared) -> None:
     store = await shared.store()
-    document = TopicDocument.parse(b'{"history":{"age":"1s"}}')
+    document = TopicDefinition.parse(b'{"history":{"age":"1s"}}')
     await store.put_topic(TopicRecord("t", document, "e1"))
     for at_ms in (0, 500, 1_400):
         await store.append("t", Publication([Message(b"%d" % at_ms)], at_ms))
@@ -139,7 +139,7 @@ async def test_messages_age_with_those_behind_them(shared: Shared) -> None:
 
 async def test_a_writer_whose_lease_was_taken_over_is_refused(shared: Shared) -> None:
     store = await shared.store()
-    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     for fence in (3, 3, None, 5):
         await store.append("t", Publication([Message(b"1")], 0, fence=fence))
     with pytest.raises(Problem, match="producer-fenced"):
@@ -149,10 +149,10 @@ async def test_a_writer_whose_lease_was_taken_over_is_refused(shared: Shared) ->
 
 async def test_definitions_are_written_by_who_has_seen_all_before(shared: Shared) -> None:
     one, other = await shared.store(), await shared.store()
-    await one.put_topic(TopicRecord("a", TopicDocument(), "e1"))
+    await one.put_topic(TopicRecord("a", TopicDefinition(), "e1"))
     with pytest.raises(DefinitionsMoved):
         await other.put_topic(TopicRecord("a", KEYED, "e2"))
-    assert (await heard(other)).record == TopicRecord("a", TopicDocument(), "e1")
+    assert (await heard(other)).record == TopicRecord("a", TopicDefinition(), "e1")
     assert (await other.append("a", Publication([Message(b"1")], 0))).first == 1
     await other.delete_topic("a")
     change = await heard(one)
@@ -164,7 +164,7 @@ async def test_what_was_behind_is_not_written_upon(shared: Shared) -> None:
     store = await shared.store()
     doubts: list[str] = []
     store.on_suspect = doubts.append
-    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     await store.append("t", Publication([Message(b"1")], 0))
     store.head_seen = lambda name: 2
     with pytest.raises(Problem, match="bus-unavailable"):
@@ -175,8 +175,8 @@ async def test_what_was_behind_is_not_written_upon(shared: Shared) -> None:
 
 async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     one, other = await shared.store(), await shared.store()
-    await one.put_topic(TopicRecord("t", TopicDocument(), "e1"))
-    other.set_record("t", TopicRecord("t", TopicDocument(), "e1"))
+    await one.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
+    other.set_record("t", TopicRecord("t", TopicDefinition(), "e1"))
     await heard(other)
     await one.append("t", Publication([Message(b"1")], 0))
     assert await one.confirm_epoch("t", seen=1) == "e1", "there is nothing to doubt"
@@ -185,7 +185,7 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
     assert await other.confirm_epoch("t", seen=1) == epoch
     with pytest.raises(Problem, match="bus-unavailable"):
         await other.append("t", Publication([Message(b"2")], 0))
-    renewed = TopicRecord("t", TopicDocument(), epoch)
+    renewed = TopicRecord("t", TopicDefinition(), epoch)
     await one.put_epoch(renewed)
     one.set_record("t", renewed)
     assert (await one.append("t", Publication([Message(b"2")], 0))).first == 2
@@ -198,7 +198,7 @@ async def test_all_who_doubt_get_one_other_epoch(shared: Shared) -> None:
 async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: Shared) -> None:
     """From then on nothing is appended by the old definition, be the new one ever told or not."""
     one, other = await shared.store(), await shared.store()
-    await one.put_topic(TopicRecord("px", TopicDocument(), "e1"))
+    await one.put_topic(TopicRecord("px", TopicDefinition(), "e1"))
     await heard(other)
     await one.put_topic(TopicRecord("px", KEYED, "e2"))
     with pytest.raises(EpochMoved):
@@ -208,7 +208,7 @@ async def test_another_topic_takes_the_place_of_one_that_holds_nothing(shared: S
     assert await other.confirm_epoch("px", seen=0) == "e2"
     assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 1
     with pytest.raises(HeadMoved):
-        await one.put_topic(TopicRecord("px", TopicDocument(), "e3"))
+        await one.put_topic(TopicRecord("px", TopicDefinition(), "e3"))
     assert (await one.append("px", Publication([Message(b"1", '["a"]')], 0))).first == 2
 
 
@@ -255,7 +255,7 @@ async def test_another_life_of_the_server_is_written_upon_only_if_it_syncs(fsync
     with bus_server("redis", "--appendfsync", fsync) as server:
         shared = Shared(server)
         store = await shared.store()
-        await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+        await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
         await store.append("t", Publication([Message(b"1")], 0))
         server.kill()
         server.start("--appendfsync", fsync)
@@ -274,7 +274,7 @@ async def test_another_life_of_the_server_is_written_upon_only_if_it_syncs(fsync
 
 async def test_while_the_bus_is_out_nobody_is_kept_waiting(shared: Shared) -> None:
     store = await shared.store()
-    await store.put_topic(TopicRecord("t", TopicDocument(), "e1"))
+    await store.put_topic(TopicRecord("t", TopicDefinition(), "e1"))
     store.is_unavailable = lambda: True
     with pytest.raises(Problem, match="bus-unavailable"):
         await store.append("t", Publication([Message(b"1")], 0))

@@ -8,7 +8,7 @@ from tests.support.gateways import eventually
 from tests.support.place import Place, parsed
 from tests.support.rules import rule
 from tidegate.app.cluster.definition_sync import RemoteChanges
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.store import TopicRecord
 from tidegate.conflation.frame import RestoredTopic

@@ -14,13 +14,13 @@ from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.cluster.topic_log import TopicLog
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.settings import Settings
 from tidegate.app.stores.store import Bounds, Message, Publication, Retry, TopicRecord
 from tidegate.conflation.definition import History
 
 NUMBERS = itertools.count()
-RECORD = TopicRecord("px", TopicDocument.parse(b'{"key":["/k"]}'), "e1")
+RECORD = TopicRecord("px", TopicDefinition.parse(b'{"key":["/k"]}'), "e1")
 
 
 def test_one_append_touches_one_slot() -> None:

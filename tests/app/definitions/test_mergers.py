@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.rules import rule
-from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.settings import SettingsInvalid
+from tidegate.app.definitions.mergers import Mergers, MergersInvalid
 from tidegate.keys.merging import Verdict
 
 NAME = "tests.app.definitions.test_mergers:larger"
@@ -62,7 +61,7 @@ def test_only_what_is_registered_is_known() -> None:
     ],
 )
 def test_what_cannot_be_imported_is_one_sentence(name: str, reason: str) -> None:
-    with pytest.raises(SettingsInvalid, match=reason) as refused:
+    with pytest.raises(MergersInvalid, match=reason) as refused:
         Mergers.load([name])
     assert "\n" not in str(refused.value)
     assert name in str(refused.value)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support.rules import rule
-from tidegate.app.definitions.source import FilledBy, Source
+from tidegate.app.definitions.source import FilledBy, TopicSource
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.keys.filter import Filter
 from tidegate.keys.projection import Projection
@@ -16,32 +17,42 @@ SOURCE = {**PX, "engine": "spark"}
 VIEW = {**PX, "grouping": ["/g"], "projection": ["COUNT(/k) AS /n"]}
 
 
+def source_of(value: object) -> TopicSource | None:
+    return TopicDefinition.of({"source": value}).source
+
+
+def written(source: TopicSource) -> dict[str, object]:
+    return source.model_dump(mode="json", by_alias=True)
+
+
 def test_a_source_is_filled_by_the_gateway_unless_it_says_spark() -> None:
-    assert Source.read(None) is None
-    assert Source.read(PX) == Source("px", SECOND, FilledBy.GATEWAY)
-    assert Source.read(SOURCE) == Source("px", SECOND, FilledBy.SPARK)
+    assert source_of(None) is None
+    assert source_of(PX) == source_of({**PX, "engine": "gateway"})
+    source = source_of(SOURCE)
+    assert source is not None
+    assert (source.topic, source.interval_ns, source.engine) == ("px", SECOND, FilledBy.SPARK)
     nothing = dict.fromkeys(("filter", "grouping", "projection"))
-    assert Source.read({**SOURCE, **nothing}) == Source.read(SOURCE)
+    assert source_of({**SOURCE, **nothing}) == source_of(SOURCE)
 
 
 @pytest.mark.parametrize("interval", ["1ms", "1d"])
 def test_of_spark_it_is_from_a_millisecond_to_a_day(interval: str) -> None:
-    source = Source.read({**PX, "interval": interval, "engine": "spark"})
+    source = source_of({**PX, "interval": interval, "engine": "spark"})
     assert source is not None
-    assert source.document()["interval"] == interval
+    assert written(source)["interval"] == interval
 
 
 def test_no_interval_is_guessed() -> None:
     """AMPS takes 5 s."""
-    with pytest.raises(Problem, match="A source says its interval, from 100ms to 1h"):
-        Source.read({"topic": "px"})
+    with pytest.raises(Problem, match="interval is missing"):
+        source_of({"topic": "px"})
 
 
 @pytest.mark.parametrize("interval", ["100ms", "1h", "3600s"])
 def test_an_interval_is_from_100_ms_to_an_hour(interval: str) -> None:
-    source = Source.read({**PX, "interval": interval})
+    source = source_of({**PX, "interval": interval})
     assert source is not None
-    assert source == Source.read(source.document())
+    assert source == source_of(written(source))
 
 
 def test_a_view_is_written_as_lists_or_as_in_options() -> None:
@@ -49,27 +60,28 @@ def test_a_view_is_written_as_lists_or_as_in_options() -> None:
     lists = {"grouping": ["/g", "$.h"], "projection": ["/g", "sum(/v) AS /total, COUNT(/k) AS /n"]}
     texts = {"grouping": "[/g,/h]", "projection": shape.projection_text}
     for given in (lists, texts):
-        source = Source.read({**PX, **given})
+        source = source_of({**PX, **given})
         assert source is not None
         assert source.projection == shape
-        assert source.document()["grouping"] == ["/g", "/h"]
-        assert source.document()["projection"] == ["/g", "SUM(/v) AS /total", "COUNT(/k) AS /n"]
+        assert written(source)["grouping"] == ["/g", "/h"]
+        assert written(source)["projection"] == ["/g", "SUM(/v) AS /total", "COUNT(/k) AS /n"]
 
 
 def test_a_filter_is_shown_in_its_canonical_spelling() -> None:
-    source = Source.read({**PX, "filter": "$.a==1 and /b is null"})
+    source = source_of({**PX, "filter": "$.a==1 and /b is null"})
     assert source is not None
     assert source.filter == Filter.parse("/a = 1 AND /b IS NULL")
-    assert source.document()["filter"] == "/a = 1 AND /b IS NULL"
+    assert written(source)["filter"] == "/a = 1 AND /b IS NULL"
 
 
 @rule("pipeline-12")
 def test_the_pipeline_is_told_what_is_filtered_and_grouped() -> None:
-    view, asked = Source.read(VIEW), {**VIEW, "filter": "/a = 1", "engine": "spark"}
+    view, asked = source_of(VIEW), {**VIEW, "filter": "/a = 1", "engine": "spark"}
     assert view is not None
-    assert Source.read(asked) == Source(
-        "px", SECOND, FilledBy.SPARK, Filter.parse("/a = 1"), view.projection
-    )
+    source = source_of(asked)
+    assert source is not None
+    assert source.filter == Filter.parse("/a = 1")
+    assert (source.engine, source.projection) == (FilledBy.SPARK, view.projection)
 
 
 REFUSED: list[tuple[object, str, str]] = [
@@ -102,11 +114,11 @@ def test_what_is_no_source_is_refused_where_it_stands(
     source: object, code: str, pointer: str
 ) -> None:
     with pytest.raises(Problem) as refused:
-        Source.read(source)
+        source_of(source)
     assert (refused.value.code, refused.value.pointer) == (code, pointer)
 
 
 def test_a_bad_filter_is_refused_with_its_position() -> None:
     with pytest.raises(Problem) as refused:
-        Source.read({**PX, "filter": "/a >"})
+        source_of({**PX, "filter": "/a >"})
     assert refused.value.position == 4

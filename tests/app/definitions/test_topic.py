@@ -14,10 +14,9 @@ from tests.support.rules import rule
 from tidegate.app.definitions.fields import Placement
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.schema import Schema
-from tidegate.app.definitions.source import FilledBy, Source
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.source import FilledBy
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
-from tidegate.app.settings import Settings
 from tidegate.conflation.definition import History, Kind, Priority, QueuePolicy
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Matcher, Merger
@@ -26,13 +25,16 @@ from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import DAY, MILLISECOND, SECOND
 
+MESSAGES_MAX = 77
+"""Of a journal whose topic does not say it."""
 
-def parse(document: object) -> TopicDocument:
-    return TopicDocument.parse(json.dumps(document).encode())
+
+def parse(document: object) -> TopicDefinition:
+    return TopicDefinition.parse(json.dumps(document).encode())
 
 
 def test_an_empty_document_is_a_plain_topic_that_conflates() -> None:
-    assert parse({}) == TopicDocument()
+    assert parse({}) == TopicDefinition()
     assert parse({}).document() == {
         "key": [], "conflation": "conflate", "options": "", "placement": "append", "match": None,
         "merge": "replace", "type": "json", "retain": False, "values_only": False,
@@ -74,16 +76,17 @@ def test_every_field_is_read_and_shown() -> None:
     assert document.match == KeySpec.of(["/side"])
     assert document.priority is Priority.HIGH
     assert document.expiration_ns == 90 * 60 * SECOND
-    assert document.schema == Schema.compile({"type": "object"})
-    assert document.source == Source(
-        "px", SECOND, FilledBy.GATEWAY, Filter.parse("/a > 1"),
-        Projection.parse("[SUM(/q) AS /t]", 0, "[/k,/a/b]", 0),
-    )  # fmt: skip
+    assert document.message_schema == Schema.compile({"type": "object"})
+    source = document.source
+    assert source is not None
+    assert (source.topic, source.interval_ns, source.engine) == ("px", SECOND, FilledBy.GATEWAY)
+    assert source.filter == Filter.parse("/a > 1")
+    assert source.projection == Projection.parse("[SUM(/q) AS /t]", 0, "[/k,/a/b]", 0)
 
 
 def test_a_registered_function_is_merger_and_matcher() -> None:
     body = b'{"merge":"m:f","match":"m:f"}'
-    document = TopicDocument.parse(body, Mergers({"m:f": lambda current, new: new}))
+    document = TopicDefinition.parse(body, Mergers({"m:f": lambda current, new: new}))
     assert isinstance(document.merge, Merger)
     assert isinstance(document.match, Matcher)
     assert document.document()["merge"] == document.document()["match"] == "m:f"
@@ -110,11 +113,10 @@ def test_a_topic_with_a_key_retains_unless_told_not_to(
 @rule("topic-1")
 def test_to_the_engine_a_topic_that_keeps_nothing_has_no_key() -> None:
     """It is still what its queues are conflated by."""
-    settings = Settings()
-    definition = parse({"key": ["/k"], "retain": False}).definition(settings)
+    definition = parse({"key": ["/k"], "retain": False}).definition(MESSAGES_MAX)
     assert (definition.key_spec, definition.retains) == (KeySpec(), False)
     assert definition.match == KeySpec.of(["/k"])
-    kept = parse({"key": ["/k"]}).definition(settings)
+    kept = parse({"key": ["/k"]}).definition(MESSAGES_MAX)
     assert (kept.key_spec, kept.retains, kept.match) == (KeySpec.of(["/k"]), True, None)
 
 
@@ -123,7 +125,7 @@ def test_the_engine_gets_what_it_needs() -> None:
         "key": ["/k"], "merge": {"/q": "sum"}, "match": ["/s"], "placement": "replace",
         "values_only": True, "expiration": "1s", "conflation": "off",
     }  # fmt: skip
-    definition = parse(given).definition(Settings())
+    definition = parse(given).definition(MESSAGES_MAX)
     assert definition.merge == Reduce.parse("[/q:sum]")
     assert definition.match == KeySpec.of(["/s"])
     assert definition.replaces
@@ -276,7 +278,7 @@ def test_a_bad_text_is_refused_with_its_position() -> None:
 
 def test_a_series_is_off_or_unsubscribes() -> None:
     for policy in ("off", "unsubscribe"):
-        assert parse({"type": "series", "conflation": policy}).queue_policy == policy
+        assert parse({"type": "series", "conflation": policy}).policy == policy
     for policy in ("conflate", "always"):
         with pytest.raises(Problem, match="off or unsubscribe") as refused:
             parse({"type": "series", "conflation": policy})
@@ -341,10 +343,9 @@ def test_the_entity_tag_changes_with_the_document_and_with_the_epoch() -> None:
     assert plain.etag("e1").startswith('"')
 
 
-def test_the_engine_gets_the_history_or_the_default_of_the_settings() -> None:
-    settings = Settings(journal_messages_max=77)
-    assert parse({}).definition(settings).history == History(77, None, None)
+def test_the_engine_gets_the_history_or_the_default() -> None:
+    assert parse({}).definition(MESSAGES_MAX).history == History(77, None, None)
     given = {"age": "1d", "bytes": "2KiB"}
-    kept = parse({"history": given}).definition(settings).history
+    kept = parse({"history": given}).definition(MESSAGES_MAX).history
     assert kept == History(77, 2_048, DAY // MILLISECOND)
-    assert parse({"history": {"messages": 0}}).definition(settings).history == History(0)
+    assert parse({"history": {"messages": 0}}).definition(MESSAGES_MAX).history == History(0)

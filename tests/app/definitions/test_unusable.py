@@ -8,15 +8,14 @@ import pytest
 
 from tests.support.place import parsed
 from tests.support.rules import rule
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 
 
 def unusable(text: bytes) -> Unusable:
     return Unusable("px", text, "e1", "No such merger.")
 
 
-def text(document: TopicDocument, **other: object) -> bytes:
+def text(document: TopicDefinition, **other: object) -> bytes:
     return json.dumps({**document.document(), **other}).encode()
 
 
@@ -25,7 +24,7 @@ def text(document: TopicDocument, **other: object) -> bytes:
     "document",
     [parsed(), parsed(key=["/k"]), parsed(type="text"), parsed(key=["/k"], retain=False)],
 )
-def test_its_identity_is_read_beside_what_cannot_be(document: TopicDocument) -> None:
+def test_its_identity_is_read_beside_what_cannot_be(document: TopicDefinition) -> None:
     found = unusable(text(document, merge="no:such", expiration="99999999999999999999w"))
     assert found.identity == document.identity
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from tidegate.app.definitions.topic import FIELDS, TopicDocument
+from tidegate.app.definitions.topic import FIELDS, TopicDefinition
 from tidegate.app.http.problems import PROBLEMS, Problem
 from tidegate.app.main import create_app
 from tidegate.app.settings import Settings
@@ -143,7 +143,7 @@ def test_a_definition_s_fields_and_defaults_are_those_of_its_reader() -> None:
     """The reader gives codes and pointers of its own; the document must not say otherwise."""
     declared = DOCUMENT["components"]["schemas"]["TopicDefinition"]["properties"]
     assert list(declared) == list(FIELDS)
-    shown = TopicDocument.parse(b"{}").document()
+    shown = TopicDefinition.parse(b"{}").document()
     defaults = {name: each["default"] for name, each in declared.items() if "default" in each}
     assert defaults.items() <= shown.items()
     topic = DOCUMENT["components"]["schemas"]["Topic"]
@@ -155,7 +155,7 @@ def test_a_definition_s_fields_and_defaults_are_those_of_its_reader() -> None:
 @pytest.mark.parametrize("series", [{}, {"type": "series"}, {"key": ["/k"], "retain": None}])
 def test_a_definition_that_is_read_is_as_declared(series: dict[str, Any]) -> None:
     components = {"components": DOCUMENT["components"]}
-    shown = TopicDocument.parse(json.dumps(series).encode()).document()
+    shown = TopicDefinition.parse(json.dumps(series).encode()).document()
     schema = {"$ref": "#/components/schemas/TopicDefinition", **components}
     for document in (series, shown):
         assert Draft202012Validator(schema).is_valid(document), document
@@ -167,6 +167,6 @@ UNREADABLE = [{"zzq": 1}, {"key": "/k"}, {"type": "zzq"}, {"history": {}}, {"sou
 @pytest.mark.parametrize("document", UNREADABLE)
 def test_a_definition_that_is_refused_is_not_as_declared(document: dict[str, Any]) -> None:
     with pytest.raises(Problem):
-        TopicDocument.parse(json.dumps(document).encode())
+        TopicDefinition.parse(json.dumps(document).encode())
     schema = {"$ref": "#/components/schemas/TopicDefinition", "components": DOCUMENT["components"]}
     assert not Draft202012Validator(schema).is_valid(document)

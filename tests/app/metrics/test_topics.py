@@ -7,7 +7,7 @@ import time
 
 from tests.support.gateways import running_gateway
 from tests.support.samples import samples
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.metrics.exposition import exposition
 from tidegate.app.metrics.topics import OTHERS, TopicTable, topic_families, topic_table
 
@@ -31,7 +31,7 @@ async def test_the_first_by_name_have_labels_and_the_others_are_one() -> None:
 
 async def test_ten_thousand_topics_make_a_small_page_and_hold_nobody_up() -> None:
     async with running_gateway() as running:
-        plain = TopicDocument.parse(b"{}")
+        plain = TopicDefinition.parse(b"{}")
         for n in range(10_000 - 1):
             await running.gateway.catalog.put(f"t{n}", plain)
         longest, before = 0.0, time.perf_counter()

@@ -9,12 +9,13 @@ import pytest
 from tests.support.gateways import Running, running_gateway
 from tidegate.app.routes import explain
 from tidegate.app.routes.explain import explained
+from tidegate.app.routes.models.sessions import Explaining
 
 BY_KEY = {"conflation_key": "[/k]", "pace": "batch"}
 
 
 async def explanation(running: Running, topic: str = "px", **values: str) -> dict[str, Any]:
-    return await explained(running.gateway, topic, values)
+    return await explained(running.gateway, Explaining(topic=topic, **values))
 
 
 async def test_a_subscription_is_told_in_full() -> None:

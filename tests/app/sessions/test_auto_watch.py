@@ -19,7 +19,7 @@ from tidegate.app.http.names import TopicPattern
 from tidegate.app.sessions.auto_watch import AutoWatch
 from tidegate.app.sessions.reader import Reader
 from tidegate.app.sessions.session import Session
-from tidegate.app.sessions.subscribe_request import SubscribeRequest
+from tidegate.app.sessions.subscribe_request import SubscribeRequest, SubscriptionParameters
 from tidegate.app.sessions.subscriptions import SessionSubscription
 from tidegate.app.topics.ingest import Form
 from tidegate.clients.sse import Event, Parser
@@ -69,7 +69,9 @@ class Desk:
     def subscribe(
         self, options: str = AUTO, target: str | TopicPattern = "px", command: str = "subscribe"
     ) -> SessionSubscription:
-        wish = SubscribeRequest.parse({"options": options, "command": command}, 999, many=True)
+        wish = SubscribeRequest.parse(
+            SubscriptionParameters(options=options, command=command), 999, many=True
+        )
         asked, _ = self.session.subscribe(target, wish)
         self.written()
         return asked
@@ -193,7 +195,9 @@ async def test_other_subscribers_of_the_lane_stay(desk: Desk) -> None:
 async def test_a_snapshot_is_not_at_the_interval_s_pace(desk: Desk) -> None:
     # rule auto-2
     await desk.publish()
-    wish = SubscribeRequest.parse({"options": AUTO, "command": "sow_and_subscribe"}, 999, many=True)
+    wish = SubscribeRequest.parse(
+        SubscriptionParameters(options=AUTO, command="sow_and_subscribe"), 999, many=True
+    )
     asked, _ = desk.session.subscribe("px", wish)
     desk.written(is_taken=False)
     for _ in range(9):
@@ -234,7 +238,9 @@ async def test_a_change_of_options_goes_on_from_the_interval(desk: Desk) -> None
     await slowed(desk)
 
     def change(options: str) -> int:
-        wish = SubscribeRequest.parse({"options": options, "command": "subscribe"}, 999, many=True)
+        wish = SubscribeRequest.parse(
+            SubscriptionParameters(options=options, command="subscribe"), 999, many=True
+        )
         session.change(asked.name, wish, paused=None)
         desk.written()
         return interval_ms(desk, asked)

@@ -7,11 +7,15 @@ from collections.abc import Mapping
 import pytest
 
 from tests.support.servers import edge_settings
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.delivery.encoding import Format
 from tidegate.app.gateway import Gateway
 from tidegate.app.http.problems import Problem
-from tidegate.app.sessions.subscribe_request import RequestedSubscription, decided
+from tidegate.app.sessions.subscribe_request import (
+    RequestedSubscription,
+    SubscriptionParameters,
+    decided,
+)
 from tidegate.conflation.errors import OptionsInvalid
 from tidegate.conflation.subscription import Command
 from tidegate.keys.errors import FilterInvalid
@@ -29,10 +33,9 @@ async def wished(
 ) -> RequestedSubscription:
     gateway = Gateway.build(edge_settings())
     await gateway.open()
-    await gateway.catalog.put("px", TopicDocument.parse(topic.encode()))
-    return decided(
-        gateway.sessions.context, "px", {"options": options, **values}, by_pattern=by_pattern
-    )
+    await gateway.catalog.put("px", TopicDefinition.parse(topic.encode()))
+    asked = SubscriptionParameters(options=options, **values)
+    return decided(gateway.sessions.context, "px", asked, by_pattern=by_pattern)
 
 
 FORMATS = [
@@ -106,5 +109,5 @@ async def test_what_is_wrong_has_its_position() -> None:
 async def test_a_topic_that_is_not_there() -> None:
     gateway = Gateway.build(edge_settings())
     with pytest.raises(Problem) as refused:
-        decided(gateway.sessions.context, "px", {}, Bookmark("e1", 1))
+        decided(gateway.sessions.context, "px", SubscriptionParameters(), Bookmark("e1", 1))
     assert refused.value.code == "topic-unknown"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import MeasuredStore, Message, Publication, StoreFigures, TopicRecord
@@ -13,7 +13,7 @@ from tidegate.app.stores.store import MeasuredStore, Message, Publication, Store
 async def test_a_store_that_keeps_nothing_counts_its_writes() -> None:
     store = MemoryStore()
     assert isinstance(store, MeasuredStore)
-    await store.put_topic(TopicRecord("px", TopicDocument.parse(b"{}"), "e1"))
+    await store.put_topic(TopicRecord("px", TopicDefinition.parse(b"{}"), "e1"))
     for _ in range(2):
         await store.append("px", Publication([Message(b"1"), Message(b"2")], 0))
     assert store.figures() == StoreFigures(commits=2)
@@ -27,7 +27,7 @@ async def test_the_embedded_store_tells_its_transactions_and_its_size(tmp_path: 
     store = SqliteStore(tmp_path)
     assert store.figures() == StoreFigures(0)
     await store.open()
-    await store.put_topic(TopicRecord("px", TopicDocument.parse(b"{}"), "e1"))
+    await store.put_topic(TopicRecord("px", TopicDefinition.parse(b"{}"), "e1"))
     before = store.figures()
     await store.append("px", Publication([Message(b"1" * 100_000)], 0))
     after = store.figures()

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.stores import rows
 from tidegate.app.stores.rows import StoredTopic
 from tidegate.app.stores.schema import TABLES_OF_TOPIC, open_database
 from tidegate.app.stores.store import Checkpoint, Message, Publication, TopicRecord
 from tidegate.conflation.frame import Frame
 
-RECORD = TopicRecord("px", TopicDocument.parse(b'{"key":["/k"]}'), "e1")
+RECORD = TopicRecord("px", TopicDefinition.parse(b'{"key":["/k"]}'), "e1")
 
 
 @pytest.fixture

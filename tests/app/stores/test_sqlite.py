@@ -12,8 +12,7 @@ import pytest
 
 from tests.app.stores.test_store import NOW_MS, PLAIN, append
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
-from tidegate.app.definitions.unusable import Unusable
+from tidegate.app.definitions.topic import TopicDefinition, Unusable
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.schema import DATABASE
 from tidegate.app.stores.sqlite import SqliteStore
@@ -77,7 +76,7 @@ async def test_a_file_that_is_damaged_is_refused_in_a_sentence(tmp_path: Path) -
 
 async def test_a_merger_that_settings_no_longer_name_costs_its_topic_only(tmp_path: Path) -> None:
     mergers = Mergers({"m:f": lambda current, new: new})
-    document = TopicDocument.parse(b'{"key":["/k"],"merge":"m:f"}', mergers)
+    document = TopicDefinition.parse(b'{"key":["/k"],"merge":"m:f"}', mergers)
     store = SqliteStore(tmp_path, mergers=mergers)
     await store.open()
     await store.put_topic(TopicRecord("px", document, "e1"))

@@ -13,7 +13,7 @@ from tidegate.app.cluster.connection import BusConnection
 from tidegate.app.cluster.definitions import Definitions
 from tidegate.app.cluster.redis_store import RedisStore
 from tidegate.app.definitions.mergers import Mergers
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.settings import Settings
 from tidegate.app.stores.memory import MemoryStore
@@ -42,7 +42,7 @@ STORES: dict[str, Callable[[pytest.FixtureRequest, Settings], Store]] = {
     "valkey": lambda request, settings: on_bus("valkey_bus", request, settings),
 }
 """A store by its name, empty at first."""
-PLAIN = TopicDocument()
+PLAIN = TopicDefinition()
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -86,7 +86,7 @@ async def test_a_new_store_is_empty(store: Store) -> None:
 
 async def test_topics_are_kept_as_they_were_put(store: Store) -> None:
     first = TopicRecord("a", PLAIN, "e1")
-    second = TopicRecord("b", TopicDocument.parse(b'{"key":["/k"],"description":"d"}'), "e2")
+    second = TopicRecord("b", TopicDefinition.parse(b'{"key":["/k"],"description":"d"}'), "e2")
     await store.put_topic(first)
     await store.put_topic(second)
     assert sorted(await store.records(), key=lambda record: record.name) == [first, second]
@@ -117,7 +117,7 @@ async def test_each_topic_has_its_own_numbers(store: Store) -> None:
 async def test_a_new_document_leaves_the_numbers_alone(store: Store) -> None:
     await store.put_topic(TopicRecord("a", PLAIN, "e1"))
     await append(store, "a", [Message(b"1")], Producer("p", 4))
-    described = TopicRecord("a", TopicDocument(description="d"), "e1")
+    described = TopicRecord("a", TopicDefinition(description="d"), "e1")
     await store.put_topic(described)
     assert list(await store.records()) == [described]
     assert await append(store, "a", [Message(b"2")]) == Appended(2, 2)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.sqlite import SqliteStore
 from tidegate.app.stores.store import (
@@ -32,8 +32,8 @@ from tidegate.conflation.frame import Frame, RemovalReason, RestoredTopic, Tombs
 Again = Callable[[], AbstractAsyncContextManager[Store]]
 
 NOW_MS = 1_700_000_000_000
-KEYED = TopicRecord("px", TopicDocument.parse(b'{"key":["/k"],"description":"d"}'), "e1")
-PLAIN = TopicRecord("plain", TopicDocument(), "e2")
+KEYED = TopicRecord("px", TopicDefinition.parse(b'{"key":["/k"],"description":"d"}'), "e1")
+PLAIN = TopicRecord("plain", TopicDefinition(), "e2")
 RETRY = Retry("r", b"digest")
 NOTHING = RestoredTopic(records=[], journal=[])
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.support.place import Place, parsed
 from tests.support.rules import rule
-from tidegate.app.definitions.topic import TopicDocument
+from tidegate.app.definitions.topic import TopicDefinition
 from tidegate.app.http.problems import Problem
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.stores.store import TopicRecord
@@ -153,8 +152,8 @@ async def test_a_part_of_a_definition_is_changed_as_it_is_just_then() -> None:
     place = Place()
     entry, _ = await place.put("px", key=["/k"])
 
-    def described(document: TopicDocument) -> TopicDocument:
-        return replace(document, description=document.description + "d")
+    def described(document: TopicDefinition) -> TopicDefinition:
+        return document.model_copy(update={"description": document.description + "d"})
 
     for _ in range(2):
         await place.catalog.patch("px", described, Precondition(if_match=entry.etag))

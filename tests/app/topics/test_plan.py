@@ -10,7 +10,7 @@ from tests.support.place import Place, parsed
 from tests.support.rules import rule
 from tests.support.servers import edge_settings
 from tidegate.app.definitions.files import Declared, TopicFilesInvalid, in_order
-from tidegate.app.definitions.topic import NO_MERGERS
+from tidegate.app.definitions.mergers import NO_MERGERS
 from tidegate.app.stores.memory import MemoryStore
 from tidegate.app.topics.plan import Step, carry_out, plan_beside
 
