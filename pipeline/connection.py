@@ -1,9 +1,9 @@
-"""A connection to a gateway, whose refusals leave it as errors of the pipeline."""
+"""A connection to a gateway, whose refusals become errors of the pipeline."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tidegate.clients import DEFAULT_ADDRESS
@@ -14,9 +14,9 @@ from tidegate.pipeline import errors
 
 PATIENCE_S = 60.0
 PATIENT = Retry(PATIENCE_S)
-"""Everything that a stream asks may be asked twice, staging and commits included."""
+"""Every request of a stream may be repeated: stages and commits have names and numbers."""
 AT_ONCE = Retry(0.0)
-"""For whoever comes again by himself."""
+"""For callers that will ask again by themselves."""
 
 GONE, TOO_MANY = 410, 429
 
@@ -28,14 +28,14 @@ def default_gateway() -> str:
 
 @contextmanager
 def gateway_at(address: str, retry: Retry = PATIENT) -> Iterator[Gateway]:
-    """A gateway for the block; what it refuses there leaves the block as a `PipelineError`.
+    """Yield a gateway; what it refuses leaves the block as a `PipelineError`.
 
     Raises:
-        UsageInvalid: no address of a gateway: nobody would ever answer there.
+        UsageInvalid: the address is malformed.
     """
     try:
         gateway = Gateway(address, every=retry)
-    except ValueError:  # its text has the address, which may hold a password
+    except ValueError:  # do not show its text: it has the address, which may hold a password
         raise errors.UsageInvalid(
             f"the address of a gateway is such as {DEFAULT_ADDRESS}"
         ) from None
@@ -45,7 +45,7 @@ def gateway_at(address: str, retry: Retry = PATIENT) -> Iterator[Gateway]:
 
 @contextmanager
 def as_pipeline_errors(address: str) -> Iterator[None]:
-    """Errors of the client leave the block as errors of the pipeline."""
+    """Turn errors of the client into errors of the pipeline."""
     try:
         yield
     except GatewayError as error:
@@ -53,7 +53,7 @@ def as_pipeline_errors(address: str) -> Iterator[None]:
 
 
 def pipeline_error(error: GatewayError, address: str) -> errors.PipelineError:
-    """What an error of the client is to a stream."""
+    """Return the pipeline's error for an error of the client."""
     place = f"the gateway at {address.rstrip('/')}"
     if isinstance(error, GatewayUnreachable):
         said = str(error)
@@ -62,12 +62,28 @@ def pipeline_error(error: GatewayError, address: str) -> errors.PipelineError:
         return errors.GatewayRefused(str(error))
     if error.status == GONE:
         return errors.SourceLost(
-            f"messages that the stream had still to read are gone from the journal: {error}"
+            f"the journal no longer has messages that the stream has still to read: {error}"
         )
     if error.status == TOO_MANY:
-        return errors.GatewayRefused(f"{place} still says no: {error}")
+        return errors.GatewayRefused(f"{place} still refuses: {error}")
     if error.status >= 500:
         return errors.GatewayUnreachable(f"{place} is out of order: {error}")
     is_fenced = error.code == "producer-fenced"
     refused = errors.RunFenced if is_fenced else errors.GatewayRefused
-    return refused(f"{place} said no: {error}")
+    return refused(f"{place} refused: {error}")
+
+
+def reported_retry(
+    address: str, report: Callable[[str], None], pause: Callable[[float], None]
+) -> Retry:
+    """Return a retry that reports each outage when it begins.
+
+    `pause` waits between two attempts; what it raises ends them (`Stop.pause`).
+    """
+
+    def outage(error: Exception) -> None:
+        if isinstance(error, GatewayError):
+            error = pipeline_error(error, address)
+        report(f"{error}; trying again for {PATIENCE_S:.0f} s")
+
+    return Retry(PATIENCE_S, outage, pause)

@@ -74,7 +74,7 @@ class RedisServer:
                     step.execute_command(*words)
                 return list(step.execute())
         except (ResponseError, AuthenticationError) as error:
-            raise GatewayRefused(f"{self.place} said no: {error}") from error
+            raise GatewayRefused(f"{self.place} refused: {error}") from error
         except (RedisError, OSError) as error:
             said = str(error) or type(error).__name__
             raise GatewayUnreachable(f"cannot reach {self.place}: {said}") from error

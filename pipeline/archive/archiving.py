@@ -26,11 +26,11 @@ from tidegate.pipeline.archive.writing import (
 )
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.errors import ArchiveUnusable, PipelineError, SourceLost, from_spark
-from tidegate.pipeline.operations.shutdown import stop_queries
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.operations.supervisor import Say
-from tidegate.pipeline.sinks.dead_letters import attempt
-from tidegate.pipeline.sources.topic import journal_rows
+from tidegate.pipeline.operations.watch import stop_queries
+from tidegate.pipeline.sinks.sink import attempt
+from tidegate.pipeline.sources.source import journal_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,7 +58,7 @@ class Archiving:
 
     Args:
         folder: held by nobody else.
-        errand: what is to be done.
+        job: what is to be done.
         epoch: the topic's.
         ask_epoch: tells whether it has another by now; raises PipelineError.
         say: told of what goes on otherwise than before.
@@ -75,16 +75,16 @@ class Archiving:
     def __init__(
         self,
         folder: TopicFolder,
-        errand: ArchiveJob,
+        job: ArchiveJob,
         epoch: str,
         ask_epoch: Callable[[], str],
         say: Say,
     ) -> None:
-        self.name = f"journal.{errand.topic}"
+        self.name = f"journal.{job.topic}"
         self.query: StreamingQuery | None = None
         self.totals = Totals()
         self._folder = folder
-        self._errand = errand
+        self._job = job
         self._epoch = epoch
         self._ask_epoch = ask_epoch
         self._say = say
@@ -116,20 +116,20 @@ class Archiving:
         """
         if self.query is not None:
             self._follow_epoch()
-        errand, epoch = self._errand, self._epoch
+        job, epoch = self._job, self._epoch
         edge = self._edge(epoch)
         start = START if edge.position is None else join_bookmark(epoch, edge.position)
-        source = TopicSource(errand.topic, start, ROWS_PER_BATCH)
+        source = TopicSource(job.topic, start, ROWS_PER_BATCH)
         writer = (
-            journal_rows(spark, source, errand.gateway)
+            journal_rows(spark, source, job.gateway)
             .writeStream.queryName(self.name)
-            .option("checkpointLocation", str(errand.checkpoint / epoch))
+            .option("checkpointLocation", str(job.checkpoint / epoch))
             .foreachBatch(partial(self._write_batch, epoch))
         )
-        if errand.interval_ms is None:
+        if job.interval_ms is None:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{errand.interval_ms} milliseconds")
+            writer = writer.trigger(processingTime=f"{job.interval_ms} milliseconds")
         self.query = writer.start()
 
     def stop(self) -> None:
@@ -140,7 +140,7 @@ class Archiving:
         epoch = self._ask_epoch()
         if epoch != self._epoch:
             self._epoch = epoch
-            self._say(f"{self._errand.topic} has begun again: its epoch is {epoch} from now on")
+            self._say(f"{self._job.topic} has begun again: its epoch is {epoch} from now on")
 
     def _write_batch(self, epoch: str, rows: DataFrame, number: int) -> None:
         from py4j.protocol import Py4JError

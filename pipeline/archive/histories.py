@@ -30,7 +30,7 @@ from tidegate.pipeline.archive.recorded import (
 )
 from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, require_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 Line = tuple[Spot, bytes, int | None]

@@ -212,7 +212,7 @@ class Noted(msgspec.Struct, frozen=True):
     through: RecordedPlace = BEGINNING
 
 
-class Mark:
+class ReplayCheckpoint:
     """The file in which that is noted; held by one process."""
 
     def __init__(self, folder: Path, of: str) -> None:
@@ -286,13 +286,15 @@ class Totals:
 class Replaying:
     """Publishes to one topic, and notes before each request what is in it."""
 
-    def __init__(self, gateway: Gateway, topic: str, mark: Mark, noted: Noted) -> None:
+    def __init__(
+        self, gateway: Gateway, topic: str, checkpoint: ReplayCheckpoint, noted: Noted
+    ) -> None:
         """Look what the topic takes."""
         self.totals = Totals()
         self.noted = noted
         self._gateway = gateway
         self._topic = topic
-        self._mark = mark
+        self._checkpoint = checkpoint
         # One that is not there is made, of JSON without a key.
         found = gateway.find_topic(topic) or {}
         self._kind: str = found.get("type", "json")
@@ -335,7 +337,7 @@ class Replaying:
         self.noted = Noted(
             before.of, before.producer, before.sequence + 1, before.through, RecordedPlace(*last)
         )
-        self._mark.note(self.noted)
+        self._checkpoint.note(self.noted)
         self._publish(messages)
 
     def line(self) -> str:

@@ -5,18 +5,46 @@ What a registered merger makes of them is in `slots`.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from tidegate.keys.merging import Merger
+from tidegate.keys.merging import Function, Merger
 from tidegate.keys.reducers import Merged, Reduce
 from tidegate.keys.spec import KeySpec, conflation_key
 from tidegate.pipeline.columns.intervals import Column, Runs
-from tidegate.pipeline.merging import registered
+from tidegate.pipeline.errors import DefinitionInvalid
+
+# Registered mergers by name: imported on the driver, and once in each process of an executor.
+
+
+@cache
+def registered(name: str) -> Function:
+    """The function `package.module:function`, as in the gateway's setting `mergers`.
+
+    Raises:
+        DefinitionInvalid: it is not there, or cannot be called.
+    """
+    module_name, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:  # whatever the module raises
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DefinitionInvalid(f"merger {name} cannot be imported: {reason}") from None
+    if not callable(function):
+        raise DefinitionInvalid(f"merger {name} is not a function")
+    found: Function = function
+    return found
+
+
+# How bodies of conflated messages are kept: the newest, or what reducers make of all.
+#
+# What a registered merger makes of them is in `slots`.
 
 
 class Bodies(Protocol):

@@ -9,21 +9,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.jsontext import one_line
-from tidegate.pipeline.columns.blocks import Messages
-from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.conflator import (
+from tidegate.pipeline.columns.conflation import (
     DELETED,
+    EARLIEST_NS,
     FOREVER_NS,
     NEVER_MS,
     PUT,
     REASONS,
     UNMATCHED,
+    Conflation,
 )
 from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.timeline import EARLIEST_NS
+from tidegate.pipeline.columns.rows import Messages, packed, split
+from tidegate.pipeline.columns.shard import Shard, refused
+
+REFUSED = -1
+"""The number of the shard whose blocks hold lines that are no messages."""
 
 
 class Intake:
@@ -172,3 +176,48 @@ def _messages(
         part, int(positions[0]), int(greatest_ns[-1]), codes, times_ns, greatest_ns, positions,
         published_ms, gone, bodies, reasons,
     )  # fmt: skip
+
+
+# What one task does with the messages that it reads.
+
+
+def cut_messages(
+    batches: Iterator[pa.RecordBatch], conflation: Conflation, shards: int
+) -> Iterator[pa.RecordBatch]:
+    """One task's messages as blocks (`blocks.ROWS`), a row for each shard and piece.
+
+    What was set aside is of the shard `REFUSED`, with reasons for keys.
+    """
+    intake = Intake(conflation)
+    for found in intake.messages(batches):
+        if found.reasons:
+            yield packed([found.block(REFUSED, found.codes >= 0, found.reasons, found.codes)])
+            continue
+        parts = enumerate(split(found.codes, intake.texts, shards))
+        yield packed([found.block(shard, *part) for shard, part in parts])
+
+
+def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
+    """One task's PUBLISHED rows as DELIVERIES whose values are saved, and those set aside."""
+    intake, shard, part = Intake(conflation), Shard(conflation, now_ns=0), ""
+    for found in intake.messages(batches):
+        if found.reasons:
+            yield refused(found)
+            continue
+        if found.part != part:
+            yield from shard.combined()
+            part = found.part
+        yield from shard.add(found, intake.texts)
+    yield from shard.combined()
+
+
+def merge(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
+    """Rows of `combine`, in order of publication, as one for each key; others pass."""
+    shard = Shard(conflation, now_ns=0)
+    for rows in batches:
+        is_put = pc.is_null(rows.column("refused"))
+        shard.join(rows.filter(is_put))
+        aside = rows.filter(pc.invert(is_put))
+        if len(aside):
+            yield aside
+    yield from shard.finish()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from tidegate.keys.errors import JsonInvalid, KeyMissing, KeysError
 from tidegate.keys.jsontext import DEPTH_MAX, check_json
-from tidegate.keys.path import getter
+from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.spec import (
     INTEGER_MAX,
     INTEGER_MIN,
@@ -26,8 +27,79 @@ from tidegate.keys.spec import (
     join_key,
     record_key,
 )
-from tidegate.pipeline.columns.intervals import Column
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
+
+# Times that stand in messages: numbers of seconds or milliseconds, or ISO 8601, as nanoseconds.
+
+
+SECONDS_FROM, SECONDS_BELOW = 1e8, 1e11
+NS_BELOW = 2**63 - 2**53  # an interval more must not overflow
+
+
+class Unit(StrEnum):
+    """What a time that is a number counts.
+
+    `auto`: seconds since 1970 from 1e8 to 1e11 (1973 to 5138), else milliseconds.
+    """
+
+    AUTO = "auto"
+    MILLISECONDS = "ms"
+    SECONDS = "s"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeField:
+    """Where a message's time stands, and in what unit; ISO 8601 where it is a text."""
+
+    path: FieldPath
+    unit: Unit = Unit.AUTO
+
+    def ns(self, found: object) -> int:
+        """Nanoseconds of a decoded time; a number to the microsecond.
+
+        Raises:
+            ValueError: no time.
+        """
+        ns = parse_iso_ns(found) if isinstance(found, str) else self._number_ns(found)
+        if abs(ns) >= NS_BELOW:
+            raise ValueError("a time out of range")
+        return ns
+
+    def column_ns(self, found: list[Any]) -> Column:
+        """As `ns`, for the decoded times of many messages."""
+        if set(map(type, found)) == {int}:
+            times = np.array(found, np.int64)
+            low, high = int(times.min()), int(times.max())
+            scale_ns = self._scale_ns(low)
+            alike = scale_ns == self._scale_ns(high) and (low < SECONDS_BELOW) == (
+                high < SECONDS_BELOW
+            )
+            if low >= 0 and alike and high * scale_ns < NS_BELOW:
+                return times * scale_ns
+        return np.array([self.ns(each) for each in found], np.int64)
+
+    def _number_ns(self, found: object) -> int:
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise ValueError("no time")
+        scale_ns = self._scale_ns(abs(found))
+        if isinstance(found, int):
+            return found * scale_ns
+        return round(found * (scale_ns // 1_000)) * 1_000
+
+    def _scale_ns(self, size: float) -> int:
+        is_seconds = self.unit is Unit.SECONDS or (
+            self.unit is Unit.AUTO and SECONDS_FROM <= size < SECONDS_BELOW
+        )
+        return SECOND_NS if is_seconds else MILLISECOND_NS
+
+
+# Messages as columns: the key and the time of many lines at once, exactly as one by one.
+#
+# The quick way decodes the few fields into a struct, where each key field is a text, an integer
+# or missing, and the time a number or a text. A batch with anything else takes the closures of
+# `keys/`, which is the same answer by definition.
+
 
 Read = tuple[Column | None, list[Column]]
 """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes."""

@@ -9,11 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.pipeline.columns.blocks import Messages
-from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.conflator import FOREVER_NS, NEVER_MS, PUT, REASONS, Deliveries, Rows
+from tidegate.pipeline.columns.conflation import (
+    FOREVER_NS,
+    NEVER_MS,
+    PUT,
+    REASONS,
+    Conflation,
+    Deliveries,
+    Rows,
+)
 from tidegate.pipeline.columns.intervals import Column, Pace
-from tidegate.pipeline.columns.rows import DELIVERIES, arrow_schema
+from tidegate.pipeline.columns.rows import DELIVERIES, Messages, arrow_schema
 
 ROWS_MAX = 10_000
 _SCHEMA = arrow_schema(DELIVERIES)

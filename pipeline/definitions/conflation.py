@@ -9,18 +9,18 @@ from tidegate.keys.filter import Filter
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import DAY, parse_duration, whole_ms
+from tidegate.pipeline.columns.bodies import registered
 from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.times import TimeField, Unit
-from tidegate.pipeline.definitions.terms import (
+from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.definitions.toml import (
+    TomlTable,
     bracketed,
     read_filter,
     read_list,
     read_path,
     refused,
 )
-from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid
-from tidegate.pipeline.merging import registered
 
 REDUCERS = 'reducers, such as ["/px:last", "/px:max@hi"]'
 MERGE = '"replace", reducers of fields such as {"/qty" = "sum"}, or "package.module:function"'

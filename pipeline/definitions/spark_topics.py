@@ -17,14 +17,13 @@ from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import START
 from tidegate.keys.text.duration import parse_interval, whole_ms
+from tidegate.pipeline.columns.bodies import registered
 from tidegate.pipeline.definitions.conflation import PLAIN, ConflationDefinition
-from tidegate.pipeline.definitions.sink import TopicSink
 from tidegate.pipeline.definitions.source import TopicSource
-from tidegate.pipeline.definitions.stream import StreamDefinition
-from tidegate.pipeline.definitions.terms import RECORDS
+from tidegate.pipeline.definitions.stream import StreamDefinition, TopicSink
+from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.definitions.view import ViewDefinition
 from tidegate.pipeline.errors import DefinitionInvalid
-from tidegate.pipeline.merging import registered
 
 Document = Mapping[str, Any]
 NAME_CHARACTERS_MAX = 50

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
+from typing import ClassVar
 
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.keys.errors import TextInvalid
@@ -14,12 +15,76 @@ from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import parse_interval, whole_ms
 from tidegate.pipeline.connection import default_gateway
 from tidegate.pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_conflation
-from tidegate.pipeline.definitions.sink import ParquetSink, Sink, read_sink
 from tidegate.pipeline.definitions.source import BOUNDS, SOURCE, Source, TopicSource, read_source
-from tidegate.pipeline.definitions.terms import RECORDS, STREAM, read_paths
-from tidegate.pipeline.definitions.toml import TomlTable, read_toml
+from tidegate.pipeline.definitions.toml import (
+    RECORDS,
+    STREAM,
+    TOPIC,
+    TomlTable,
+    read_paths,
+    read_toml,
+)
 from tidegate.pipeline.definitions.view import ViewDefinition, read_view, refuse_place_in_key
 from tidegate.pipeline.errors import DefinitionInvalid
+
+# The table `sink`: where what a stream sends goes.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSink:
+    """A gateway topic, created if it is absent, unless it was `declared` at the gateway."""
+
+    topic: str
+    declared: bool = False
+
+    @property
+    def place(self) -> str:
+        """What a checkpoint remembers of it; no two streams of a file share it."""
+        return f"topic {self.topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """A folder that gets a Parquet file a batch."""
+
+    folder: Path
+    topic: ClassVar[None] = None
+
+    @property
+    def place(self) -> str:
+        """What a checkpoint remembers of it; no two streams of a file share it."""
+        return f"parquet {self.folder}"
+
+
+Sink = TopicSink | ParquetSink
+
+
+def read_sink(table: TomlTable, folder: Path) -> Sink:
+    """The sink of a stream; paths are seen from `folder`."""
+    kind = table.text("kind", default="topic")
+    sink: Sink
+    if kind == "topic":
+        sink = TopicSink(_topic(table))
+    elif kind == "parquet":
+        path = table.checked("path", str.strip, "a folder")
+        if "://" in path:
+            raise table.wrong("path", "a folder that is mounted", path)
+        sink = ParquetSink((folder / path).resolve())
+    else:
+        raise table.wrong("kind", "topic or parquet", kind)
+    table.finish()
+    return sink
+
+
+def _topic(table: TomlTable) -> str:
+    topic = table.checked("topic", TOPIC.fullmatch, "a topic name")
+    if topic.startswith("tidegate."):
+        raise table.wrong("topic", "a name outside the gateway's own tidegate.", topic)
+    return topic
+
+
+# The TOML file of `tidegate pipeline run`, parsed strictly; `docs/pipeline.md` shows one.
+
 
 STREAMS = "at least one table [pipeline.NAME]"
 INTERVAL = "a duration from 1ms to 1d, such as 500ms"

@@ -11,7 +11,8 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.projection import Projection
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.definitions.source import BOUNDS, SOURCE, Source, read_source
-from tidegate.pipeline.definitions.terms import (
+from tidegate.pipeline.definitions.toml import (
+    TomlTable,
     bracketed,
     read_filter,
     read_list,
@@ -19,7 +20,6 @@ from tidegate.pipeline.definitions.terms import (
     read_paths,
     refused,
 )
-from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid
 
 COLUMNS = 'columns, such as ["SUM(/qty) AS /qty", "/price"]'

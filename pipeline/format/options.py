@@ -9,8 +9,7 @@ from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.keys.errors import KeysError
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import START
-from tidegate.pipeline.definitions.terms import RECORDS
-from tidegate.pipeline.definitions.toml import alike
+from tidegate.pipeline.definitions.toml import RECORDS, alike
 from tidegate.pipeline.errors import DefinitionInvalid
 
 BUS_SCHEMES = ("redis://", "rediss://", "unix://")

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from tidegate.clients.answers import Journal
 from tidegate.keys.text.bookmark import START, join_bookmark, split_bookmark
-from tidegate.pipeline.definitions.terms import RECORDS
+from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, SourceLost
 from tidegate.pipeline.format.envelope import of_shard
 from tidegate.pipeline.format.executor_check import Traveller

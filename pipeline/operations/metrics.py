@@ -80,7 +80,7 @@ FIGURES = (
 )
 
 
-class StatusBoard(Collector):
+class MetricsSink(Collector):
     """The newest conditions, as the main thread saw them; scraped by another."""
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class StatusBoard(Collector):
 
 
 @contextmanager
-def serving_metrics(board: StatusBoard, port: int, host: str) -> Iterator[int]:
+def serving_metrics(sink: MetricsSink, port: int, host: str) -> Iterator[int]:
     """Answer scrapes while the block runs; the answer is the port, which 0 leaves open.
 
     Raises:
@@ -113,7 +113,7 @@ def serving_metrics(board: StatusBoard, port: int, host: str) -> Iterator[int]:
     if not 0 <= port <= PORT_MAX:
         raise UsageInvalid(f"--metrics-port: expected 1 to {PORT_MAX}, not {port}")
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(board)
+    registry.register(sink)
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:

@@ -14,7 +14,7 @@ from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import parse_interval, whole_ms
 from tidegate.pipeline.columns.history import read_history, require_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Pace
-from tidegate.pipeline.columns.times import TimeField, Unit
+from tidegate.pipeline.columns.reading import TimeField, Unit
 from tidegate.pipeline.errors import (
     EXIT_DONE,
     HistoryInvalid,

@@ -26,14 +26,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.blocks import ORDER, ROWS, Block, packed, split, unpacked
+from tidegate.pipeline.columns.conflation import EARLIEST_NS
 from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, Pace
-from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.timeline import EARLIEST_NS
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader, TimeField
+from tidegate.pipeline.columns.rows import (
+    ORDER,
+    ROWS,
+    Block,
+    bound_batches,
+    packed,
+    split,
+    unpacked,
+)
 from tidegate.pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent
-from tidegate.pipeline.streams.plans import bound_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

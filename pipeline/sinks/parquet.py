@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 from tidegate.pipeline.atomic_files import sync
 from tidegate.pipeline.columns.rows import arrow_schema, file_name
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
-from tidegate.pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
-from tidegate.pipeline.sinks.sink import Batch, Receipt, wait_until
+from tidegate.pipeline.sinks.sink import Batch, Burial, DeadLetters, Receipt, attempt, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

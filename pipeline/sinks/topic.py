@@ -21,8 +21,7 @@ import pyarrow.compute as pc
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
-from tidegate.pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
-from tidegate.pipeline.sinks.sink import Batch, Receipt, wait_until
+from tidegate.pipeline.sinks.sink import Batch, Burial, DeadLetters, Receipt, attempt, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -27,7 +27,7 @@ from tidegate.pipeline.columns.history import (
     wrong_line,
 )
 from tidegate.pipeline.columns.rows import PUBLISHED
-from tidegate.pipeline.definitions.external import FileFormat, FilesSource
+from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from tidegate.pipeline.redis_server import RedisServer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.pipeline.definitions.external import RedisSource
+    from tidegate.pipeline.definitions.source import RedisSource
 
 
 # A Redis stream of others, as it is read: by id, by whoever holds two ids. Redis 6.2 or newer.

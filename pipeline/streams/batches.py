@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intake import combine, merge
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.columns.rows import DELIVERIES
 from tidegate.pipeline.columns.shard import FAILURES, KEYS
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.source import TopicSource
@@ -16,7 +20,6 @@ from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
 from tidegate.pipeline.sinks.sink import END, Batch
 from tidegate.pipeline.sources.source import are_checked, open_source
-from tidegate.pipeline.streams.plans import PlanKind, plan_latest, way_of
 from tidegate.pipeline.streams.shard_state import Keeping, ShardState, ended, kept
 
 if TYPE_CHECKING:
@@ -25,6 +28,43 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 1024 * 1024
 PARTS_PER_INTERVAL = 10
 TRIGGER_MS_MIN, TRIGGER_MS_MAX = 50, 1_000
+
+
+class PlanKind(StrEnum):
+    """How a running stream conflates: the cheapest way that is correct for its definition.
+
+    No way keeps state inside Spark. State that spans batches is one row for each held key, in the
+    task that reads that key's messages.
+    """
+
+    LATEST = "latest"
+    """A batch is an interval: combine where the messages are, then merge the rows of each key."""
+
+    HELD = "held"
+    """Each key has its own interval, or removals are sent, or a merger needs the messages of a
+    key in order: held rows go from batch to batch."""
+
+    TIMED = "timed"
+    """Event time: messages wait for the watermark in the shard of their key."""
+
+
+def way_of(asked: Conflation) -> PlanKind:
+    """The way of a running stream."""
+    if asked.time is not None:
+        return PlanKind.TIMED
+    if asked.interval.pace is Pace.KEY or asked.tells_removals or asked.merger:
+        return PlanKind.HELD
+    return PlanKind.LATEST
+
+
+def plan_latest(messages: DataFrame, asked: Conflation) -> DataFrame:
+    """Return DELIVERIES of one batch of PUBLISHED rows.
+
+    Only one row for each key and task is shuffled, not the messages.
+    """
+    rows = messages.mapInArrow(partial(combine, conflation=asked), DELIVERIES)
+    in_order = rows.repartition("key").sortWithinPartitions("file", "block", "position")
+    return in_order.mapInArrow(partial(merge, conflation=asked), DELIVERIES)
 
 
 class ConflatedBatches:
@@ -82,7 +122,7 @@ class ConflatedBatches:
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
         """DELIVERIES of a batch."""
         if self.way is PlanKind.LATEST:
-            return plan_latest(messages, self._asked).frame
+            return plan_latest(messages, self._asked)
         return kept(messages, self._keeping(messages.sparkSession, batch))
 
     def forget(self, batch: Batch) -> None:

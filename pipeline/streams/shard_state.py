@@ -23,17 +23,21 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.pipeline.atomic_files import write, written
-from tidegate.pipeline.columns.blocks import ORDER, ROWS, Block, Messages, unpacked
-from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.deliveries import REFUSED, cut_messages
+from tidegate.pipeline.columns.conflation import EARLIEST_NS, Conflation
+from tidegate.pipeline.columns.intake import REFUSED, cut_messages
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
-from tidegate.pipeline.columns.rows import DELIVERIES
+from tidegate.pipeline.columns.rows import (
+    DELIVERIES,
+    ORDER,
+    ROWS,
+    Block,
+    Messages,
+    bound_batches,
+    unpacked,
+)
 from tidegate.pipeline.columns.shard import Shard, refused, restored, saved
-from tidegate.pipeline.columns.timeline import EARLIEST_NS
 from tidegate.pipeline.errors import CheckpointMismatch
-from tidegate.pipeline.sinks.dead_letters import attempt
-from tidegate.pipeline.sinks.sink import END, Batch
-from tidegate.pipeline.streams.plans import bound_batches
+from tidegate.pipeline.sinks.sink import END, Batch, attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,13 +7,11 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tidegate.pipeline.definitions.sink import ParquetSink, TopicSink
-from tidegate.pipeline.definitions.stream import StreamDefinition
+from tidegate.pipeline.definitions.stream import ParquetSink, StreamDefinition, TopicSink
 from tidegate.pipeline.errors import from_spark
 from tidegate.pipeline.operations.status import Totals
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import ParquetWriter
-from tidegate.pipeline.sinks.sink import Batch, Receipt, Sink
+from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt, Sink
 from tidegate.pipeline.sinks.topic import TopicWriter
 from tidegate.pipeline.streams.batches import ConflatedBatches
 from tidegate.pipeline.streams.checkpoint import Checkpoint

@@ -10,17 +10,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema
+from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema, bound_batches
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.definitions.view import JoinDefinition, ViewDefinition
-from tidegate.pipeline.sinks.dead_letters import attempt
-from tidegate.pipeline.sinks.sink import Batch
+from tidegate.pipeline.sinks.sink import Batch, attempt
 from tidegate.pipeline.sources.source import open_source
 from tidegate.pipeline.streams.batches import asked_of
-from tidegate.pipeline.streams.plans import bound_batches
 from tidegate.pipeline.streams.shard_state import SHARDS, ShardState
-from tidegate.pipeline.views.links import Join, Side
-from tidegate.pipeline.views.records import View, news
+from tidegate.pipeline.views.groups import View, news
+from tidegate.pipeline.views.joins import Join, Side
 from tidegate.pipeline.views.stages import Viewing, viewed
 
 if TYPE_CHECKING:

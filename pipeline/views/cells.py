@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,6 +16,7 @@ from tidegate.keys.filter.patterns import BRACKETS_MAX
 from tidegate.keys.filter.values import Scalar, number
 from tidegate.keys.projection import NUMERIC, Column, Projection
 from tidegate.keys.spec import read_fields
+from tidegate.pipeline.columns.intervals import Column as Integers
 
 # JSON texts of one field as columns: their values and decimals, where texts say it by themselves.
 #
@@ -146,3 +150,53 @@ def _cell(column: Column, form: Form, body: bytes) -> bytes | None:
     if found is None:
         return None
     return numeral(found.value) if form is Form.NUMBER else found.text
+
+
+# The records of some groups, those of a group together, oldest publication first.
+
+
+Place = tuple[int, str, int, int]
+PLACE = ("batch", "file", "block", "position")
+"""Where a record was last published: the number of the batch first, for pieces may come late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Records as columns: `group`, `PLACE`, and cells; group i is from `starts[i]` on."""
+
+    groups: list[str]
+    starts: Integers
+    records: pa.Table
+
+    @classmethod
+    def of(cls, records: pa.Table) -> Members:
+        """Records in order of publication, brought together by group."""
+        encoded = records.column("group").combine_chunks().dictionary_encode()
+        codes = np.asarray(encoded.indices)
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary)))
+        return cls(encoded.dictionary.to_pylist(), starts, records.take(pa.array(order)))
+
+    @property
+    def ends(self) -> Integers:
+        """Where each group ends."""
+        return np.append(self.starts, self.records.num_rows)[1:]
+
+    @property
+    def sizes(self) -> Integers:
+        """How many records each group has."""
+        return self.ends - self.starts
+
+    def cells(self, place: int) -> pa.Array:
+        """One cell of each record."""
+        return self.records.column(f"cell_{place}").combine_chunks()
+
+    def parts(self, column: Sequence[bytes | None]) -> list[Sequence[bytes | None]]:
+        """A column cut by group."""
+        bounds = [*self.starts.tolist(), len(column)]
+        return [column[low:high] for low, high in pairwise(bounds)]
+
+    def places(self, rows: Integers) -> list[Place]:
+        """Where some of the records were published."""
+        chosen = self.records.select(PLACE).take(pa.array(rows))
+        return list(zip(*(chosen.column(name).to_pylist() for name in PLACE), strict=True))

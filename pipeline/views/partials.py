@@ -23,8 +23,7 @@ from tidegate.keys.projection import DEVIATIONS, Aggregate, Column, Moments, cal
 from tidegate.keys.reducers import MONOIDS, Monoid, Reducer, join
 from tidegate.keys.value import NULL, Exact, canonical_value, comparable, exact, is_number, string
 from tidegate.pipeline.columns import intervals
-from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, are_decimals
-from tidegate.pipeline.views.members import Members
+from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, Members, are_decimals
 
 # Exact sums of many decimals, group by group: over columns where these hold them exactly.
 

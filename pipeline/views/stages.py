@@ -19,10 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.views.groups import Groups
-from tidegate.pipeline.views.links import ROUTED, Join, Routes, Side
-from tidegate.pipeline.views.pairs import Pairs
-from tidegate.pipeline.views.records import PARTS, Records, View, newest
+from tidegate.pipeline.views.groups import PARTS, Groups, Records, View, newest
+from tidegate.pipeline.views.joins import ROUTED, Join, Pairs, Routes, Side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -53,7 +53,7 @@ BOUNDS = {
     "longest import chain in app": Bound(28),
     "longest import chain in conflation": Bound(17),
     "longest import chain in keys": Bound(13),
-    "longest import chain in pipeline": Bound(18),
+    "longest import chain in pipeline": Bound(14),
     "longest import chain in clients": Bound(7),
     "comments per 100 lines of code": Bound(1.65, least=True),
     "files entered by one published message": Bound(50),

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.pipeline.journals import Journals, Removed
+from tidegate.clients import errors as clients_errors
 from tidegate.clients.answers import Journal
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
-from tidegate.pipeline.connection import gateway_at, pipeline_error
+from tidegate.clients.transport import may_be_over_soon
+from tidegate.pipeline.connection import gateway_at, pipeline_error, reported_retry
 from tidegate.pipeline.errors import (
     GatewayRefused,
     GatewayUnreachable,
@@ -18,6 +20,7 @@ from tidegate.pipeline.errors import (
     SourceLost,
     UsageInvalid,
 )
+from tidegate.pipeline.operations.shutdown import Stop, Stopped
 
 QUICK = Retry(60.0, pause=lambda seconds: None, clock=lambda: 0.0)
 
@@ -94,11 +97,11 @@ def test_each_refusal_is_an_error_of_the_pipeline_with_its_sentence() -> None:
         return type(found), str(found)
 
     place = "the gateway at http://a"
-    said = f"{place} said no: No [limit-reached]: why"
+    said = f"{place} refused: No [limit-reached]: why"
     assert kind_of(422, "limit-reached") == (GatewayRefused, said)
     assert kind_of(409, "producer-fenced")[0] is RunFenced
     assert kind_of(410, "bookmark-expired")[0] is SourceLost
-    assert kind_of(429, "x") == (GatewayRefused, f"{place} still says no: No [x]: why")
+    assert kind_of(429, "x") == (GatewayRefused, f"{place} still refuses: No [x]: why")
     assert kind_of(503, "x") == (GatewayUnreachable, f"{place} is out of order: No [x]: why")
     nobody = pipeline_error(AnswerInvalid("/ did not answer as a Tidegate gateway does"), "")
     assert isinstance(nobody, GatewayRefused)
@@ -170,3 +173,33 @@ def test_the_journals_ends_are_bookmarks(journals: Journals, gateway: Gateway) -
     assert gateway.journal("t") == Journal("e1", None, None)
     journals.topic("t", [b"1", b"2", b"3"]).trimmed = 1
     assert gateway.journal("t") == Journal("e1", "e1-2", "e1-3")
+
+
+def test_an_outage_is_reported_when_it_begins() -> None:
+    stop, told = Stop(), list[str]()
+    retry = reported_retry("http://a", told.append, stop.pause)
+    calls = 0
+
+    def ask() -> str:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise clients_errors.GatewayUnreachable("Cannot reach it: nobody is there")
+        return "here"
+
+    for outage in (1, 2):
+        calls = 0
+        assert retry.call(ask, may_be_over_soon) == "here"
+        assert told == ["cannot reach it: nobody is there; trying again for 60 s"] * outage
+
+
+def test_a_signal_ends_the_wait_for_a_gateway() -> None:
+    stop, told = Stop(), list[str]()
+
+    def ask() -> None:
+        stop.ask()
+        raise clients_errors.GatewayUnreachable("nobody is there")
+
+    with pytest.raises(Stopped):
+        reported_retry("http://a", told.append, stop.pause).call(ask, may_be_over_soon)
+    assert len(told) == 1

@@ -17,7 +17,7 @@ from tidegate.keys.path import FieldPath
 from tidegate.pipeline.archive.folder import TopicFolder
 from tidegate.pipeline.archive.histories import open_history
 from tidegate.pipeline.archive.recorded import BEGINNING, History, RecordedPlace, Window
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 EVERYTHING = Window()

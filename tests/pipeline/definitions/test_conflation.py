@@ -10,7 +10,7 @@ from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
 from tidegate.keys.reducers import Reduce
 from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.times import TimeField, Unit
+from tidegate.pipeline.columns.reading import TimeField, Unit
 from tidegate.pipeline.definitions.conflation import ConflationDefinition, EventTime
 from tidegate.pipeline.definitions.stream import read_definitions
 

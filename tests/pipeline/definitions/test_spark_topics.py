@@ -9,10 +9,10 @@ import pytest
 
 from tests.pipeline.merged import MERGER
 from tests.support.rules import rule
-from tidegate.pipeline.definitions.sink import TopicSink
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.spark_topics import Declaration, declarations, streams_of
-from tidegate.pipeline.definitions.terms import STREAM
+from tidegate.pipeline.definitions.stream import TopicSink
+from tidegate.pipeline.definitions.toml import STREAM
 from tidegate.pipeline.errors import DefinitionInvalid
 
 PX: dict[str, Any] = {

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tidegate.pipeline.operations.shutdown import CutOff, Stop
+from tidegate.pipeline.operations.shutdown import CutOff, Stop, complain, say
 
 
 def test_signals_ask_for_the_end_while_somebody_listens() -> None:
@@ -86,3 +86,9 @@ def test_a_block_may_be_given_time_until_the_second_signal() -> None:
         go_on()
     assert places == [True], "the first has asked for the end"
     assert stop.exit_code == 130
+
+
+def test_lines_go_out_and_complaints_go_beside(capsys: pytest.CaptureFixture[str]) -> None:
+    say("so far")
+    complain("no")
+    assert capsys.readouterr() == ("so far\n", "tidegate: no\n")

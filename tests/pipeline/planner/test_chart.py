@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from tests.pipeline.planner.test_choices import choice
+from tests.pipeline.planner.test_planning import choice
 from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.planner.chart import (
     HEIGHT,

@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 import time
@@ -14,12 +16,12 @@ from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
 from tidegate.pipeline.sinks import topic as sink
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
-from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
 from tidegate.pipeline.sinks.topic import ExistingRecords, Report, Staging, TopicWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 PRODUCER = "tidegate.pipeline.s.0a"
 
@@ -232,3 +234,28 @@ def test_a_topic_that_was_declared_is_not_made(journals: Journals, tmp_path: Pat
     with pytest.raises(GatewayRefused, match="no topic newest any more"):
         replace(writer_to(journals, tmp_path), declared=True).prepare()
     assert journals.topics == {}
+
+
+HAS = [
+    b'{"key":["a"],"bookmark":"e-1","value":{"n":1}}\n{"key":["b"],"bookmark":"e-2","value":{"n":2}}\n',
+    b'{"key":["c"],"bookmark":"e-3","value":{"n":3}}\n',
+]
+
+
+@rule("pipeline-13")
+def test_news_is_what_is_not_there_so() -> None:
+    standing = ExistingRecords(HAS)
+    assert not standing.is_news('["a"]', b'{"n":1}')
+    assert standing.is_news('["b"]', b'{"n":9}')
+    assert standing.is_news('["d"]', b'{"n":4}')
+    assert list(standing.left()) == ['["c"]']
+
+
+def test_a_removal_is_news_where_there_is_a_record() -> None:
+    standing = ExistingRecords(HAS)
+    assert standing.is_news('["a"]', None)
+    assert not standing.is_news('["d"]', None)
+
+
+def test_an_empty_topic_has_nothing_left() -> None:
+    assert list(ExistingRecords([]).left()) == []

@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from tidegate.keys.filter import Filter
 from tidegate.keys.projection import Projection
-from tidegate.pipeline.columns.blocks import shard_of
-from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.views.links import ROUTED, Join, Side
-from tidegate.pipeline.views.records import PARTS, View
+from tidegate.pipeline.columns.rows import SENT, arrow_schema, shard_of
+from tidegate.pipeline.views.groups import PARTS, View
+from tidegate.pipeline.views.joins import ROUTED, Join, Side
 from tidegate.pipeline.views.stages import CHANGED, Viewing
 
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
