@@ -26,7 +26,7 @@ MODULES = {
     "server": SERVER,
     "demo": (*SERVER, "psutil"),
     "spark": SPARK,
-    "plan": (*SPARK, "PIL"),
+    "plan": (*SPARK, "matplotlib"),
 }
 
 

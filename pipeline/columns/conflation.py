@@ -15,7 +15,6 @@ from tidegate.pipeline.columns.bodies import Bodies, Folded, Merging, Newest
 from tidegate.pipeline.columns.intervals import Column, Interval, Runs, one_run_each, runs_of
 from tidegate.pipeline.columns.reading import TimeField
 
-
 # --- the interval: blocks in, deliveries out, held rows carried between blocks
 #
 # The rules are the engine's for a lane that sees every message: intervals by interval-4 to
