@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
 from tidegate.pipeline.planner.planning import Choice, Plan
@@ -17,7 +17,7 @@ PIXELS_PER_INCH = 160
 INK, FAINT = "#1f2933", "#d5dbe1"
 # Okabe and Ito's colours, which people of every colour vision tell apart.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-STYLE = {
+STYLE: dict[Any, object] = {
     # Text stays text: a reader can search it, and the file needs no glyphs.
     "svg.fonttype": "none",
     # Ids of an SVG are hashes; with a fixed salt equal plans make equal files.

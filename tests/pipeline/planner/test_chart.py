@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -19,7 +20,7 @@ MS_NS = 1_000_000
 
 def test_a_line_for_each_group_and_a_ring_around_what_is_recommended() -> None:
     [axes] = figure(PLAN).axes
-    points = [(list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines]
+    points = [tuple(line.get_xydata().T.tolist()) for line in cast(Any, axes.lines)]
     of_key, its_ring, of_batch, ring = points
     assert of_key == ([10 * MS_NS, 100 * MS_NS], [50.0, 90.0])
     assert its_ring == ([100 * MS_NS], [90.0])
