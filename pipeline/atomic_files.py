@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 @contextmanager
 def written(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
-    """A file to write that has its name once the block has ended well.
+    """Yield a file to write, which gets its name once the block has ended well.
 
     `unfinished` is its name until then, in the same folder, where several may write it at once.
     """

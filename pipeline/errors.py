@@ -137,7 +137,7 @@ _KINDS = {
 
 
 def from_spark(stream: str, text: str) -> PipelineError:
-    """The sentence inside what Spark wraps around an exception of a Python worker.
+    """Find our own sentence in the text that Spark wraps around a Python worker's exception.
 
     `text` is a whole Java exception text with tracebacks in it; the last of ours counts.
     """
@@ -164,7 +164,7 @@ def from_spark(stream: str, text: str) -> PipelineError:
 
 
 def innermost(text: str) -> str:
-    """The last line of a worker's traceback, or else the first of Spark's own report."""
+    """Return the last line of a worker's traceback, or else the first of Spark's own report."""
     told = _QUERY.sub("", text).strip()
     patterns = (_RAISED, _CAUSED, _THROWN)
     raised = next((found[-1:] for each in patterns if (found := each.findall(told))), None)

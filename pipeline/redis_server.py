@@ -33,7 +33,7 @@ class RedisServer:
     """
 
     def __init__(self, address: str, retry: Retry = PATIENT) -> None:
-        """Nothing is reached yet.
+        """Connect to nothing yet.
 
         Args:
             address: `redis://`, `rediss://` or `unix://`.
@@ -53,7 +53,7 @@ class RedisServer:
         self._redis.close()
 
     def ask(self, *words: object) -> Any:
-        """What a command is answered, in redis-py's shape of the command.
+        """Send a command; return the answer in redis-py's shape for it.
 
         Raises:
             GatewayRefused: Redis said no.
@@ -63,7 +63,7 @@ class RedisServer:
         return answer
 
     def ask_together(self, *commands: Sequence[object]) -> list[Any]:
-        """What commands are answered that see one state of the server, nothing between them."""
+        """Send commands in one transaction, so that all see one state of the server."""
         return self._retry.call(lambda: self._asked(commands), _may_be_over_soon)
 
     def _asked(self, commands: Sequence[Sequence[object]]) -> list[Any]:
@@ -81,7 +81,7 @@ class RedisServer:
 
 
 def _may_be_over_soon(error: Exception) -> bool:
-    """Nobody there, or a replica that is about to be the one that takes writes."""
+    """Return whether a retry may help: no answer, or a replica about to become the primary."""
     return isinstance(error, GatewayUnreachable) or isinstance(error.__cause__, ReadOnlyError)
 
 
@@ -106,7 +106,7 @@ def _client(address: str) -> Redis:
 
 
 def _place(address: str) -> str:
-    """The address without who asks."""
+    """Return the address without user and password."""
     parts = urlsplit(address)
     where = parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
     return f"the Redis at {where}"

@@ -99,7 +99,7 @@ class Archiving:
         return None if begun_s is None else time.monotonic() - begun_s
 
     def mends(self, error: PipelineError) -> bool:
-        """Whether a new start mends what else would end it: the topic has begun again."""
+        """Return whether a new start mends an error: the topic has begun again."""
         if not isinstance(error, SourceLost):
             return False
         try:
@@ -154,7 +154,7 @@ class Archiving:
             self._begun_s = None
 
     def _edge(self, epoch: str) -> Edge:
-        """Where the archive ends, as seen from an epoch.
+        """Return where the archive ends, as seen from an epoch.
 
         Raises:
             ArchiveUnusable: its last file is not whole, or it is not there any more.

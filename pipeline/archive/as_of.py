@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def sow_as_of(
     spark: SparkSession, archive: str | Path, topic: str, time: str | int | datetime
 ) -> DataFrame:
-    """The newest message of each key among those that had been published at a time.
+    """Return the newest message of each key, of those published up to a time.
 
     Columns: `key`, `value` (JSON texts), `epoch`, `position`, `timestamp_ms`; in no order. As
     `GET /v1/topics/{topic}/sow?as_of=` has it, from the archive alone.
@@ -69,7 +69,7 @@ def _milliseconds(time: object) -> int:
 
 
 def place_at(path: Path, part: Part, time_ms: int) -> int:
-    """The last position of a part at a time, by the clock that never runs back.
+    """Return the last position of a part at a time, by the clock that never runs back.
 
     Raises:
         ArchiveUnusable: it is no whole Parquet file.
@@ -90,7 +90,7 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
 
 
 def _until(folder: TopicFolder, time_ms: int) -> list[Part]:
-    """Parts of the epoch that held at a time, from its first message on.
+    """Return the parts of the epoch that was current at a time, from its first message on.
 
     Before a topic's first message there is nothing: that is told by the part which begins with it.
     """

@@ -45,7 +45,7 @@ class TopicFolder:
         self._lock: int | None = None
 
     def parts(self) -> list[Part]:
-        """What is archived, in order of publication."""
+        """Return the archived parts in order of publication."""
         return sorted(part for day in self.days() for part in parts_in(day))
 
     @property
@@ -53,16 +53,16 @@ class TopicFolder:
         return self.path / "_lock"
 
     def days(self) -> list[Path]:
-        """The folders of days, in order."""
+        """Return the folders of days in order."""
         return sorted(self.path.glob("date=*"))
 
     def day_of(self, part: Part) -> Path:
-        """The folder in which a part stands."""
+        """Return the folder of a part's day."""
         date = datetime.fromtimestamp(part.day * DAY_MS // 1000, UTC).date()
         return self.path / f"date={date.isoformat()}"
 
     def file(self, part: Part) -> Path:
-        """Where a part stands."""
+        """Return the path of a part."""
         return self.day_of(part) / part.name
 
     @contextmanager
@@ -137,7 +137,7 @@ class TopicFolder:
 
 
 def parts_in(day: Path) -> list[Part]:
-    """The parts of a day, in order."""
+    """Return the parts of a day in order."""
     try:
         found = [Part.of(path.name) for path in day.iterdir()]
     except FileNotFoundError:
@@ -186,7 +186,7 @@ def compact(folder: TopicFolder, target_bytes: int = TARGET_BYTES) -> int:
 
 
 def compact_day(folder: TopicFolder, day: Path, target_bytes: int = TARGET_BYTES) -> int:
-    """As `compact`, of one day. Where it fails, it leaves nothing behind."""
+    """Merge the small files of one day, as `compact` does; leave nothing behind if it fails."""
     parts = parts_in(day)
     groups = [group for group in neighbours(day, parts, target_bytes) if len(group) > 1]
     if not groups:
@@ -201,13 +201,13 @@ def compact_day(folder: TopicFolder, day: Path, target_bytes: int = TARGET_BYTES
 
 
 def is_crowded(day: Path, target_bytes: int = TARGET_BYTES) -> bool:
-    """Whether a day has so many small files that it is worth the while."""
+    """Return whether a day has so many small files that merging them pays."""
     groups = neighbours(day, parts_in(day), target_bytes)
     return max(map(len, groups), default=0) > FILES_MAX
 
 
 def neighbours(day: Path, parts: Sequence[Part], target_bytes: int) -> list[list[Part]]:
-    """Parts that follow one another and fit into one file; large ones stand alone."""
+    """Group parts that follow one another and fit into one file; large parts stay alone."""
     groups: list[list[Part]] = []
     room = 0
     for part in parts:

@@ -38,7 +38,7 @@ Line = tuple[Spot, bytes, int | None]
 
 
 def open_history(path: Path, topic: str, source: str | None, time: TimeField | None) -> History:
-    """An archive (its topic `source`, by default `topic` or the only one), or other files.
+    """Open an archive (its topic `source`, else `topic` or the only one), or other files.
 
     Raises:
         HistoryUnreadable, UsageInvalid: there is none, or it is not clear which.
@@ -60,7 +60,7 @@ def open_history(path: Path, topic: str, source: str | None, time: TimeField | N
 
 
 def text_lines(files: Sequence[Path]) -> Iterator[Line]:
-    """Lines of NDJSON, gzipped or not; blank ones are passed over.
+    """Yield the lines of NDJSON, gzipped or not, without blank ones.
 
     Raises:
         HistoryUnreadable: a file cannot be read.
@@ -78,7 +78,7 @@ def text_lines(files: Sequence[Path]) -> Iterator[Line]:
 
 
 def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
-    """Rows of Parquet: the column `value` if that is a text, else the row as a JSON object.
+    """Yield rows of Parquet: the column `value` if it is a text, else the row as a JSON object.
 
     Raises:
         HistoryUnreadable: a file cannot be read.
@@ -96,7 +96,7 @@ def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
 
 
 def _object(spot: Spot, row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what is null in it.
+    """Return a row without its null fields.
 
     Raises:
         HistoryInvalid: it has a number that JSON has not, which would be published as null.
@@ -119,7 +119,7 @@ def _is_beyond_json(value: object) -> bool:
 
 
 def _rows(path: Path) -> Iterator[tuple[Spot, dict[str, Any], bool]]:
-    """Each row, and whether it has its message in a column of its own."""
+    """Yield each row, and whether it has its message in a column of its own."""
     before = 0
     try:
         with pq.ParquetFile(path) as file:
@@ -133,7 +133,7 @@ def _rows(path: Path) -> Iterator[tuple[Spot, dict[str, Any], bool]]:
 
 
 def _decoded(batch: pa.RecordBatch, name: str, before: int) -> list[dict[str, Any]]:
-    """Rows that so many stand before; Parquet may have anything where a text should be."""
+    """Return the rows of a batch; `before` is the number of rows ahead of it, for errors."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except UnicodeDecodeError:
@@ -167,7 +167,7 @@ def _numbered(
 
 
 def _check(spot: Spot, text: bytes) -> None:
-    """One JSON value: what stands in an envelope must not end it."""
+    """Refuse a text that is not one JSON value: in an envelope it could end the envelope."""
     try:
         check_json(text)
     except JsonInvalid as error:
@@ -184,7 +184,7 @@ def _time_ms(text: bytes, time: TimeField, spot: Spot) -> int:
 
 
 def _topic_folders(path: Path) -> dict[str, TopicFolder]:
-    """The topics of an archive; a topic's own folder is one as well."""
+    """Return the topics of an archive; the folder of one topic counts as an archive too."""
     prefix = topic_folder("")
     found = [path] if path.name.startswith(prefix) else sorted(path.glob(f"{prefix}*"))
     names = [(each, each.name.removeprefix(prefix)) for each in found]

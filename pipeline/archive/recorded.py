@@ -65,11 +65,11 @@ class Window(NamedTuple):
     until_ms: int | None = None
 
     def has_begun(self, clock_ms: int) -> bool:
-        """Whether a message of this time is not too early."""
+        """Return whether a message of this time is not before the window."""
         return self.from_ms is None or clock_ms >= self.from_ms
 
     def is_over(self, clock_ms: int) -> bool:
-        """Whether a message of this time is too late, and so is all that follows."""
+        """Return whether a message of this time, and so every later one, is behind the window."""
         return self.until_ms is not None and clock_ms >= self.until_ms
 
 
@@ -80,7 +80,7 @@ class RecordedClock:
         self._now_ms = begins_ms
 
     def at(self, time_ms: int) -> int:
-        """The time as of a message."""
+        """Advance to the time of a message and return it."""
         self._now_ms = max(self._now_ms, time_ms)
         return self._now_ms
 
@@ -104,7 +104,7 @@ COLUMNS = ["position", "timestamp_ms", "key", "value", "reason"]
 
 
 def archived(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Iterator[Recorded]:
-    """Messages of a window behind a place, epoch after epoch.
+    """Yield the messages of a window behind a place, epoch after epoch.
 
     A file that became a part of a larger one meanwhile is found there.
 
@@ -139,7 +139,7 @@ def _listed(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Itera
 
 
 def _behind(parts: Sequence[Part], place: RecordedPlace) -> Sequence[Part]:
-    """Parts that have anything behind a place."""
+    """Return the parts that have anything behind a place."""
     if place == BEGINNING:
         return parts
     own = [at for at, part in enumerate(parts) if part.epoch == place.epoch]
@@ -157,7 +157,7 @@ def _whole(folder: TopicFolder, parts: Sequence[Part]) -> Sequence[Part]:
 
 
 def _asked(parts: Sequence[Part], window: Window) -> list[Part]:
-    """Parts that may have messages of a window, by what their names tell."""
+    """Return the parts that may have messages of a window, judged by their names."""
     ends = [*(part.stamp_ms for part in parts[1:]), None][: len(parts)]
     return [
         part

@@ -93,7 +93,7 @@ class Progress:
     """Prints how far a replay is: a line every few seconds, none twice in a row."""
 
     def __init__(self, report: Say, now_s: Callable[[], float]) -> None:
-        """`now_s` returns monotonic seconds."""
+        """Begin; `now_s` returns monotonic seconds."""
         self._report = report
         self._now_s = now_s
         self._next_s = now_s() + PROGRESS_EVERY_S
@@ -119,7 +119,7 @@ class StopClock:
         self._stop = stop
 
     def now_s(self) -> float:
-        """Monotonic seconds."""
+        """Return monotonic seconds."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
@@ -135,7 +135,7 @@ class StopClock:
 def publish(
     arguments: ReplayArguments, clock: Clock, report: Say, retry: Retry = PATIENT
 ) -> Totals:
-    """As `replay`, with errors raised and lines given to `report`.
+    """Publish as `replay` does, with errors raised and lines given to `report`.
 
     `retry` is how the gateway is asked again.
 
@@ -176,7 +176,7 @@ def publish(
 
 
 def checkpoint_of(arguments: ReplayArguments) -> ReplayCheckpoint:
-    """Where a replay notes how far it is: of the same source, place and beginning."""
+    """Return the checkpoint of a replay: of equal source, topic, gateway and beginning."""
     of = f"{arguments.path.resolve()} {arguments.source_topic or ''}"
     of += f" to {arguments.topic} at {arguments.gateway}"
     if arguments.from_time is not None:

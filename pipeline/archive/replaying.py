@@ -47,7 +47,7 @@ class Clock(Protocol):
     """Seconds that pass, and somebody who may have enough of it."""
 
     def now_s(self) -> float:
-        """Seconds, never running back."""
+        """Return seconds that never run back."""
 
     def wait(self, seconds: float) -> None:
         """Return after so long, or earlier when asked to stop."""
@@ -71,19 +71,19 @@ class Pacing:
         self._before: Recorded | None = None
 
     def due_s(self, message: Recorded) -> float:
-        """When this message may go, the one after that which went last; the first one at once."""
+        """Return when this message may go, as the next one after the last that went."""
         if self._before is None:
             return self._last_s
         gap_s = self._gap_s(self._before, message)
         return self._last_s + (gap_s if self._gap_s_max is None else min(gap_s, self._gap_s_max))
 
     def tick_s(self, message: Recorded) -> float:
-        """The end of the tick in which this message is due: later by a little, never sooner."""
+        """Return the end of the tick in which this message is due: a little later, never sooner."""
         ticks = (self.due_s(message) - self._begun_s) / TICK_S
         return self._begun_s + math.ceil(ticks - ROUNDING) * TICK_S
 
     def went(self, message: Recorded, now_s: float) -> None:
-        """A message goes."""
+        """Note that a message goes."""
         self._last_s = max(self.due_s(message), now_s - BURST_S)
         self._before = message
 
@@ -94,7 +94,7 @@ def requests(
     clock: Clock,
     messages_max: int = MESSAGES_PER_REQUEST,
 ) -> Iterator[list[Recorded]]:
-    """What each request carries, given out when it is due; ends early when asked to stop."""
+    """Yield the messages of each request when it is due; end early when asked to stop."""
     held: list[Recorded] = []
     held_bytes = 0
     for message in messages:
@@ -115,7 +115,7 @@ def requests(
 
 
 def _gap_of(rate: Rate | None) -> Callable[[Recorded, Recorded], float]:
-    """Seconds from one message to the next."""
+    """Return a function: two successive messages -> the seconds between them."""
     if rate is None:
         return lambda before, message: 0.0
     if rate.messages_per_s is not None:
@@ -139,17 +139,17 @@ _MEDIA_TYPES = {"text": "text/plain", "binary": "application/octet-stream"}
 
 
 def media_type_of(kind: str) -> str:
-    """What a topic of a type is sent."""
+    """Return the media type of requests to a topic of a type."""
     return _MEDIA_TYPES.get(kind, NDJSON)
 
 
 def messages_max_of(kind: str) -> int:
-    """How many messages a request to a topic of a type carries at most."""
+    """Return the most messages that a request to a topic of a type carries."""
     return 1 if kind in _MEDIA_TYPES else MESSAGES_PER_REQUEST
 
 
 def body_of(kind: str, messages: Sequence[Recorded]) -> bytes:
-    """The body that carries messages and removals to a topic of a type; no more than it may.
+    """Return the body of a request to a topic of a type, with at most its number of messages.
 
     Raises:
         HistoryInvalid: a message is none for a topic of texts or bytes.
@@ -164,7 +164,10 @@ def body_of(kind: str, messages: Sequence[Recorded]) -> bytes:
 
 
 def _envelope(message: Recorded) -> bytes:
-    """As a gateway takes messages and removals; JSON has line breaks only between its tokens."""
+    """Return the envelope of a message or removal on one line.
+
+    Valid JSON has line breaks only between tokens, so a blank may replace each.
+    """
     if message.value is not None:
         return b'{"value":%b}' % message.value.replace(b"\n", b" ").replace(b"\r", b" ")
     key_text, reason = message.key_text or "null", msgspec.json.encode(message.reason)
@@ -199,7 +202,7 @@ def _bytes(message: Recorded) -> bytes:
 PRODUCER_PREFIX = "tidegate.replay."
 
 
-class Noted(msgspec.Struct, frozen=True):
+class ReplayState(msgspec.Struct, frozen=True):
     """Request `sequence` of `producer` has the messages behind `after` up to `through`.
 
     `of` is what is replayed to where: another replay has its own file.
@@ -221,8 +224,8 @@ class ReplayCheckpoint:
         self._of = of
 
     @contextmanager
-    def held(self) -> Iterator[Noted]:
-        """What was noted last, or a new beginning.
+    def held(self) -> Iterator[ReplayState]:
+        """Lock the file and yield what was noted last, or a new beginning.
 
         Raises:
             CheckpointMismatch: another process has it, it is another replay's, or unreadable.
@@ -241,7 +244,7 @@ class ReplayCheckpoint:
         finally:
             os.close(lock)
 
-    def note(self, noted: Noted) -> None:
+    def note(self, noted: ReplayState) -> None:
         """Have the disk keep it.
 
         Raises:
@@ -253,14 +256,14 @@ class ReplayCheckpoint:
             raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
 
     def forget(self) -> None:
-        """All is published; the same replay begins anew the next time."""
+        """Remove the file after the end; the same replay then begins anew."""
         self._path.unlink(missing_ok=True)
 
-    def _last(self) -> Noted:
+    def _last(self) -> ReplayState:
         if not self._path.exists():
-            return Noted(self._of, PRODUCER_PREFIX + secrets.token_hex(8))
+            return ReplayState(self._of, PRODUCER_PREFIX + secrets.token_hex(8))
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=Noted)
+            found = msgspec.json.decode(self._path.read_bytes(), type=ReplayState)
         except msgspec.MsgspecError:
             raise CheckpointMismatch(f"{self._path} cannot be read: remove it") from None
         if found.of != self._of:
@@ -287,7 +290,7 @@ class Replaying:
     """Publishes to one topic, and notes before each request what is in it."""
 
     def __init__(
-        self, gateway: Gateway, topic: str, checkpoint: ReplayCheckpoint, noted: Noted
+        self, gateway: Gateway, topic: str, checkpoint: ReplayCheckpoint, noted: ReplayState
     ) -> None:
         """Look what the topic takes."""
         self.totals = Totals()
@@ -334,14 +337,14 @@ class Replaying:
             GatewayUnreachable: nobody answers.
         """
         last, before = messages[-1].place, self.noted
-        self.noted = Noted(
+        self.noted = ReplayState(
             before.of, before.producer, before.sequence + 1, before.through, RecordedPlace(*last)
         )
         self._checkpoint.note(self.noted)
         self._publish(messages)
 
     def line(self) -> str:
-        """What was done so far."""
+        """Return a line that says what was done so far."""
         done = self.totals
         line = f"{self._topic}: {done.messages:,} messages published"
         if done.repeated:

@@ -32,7 +32,7 @@ _READ = ("offset", "timestamp_ms", "key", "value", "removed")
 
 
 def archive_rows(read: pa.RecordBatch, epoch: str) -> pa.RecordBatch:
-    """The same rows with the names of an archive; texts stay as published."""
+    """Return the same rows with the columns of an archive; texts stay as published."""
     columns = [pa.repeat(pa.scalar(epoch), read.num_rows), *(read.column(name) for name in _READ)]
     arrays = [column.cast(kind) for column, kind in zip(columns, ROWS.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
@@ -154,7 +154,7 @@ class PartWriter:
 
 
 def _new_rows(batch: pa.RecordBatch, epoch: str, position: int) -> pa.RecordBatch:
-    """The rows behind a position, which follow it without a hole.
+    """Return the rows behind a position, which must follow it without a gap.
 
     A journal is read without one: an archive that has lost its end is before its checkpoint.
     """
@@ -171,12 +171,12 @@ def _new_rows(batch: pa.RecordBatch, epoch: str, position: int) -> pa.RecordBatc
 
 
 def _within(times: list[int], end_ms: int) -> int:
-    """How many of the first rows come before the clock reaches a time."""
+    """Return how many of the first rows come before the clock reaches a time."""
     return next((at for at, time_ms in enumerate(times) if time_ms >= end_ms), len(times))
 
 
 def edge_of(path: Path, part: Part) -> Edge:
-    """Where a file ends, by its footer.
+    """Return where a file ends, by its footer.
 
     Raises:
         ArchiveUnusable: it is no whole Parquet file.

@@ -25,7 +25,7 @@ from tidegate.pipeline.errors import DefinitionInvalid
 
 @cache
 def registered(name: str) -> Function:
-    """The function `package.module:function`, as in the gateway's setting `mergers`.
+    """Return the function `package.module:function`, as in the gateway's setting `mergers`.
 
     Raises:
         DefinitionInvalid: it is not there, or cannot be called.
@@ -56,28 +56,28 @@ class Bodies(Protocol):
     failures: int
 
     def begin(self, bodies: pa.Array) -> Any:
-        """Bodies of messages, null for removals, as this keeps them."""
+        """Return bodies of messages (null for removals) in this form."""
 
     def joined(self, held: Any, new: Any) -> Any:
-        """One after the other."""
+        """Return both, one after the other."""
 
     def of_runs(self, kept: Any, runs: Runs) -> tuple[Any, Runs]:
-        """One for each run, and the runs: cut where messages of a run are not to be one."""
+        """Return one body for each run, and the runs, cut where a merger declined."""
 
     def take(self, kept: Any, places: Column) -> Any:
-        """Those at some places."""
+        """Return those at some places."""
 
     def put_before(self, kept: Any, place: int, earlier: Any) -> None:
         """Let the one at a place stand for an earlier one too."""
 
     def shown(self, kept: Any) -> pa.Array:
-        """As they are sent."""
+        """Return the bodies as they are sent."""
 
     def saved(self, kept: Any) -> pa.Array:
-        """As they outlive a batch, bytes each."""
+        """Return bytes for each, which outlive a batch."""
 
     def loaded(self, saved: pa.Array) -> Any:
-        """What was saved, to be gone on with."""
+        """Return what `saved` has saved."""
 
 
 class Newest:
@@ -86,34 +86,34 @@ class Newest:
     failures = 0
 
     def begin(self, bodies: pa.Array) -> pa.Array:
-        """The column itself."""
+        """Return the column itself."""
         return bodies
 
     def joined(self, held: pa.Array, new: pa.Array) -> pa.Array:
-        """One column."""
+        """Return one column."""
         return pa.concat_arrays([held, new])
 
     def of_runs(self, kept: pa.Array, runs: Runs) -> tuple[pa.Array, Runs]:
-        """The last of each."""
+        """Return the last body of each run."""
         return kept.take(pa.array(runs.order[runs.ends - 1])), runs
 
     def take(self, kept: pa.Array, places: Column) -> pa.Array:
-        """Those at some places."""
+        """Return those at some places."""
         return kept.take(pa.array(places))
 
     def put_before(self, kept: pa.Array, place: int, earlier: Any) -> None:
-        """Nothing of what is earlier shows."""
+        """Do nothing: an earlier body does not show in a newer one."""
 
     def shown(self, kept: pa.Array) -> pa.Array:
-        """The column itself."""
+        """Return the column itself."""
         return kept
 
     def saved(self, kept: pa.Array) -> pa.Array:
-        """The column itself."""
+        """Return the column itself."""
         return kept
 
     def loaded(self, saved: pa.Array) -> pa.Array:
-        """The column itself."""
+        """Return the column itself."""
         return saved
 
 
@@ -126,22 +126,22 @@ class Folded:
         self._reduce = reduce
 
     def begin(self, bodies: pa.Array) -> list[Merged | None]:
-        """Each the beginning of a combination."""
+        """Return a combination of one message for each."""
         begin = self._reduce.begin
         return [None if body is None else begin(body) for body in bodies.to_pylist()]
 
     def joined(self, held: list[Merged | None], new: list[Merged | None]) -> list[Merged | None]:
-        """One list."""
+        """Return one list."""
         return [*held, *new]
 
     def of_runs(self, kept: list[Merged | None], runs: Runs) -> tuple[list[Merged | None], Runs]:
-        """Each run combined in order of publication."""
+        """Return each run combined in order of publication."""
         by_key = [kept[place] for place in runs.order.tolist()]
         pairs = zip(runs.starts.tolist(), runs.ends.tolist(), strict=True)
         return [_combined(by_key[start:end]) for start, end in pairs], runs
 
     def take(self, kept: list[Merged | None], places: Column) -> list[Merged | None]:
-        """Those at some places."""
+        """Return those at some places."""
         return [kept[place] for place in places.tolist()]
 
     def put_before(
@@ -151,15 +151,15 @@ class Folded:
         kept[place] = _combined([*earlier, kept[place]])
 
     def shown(self, kept: list[Merged | None]) -> pa.Array:
-        """The combined messages."""
+        """Return the combined messages."""
         return pa.array([None if one is None else one.payload() for one in kept], pa.binary())
 
     def saved(self, kept: list[Merged | None]) -> pa.Array:
-        """What was merged, as JSON text."""
+        """Return the combinations as JSON text."""
         return pa.array([None if one is None else one.saved() for one in kept], pa.binary())
 
     def loaded(self, saved: pa.Array) -> list[Merged | None]:
-        """What was merged."""
+        """Return the combinations."""
         loaded = self._reduce.loaded
         return [None if text is None else loaded(text) for text in saved.to_pylist()]
 
@@ -207,15 +207,15 @@ class Merging:
         self._merger = Merger(name, registered(name), self._failed)
 
     def begin(self, bodies: pa.Array) -> list[Slot]:
-        """Each by itself."""
+        """Return a slot of one message for each."""
         return [Slot(body) for body in bodies.to_pylist()]
 
     def joined(self, held: list[Slot], new: list[Slot]) -> list[Slot]:
-        """One list."""
+        """Return one list."""
         return [*held, *new]
 
     def of_runs(self, kept: list[Slot], runs: Runs) -> tuple[list[Slot], Runs]:
-        """The slots of each run, and runs cut where a slot begins."""
+        """Return the slots of each run, and the runs, cut where a slot begins."""
         by_key = [kept[place] for place in runs.order.tolist()]
         slots: list[Slot] = []
         starts: list[int] = []
@@ -232,27 +232,27 @@ class Merging:
         return slots, runs.cut(np.array(starts, np.int64))
 
     def take(self, kept: list[Slot], places: Column) -> list[Slot]:
-        """Those at some places."""
+        """Return those at some places."""
         return [kept[place] for place in places.tolist()]
 
     def put_before(self, kept: list[Slot], place: int, earlier: list[Slot]) -> None:
-        """What nobody was told of is counted, and not put to the merger, which may decline."""
+        """Do nothing: unsent messages are counted, but the merger, which may decline, gets none."""
 
     def shown(self, kept: list[Slot]) -> pa.Array:
-        """The messages."""
+        """Return the messages."""
         return pa.array([slot.text for slot in kept], pa.binary())
 
     def saved(self, kept: list[Slot]) -> pa.Array:
-        """A mark and the message."""
+        """Return a mark and the message for each slot."""
         texts = [(APART if slot.is_apart else OPEN) + (slot.text or b"") for slot in kept]
         return pa.array(texts, pa.binary())
 
     def loaded(self, saved: pa.Array) -> list[Slot]:
-        """The slots."""
+        """Return the slots."""
         return [Slot(text[1:] or None, text[:1] == APART) for text in saved.to_pylist()]
 
     def _merged(self, newest: Slot, new: Slot, *, is_only: bool) -> Slot | None:
-        """The newest slot of a key with one more; None: that has a slot of its own."""
+        """Return the newest slot of a key with one more message; None if it declined."""
         if new.is_apart:
             return None
         if new.text is None:

@@ -48,22 +48,22 @@ class Rows:
 
     @classmethod
     def none(cls, bodies: Bodies) -> Rows:
-        """No rows."""
+        """Return no rows."""
         none = np.zeros(0, np.int64)
         columns = dict.fromkeys(_COLUMNS, none) | {"absent": none.astype(np.bool_)}
         return cls(**columns, values=bodies.begin(pa.array([], pa.binary())))
 
     def columns(self) -> dict[str, Column]:
-        """All but the values."""
+        """Return all columns but the values."""
         return {name: getattr(self, name) for name in _COLUMNS}
 
     def take(self, places: Column, bodies: Bodies) -> Rows:
-        """Those at some places."""
+        """Return those at some places."""
         columns = {name: column[places] for name, column in self.columns().items()}
         return Rows(**columns, values=bodies.take(self.values, places))
 
     def then(self, later: Rows, bodies: Bodies) -> Rows:
-        """Both, one after the other."""
+        """Return both, one after the other."""
         columns = {
             name: np.concatenate((column, getattr(later, name)))
             for name, column in self.columns().items()
@@ -86,19 +86,19 @@ class Conflator:
     """The state of one interval between blocks: a row for each key that is held.
 
     A key has several, in the order of their messages and with one time, where a merger declined.
-    With `tells_removals` it also remembers which keys are there, and what nobody was told of.
+    With `sends_removals` it also remembers which keys are there, and what nobody was told of.
     """
 
-    def __init__(self, interval: Interval, bodies: Bodies, *, tells_removals: bool) -> None:
+    def __init__(self, interval: Interval, bodies: Bodies, *, sends_removals: bool) -> None:
         self.bodies = bodies
         self.interval = interval
         self.held = Rows.none(bodies)
         self.there = np.zeros(0, np.bool_)
-        self.untold: dict[int, Rows] = {}
-        self._tells_removals = tells_removals
+        self.unsent: dict[int, Rows] = {}
+        self._tells_removals = sends_removals
 
     def add(self, rows: Rows, until_ns: int) -> Deliveries:
-        """The next messages in order of publication, and what is due by now.
+        """Take the next messages in order of publication; return what is due by now.
 
         Times do not run back, and none is after `until_ns`.
         """
@@ -106,22 +106,22 @@ class Conflator:
         return self._release(rows, runs_of(self.interval, rows.codes, rows.times_ns), until_ns)
 
     def gather(self, rows: Rows) -> None:
-        """The next messages, each held with what is held of its key; nothing goes out."""
+        """Take the next messages and hold each with what is held of its key."""
         rows = self.held.then(self._effective(rows), self.bodies)
         runs = one_run_each(self.interval, rows.codes, rows.times_ns)
         self._release(rows, runs, -FOREVER_NS)
 
     def release(self, until_ns: int) -> Deliveries:
-        """What is due by now."""
+        """Return what is due by now."""
         rows = self.held
         return self._release(rows, runs_of(self.interval, rows.codes, rows.times_ns), until_ns)
 
     def finish(self) -> Deliveries:
-        """All that is still held."""
+        """Return all that is still held."""
         return self.release(FOREVER_NS)
 
     def _effective(self, rows: Rows) -> Rows:
-        """Without removals of keys that are not there, and with what was there before each."""
+        """Drop removals of absent keys; note for each row whether its key was there before."""
         if not self._tells_removals:
             return rows.take(np.flatnonzero(rows.gone == PUT), self.bodies)
         count = int(rows.codes.max(initial=-1)) + 1
@@ -158,34 +158,36 @@ class Conflator:
             values,
         )
         is_held = parts.due_ns > until_ns
-        told = self._told(found, is_held)
+        told = self._to_send(found, is_held)
         held = np.flatnonzero(is_held)
         self.held = found.take(held[np.argsort(begun[held], kind="stable")], self.bodies)
         sent = np.flatnonzero(~is_held & told)
         return Deliveries(found.take(sent, self.bodies), parts.due_ns[sent])
 
-    def _told(self, found: Rows, is_held: Column) -> Column:
-        """Which rows are news; a key that came and went is not, and counts with its next row.
+    def _to_send(self, found: Rows, is_held: Column) -> Column:
+        """Return which rows are to be sent: not those of a key that came and went.
+
+        The messages of such a row count with the key's next row.
 
         The next row may be of the same interval, where a merger declined (rule account-5).
         """
         told: Column = (found.gone == PUT) | ~found.absent
-        if not self.untold and told[~is_held].all():
+        if not self.unsent and told[~is_held].all():
             return told
         for place, code in enumerate(found.codes.tolist()):
-            earlier = self.untold.pop(code, None)
+            earlier = self.unsent.pop(code, None)
             if earlier is not None:
                 found.messages[place] += earlier.messages[0]
                 found.firsts[place] = earlier.firsts[0]
                 found.first_ms[place] = earlier.first_ms[0]
                 self.bodies.put_before(found.values, place, earlier.values)
             if not told[place] and not is_held[place]:
-                self.untold[code] = found.take(np.array([place]), self.bodies)
+                self.unsent[code] = found.take(np.array([place]), self.bodies)
         return told
 
 
 def _first_messages(rows: Rows, runs: Runs) -> Column:
-    """Where the first message of each run stands; of removals alone, the last of them."""
+    """Return where each run's first message is; for removals alone, the last of them."""
     count = len(runs.order)
     places = np.where(rows.messages[runs.order] > 0, np.arange(count), count)
     first = np.minimum.reduceat(places, runs.starts)
@@ -221,7 +223,7 @@ class Timeline:
         self._lateness_ns = lateness_ns
 
     def add(self, rows: Rows, greatest_ns: Column, clock_ns: int) -> Rows:
-        """The next messages; what can be taken now, in order.
+        """Take the next messages; return in order those that the watermark has passed.
 
         Args:
             rows: one a message, in order of publication, with times of their own; EARLIEST_NS for
@@ -239,12 +241,12 @@ class Timeline:
         return self._take(self.waiting.then(rows, self._bodies))
 
     def finish(self) -> Rows:
-        """All that has waited; what comes later counts as no earlier."""
+        """Return all that has waited; later messages count as no earlier."""
         self.passed_ns = self.greatest_ns
         return self._take(self.waiting)
 
     def _marks(self, reached_ns: Column) -> Column:
-        """The watermark at greatest times, without running over."""
+        """Return the watermarks at greatest times, without an overflow."""
         marks: Column = np.maximum(reached_ns, EARLIEST_NS + self._lateness_ns) - self._lateness_ns
         return marks
 
@@ -259,7 +261,7 @@ class Timeline:
 
 
 def _not_back(codes: Column, times_ns: Column) -> Column:
-    """Each time, or a later one that its key had before."""
+    """Return each time, or a later one that its key had before."""
     distinct, ranks = np.unique(times_ns, return_inverse=True)
     order = np.argsort(codes, kind="stable")
     steps = codes[order] * len(distinct) + ranks[order]
@@ -273,7 +275,7 @@ def _not_back(codes: Column, times_ns: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Conflation:
-    """What is conflated, and how; `tells_removals` is the option `oof`.
+    """What is conflated, and how; `sends_removals` is the option `oof`.
 
     `merger` is the name of a registered one: what travels is the name, imported where it is needed.
     `time` is the field of event time; without one `time_ms` is the time. `lateness_ns` is how far
@@ -289,7 +291,7 @@ class Conflation:
     filter: Filter | None = None
     reduce: Reduce | None = None
     merger: str = ""
-    tells_removals: bool = False
+    sends_removals: bool = False
     topic: str = ""
     lateness_ns: int = 0
     sets_aside: bool = False
@@ -309,9 +311,9 @@ class Conflation:
         return Folded(self.reduce)
 
     def conflator(self) -> Conflator:
-        """The state of a stream, with nothing held."""
-        return Conflator(self.interval, self.bodies, tells_removals=self.tells_removals)
+        """Return the state of a stream with nothing held."""
+        return Conflator(self.interval, self.bodies, sends_removals=self.sends_removals)
 
     def timeline(self) -> Timeline:
-        """The state of its event time, with nothing waiting."""
+        """Return the state of its event time with nothing waiting."""
         return Timeline(self.lateness_ns, self.bodies)

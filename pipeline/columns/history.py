@@ -38,19 +38,19 @@ _TIMES = {
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL takes it, whatever stands in it."""
+    """Return a column's name as SQL takes it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def as_json(columns: Sequence[Column]) -> Column:
-    """The object of these columns, in their order; times to the microsecond."""
+    """Return the object of these columns, in their order; times to the microsecond."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     return F.to_json(F.struct(*columns), _TIMES)
 
 
 def beyond_json(schema: StructType, columns: Sequence[Column]) -> Column:
-    """Which of the columns has a number that JSON has not, as a reason; null if none has."""
+    """Return which column has a number that JSON lacks, as a reason; null if none has."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     reasons = [
@@ -83,7 +83,7 @@ SPACE = " \t\r\n"
 
 
 def require_history(path: Path) -> bool:
-    """Whether the history is Parquet; looked at before Spark is started.
+    """Check a history before Spark is started; return whether it is Parquet.
 
     Raises:
         HistoryUnreadable: nothing there, or nothing in it.
@@ -103,7 +103,7 @@ def require_history(path: Path) -> bool:
 
 
 def read_history(spark: SparkSession, path: Path) -> DataFrame:
-    """The lines of a history, columns as in `SCHEMA`; `time_ms` only from a journal's archive.
+    """Return the lines of a history as `SCHEMA`; only a journal's archive has `time_ms`.
 
     Raises:
         HistoryUnreadable: as `require_history`, or Spark cannot make sense of it.
@@ -135,7 +135,7 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def lines_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """A task's lines in pieces that stand in one block, with the number of the piece's first line.
+    """Yield a task's lines in pieces of one block, with the number of each piece's first line.
 
     Lines count from 0 in each block.
     """
@@ -151,7 +151,7 @@ def lines_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int
 
 
 def stripped(lines: pa.Array) -> pa.Array:
-    """Lines without the white space around them, and without line breaks inside.
+    """Return lines without white space around them and without line breaks inside.
 
     Raises:
         pyarrow.ArrowInvalid: one is no UTF-8.
@@ -163,7 +163,7 @@ def stripped(lines: pa.Array) -> pa.Array:
 
 
 def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
-    """The error for a line, from 1, of a part as `lines_by_block` names it."""
+    """Return the error for a line, from 1, of a part as `lines_by_block` names it."""
     file, _, start = part.rpartition("\0")
     name = file_name(file).rpartition("/")[2] or "messages"
     place = f"line {number}" if int(start) == 0 else f"line {number} after byte {int(start)}"
@@ -171,12 +171,12 @@ def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
 
 
 def _address(path: Path) -> str:
-    """As Spark reads it, which takes a `=` or a blank in a name as it is."""
+    """Return the address in a form in which Spark takes `=` and blanks as they are."""
     return f"file://{path.absolute()}"
 
 
 def _is_hidden(path: Path) -> bool:
-    """Whether Spark and others pass over a file, by its name or its folder's."""
+    """Return whether Spark skips a file by its name or its folder's."""
     return any(part[0] in "._" for part in path.parts)
 
 
@@ -187,7 +187,7 @@ def _no_time() -> Column:
 
 
 def _stretches(batch: pa.RecordBatch) -> list[tuple[int, int]]:
-    """Where rows of one block stand: first row and length of each stretch."""
+    """Return first row and length of each stretch of rows of one block."""
     rows = batch.num_rows
     if rows == 0:
         return []

@@ -47,7 +47,7 @@ class Intake:
         return self._reader.codes[0].texts
 
     def messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Messages]:
-        """A task's messages, a piece of a block at a time; those set aside by themselves.
+        """Yield a task's messages, a piece of a block at a time; refused lines apart.
 
         Raises:
             HistoryInvalid: a line is no message, has no time, or nothing says whose removal it is,
@@ -111,7 +111,7 @@ class Intake:
         return _messages(part, piece, codes, times_ns, gone, bodies)
 
     def _keys_and_times(self, piece: pa.RecordBatch) -> tuple[Column, Column]:
-        """From the columns where they say it of every message, else from the bodies."""
+        """Return keys and times: from the columns where they are complete, else from the bodies."""
         keys, stored, bodies = (piece.column(name) for name in ("key", "time_ms", "body"))
         by_field = self._conflation.time is not None
         there = np.flatnonzero(np.asarray(bodies.is_valid()))
@@ -154,7 +154,7 @@ def _on_one_line(bodies: pa.Array) -> pa.Array:
 
 
 def _causes(removed: pa.Array) -> Column:
-    """Why each would be gone; DELETED where nothing that is known says it."""
+    """Return why each would be gone; DELETED where no known reason is given."""
     found = pc.index_in(removed, pa.array(REASONS, pa.string()), skip_nulls=True)
     causes: Column = np.asarray(pc.fill_null(found, DELETED)).astype(np.int64)
     return causes
@@ -184,7 +184,7 @@ def _messages(
 def cut_messages(
     batches: Iterator[pa.RecordBatch], conflation: Conflation, shards: int
 ) -> Iterator[pa.RecordBatch]:
-    """One task's messages as blocks (`blocks.ROWS`), a row for each shard and piece.
+    """Yield one task's messages as blocks (`rows.ROWS`), a row for each shard and piece.
 
     What was set aside is of the shard `REFUSED`, with reasons for keys.
     """
@@ -198,7 +198,7 @@ def cut_messages(
 
 
 def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
-    """One task's PUBLISHED rows as DELIVERIES whose values are saved, and those set aside."""
+    """Yield one task's PUBLISHED rows as DELIVERIES with saved values, and refused lines."""
     intake, shard, part = Intake(conflation), Shard(conflation, now_ns=0), ""
     for found in intake.messages(batches):
         if found.reasons:
@@ -212,7 +212,7 @@ def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterat
 
 
 def merge(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
-    """Rows of `combine`, in order of publication, as one for each key; others pass."""
+    """Merge rows of `combine`, in order of publication, into one for each key."""
     shard = Shard(conflation, now_ns=0)
     for rows in batches:
         is_put = pc.is_null(rows.column("refused"))

@@ -56,7 +56,7 @@ class TimeField:
     unit: Unit = Unit.AUTO
 
     def ns(self, found: object) -> int:
-        """Nanoseconds of a decoded time; a number to the microsecond.
+        """Return the nanoseconds of a decoded time; a number counts to the microsecond.
 
         Raises:
             ValueError: no time.
@@ -67,7 +67,7 @@ class TimeField:
         return ns
 
     def column_ns(self, found: list[Any]) -> Column:
-        """As `ns`, for the decoded times of many messages."""
+        """Return `ns` for the decoded times of many messages."""
         if set(map(type, found)) == {int}:
             times = np.array(found, np.int64)
             low, high = int(times.min()), int(times.max())
@@ -130,7 +130,7 @@ class KeyCodes:
         self._key_of = record_key_of if strict else conflation_key(spec)
 
     def of_line(self, line: bytes) -> int:
-        """The closures' way: any message.
+        """Return the code of any message, by the closures of `keys/`.
 
         Raises:
             KeysError: it has no such key.
@@ -138,7 +138,7 @@ class KeyCodes:
         return self.code(self._key_of(line))
 
     def of_fields(self, fields: list[tuple[Any, ...]]) -> Column:
-        """The quick way: decoded fields, each a text, an integer or None.
+        """Return the codes of decoded fields, each a text, an integer or None: the quick way.
 
         Raises:
             OverflowError: an integer beyond 64 bits, which is a key by its own spelling.
@@ -154,7 +154,7 @@ class KeyCodes:
         return np.array(codes, np.int64)
 
     def code(self, text: str) -> int:
-        """The number of a key."""
+        """Return the number of a key."""
         found = self._codes.get(text)
         if found is None:
             found = self._codes[text] = len(self.texts)
@@ -174,7 +174,7 @@ class MessageReader:
         self._quick = _quick_decoder(specs, time)
 
     def read(self, lines: list[bytes]) -> Read:
-        """Times and key codes of stripped lines.
+        """Return times and key codes of stripped lines.
 
         Raises:
             LineInvalidError: the first line that is not strict JSON, or has no key or no time.
@@ -200,7 +200,7 @@ class MessageReader:
         return times, codes
 
     def judged(self, lines: Sequence[bytes | None], bytes_max: int) -> list[str | None]:
-        """Why each line cannot be read, as problems of the gateway say it; None if it can."""
+        """Return why each line cannot be read, in the gateway's words; None if it can."""
         return [None if line is None else self._judge(line, bytes_max) for line in lines]
 
     def _judge(self, line: bytes, bytes_max: int) -> str | None:
@@ -248,7 +248,7 @@ class _Quick:
 
 
 def _quick_decoder(specs: Sequence[KeySpec], time: TimeField | None) -> _Quick | None:
-    """A decoder of top-level fields; None where a path goes deeper, or a key has no field."""
+    """Return a decoder of top-level fields; None if a path goes deeper or a key has no field."""
     paths = [path for spec in specs for path in spec.paths]
     if not all(spec.paths for spec in specs) or any(
         len(path.steps) > 1 or not isinstance(path.steps[0], str)
@@ -289,7 +289,7 @@ def _canonical(field: str | int | None) -> str:
 
 
 def _may_be_odd(lines: list[bytes]) -> bool:
-    """Whether a line may be deeper than allowed, or no UTF-8: what a partial decode passes over."""
+    """Return whether a line may be too deep or no UTF-8, which a partial decode does not see."""
     if any(line.count(b"[") + line.count(b"{") > DEPTH_MAX for line in lines):
         return True
     try:

@@ -52,13 +52,13 @@ _KINDS = {"string": pa.string(), "long": pa.int64(), "binary": pa.binary()}
 
 
 def arrow_schema(columns: str) -> pa.Schema:
-    """The Arrow schema of columns as Spark spells them."""
+    """Return the Arrow schema of columns in Spark's spelling."""
     pairs = (column.split(" ") for column in columns.split(", "))
     return pa.schema([(name, _KINDS[kind]) for name, kind in pairs])
 
 
 def file_name(file: str) -> str:
-    """What people call a `file`; empty where there is none."""
+    """Return the readable part of a `file`; empty if it has none."""
     return file.rpartition("\0")[2]
 
 
@@ -99,7 +99,7 @@ class Block:
     values: pa.Array
 
     def row_of_spark(self) -> tuple[int, str, int, int, bytes]:
-        """As in `ROWS`."""
+        """Return the block as a row of `ROWS`."""
         key = pa.DictionaryArray.from_arrays(
             pa.array(self.codes, pa.int32()), pa.array(self.keys, pa.string())
         )
@@ -112,21 +112,21 @@ class Block:
 
 
 def compact(codes: Column, count: int) -> tuple[Column, Column]:
-    """Which of `count` codes there are, and each message's place among them."""
+    """Return which of `count` codes occur, and each message's place among them."""
     present = np.bincount(codes, minlength=count) > 0
     places: Column = np.cumsum(present) - 1
     return np.flatnonzero(present), places[codes]
 
 
 def shard_of(key_text: str, shards: int) -> int:
-    """To which shard a key belongs, the same in every process."""
+    """Return the shard of a key, the same in every process."""
     return zlib.crc32(key_text.encode()) % shards
 
 
 def split(
     codes: Column, texts: list[str], shards: int
 ) -> Iterator[tuple[Column, list[str], Column]]:
-    """Messages by shard of their key: which they are, their keys, and the codes of these."""
+    """Yield for each shard: which messages are its, their keys, and the codes of these."""
     present, places = compact(codes, len(texts))
     homes = np.array([shard_of(texts[code], shards) for code in present.tolist()])[places]
     for shard in range(shards):
@@ -136,14 +136,14 @@ def split(
 
 
 def packed(blocks: Sequence[Block]) -> pa.RecordBatch:
-    """Blocks as a batch of `ROWS`."""
+    """Return blocks as a batch of `ROWS`."""
     rows = zip(*(block.row_of_spark() for block in blocks), strict=True)
     arrays = [pa.array(column, kind) for column, kind in zip(rows, ARROW_ROWS.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_ROWS)
 
 
 def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
-    """The blocks of batches of `ROWS`."""
+    """Yield the blocks of batches of `ROWS`."""
     for rows in batches:
         for stream, part, row, clock_ns, block in zip(
             *(rows.column(name) for name in ARROW_ROWS.names), strict=True
@@ -199,7 +199,7 @@ class Messages:
     reasons: tuple[str, ...] = ()
 
     def block(self, stream: int, chosen: Column, keys: Sequence[str], codes: Column) -> Block:
-        """Those chosen, on their way to a shard, `codes` numbering `keys`."""
+        """Return the chosen messages as a block for a shard; `codes` number `keys`."""
         columns = [pa.array(getattr(self, name)[chosen], pa.int64()) for name in _CARRIED]
         columns.append(self.bodies.filter(pa.array(chosen)))
         carried = pa.StructArray.from_arrays(columns, [*_CARRIED, "bodies"])
@@ -208,7 +208,7 @@ class Messages:
 
     @classmethod
     def of_block(cls, block: Block) -> Messages:
-        """Those of a block that has arrived."""
+        """Return the messages of a block that has arrived."""
         *carried, bodies = block.values.flatten()
         greatest_ns, positions, published_ms, gone = map(np.asarray, carried)
         return cls(
@@ -218,7 +218,7 @@ class Messages:
 
     @classmethod
     def set_aside(cls, block: Block) -> Messages:
-        """Those of a block whose keys are reasons."""
+        """Return the refused lines of a block, whose keys are the reasons."""
         reasons = tuple(block.keys[code] for code in block.codes.tolist())
         return replace(cls.of_block(block), reasons=reasons)
 

@@ -41,7 +41,7 @@ class Shard:
         self.now_ns = now_ns
 
     def add(self, found: Messages, texts: list[str]) -> Iterator[pa.RecordBatch]:
-        """The next messages, whose codes number `texts`."""
+        """Take the next messages, whose codes number `texts`; yield what is due."""
         rows = self._rows(found, texts)
         if self.now_ns is not None:
             rows.times_ns = np.full(len(rows.codes), self.now_ns)
@@ -51,7 +51,7 @@ class Shard:
         yield from self._told(self.conflator.add(taken, self.timeline.passed_ns))
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """The end of a batch: what is due in processing time."""
+        """End a batch; yield what is due in processing time."""
         if self.now_ns is None:
             return
         if self.conflator.interval.pace is Pace.BATCH:
@@ -60,16 +60,16 @@ class Shard:
             yield from self._told(self.conflator.release(self.now_ns))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """All that waits or is held."""
+        """Yield all that waits or is held."""
         yield from self._told(self.conflator.add(self.timeline.finish(), self.timeline.passed_ns))
         yield from self._told(self.conflator.finish())
 
     def combined(self) -> Iterator[pa.RecordBatch]:
-        """All that is held, with values as they are saved: for `join` of another shard."""
+        """Yield all that is held with saved values, for `join` of another shard."""
         yield from self._told(self.conflator.finish(), self.conflator.bodies.saved)
 
     def join(self, rows: pa.RecordBatch) -> None:
-        """What others have combined of later messages, in processing time."""
+        """Take what others have combined of later messages, in processing time."""
         count = rows.num_rows
         keys, files, blocks = (rows.column(name).to_pylist() for name in ("key", "file", "block"))
         parts = [f"{file}\0{block:019}" for file, block in zip(files, blocks, strict=True)]
@@ -133,7 +133,7 @@ class Shard:
 
 
 def refused(found: Messages) -> pa.RecordBatch:
-    """Rows as in `DELIVERIES` for lines that were set aside."""
+    """Return DELIVERIES rows for refused lines."""
     count = len(found.reasons)
     told = {
         name: pa.nulls(count, kind) for name, kind in zip(_SCHEMA.names, _SCHEMA.types, strict=True)
@@ -151,17 +151,17 @@ def refused(found: Messages) -> pa.RecordBatch:
 
 
 def numbered(numbers: dict[str, int], texts: Sequence[str]) -> Column:
-    """The numbers of texts, new ones for new texts."""
+    """Return the numbers of texts; new texts get new numbers."""
     return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
 
 
 def named(texts: dict[str, int], codes: Column) -> pa.Array:
-    """The texts that codes number."""
+    """Return the texts that codes number."""
     return pa.array([*texts], pa.string()).take(pa.array(codes))
 
 
 def placed(parts: dict[str, int], codes: Column) -> dict[str, pa.Array]:
-    """Columns `file` and `block` of the parts that codes number."""
+    """Return the columns `file` and `block` of the parts that codes number."""
     files, blocks = [], []
     for part in parts:
         file, _, block = part.rpartition("\0")
@@ -175,25 +175,25 @@ def placed(parts: dict[str, int], codes: Column) -> dict[str, pa.Array]:
 
 
 def milliseconds(times_ms: Column) -> pa.Array:
-    """Times of publication, null where nobody knows."""
+    """Return times of publication, null where they are unknown."""
     return pa.array(times_ms, pa.int64(), mask=times_ms == NEVER_MS)
 
 
 # A shard as a table that outlives a batch: what goes on from it is as if it had not ended.
 #
-# Rows are of a `kind`: `held` and `waiting` in their order, `untold` (came and went, and counts
+# Rows are of a `kind`: `held` and `waiting` in their order, `unsent` (came and went, and counts
 # with
 # the key's next row) and `there` (a key whose record is there). Times stand in the schema's notes.
 
 
 GREATEST, PASSED, DUE, KEYS = b"greatest_ns", b"passed_ns", b"due_ns", b"keys"
 FAILURES = b"failures"
-HELD, WAITING, UNTOLD, THERE = "held", "waiting", "untold", "there"
+HELD, WAITING, UNSENT, THERE = "held", "waiting", "untold", "there"  # words in saved tables
 _NUMBERS = ["times_ns", "messages", "firsts", "first_ms", "lasts", "gone"]
 
 
 def saved(shard: Shard) -> pa.Table:
-    """All that a shard holds, with notes: `GREATEST`, `PASSED`, the earliest `DUE`, and `KEYS`.
+    """Save a shard, with the notes `GREATEST`, `PASSED`, the earliest `DUE`, and `KEYS`.
 
     `FAILURES` of the merger are all since the stream began.
     """
@@ -216,7 +216,7 @@ def saved(shard: Shard) -> pa.Table:
 
 
 def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None) -> Shard:
-    """The shard of a table; in processing time its clock does not run back."""
+    """Restore a shard from its table; in processing time its clock does not run back."""
     notes = table.schema.metadata
     passed_ns = int(notes[PASSED])
     shard = Shard(conflation, None if now_ns is None else max(now_ns, passed_ns))
@@ -226,9 +226,9 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
     kinds = np.array(table.column("kind").to_pylist(), dtype=object)
     conflator.held = _loaded(shard, table, kinds == HELD)
     timeline.waiting = _loaded(shard, table, kinds == WAITING)
-    untold = _loaded(shard, table, kinds == UNTOLD)
-    for place, code in enumerate(untold.codes.tolist()):
-        conflator.untold[code] = untold.take(np.array([place]), conflator.bodies)
+    unsent = _loaded(shard, table, kinds == UNSENT)
+    for place, code in enumerate(unsent.codes.tolist()):
+        conflator.unsent[code] = unsent.take(np.array([place]), conflator.bodies)
     there = table.filter(pa.array(kinds == THERE)).column("key").to_pylist()
     codes = [shard.keys.setdefault(text, len(shard.keys)) for text in there]
     conflator.there = np.zeros(len(shard.keys), np.bool_)
@@ -239,8 +239,8 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
 def _rows(shard: Shard) -> Iterator[tuple[str, Rows]]:
     yield HELD, shard.conflator.held
     yield WAITING, shard.timeline.waiting
-    for rows in shard.conflator.untold.values():
-        yield UNTOLD, rows
+    for rows in shard.conflator.unsent.values():
+        yield UNSENT, rows
 
 
 def _table(shard: Shard, kind: str, rows: Rows) -> pa.Table:

@@ -59,7 +59,7 @@ class ConflationDefinition:
         return bool(self.pace is Pace.KEY or self.oof or self.time or self.merger)
 
     def __str__(self) -> str:
-        """What a checkpoint remembers: what was held under another conflation is of no use."""
+        """Return what a checkpoint notes: held rows are useless under another conflation."""
         if not self.holds:
             return ""
         parts = [f"pace {self.pace}", f"time {self.time or 'processing'}", f"oof {self.oof}"]
@@ -72,7 +72,7 @@ PLAIN = ConflationDefinition()
 
 
 def read_conflation(table: TomlTable, key_spec: KeySpec) -> ConflationDefinition:
-    """The conflation of a stream that is no view.
+    """Read the conflation of a stream that is not a view.
 
     Raises:
         DefinitionInvalid: the place, and what was expected there.

@@ -47,7 +47,7 @@ class RedisSource:
 
     @classmethod
     def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> RedisSource:
-        """From its table."""
+        """Read it from its table."""
         expected = "an address such as redis://127.0.0.1:6379/0"
         start = table.text("from", default=START)
         if start not in {START, "now"} and not ENTRY_ID.fullmatch(start):
@@ -84,7 +84,7 @@ class KafkaSource:
 
     @classmethod
     def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> KafkaSource:
-        """From its table; a folder of jars is seen from `folder`."""
+        """Read it from its table; a relative folder of jars is below `folder`."""
         start = table.text("from", default=START)
         if start not in {START, "now"}:
             raise table.wrong("from", "epoch or now", start)
@@ -114,7 +114,7 @@ class RateSource:
 
     @classmethod
     def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> RateSource:
-        """From its table."""
+        """Read it from its table."""
         rows = table.count("rows_per_second", ROWS_PER_SECOND_MAX)
         if rows is None:
             raise table.missing("rows_per_second", "how many rows are made")
@@ -164,7 +164,7 @@ class FileFormat(StrEnum):
 
     @classmethod
     def of_name(cls, pattern: str) -> FileFormat:
-        """What the ending of a path says; NDJSON where it says nothing."""
+        """Return the format that a path's ending names; NDJSON if it names none."""
         ending = Path(pattern.removesuffix(".gz")).suffix
         return {".csv": cls.CSV, ".parquet": cls.PARQUET}.get(ending, cls.NDJSON)
 
@@ -192,7 +192,7 @@ class FilesSource:
 
     @classmethod
     def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> FilesSource:
-        """From its table; a path that is no address is seen from `folder`."""
+        """Read it from its table; a relative path is below `folder`."""
         pattern = table.checked("path", str.strip, "a path or pattern, such as in/*.ndjson")
         content = _format(table, pattern)
         is_csv = content is FileFormat.CSV
@@ -230,7 +230,7 @@ def _delimiter(table: TomlTable) -> str:
 
 
 def _schema(table: TomlTable) -> tuple[tuple[str, str], ...]:
-    """Columns in their order."""
+    """Read the columns in their order."""
     columns = table.take("schema", dict, 'columns, such as {symbol = "string"}') or {}
     for column, kind in columns.items():
         if not isinstance(kind, str) or not COLUMN_TYPE.fullmatch(kind):
@@ -280,7 +280,7 @@ class TopicSource:
 
     @classmethod
     def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> TopicSource:
-        """From its table."""
+        """Read it from its table."""
         return cls(
             topic=table.checked("topic", TOPIC.fullmatch, "a topic name"),
             start=_start(table),
@@ -290,7 +290,7 @@ class TopicSource:
         )
 
     def gateway(self, own: str) -> str:
-        """The gateway that tells of the topic: `own`, the stream's, unless `address` is one."""
+        """Return the gateway of the topic: `own`, the stream's, unless `address` is one."""
         address = self.address or ""
         return address.rstrip("/") if address.startswith(("http:", "https:")) else own
 
@@ -306,7 +306,7 @@ KINDS: dict[str, Callable[[TomlTable, TomlTable, Path], Source]] = {
 
 
 def read_source(table: TomlTable, stream: TomlTable, folder: Path) -> Source:
-    """The source of a stream; `stream` has the bounds of a batch, paths are seen from `folder`."""
+    """Read a stream's source; `stream` has the bounds of a batch, paths are below `folder`."""
     expected = "tidegate, redis, kafka, files or rate"
     kind = table.text("kind", expected=expected)
     if kind not in KINDS:

@@ -54,7 +54,7 @@ class Declaration:
         return bool(self.source["key"]) and bool(self.source["retain"])
 
     def conflation(self, wanted: Filter | None) -> ConflationDefinition:
-        """As the gateway's filler conflates: by what the source says of merging.
+        """Return the conflation that the gateway's own filling would use: the source's merging.
 
         Raises:
             DefinitionInvalid: its merger is not here, or a reducer writes into the key.
@@ -74,7 +74,7 @@ class Declaration:
         return ConflationDefinition(filter=wanted, oof=oof)
 
     def stream(self, gateway: str, checkpoints: Path) -> StreamDefinition:
-        """What fills it, with a checkpoint that no other life and no other source of it has.
+        """Return the stream that fills the topic; its checkpoint's path names epochs and shape.
 
         Raises:
             DefinitionInvalid: it can only be filled by a stream from a file.
@@ -96,14 +96,14 @@ class Declaration:
             interval_ms=whole_ms(parse_interval(asked["interval"])),
             sink=TopicSink(topic, declared=True),
             description="",
-            checkpoint=folder / self._life(),
+            checkpoint=folder / self._digest_of_shape(),
             dead_letters=folder / "dead",
             view=None if shape is None else ViewDefinition(None, wanted, shape, None),
             conflation=self.conflation(wanted) if shape is None else PLAIN,
         )
 
-    def _life(self) -> str:
-        """Differs where what was held and read before is of no use; an interval may change."""
+    def _digest_of_shape(self) -> str:
+        """Return a digest of all that makes an old checkpoint useless; an interval may change."""
         asked = self.topic["source"]
         lives = [self.topic["epoch"], self.source["epoch"], asked["topic"], self.topic["key"]]
         merge = self.source["merge"] if asked["grouping"] is None else REPLACES
@@ -113,7 +113,7 @@ class Declaration:
 def streams_of(
     topics: Sequence[Document], gateway: str, checkpoints: Path, taken: Collection[str]
 ) -> tuple[list[StreamDefinition], list[str]]:
-    """A stream for each topic that says `engine: spark`; and why others are not filled.
+    """Return a stream for each topic that says `engine: spark`, and why others are not filled.
 
     Streams from a file fill those that are `taken`.
     """
@@ -129,7 +129,7 @@ def streams_of(
 
 
 def declarations(topics: Sequence[Document]) -> list[Declaration]:
-    """Of all topics of a gateway those that the pipeline is to fill, and can be used there."""
+    """Return the usable topics of a gateway that the pipeline is to fill."""
     by_name = {it["topic"]: it for it in topics if it.get("state") != "unusable"}
     return [
         Declaration(topic, by_name[topic["source"]["topic"]])

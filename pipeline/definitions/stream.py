@@ -60,7 +60,7 @@ Sink = TopicSink | ParquetSink
 
 
 def read_sink(table: TomlTable, folder: Path) -> Sink:
-    """The sink of a stream; paths are seen from `folder`."""
+    """Read the sink of a stream; paths are below `folder`."""
     kind = table.text("kind", default="topic")
     sink: Sink
     if kind == "topic":
@@ -123,7 +123,7 @@ class StreamDefinition:
         return (self.source,) if join is None else (self.source, join.source)
 
     def own_topic(self, source: Source) -> str | None:
-        """The topic of the stream's own gateway that a source is or names, if there is one."""
+        """Return the topic of the stream's own gateway that a source is or names, or None."""
         if isinstance(source, TopicSource) and source.gateway(self.gateway) != self.gateway:
             return None
         return source.topic
@@ -135,7 +135,7 @@ class StreamDefinition:
 
 
 def read_definitions(path: Path) -> list[StreamDefinition]:
-    """The streams of a file, in its order.
+    """Read the streams of a file, in its order.
 
     Raises:
         DefinitionInvalid: one line with the file, the place and what was expected.
@@ -187,7 +187,7 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
 
 
 def _interval(table: TomlTable) -> tuple[str, int]:
-    """The interval as it is shown, and in whole milliseconds, as Spark counts."""
+    """Return the interval as it is shown, and in whole milliseconds, as Spark counts."""
     text = table.text("interval", expected=INTERVAL)
     try:
         return text.lower(), whole_ms(parse_interval(text))
@@ -212,7 +212,7 @@ _PLACES: dict[str, Callable[[StreamDefinition], str]] = {
 
 
 def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
-    """Each would overwrite what the other has written."""
+    """Refuse streams that would overwrite each other's files or topics."""
     for what, place_of in _PLACES.items():
         owners: dict[str, str] = {}
         for stream in streams:
@@ -231,7 +231,7 @@ def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
 
 
 def _folders(stream: StreamDefinition) -> list[tuple[str, Path]]:
-    """What it writes to, and how each is called."""
+    """Return the folders that a stream writes to, with their names in the definition."""
     folders = [("checkpoint", stream.checkpoint), ("dead_letters", stream.dead_letters)]
     if isinstance(stream.sink, ParquetSink):
         folders.append(("sink", stream.sink.folder))

@@ -42,17 +42,17 @@ class TomlTable:
         return list(self._left)
 
     def where(self, field: str) -> str:
-        """Where a field stands, as errors name it: on one line, and never at length."""
+        """Return the place of a field for errors: on one line, of bounded length."""
         place = f"{self._place}{field}"[:PLACE_MAX]
         plain = "".join(each if each.isprintable() else "?" for each in place)
         return f"{self._file}: {plain}"
 
     def wrong(self, field: str, expected: str, found: object) -> DefinitionInvalid:
-        """The error for a field of the wrong kind."""
+        """Return the error for a field of the wrong kind."""
         return DefinitionInvalid(f"{self.where(field)}: expected {expected}, found {shown(found)}")
 
     def missing(self, field: str, expected: str) -> DefinitionInvalid:
-        """The error for a field that must be there, and may have been misspelt."""
+        """Return the error for a required field that is missing or misspelt."""
         if other := alike(field, self._left):
             hint = f"; did you mean {field} instead of {other[:SHOWN_MAX]}?"
         else:
@@ -60,24 +60,24 @@ class TomlTable:
         return DefinitionInvalid(f"{self.where(field)}: is missing{hint}")
 
     def has(self, field: str) -> bool:
-        """Whether an optional field is there and has not been taken."""
+        """Return whether an optional field is there and has not been taken."""
         self.asked.add(field)
         return field in self._left
 
     def raw(self, field: str) -> Any:
-        """The value of a field, whatever its type, or None; it is known from now on."""
+        """Take the value of a field, whatever its type, or None."""
         self.asked.add(field)
         return self._left.pop(field, None)
 
     def says(self, field: str, text: str) -> bool:
-        """Whether a field is just this text; then it is taken."""
+        """Return whether a field is just this text; take it then."""
         if not self.has(field) or self._left[field] != text:
             return False
         self.raw(field)
         return True
 
     def take(self, field: str, kind: type, expected: str) -> Any:
-        """The value of a field, of this type, or None; it is known from now on."""
+        """Take the value of a field of this type, or None."""
         found = self.raw(field)
         # A TOML boolean is a Python int as well.
         if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
@@ -85,7 +85,7 @@ class TomlTable:
         return found
 
     def text(self, field: str, default: str | None = None, expected: str = "a text") -> str:
-        """A text; `default` None makes the field required."""
+        """Take a text; `default` None makes the field required."""
         found: str | None = self.take(field, str, expected)
         if found is not None:
             return found
@@ -94,7 +94,7 @@ class TomlTable:
         return default
 
     def texts(self, field: str, expected: str) -> list[str]:
-        """A required list of texts, at least one."""
+        """Take a required list of texts, at least one."""
         found: list[str] | None = self.take(field, list, expected)
         if found is None:
             raise self.missing(field, expected)
@@ -103,21 +103,21 @@ class TomlTable:
         return found
 
     def checked(self, field: str, fits: Callable[[str], object], expected: str) -> str:
-        """A required text for which `fits` gives something true."""
+        """Take a required text for which `fits` returns something true."""
         found = self.text(field, expected=expected)
         if not fits(found):
             raise self.wrong(field, expected, found)
         return found
 
     def secret(self, field: str, form: re.Pattern[str], expected: str) -> str:
-        """A required text of a form that no error repeats: it may hold a password."""
+        """Take a required text that no error repeats: it may hold a password."""
         found = self.text(field, expected=expected)
         if not form.fullmatch(found):
             raise DefinitionInvalid(f"{self.where(field)}: expected {expected}")
         return found
 
     def count(self, field: str, most: int = COUNT_MAX) -> int | None:
-        """A whole number above 0, or None."""
+        """Take a whole number above 0, or None."""
         expected = f"a whole number from 1 to {most}"
         found: int | None = self.take(field, int, expected)
         if found is not None and not 1 <= found <= most:
@@ -125,7 +125,7 @@ class TomlTable:
         return found
 
     def flag(self, field: str, default: bool) -> bool:
-        """True or false."""
+        """Take true or false."""
         found = self.raw(field)
         if found is None:
             return default
@@ -134,7 +134,7 @@ class TomlTable:
         return found
 
     def table(self, field: str, expected: str = "a table") -> TomlTable:
-        """A required table inside this one."""
+        """Take a required table inside this one."""
         found = self.take(field, dict, expected)
         if found is None:
             raise self.missing(field, expected)
@@ -154,14 +154,14 @@ class TomlTable:
 
 
 def alike(field: str, others: Iterable[str]) -> str | None:
-    """Which of other names is nearly the same, if one is; capitals make no difference."""
+    """Return which of other names is nearly the same, or None; ignore capitals."""
     by_name = {other.lower(): other for other in others}
     found = difflib.get_close_matches(field.lower(), by_name, 1, ALIKE_MIN)
     return by_name[found[0]] if found else None
 
 
 def shown(found: object) -> str:
-    """A value much as it stands in the file, never at length, and without a password."""
+    """Return a value as it stands in the file, shortened and without a password."""
     text = json.dumps(found, ensure_ascii=False, default=str)
     return _CREDENTIALS.sub("//...@", text)[:SHOWN_MAX]
 
@@ -189,7 +189,7 @@ _ADVICE = {
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file.
+    """Return the tables of a file.
 
     Raises:
         DefinitionInvalid: it cannot be read, or is no TOML; the text names the line.
@@ -212,7 +212,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def _sentence(said: str) -> str:
-    """The place before the reason, and what to do if that is known."""
+    """Return the place before the reason, and what to do if that is known."""
     found = _PLACED.fullmatch(said)
     if found is None:
         return f"not TOML, {said}"
@@ -237,14 +237,14 @@ Read = TypeVar("Read")
 def refused(
     table: TomlTable, field: str, error: KeysError, position: int | None = None
 ) -> DefinitionInvalid:
-    """The error for a text that is no term; `position` (0-based) is the error's own if None."""
+    """Return the error for a malformed text; `position` (0-based) replaces the error's own."""
     at = error.position if position is None else position
     place = table.where(field) if at is None else f"{table.where(field)}, position {at}"
     return DefinitionInvalid(f"{place}: {error.detail}")
 
 
 def read_filter(table: TomlTable) -> Filter | None:
-    """The field `filter`, if there is one."""
+    """Take the field `filter`, if there is one."""
     if not table.has("filter"):
         return None
     text = table.checked("filter", str.strip, "a filter, such as /qty > 0")
@@ -255,7 +255,7 @@ def read_filter(table: TomlTable) -> Filter | None:
 
 
 def read_path(table: TomlTable, field: str, expected: str) -> FieldPath:
-    """A required field path."""
+    """Take a required field path."""
     text = table.text(field, expected=expected)
     try:
         return FieldPath.parse(text)
@@ -264,14 +264,14 @@ def read_path(table: TomlTable, field: str, expected: str) -> FieldPath:
 
 
 def read_paths(table: TomlTable, field: str) -> KeySpec:
-    """A required list of field paths, at least one."""
+    """Take a required list of field paths, at least one."""
     return read_list(table, field, PATHS, KeySpec.of)
 
 
 def read_list(
     table: TomlTable, field: str, expected: str, parse: Callable[[list[str]], Read]
 ) -> Read:
-    """What `parse` makes of a required list of texts; its errors tell positions in the last one.
+    """Parse a required list of texts; errors of `parse` have positions in the last text.
 
     It is asked for one text more each time, so that the first which is wrong is the one named.
     """
@@ -285,7 +285,7 @@ def read_list(
 
 
 def bracketed(texts: list[str]) -> tuple[str, int]:
-    """A list as options spell it, and where that begins if the last text begins at 0."""
+    """Return a list as options spell it, and its start if the last text starts at 0."""
     text = f"[{','.join(texts)}]"
     return text, len(texts[-1]) + 1 - len(text)
 

@@ -54,13 +54,13 @@ class ViewDefinition:
     join: JoinDefinition | None
 
     def __str__(self) -> str:
-        """What a checkpoint remembers of it: another view has other state."""
+        """Return what a checkpoint notes: another view has other state."""
         key = self.record_key or "own"
         return f"key {key} filter {self.filter} {self.projection or ''} join {self.join}"
 
 
 def refuse_place_in_key(table: TomlTable, view: ViewDefinition, key_spec: KeySpec) -> None:
-    """The right record would stand where the key of a joined record is told.
+    """Refuse a join that would put the right record into a field of the key.
 
     Raises:
         DefinitionInvalid: it does; records of groups have their own key, whatever was joined.
@@ -76,7 +76,7 @@ def refuse_place_in_key(table: TomlTable, view: ViewDefinition, key_spec: KeySpe
 
 
 def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
-    """The view that a stream is, if it is one: then it has `grouping`, or a table `join`.
+    """Read the view of a stream, if it has `grouping` or a table `join`.
 
     Raises:
         DefinitionInvalid: the place, and what was expected there.
@@ -96,7 +96,7 @@ def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
 
 
 def _record_key(table: TomlTable, projection: Projection | None) -> KeySpec | None:
-    """What tells source records apart; joined records that are not grouped have it as their key."""
+    """Return what tells source records apart; joined, ungrouped records use the stream's key."""
     if projection is None:
         if table.has("record_key"):
             raise DefinitionInvalid(f"{table.where('record_key')}: only with grouping, else key")

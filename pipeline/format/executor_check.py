@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 
 def unpacked(packed: bytes) -> Any:
-    """What was packed, on an executor; only the standard library is there for certain.
+    """Unpack on an executor, where only the standard library is sure to be installed.
 
     Raises:
         RuntimeError: the executor's Python has no such package; one sentence.
@@ -35,7 +35,7 @@ def unpacked(packed: bytes) -> Any:
     return traveller
 
 
-class Traveller:
+class SentToExecutors:
     """Something that Spark takes to executors: its fields are plain."""
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:

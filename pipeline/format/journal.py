@@ -67,7 +67,7 @@ class BusJournal:
     """The journal of a topic in Redis or Valkey (a `TopicJournal`); it only ever reads."""
 
     def __init__(self, address: str, prefix: str, topic: str, retry: Retry = PATIENT) -> None:
-        """Nothing is reached yet; `prefix` is what the names of all keys begin with.
+        """Connect to nothing yet; all keys begin with `prefix`.
 
         Raises:
             DefinitionInvalid: not the address of a Redis.
@@ -86,7 +86,7 @@ class BusJournal:
         self._redis.__exit__()
 
     def ends(self) -> Journal:
-        """As `TopicJournal` has it: one script, three short texts."""
+        """Return the ends with one script and three short texts."""
         answer = self._redis.ask("EVAL", _ENDS, 2, self._state, self._stream)
         epoch, head, first = (word.decode() for word in answer)
         if not epoch:
@@ -99,12 +99,12 @@ class BusJournal:
         return Journal(epoch, join_bookmark(epoch, int(first)), join_bookmark(epoch, int(head)))
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
-        """As `TopicJournal` has it."""
+        """Return rows as `TopicJournal` does."""
         entries = self._entries(epoch, after, last)
         return row_batch(list(self._rows(entries, epoch, after, last)), epoch, after)
 
     def _entries(self, epoch: str, after: int, last: int) -> list[Any]:
-        """Entries behind a position, small ones several at a time, a large one alone."""
+        """Return entries behind a position: several small ones, or one large one alone."""
         through = min(last, after + MESSAGES_PER_REQUEST_MAX)
         known, entries = self._redis.ask_together(
             ("HGET", self._state, "epoch"),
@@ -138,7 +138,7 @@ class BusJournal:
                     yield _row(item, timestamp_ms, spell)
 
     def _spelling(self) -> Spelling:
-        """How a value of the topic's type is written as JSON."""
+        """Return how a value of the topic's type is written as JSON."""
         if self._spelled is None:
             document = self._redis.ask("HGET", self._documents, self._topic)
             kind = msgspec.json.decode(document or b"{}").get("type", "json")
@@ -183,7 +183,7 @@ class TopicJournal(Protocol):
     ) -> None: ...
 
     def ends(self) -> Journal:
-        """The bookmarks of the oldest and the newest message; no message crosses the wire.
+        """Return the bookmarks of the oldest and the newest message, without any message.
 
         Raises:
             GatewayRefused: there is no such topic.
@@ -191,7 +191,7 @@ class TopicJournal(Protocol):
         """
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
-        """Rows that follow on position `after` without a gap, none behind `last`, not all perhaps.
+        """Return rows that follow position `after` without a gap, up to `last` or fewer.
 
         No rows mean that there are none any more.
 
@@ -222,7 +222,7 @@ class GatewayJournal:
         self._opened.__exit__(kind, error, trace)
 
     def ends(self) -> Journal:
-        """As `TopicJournal` has it: one small request."""
+        """Return the ends with one small request."""
         try:
             return self._gateway.journal(self._topic)
         except GatewayProblem as problem:
@@ -234,13 +234,13 @@ class GatewayJournal:
             ) from None
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
-        """As `TopicJournal` has it."""
+        """Return rows as `TopicJournal` does."""
         since = join_bookmark(epoch, after) if after else START
         wanted = min(last - after, MESSAGES_PER_REQUEST_MAX)
         return envelope_batch(self._gateway.journal_page(self._topic, since, wanted), epoch, after)
 
     def records(self, epoch: str, last: int) -> Iterator[pa.RecordBatch]:
-        """The records that were published up to position `last` and are the same since, in pieces.
+        """Yield, in pieces, the records that were published up to position `last`.
 
         Raises:
             SourceLost: the topic has another epoch.
@@ -251,7 +251,7 @@ class GatewayJournal:
 
 
 def open_journal(options: ReadOptions, retry: Retry = PATIENT) -> TopicJournal:
-    """The journal that the options name; `retry`: how it is asked again.
+    """Open the journal that the options name; `retry` repeats its requests.
 
     Raises:
         DefinitionInvalid: not an address.

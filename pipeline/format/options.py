@@ -39,7 +39,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """From Spark's option texts.
+        """Read Spark's option texts.
 
         Raises:
             DefinitionInvalid: unknown, missing or malformed options.
@@ -81,7 +81,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
-        """From Spark's option texts.
+        """Read Spark's option texts.
 
         Raises:
             DefinitionInvalid: unknown, missing or malformed options; the address of a Redis.
@@ -120,7 +120,7 @@ def _address(given: Mapping[str, str]) -> str:
 
 
 def _fields(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths of a key as a topic spells them, by which one that is there is compared."""
+    """Return the paths of a key in a topic's spelling, to compare them with an existing key."""
     texts = [text.strip() for text in given.get("key", "").split(",")]
     try:
         return tuple(str(path) for path in KeySpec.of(list(filter(None, texts))).paths)

@@ -28,7 +28,7 @@ from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.spec import canonical_key
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, StreamFailed
-from tidegate.pipeline.format.executor_check import Traveller
+from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.options import WriteOptions
 
 # Rows of a frame on their way to a topic: checked here, where the row is still known.
@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 
 def lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
-    """The lines of rows with a column `value`, and perhaps `key` and `removed`.
+    """Yield the lines of rows with a column `value`, and perhaps `key` and `removed`.
 
     A row without a value, or with a reason in `removed`, removes the record of its key. A key
     beside a value goes along: only the gateway knows whether it is the one that the value says.
@@ -67,7 +67,7 @@ def lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
 
 
 def body_of(lines: list[Line]) -> tuple[bytes, bool]:
-    """Lines as the body of a request, and whether it is one of envelopes."""
+    """Return lines as the body of a request, and whether it consists of envelopes."""
     if not any(line.is_envelope for line in lines):
         return b"\n".join(line.text for line in lines) + b"\n", False
     envelopes = (
@@ -152,7 +152,7 @@ class Staging:
         self._bytes = 0
 
     def add(self, line: Line) -> None:
-        """One line more; a full stage goes to the gateway."""
+        """Add one line; send a full stage to the gateway."""
         is_full = len(self._lines) == STAGE_MESSAGES_MAX
         if is_full or self._bytes + len(line.text) >= STAGE_BYTES_MAX:
             self._stage()
@@ -160,7 +160,7 @@ class Staging:
         self._bytes += len(line.text) + 1
 
     def end(self) -> Staged:
-        """What is left goes too."""
+        """Send what is left."""
         self._stage()
         return self._staged
 
@@ -186,7 +186,7 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 STAGES_MAX = 10_000
 
 
-class TopicStreamWriter(Traveller, DataSourceStreamArrowWriter):
+class TopicStreamWriter(SentToExecutors, DataSourceStreamArrowWriter):
     """Writes the batches of a stream; `run` numbers the stream's lives."""
 
     def __init__(self, options: WriteOptions, run: int) -> None:
@@ -206,10 +206,10 @@ class TopicStreamWriter(Traveller, DataSourceStreamArrowWriter):
         commit_stages(self._options, messages, self._run, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is to do: what nobody commits is forgotten after an hour."""
+        """Do nothing: the gateway forgets uncommitted stages after an hour."""
 
 
-class TopicBatchWriter(Traveller, DataSourceArrowWriter):
+class TopicBatchWriter(SentToExecutors, DataSourceArrowWriter):
     """Writes one frame, of whatever size a commit may have."""
 
     def __init__(self, options: WriteOptions) -> None:
@@ -225,13 +225,13 @@ class TopicBatchWriter(Traveller, DataSourceArrowWriter):
         commit_stages(self._options, messages, run=0, number=0)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is to do: what nobody commits is forgotten after an hour."""
+        """Do nothing: the gateway forgets uncommitted stages after an hour."""
 
 
 def stream_writer(
     options: WriteOptions, schema: StructType, run: int, *, overwrite: bool
 ) -> TopicStreamWriter:
-    """A writer for a topic that is there.
+    """Return a writer for a topic, which exists then.
 
     Raises:
         DefinitionInvalid: columns that make no message, or output mode complete.
@@ -242,7 +242,7 @@ def stream_writer(
 
 
 def batch_writer(options: WriteOptions, schema: StructType, *, overwrite: bool) -> TopicBatchWriter:
-    """As `stream_writer`, for one frame."""
+    """Return a writer as `stream_writer` does, for one frame."""
     _check(options, schema, overwrite=overwrite)
     return TopicBatchWriter(options)
 

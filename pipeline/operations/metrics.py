@@ -91,7 +91,7 @@ class MetricsSink(Collector):
         self._conditions = conditions
 
     def collect(self) -> Iterator[Metric]:
-        """A family for each figure."""
+        """Yield a family for each figure."""
         conditions = self._conditions
         for figure in FIGURES:
             kind = CounterMetricFamily if figure.rises else GaugeMetricFamily

@@ -60,7 +60,7 @@ class Question:
     shards: int
 
     def choices(self) -> list[tuple[int, Interval]]:
-        """Each choice: the place of its key among `keys`, and its interval."""
+        """Return each choice: the place of its key among `keys`, and its interval."""
         return [
             (place, Interval(interval_ns, pace))
             for place in range(len(self.keys))
@@ -69,7 +69,7 @@ class Question:
         ]
 
     def streams(self) -> list[tuple[int, Pace]]:
-        """What is told apart by the shuffle: the place of a key, and the pace; shards in a row."""
+        """Return what the shuffle keeps apart: place of a key and pace, a row for each shard."""
         return [
             (place, pace)
             for place in range(len(self.keys))
@@ -87,7 +87,7 @@ class Answer:
 
 
 def planned(lines: DataFrame, question: Question) -> DataFrame:
-    """Tallies, as in `TALLIES`, of the lines of a history."""
+    """Return tallies (`TALLIES`) of the lines of a history."""
     bound_batches(lines)
     blocks = lines.mapInArrow(partial(cut_blocks, question=question), ROWS)
     in_order = blocks.repartition(question.shards, "stream").sortWithinPartitions(*ORDER)
@@ -95,7 +95,7 @@ def planned(lines: DataFrame, question: Question) -> DataFrame:
 
 
 def answered(tallies: DataFrame, question: Question) -> Answer:
-    """The tallies of all streams put together."""
+    """Add up the tallies of all streams."""
     seen: defaultdict[int, Seen] = defaultdict(Seen)
     sent: defaultdict[int, Sent] = defaultdict(Sent)
     for row in tallies.collect():
@@ -110,7 +110,7 @@ def answered(tallies: DataFrame, question: Question) -> Answer:
 
 
 def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterator[pa.RecordBatch]:
-    """One task's lines as blocks, a row for each stream and piece of lines.
+    """Yield one task's lines as blocks, a row for each stream and piece of lines.
 
     Raises:
         HistoryInvalid: a line is no message, or has no time.
@@ -125,7 +125,7 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
 
 
 def tally_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterator[pa.RecordBatch]:
-    """The tallies of the streams of one task, whose blocks come in order."""
+    """Yield the tallies of the streams of one task, whose blocks come in order."""
     for stream, blocks in groupby(unpacked(batches), lambda block: block.stream):
         rows = zip(*_tallies(stream, blocks, question), strict=True)
         arrays = [pa.array(row, kind) for row, kind in zip(rows, ARROW_TALLIES.types, strict=True)]
@@ -135,7 +135,7 @@ def tally_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Itera
 def _read(
     reader: MessageReader, piece: pa.RecordBatch, part: str, row: int
 ) -> tuple[Column, Column, list[Column]]:
-    """Size, time and, for each key spec, key code of each line that is not blank."""
+    """Return size, time and, for each key spec, key code of each line that is not blank."""
     lines = piece.column("line")
     with suppress(pa.ArrowInvalid):  # the reader says which line is no UTF-8
         lines = stripped(lines)
@@ -238,7 +238,7 @@ class Choice:
         return self.key, self.interval.pace
 
     def document(self) -> dict[str, Any]:
-        """As in the contract, section 8."""
+        """Return the choice as in the contract, section 8."""
         return {
             "key": self.key,
             "interval": self.interval_text,
@@ -259,11 +259,11 @@ class Plan:
     choices: list[Choice]
 
     def recommended(self) -> list[Choice]:
-        """For each group the shortest interval that saves enough of what its longest saves."""
+        """Return for each group the shortest interval that saves enough of the longest's saving."""
         return [_best(list(group)) for _, group in groupby(self.choices, lambda one: one.group)]
 
     def document(self) -> dict[str, Any]:
-        """The answer as JSON; `recommended` is that of the first key and pace asked for."""
+        """Return the answer as JSON; `recommended` is for the first key and pace asked for."""
         best = self.recommended()
         seen = {choice.key: choice.seen for choice in self.choices}
         return {
@@ -274,7 +274,7 @@ class Plan:
         }
 
     def table(self) -> str:
-        """The answer for people, the recommended rows marked."""
+        """Return the answer as a table, with the recommended rows marked."""
         best = self.recommended()
         rows = [HEADS, *(_cells(choice, choice in best) for choice in self.choices)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

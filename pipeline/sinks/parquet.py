@@ -23,7 +23,14 @@ import pyarrow.parquet as pq
 from tidegate.pipeline.atomic_files import sync
 from tidegate.pipeline.columns.rows import arrow_schema, file_name
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
-from tidegate.pipeline.sinks.sink import Batch, Burial, DeadLetters, Receipt, attempt, wait_until
+from tidegate.pipeline.sinks.sink import (
+    Batch,
+    DeadLetterFile,
+    DeadLetters,
+    Receipt,
+    attempt,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +57,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Draft:
+class UnfinishedFile:
     """The rows of one batch in a file that readers pass over, beside where they will be.
 
     `target` is what the file will be called; `attempt` is the task attempt's own number.
@@ -63,31 +70,31 @@ class Draft:
     messages: int = 0
     written: int = 0
     _file: Any = field(default=None, repr=False)
-    _burial: Burial = field(init=False, repr=False)
+    _refused_lines: DeadLetterFile = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._burial = Burial(self.dead_letters, self.batch, self.attempt)
+        self._refused_lines = DeadLetterFile(self.dead_letters, self.batch, self.attempt)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Add rows, which come in their order."""
         self.messages += pc.sum(rows.column("messages")).as_py() or 0
-        self._burial.take(rows)
+        self._refused_lines.take(rows)
         told = rows.filter(pc.is_null(rows.column("refused")))
         if told.num_rows:
             self._open().write_batch(self._columns(told))
             self.written += told.num_rows
 
     def end(self) -> None:
-        """Bring everything to the disk."""
+        """Write everything to the disk."""
         if self._file is not None:
             self._file.close()
             sync(self._unfinished())
-        self._burial.end()
+        self._refused_lines.end()
 
     def report(self) -> pa.RecordBatch:
-        """What was done so far: a `Report`, as columns `REPORT`."""
+        """Return what was done so far: a `Report`, as columns `REPORT`."""
         unfinished = str(self._unfinished()) if self.written else None
-        done = Report(self.messages, self.written, self._burial.letters, unfinished)
+        done = Report(self.messages, self.written, self._refused_lines.count, unfinished)
         return pa.RecordBatch.from_pylist([asdict(done)], schema=arrow_schema(REPORT))
 
     def _open(self) -> pq.ParquetWriter:
@@ -142,7 +149,7 @@ class ParquetWriter:
         """Write a batch's rows; only counts and the name of a file come to the driver."""
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            draft = Draft(self.path(batch), batch, attempt(), self.dead_letters)
+            draft = UnfinishedFile(self.path(batch), batch, attempt(), self.dead_letters)
             for each in batches:
                 draft.take(each)
             draft.end()
@@ -172,7 +179,7 @@ class ParquetWriter:
         )
 
     def path(self, batch: Batch) -> Path:
-        """The file of a batch; a stream begun anew has others."""
+        """Return the file of a batch; a stream begun anew has other files."""
         return Path(self.folder) / f"{self.stream}-{batch.query[:8]}-{batch.label}.parquet"
 
     def _name(self, unfinished: Path, target: Path) -> bool:
@@ -192,6 +199,6 @@ class ParquetWriter:
 
 
 def _same_rows(one: Path, other: Path) -> bool:
-    """Whether two files stand for the same messages; their values are not looked at."""
+    """Return whether two files stand for the same messages; ignore their values."""
     tables = [pq.ParquetFile(path).read(columns=PLACES) for path in (one, other)]
     return bool(tables[0].equals(tables[1]))

@@ -115,18 +115,18 @@ class DeadLetters:
     folder: str
 
     def path(self, batch: Batch) -> Path:
-        """The file of a batch."""
+        """Return the file of a batch."""
         return Path(self.folder) / f"batch-{batch.label}.ndjson"
 
 
 @dataclass(slots=True)
-class Burial:
+class DeadLetterFile:
     """The letters of one batch, written by one attempt of a task; there is all of them, or none."""
 
     to: DeadLetters
     batch: Batch
     attempt: int
-    letters: int = 0
+    count: int = 0
     _file: BinaryIO | None = field(default=None, repr=False)
 
     def take(self, rows: pa.RecordBatch) -> None:
@@ -136,7 +136,7 @@ class Burial:
             *(column.to_pylist() for column in columns), strict=True
         ):
             self._open().write(_letter(refused, file, position, value))
-            self.letters += 1
+            self.count += 1
 
     def end(self) -> None:
         """Give the file its name."""
@@ -157,7 +157,7 @@ class Burial:
 
 
 def attempt() -> int:
-    """The number of this attempt of a task, which no other has; 0 outside of Spark."""
+    """Return the number of this attempt of a task, which no other has; 0 outside of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

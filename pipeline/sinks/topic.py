@@ -21,7 +21,14 @@ import pyarrow.compute as pc
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
-from tidegate.pipeline.sinks.sink import Batch, Burial, DeadLetters, Receipt, attempt, wait_until
+from tidegate.pipeline.sinks.sink import (
+    Batch,
+    DeadLetterFile,
+    DeadLetters,
+    Receipt,
+    attempt,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,7 +52,7 @@ class ExistingRecords:
     """The records of a topic, by the JSON text of their key; values as digests."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
-        """From NDJSON envelopes of the topic's state of the world, whole lines in each piece."""
+        """Read NDJSON envelopes of the topic's state of the world, whole lines in each piece."""
         self._left = {
             bytes(record.key).decode(): _digest(bytes(record.value))
             for piece in pieces
@@ -54,20 +61,20 @@ class ExistingRecords:
 
     @classmethod
     def of(cls, gateway: Gateway, topic: str) -> ExistingRecords:
-        """As it is now.
+        """Read the topic's records as they are now.
 
         Raises:
             GatewayRefused: there is no such topic, or it keeps no records.
         """
         return cls(gateway.records(topic))
 
-    def is_news(self, record: str, value: bytes | None) -> bool:
-        """Whether the topic has a record otherwise; None is its removal. Each is asked once."""
+    def differs(self, record: str, value: bytes | None) -> bool:
+        """Return whether the topic's record differs (None: removed); ask once for each record."""
         known = self._left.pop(record, None)
         return known != (None if value is None else _digest(value))
 
     def left(self) -> Iterator[str]:
-        """The keys of records that nobody asked for, in the order of their last change."""
+        """Yield the keys of records not asked for, in the order of their last change."""
         yield from self._left
 
 
@@ -155,10 +162,10 @@ class TopicWriter:
 
         def stage_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with gateway_at(self.gateway) as gateway:
-                standing = (
+                existing = (
                     ExistingRecords.of(gateway, self.topic) if self._restated(batch) else None
                 )
-                staging = Staging(self, gateway, batch, attempt(), standing)
+                staging = Staging(self, gateway, batch, attempt(), existing)
                 for each in batches:
                     staging.take(each)
                 staging.end()
@@ -197,7 +204,7 @@ class TopicWriter:
         )
 
     def _require_unknown(self, batch: Batch) -> None:
-        """A checkpoint that was put back from a copy would count what is new as sent."""
+        """Refuse a checkpoint that is older than the topic: its new batches would count as sent."""
         with gateway_at(self.gateway) as gateway:
             if gateway.knows(self.topic, self.producer(batch), batch.run, batch.number):
                 raise CheckpointMismatch(
@@ -207,7 +214,7 @@ class TopicWriter:
                 )
 
     def producer(self, batch: Batch) -> str:
-        """As whom a batch is committed.
+        """Return the producer that commits a batch.
 
         The query's id lives in the checkpoint. Without it in the name, a stream begun anew would
         count from 0 again and have every batch taken for one sent before.
@@ -230,7 +237,7 @@ class Staging:
     gateway: Gateway
     batch: Batch
     attempt: int
-    standing: ExistingRecords | None = None
+    existing: ExistingRecords | None = None
     lines: list[bytes] = field(default_factory=list)
     lines_bytes: int = 0
     removals: set[int] = field(default_factory=set)
@@ -239,16 +246,16 @@ class Staging:
     stages: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._burial = Burial(self.writer.dead_letters, self.batch, self.attempt)
+        self._refused_lines = DeadLetterFile(self.writer.dead_letters, self.batch, self.attempt)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Add rows, which come in the order in which they are to be published."""
         self.messages += pc.sum(rows.column("messages")).as_py() or 0
-        self._burial.take(rows)
+        self._refused_lines.take(rows)
         told = rows.filter(pc.is_null(rows.column("refused")))
         columns = (told.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
-            if self.standing is not None and not self.standing.is_news(record, value):
+            if self.existing is not None and not self.existing.differs(record, value):
                 continue
             if removed is None:
                 self._add(value)
@@ -257,14 +264,14 @@ class Staging:
 
     def end(self) -> None:
         """Stage what is left, then give the dead letters their name."""
-        for record in self.standing.left() if self.standing is not None else ():
+        for record in self.existing.left() if self.existing is not None else ():
             self._remove(record, "deleted")
         self._stage()
-        self._burial.end()
+        self._refused_lines.end()
 
     def report(self) -> Report:
-        """What was done so far."""
-        return Report(self.messages, self.staged, self._burial.letters, self.stages)
+        """Return what was done so far."""
+        return Report(self.messages, self.staged, self._refused_lines.count, self.stages)
 
     def _remove(self, record: str, reason: str) -> None:
         self._add(b'{"key":%s,"reason":"%s"}' % (record.encode(), reason.encode()))
@@ -296,7 +303,7 @@ class Staging:
 
 
 def _in_one_task(rows: DataFrame) -> DataFrame:
-    """One task, as a topic has one order; a few partitions are worked off in it, one by one.
+    """Gather the rows in one task, as a topic has one order.
 
     A stage less is a tenth of a second; many partitions gain more from their own tasks.
     """

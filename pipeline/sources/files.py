@@ -45,7 +45,7 @@ LINE = ("file", "block", "position", "line")
 
 
 def csv_options(source: FilesSource) -> dict[str, str]:
-    """As Spark takes them."""
+    """Return the options of Spark's CSV parser."""
     return {
         "sep": source.delimiter,
         "header": str(source.has_header).lower(),
@@ -58,7 +58,7 @@ def csv_options(source: FilesSource) -> dict[str, str]:
 def without_headers(
     batches: Iterator[pa.RecordBatch], names: Sequence[str], delimiter: str
 ) -> Iterator[pa.RecordBatch]:
-    """One task's lines, but for the first of each file; each at its `position` from 1.
+    """Yield one task's lines without each file's first, each at its `position` from 1.
 
     Raises:
         HistoryInvalid: a file's header has other names, or another order.
@@ -83,7 +83,7 @@ def without_headers(
 def _require_header(
     part: str, number: int, line: bytes, names: Sequence[str], delimiter: str
 ) -> None:
-    """As Spark compares them: whatever the case, and where there is none it counts."""
+    """Compare a header as Spark does: ignore case; an empty name counts by its place."""
     text = line.decode(errors="replace")
     [cells] = csv.reader([text], delimiter=delimiter)
     found = [cell or f"_c{at}" for at, cell in enumerate(cells)]
@@ -93,7 +93,7 @@ def _require_header(
 
 
 def csv_rows(lines: DataFrame, columns: StructType, source: FilesSource) -> DataFrame:
-    """`lines` with what they say as `body`, or why they are `refused`: then the line is the body.
+    """Add `body` to `lines`, or why they are `refused`; then the body is the line.
 
     Of `lines` columns are `file`, `block`, `position`, `line`, and those that folders' names make.
     """
@@ -123,7 +123,7 @@ def _parsed(text: Column, columns: StructType, source: FilesSource) -> Column:
 
 
 def _reason(text: Column, columns: StructType, source: FilesSource) -> Column:
-    """Why a line is no row of these columns; null if it is one."""
+    """Return why a line is not a row of these columns; null if it is."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -153,7 +153,7 @@ NOTHING_THERE = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 
 def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
-    """The messages of files (`columns.rows.PUBLISHED`), unchecked.
+    """Return the messages of files (`columns.rows.PUBLISHED`), unchecked.
 
     `file` is when it came, and NUL.
 
@@ -196,7 +196,7 @@ def _of_csv(lines: DataFrame, schema: StructType, source: FilesSource) -> DataFr
 
 
 def _of_parquet(rows: DataFrame) -> dict[str, Column]:
-    """What a row says: its column `value`, as archives have it, or else all of its columns."""
+    """Return a row's message: its column `value`, as in archives, or else all its columns."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     kinds = dict(rows.dtypes)
@@ -228,7 +228,7 @@ def _place() -> dict[str, Column]:
 
 
 def _published(rows: DataFrame, **told: Column) -> DataFrame:
-    """PUBLISHED rows that say this; of the rest nothing is known."""
+    """Return PUBLISHED rows with these columns; the others are null."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     if "refused" in told:
@@ -240,7 +240,7 @@ def _published(rows: DataFrame, **told: Column) -> DataFrame:
 
 
 def _address(spark: SparkSession, pattern: str) -> str:
-    """As Spark takes it: the path of one file as a pattern, since else it must be a folder's."""
+    """Return the path as Spark takes it: one file as a pattern, since it expects a folder."""
     from py4j.protocol import Py4JJavaError
 
     java: Any = spark.sparkContext
@@ -253,7 +253,7 @@ def _address(spark: SparkSession, pattern: str) -> str:
 
 
 def _schema(spark: SparkSession, source: FilesSource) -> StructType:
-    """The columns that the definition names, or those of what is there."""
+    """Return the columns of the definition, or those of the files that are there."""
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import StructType
 

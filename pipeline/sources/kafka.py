@@ -45,7 +45,7 @@ NOT_FOUND = re.compile(r"::\s+(\S+#\S+;\S+): (.*\S)")
 def fetch_jars(
     modules: Iterable[str], *, without: Iterable[str] = (), is_transitive: bool = True
 ) -> list[Path]:
-    """The jars of modules (`organisation:name:version`) and of what they need.
+    """Return the jars of modules (`organisation:name:version`) and of what they need.
 
     Organisations `without` are left out.
 
@@ -96,7 +96,7 @@ def _ivy_file(modules: list[str], without: list[str], is_transitive: bool) -> st
 
 
 def _reason(said: str) -> str:
-    """The first package that Ivy did not find, or its last word."""
+    """Return the first package that Ivy did not find, or its last line."""
     missing = NOT_FOUND.search(said)
     if missing:
         return f"{missing[1].replace('#', ':').replace(';', ':')} {missing[2]}"
@@ -126,7 +126,7 @@ IN_SPARK = (
 
 
 def connector_jars(source: KafkaSource) -> list[Path]:
-    """The jars of Spark's Kafka connector: from the folder that the source names, or fetched.
+    """Return the jars of Spark's Kafka connector: the source's folder of them, or fetched.
 
     Raises:
         SparkUnavailable: they cannot be had; the text says what to do.
@@ -145,7 +145,7 @@ def connector_jars(source: KafkaSource) -> list[Path]:
 
 
 def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataFrame:
-    """The messages of a topic (`columns.rows.PUBLISHED`), unchecked; `block` is the partition.
+    """Return the messages of a topic (`columns.rows.PUBLISHED`), unchecked.
 
     A tombstone whose key names no record of `spec` has the body `null`, which is no record either.
     """
@@ -186,7 +186,7 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
 
 
 def removed_keys(texts: pa.Array, spec: KeySpec) -> pa.Array:
-    """The records that keys of Kafka name; null where there is no text, or no record."""
+    """Return the records that keys of Kafka name; null where there is no text, or no record."""
     key_of = record_key(spec)
     named = [
         None if text is None else removed_key(text, spec, key_of) for text in texts.to_pylist()
@@ -195,7 +195,7 @@ def removed_keys(texts: pa.Array, spec: KeySpec) -> pa.Array:
 
 
 def removed_key(text: bytes, spec: KeySpec, key_of: KeyOf) -> str | None:
-    """The record that a key of Kafka names: its object's fields, its array, or its one value.
+    """Return the record that a Kafka key names: an object's fields, an array, or one value.
 
     A text that is no JSON is a string.
     """

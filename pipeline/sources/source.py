@@ -37,12 +37,12 @@ class TopicJournals(TidegateSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "tidegate-topic"
 
 
 def journal_rows(spark: SparkSession, source: TopicSource, gateway: str) -> DataFrame:
-    """A topic's journal as a stream (`datasource.rows.SCHEMA`)."""
+    """Return a topic's journal as a stream (`format.envelope.SCHEMA`)."""
     spark.dataSource.register(TopicJournals)
     reader = (
         spark.readStream.format(TopicJournals.name())
@@ -57,18 +57,18 @@ def journal_rows(spark: SparkSession, source: TopicSource, gateway: str) -> Data
 
 
 def read_topic(
-    spark: SparkSession, source: TopicSource, gateway: str, *, tells_keys: bool = False
+    spark: SparkSession, source: TopicSource, gateway: str, *, with_keys: bool = False
 ) -> DataFrame:
-    """The messages of a topic (`columns.rows.PUBLISHED`), which its gateway has checked.
+    """Return the messages of a topic (`columns.rows.PUBLISHED`); its gateway has checked them.
 
-    `tells_keys`: the topic's own keys are the records', whatever fields these have.
+    `with_keys`: the topic's own keys are the records', whatever fields these have.
     """
     return journal_rows(spark, source, gateway).selectExpr(
         "'' AS file",
         "CAST(0 AS LONG) AS block",
         "offset AS position",
         "timestamp_ms AS time_ms",
-        "key" if tells_keys else "IF(removed IS NULL, NULL, key) AS key",
+        "key" if with_keys else "IF(removed IS NULL, NULL, key) AS key",
         "CAST(value AS BINARY) AS body",
         "removed",
         "CAST(NULL AS STRING) AS refused",
@@ -88,13 +88,13 @@ def read_topic(
 
 
 def read_rate(spark: SparkSession, source: RateSource) -> DataFrame:
-    """Rows (`columns.rows.PUBLISHED`) as fast as the source says."""
+    """Return rows (`columns.rows.PUBLISHED`) as fast as the source says."""
     reader = spark.readStream.format("rate").option("rowsPerSecond", source.rows_per_second)
     return made(reader.load(), source)
 
 
 def made(counted: DataFrame, source: RateSource) -> DataFrame:
-    """Rows of a counter, columns `value` and `timestamp`; the same for the same source."""
+    """Return rows of a counter (`value`, `timestamp`); the same for the same source."""
     return counted.selectExpr(
         "'rate' AS file",
         "CAST(0 AS LONG) AS block",
@@ -113,7 +113,7 @@ def made(counted: DataFrame, source: RateSource) -> DataFrame:
 
 
 def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
-    """What Spark needs besides its own jars for the sources of some streams; most need nothing.
+    """Return the jars that the sources of some streams need besides Spark's own.
 
     Raises:
         DefinitionInvalid: they name different connectors; one Spark has one.
@@ -127,7 +127,7 @@ def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
 
 
 def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
-    """The messages of a definition's source (`columns.rows.PUBLISHED`).
+    """Return the messages of a definition's source (`columns.rows.PUBLISHED`).
 
     Where the definition has no key a topic's messages tell theirs.
 
@@ -136,7 +136,7 @@ def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
     """
     match definition.source:
         case TopicSource() as source:
-            return read_topic(spark, source, definition.gateway, tells_keys=not definition.key)
+            return read_topic(spark, source, definition.gateway, with_keys=not definition.key)
         case FilesSource() as source:
             return read_files(spark, source)
         case KafkaSource() as source:
@@ -151,5 +151,5 @@ def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
 
 
 def are_checked(definition: StreamDefinition) -> bool:
-    """Whether a gateway has seen that the messages of a source are records."""
+    """Return whether a gateway has checked that the messages of a source are records."""
     return isinstance(definition.source, TopicSource)

@@ -34,7 +34,7 @@ LOOK_EVERY_S = 0.05
 BEGUN_SECONDS_MAX = 30.0
 GONE_SECONDS_MAX = 3.0
 LINES_KEPT = 50
-TOLD = "told"
+CONNECTION = "connection"
 _PLACE = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # where Spark's Java writes its port and its secret
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _NOISE = ("WARNING:", "Picked up ", "NOTE: ", "\tat ")
@@ -57,13 +57,13 @@ class Jvm:
         self._listening = Thread(target=self._listen, name="what Java says", daemon=True)
         folder = Path(tempfile.mkdtemp(prefix="tidegate-java-"))
         starting: Future[subprocess.Popen[bytes]] = Future()
-        begin = Thread(target=_begin, args=(starting, settings, folder / TOLD), daemon=True)
+        begin = Thread(target=_begin, args=(starting, settings, folder / CONNECTION), daemon=True)
         try:
             # A signal is heeded in the main thread alone: whom another starts is not lost by it.
             begin.start()
             self._process = starting.result()
             self._listening.start()
-            self._place = self._await(folder / TOLD)
+            self._place = self._await(folder / CONNECTION)
         except BaseException:
             with suppress(Exception):  # it was never there, and why is what is raised
                 self._process = starting.result(BEGUN_SECONDS_MAX)
@@ -74,7 +74,7 @@ class Jvm:
 
     @contextmanager
     def at_hand(self) -> Iterator[None]:
-        """While the block runs PySpark connects to it instead of starting another."""
+        """Let PySpark connect to this Java during the block instead of starting another."""
         port, secret = self._place
         os.environ |= {_PORT: str(port), _SECRET: secret}
         try:
@@ -91,7 +91,7 @@ class Jvm:
         self._kill()
 
     def _await(self, told: Path) -> tuple[int, str]:
-        """Its port and its secret, once it has told them."""
+        """Return its port and its secret, once it has written them."""
         while not told.exists():
             if self._process.poll() is not None:
                 self._listening.join(GONE_SECONDS_MAX)
@@ -112,7 +112,7 @@ class Jvm:
                     sys.stderr.write(text)
 
     def _kill(self) -> None:
-        """Whatever is left of it, and what held it to us."""
+        """Kill what is left of it, and close its pipes."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         if self._listening.is_alive():
@@ -121,7 +121,7 @@ class Jvm:
 
 
 def java_command() -> str:
-    """The Java that Spark will use.
+    """Return the Java that Spark will use.
 
     Raises:
         SparkUnavailable: there is none.
@@ -134,7 +134,7 @@ def java_command() -> str:
 
 
 def require_java() -> int:
-    """The major version of the Java that Spark will use.
+    """Return the major version of the Java that Spark will use.
 
     Raises:
         SparkUnavailable: no Java, or one below 17; the text says what to do.
@@ -158,7 +158,7 @@ def require_java() -> int:
 
 
 def first_word(said: Iterator[str] | deque[str]) -> str:
-    """The first line that says what is wrong."""
+    """Return the first line that says what is wrong."""
     lines = (line.strip() for line in said if line.strip() and not line.startswith(_NOISE))
     return next(lines, "it says nothing")[:500]
 

@@ -59,7 +59,7 @@ def prepare_executors(spark: SparkSession, seconds_max: float = EXECUTOR_SECONDS
 
 
 def pack_ours(target: Path) -> Path:
-    """This code as a zip that Python imports from.
+    """Write this code to a zip that Python imports from, and return its path.
 
     It has no links: the packages stand in the folder `tidegate` itself.
     """
@@ -74,7 +74,7 @@ def pack_ours(target: Path) -> Path:
 
 
 def missing_package() -> str:
-    """The package that this Python lacks for our work, or nothing."""
+    """Return the package that this Python lacks for our work, or an empty text."""
     try:
         for module in IMPORTED:
             importlib.import_module(module)
@@ -84,7 +84,7 @@ def missing_package() -> str:
 
 
 def _ask(context: SparkContext, seconds_max: float) -> set[str]:
-    """What executors lack: as many tasks as there are cores."""
+    """Return what executors lack, asked by as many tasks as there are cores."""
     context.setJobGroup(PROBE, "are our packages there?")
     too_late = threading.Timer(seconds_max, context.cancelJobGroup, [PROBE])
     too_late.start()
@@ -122,7 +122,7 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 @contextmanager
 def spark_session(master: str, jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
-    """Spark as `open_session` starts it, while the block runs.
+    """Open Spark as `open_session` does, while the block runs.
 
     A `KeyboardInterrupt` finds PySpark in the middle of an answer: nothing more can be asked then,
     and Java ends as it is.
@@ -180,7 +180,7 @@ def close_session(spark: SparkSession) -> None:
 
 
 def _java(settings: Mapping[str, str]) -> AbstractContextManager[None]:
-    """The one Java that a process has: at hand for PySpark, unless that has one already."""
+    """Start the one Java of this process for PySpark, unless PySpark has one already."""
     from pyspark import SparkContext
 
     begun = SparkContext._gateway  # noqa: SLF001 - whether PySpark has a Java tells nothing else
@@ -197,7 +197,7 @@ def _end_java() -> None:
 
 
 def _aside(make: Callable[[], SparkSession]) -> SparkSession:
-    """What `make` returns, made in a thread of its own.
+    """Run `make` in a thread of its own and return its result.
 
     In the main one PySpark would put its own reaction to SIGINT in the place of ours, and a signal
     would come in the middle of one of Java's answers.
@@ -239,7 +239,7 @@ def _connected(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _silence_py4j() -> None:
-    """It would print tracebacks of failed batches, and of interrupts, which we tell as sentences.
+    """Keep py4j from printing tracebacks of failed batches and interrupts.
 
     Of these it tells the root logger, whose filter sees nothing but what it is told itself.
     """
@@ -256,7 +256,7 @@ def _say_nothing(*_: object) -> None:
 
 
 def _fit_shuffles(spark: SparkSession) -> None:
-    """As many partitions as the cluster has cores, unless its configuration says how many."""
+    """Use as many partitions as the cluster has cores, unless its configuration says how many."""
     if spark.conf.get(SHUFFLES) == SPARKS_SHUFFLES:
         cores = max(spark.sparkContext.defaultParallelism, LOCAL_SHUFFLE_PARTITIONS)
         spark.conf.set(SHUFFLES, str(cores))

@@ -20,7 +20,7 @@ from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
 from tidegate.pipeline.sinks.sink import END, Batch
 from tidegate.pipeline.sources.source import are_checked, open_source
-from tidegate.pipeline.streams.shard_state import Keeping, ShardState, ended, kept
+from tidegate.pipeline.streams.shard_state import ShardBatch, ShardState, conflated, conflated_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,10 +49,10 @@ class PlanKind(StrEnum):
 
 
 def way_of(asked: Conflation) -> PlanKind:
-    """The way of a running stream."""
+    """Return the plan of a running stream."""
     if asked.time is not None:
         return PlanKind.TIMED
-    if asked.interval.pace is Pace.KEY or asked.tells_removals or asked.merger:
+    if asked.interval.pace is Pace.KEY or asked.sends_removals or asked.merger:
         return PlanKind.HELD
     return PlanKind.LATEST
 
@@ -104,13 +104,13 @@ class ConflatedBatches:
         return self._asked.time is None and self._asked.interval.pace is Pace.BATCH
 
     def open(self, spark: SparkSession) -> DataFrame:
-        """The messages of its source, and a clock where keys may be due in silence.
+        """Return the messages of its source, with a clock if keys may be due in silence.
 
         Raises:
             PipelineError: the source is not as the definition says, or has another key while
                 removals are told.
         """
-        if self._asked.tells_removals:
+        if self._asked.sends_removals:
             _require_own_key(self._definition)
         messages = open_source(spark, self._definition)
         if self.way is PlanKind.HELD and not self.is_paced:
@@ -120,10 +120,10 @@ class ConflatedBatches:
         return messages
 
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
-        """DELIVERIES of a batch."""
+        """Return DELIVERIES of a batch."""
         if self.way is PlanKind.LATEST:
             return plan_latest(messages, self._asked)
-        return kept(messages, self._keeping(messages.sparkSession, batch))
+        return conflated(messages, self._shard_batch(messages.sparkSession, batch))
 
     def forget(self, batch: Batch) -> None:
         """Remove what was held before the batch before."""
@@ -142,18 +142,18 @@ class ConflatedBatches:
         return self.unended is not None and last is not None and last.name.endswith(END)
 
     def ended(self, spark: SparkSession, batch: Batch) -> DataFrame:
-        """DELIVERIES of all that is held after the last batch, as a batch that follows it."""
-        return ended(spark, self._keeping(spark, batch))
+        """Return DELIVERIES of all that is held after the last batch, as a batch after it."""
+        return conflated_end(spark, self._shard_batch(spark, batch))
 
     def note_end(self, batch: Batch) -> None:
-        """What was held has gone out: the next batch goes on from there."""
+        """Note that what was held has gone out: the next batch continues from there."""
         self._held.end(batch.number)
 
-    def _keeping(self, spark: SparkSession, batch: Batch) -> Keeping:
+    def _shard_batch(self, spark: SparkSession, batch: Batch) -> ShardBatch:
         before = self._held.before(batch)
         shares = self.way is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        return Keeping(
+        return ShardBatch(
             asked=self._asked,
             held=self._held,
             batch=batch,
@@ -163,12 +163,12 @@ class ConflatedBatches:
         )
 
     def _now_ms(self, batch: Batch) -> int:
-        """When a batch was, as Spark's own log has it: the same if it comes again."""
+        """Return the time of a batch from Spark's own log: the same if the batch is repeated."""
         return batch_time_ms(self._definition.checkpoint / "spark", batch.number)
 
 
 def asked_of(definition: StreamDefinition) -> Conflation:
-    """What a definition asks for, over columns."""
+    """Return what a definition asks for, in terms of columns."""
     wanted = definition.conflation
     return Conflation(
         key=definition.key,
@@ -177,7 +177,7 @@ def asked_of(definition: StreamDefinition) -> Conflation:
         filter=wanted.filter,
         reduce=wanted.reduce,
         merger=wanted.merger,
-        tells_removals=wanted.oof,
+        sends_removals=wanted.oof,
         topic=definition.source.topic or "",
         lateness_ns=wanted.time.watermark_ms * MILLISECOND_NS if wanted.time else 0,
         sets_aside=True,
@@ -186,7 +186,7 @@ def asked_of(definition: StreamDefinition) -> Conflation:
 
 
 def _require_own_key(definition: StreamDefinition) -> None:
-    """A removal names its record by the key of the topic that it was in."""
+    """Require the topic's key: a removal names its record by it."""
     source = definition.source
     if not isinstance(source, TopicSource):
         return
@@ -201,7 +201,7 @@ def _require_own_key(definition: StreamDefinition) -> None:
 
 
 def batch_time_ms(spark_folder: Path, number: int) -> int:
-    """The time of a batch in Spark's log of offsets, which it writes before the batch.
+    """Return the time of a batch in Spark's log of offsets, which precedes the batch.
 
     Raises:
         CheckpointMismatch: the log does not say.

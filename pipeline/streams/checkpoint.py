@@ -39,7 +39,7 @@ _VERSION = re.compile(rb"v\d+")
 
 
 def planned(folder: Path) -> int:
-    """The number of the newest batch that was planned, which may be done already; -1 for none."""
+    """Return the number of the newest planned batch, perhaps done already; -1 for none."""
     return max(_numbers(folder / "offsets"), default=-1)
 
 
@@ -61,7 +61,7 @@ def require_whole(folder: Path) -> None:
 
 
 def _require_texts(path: Path, *, versioned: bool = True) -> None:
-    """JSON texts, a line each, behind a line with a version; a dash stands for none."""
+    """Require JSON texts, one on a line, after a line with a version; a dash is no text."""
     if not path.exists():
         raise _not_whole(path, "is gone")
     content = path.read_bytes() if versioned else b"v1\n" + path.read_bytes()
@@ -87,7 +87,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def wall_ms() -> int:
-    """Wall time in milliseconds of the epoch."""
+    """Return wall time in milliseconds of the epoch."""
     return time.time_ns() // 1_000_000
 
 
@@ -128,7 +128,7 @@ class Checkpoint:
         return str(msgspec.json.decode(path.read_bytes())["id"]) if path.exists() else ""
 
     def planned(self) -> int:
-        """The number of the newest batch that was planned, which may be done already; or -1."""
+        """Return the number of the newest planned batch, perhaps done already; or -1."""
         return planned(self.spark_folder)
 
     def require_sink(self, epoch: str) -> None:
@@ -218,7 +218,7 @@ class Checkpoint:
 
 
 def identity(definition: StreamDefinition) -> dict[str, str]:
-    """What may not change between two runs of one checkpoint; the interval and limits may.
+    """Return what may not change between two runs; interval and limits may.
 
     The name is that of the producer, by which a batch that comes again is known.
     """

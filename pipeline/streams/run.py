@@ -217,7 +217,7 @@ class SparkTopicWatcher:
         self._say_once("" if wanted else "no topic says engine: spark; waiting for one")
 
     def _say_once(self, line: str) -> None:
-        """Say a line, unless it was the last one."""
+        """Print a line, unless it was the last one."""
         if line and line != self._said:
             self._say(line)
         self._said = line

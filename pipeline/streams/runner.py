@@ -181,7 +181,7 @@ class StreamRunner:
 def _stop(streams: Sequence[Stream]) -> None:
     # All at once before any is waited for: a paced batch may stay open for its whole interval.
     for stream in streams:
-        stream.hurry()
+        stream.stop_holding()
     stop_queries([stream.query for stream in streams])
 
 

@@ -54,7 +54,7 @@ class ShardState:
     folder: Path
 
     def before(self, batch: Batch) -> str | None:
-        """The label of what was held before a batch; None before the first."""
+        """Return the label of what was held before a batch; None before the first."""
         if batch.is_end:
             return Batch(batch.number, 0, "").label
         if batch.number == 0:
@@ -63,7 +63,7 @@ class ShardState:
         return Batch(last, 0, "", is_end=self.ended == last).label
 
     def shards(self, label: str | None, new: int) -> int:
-        """How many shards there are: as many as were before, `new` for a stream that begins.
+        """Return the number of shards: as before, or `new` for a stream that begins.
 
         Raises:
             CheckpointMismatch: one of their tables is not there.
@@ -78,7 +78,7 @@ class ShardState:
         return shards
 
     def read(self, label: str, shard: int) -> pa.Table:
-        """What a shard held.
+        """Return what a shard held.
 
         Raises:
             CheckpointMismatch: it is not there, or cannot be read.
@@ -102,7 +102,7 @@ class ShardState:
             stream.write_table(table)
 
     def notes(self, path: Path) -> Mapping[bytes, bytes]:
-        """What the schema of a table notes beside its columns.
+        """Return what the schema of a table notes beside its columns.
 
         Raises:
             CheckpointMismatch: it cannot be read.
@@ -120,12 +120,12 @@ class ShardState:
                 shutil.rmtree(path, ignore_errors=True)
 
     def earliest(self, note: bytes) -> int | None:
-        """The least that the newest tables note; None where there are none."""
+        """Return the least value of a note in the newest tables; None without tables."""
         tables = [] if self.last is None else self.last.glob("*.arrow")
         return min((int(self.notes(path)[note]) for path in tables), default=None)
 
     def total(self, note: bytes) -> int:
-        """What the newest tables note, summed up; those that go away meanwhile are left out."""
+        """Return the sum of a note over the newest tables; skip tables that go away meanwhile."""
         found = 0
         for path in [] if self.last is None else self.last.glob("*.arrow"):
             with suppress(CheckpointMismatch):
@@ -154,7 +154,7 @@ class ShardState:
         write(self.folder / "ended", b"%d\n" % number)
 
     def path(self, label: str, shard: int) -> Path:
-        """Where the table of a shard stands."""
+        """Return the path of a shard's table."""
         return self.folder / label / f"{shard:04d}.arrow"
 
     def _tables(self) -> list[Path]:
@@ -187,7 +187,7 @@ NOTHING = Messages(
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class ShardBatch:
     """What the shards of a batch go on from; travels to the executors.
 
     `before` is the label of the tables of the batch before, None at the first; `now_ms` the time
@@ -202,7 +202,7 @@ class Keeping:
     now_ms: int | None
 
     def opened(self, number: int) -> Shard:
-        """A shard as the batch before has left it.
+        """Return a shard as the batch before has left it.
 
         Raises:
             CheckpointMismatch: what it held is not there.
@@ -220,42 +220,43 @@ class Keeping:
         self.held.write(self.batch.label, number, noted, attempt())
 
 
-def kept(messages: DataFrame, keeping: Keeping) -> DataFrame:
-    """DELIVERIES of a batch of PUBLISHED rows."""
+def conflated(messages: DataFrame, shard_batch: ShardBatch) -> DataFrame:
+    """Return DELIVERIES of a batch of PUBLISHED rows."""
     bound_batches(messages)
-    cut = partial(cut_messages, conflation=keeping.asked, shards=keeping.shards)
+    cut = partial(cut_messages, conflation=shard_batch.asked, shards=shard_batch.shards)
     blocks = messages.mapInArrow(cut, ROWS)
-    return _conflated(blocks.union(_roll_call(messages.sparkSession, keeping)), keeping)
+    return _conflated(blocks.union(_empty_blocks(messages.sparkSession, shard_batch)), shard_batch)
 
 
-def ended(spark: SparkSession, keeping: Keeping) -> DataFrame:
-    """DELIVERIES of all that is held."""
-    return _conflated(_roll_call(spark, keeping), keeping)
+def conflated_end(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
+    """Return DELIVERIES of all that is held."""
+    return _conflated(_empty_blocks(spark, shard_batch), shard_batch)
 
 
 def conflate_shards(
-    batches: Iterator[pa.RecordBatch], keeping: Keeping
+    batches: Iterator[pa.RecordBatch], shard_batch: ShardBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The shards of one task, whose blocks come in order."""
+    """Yield the deliveries of one task's shards, whose blocks come in order."""
     for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
         if number == REFUSED:
             yield from map(refused, map(Messages.set_aside, blocks))
             continue
-        shard = keeping.opened(number)
+        shard = shard_batch.opened(number)
         for block in blocks:
             yield from shard.add(Messages.of_block(block), block.keys)
-        yield from shard.finish() if keeping.batch.is_end else shard.close()
-        keeping.close(number, shard)
+        yield from shard.finish() if shard_batch.batch.is_end else shard.close()
+        shard_batch.close(number, shard)
 
 
-def _conflated(blocks: DataFrame, keeping: Keeping) -> DataFrame:
-    in_order = blocks.repartition(keeping.shards, "stream").sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(partial(conflate_shards, keeping=keeping), DELIVERIES)
+def _conflated(blocks: DataFrame, shard_batch: ShardBatch) -> DataFrame:
+    in_order = blocks.repartition(shard_batch.shards, "stream").sortWithinPartitions(*ORDER)
+    return in_order.mapInArrow(partial(conflate_shards, shard_batch=shard_batch), DELIVERIES)
 
 
-def _roll_call(spark: SparkSession, keeping: Keeping) -> DataFrame:
-    """An empty block for each shard."""
+def _empty_blocks(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
+    """Return an empty block for each shard."""
     blocks: list[Block] = [
-        NOTHING.block(number, NONE.astype(np.bool_), [], NONE) for number in range(keeping.shards)
+        NOTHING.block(number, NONE.astype(np.bool_), [], NONE)
+        for number in range(shard_batch.shards)
     ]
     return spark.createDataFrame([block.row_of_spark() for block in blocks], ROWS)

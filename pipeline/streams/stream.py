@@ -63,7 +63,7 @@ class Pacing:
         self._sent_at_s = sent_at_s or self._sent_at_s
 
     def slack_s(self, now_s: float) -> float:
-        """How long the batch that was just sent is to stay open."""
+        """Return how long the batch that was just sent is to stay open."""
         if not self.holds or not self._sent_at_s:
             return 0.0
         return max(0.0, self.not_before_s - max(self._work_s) - MARGIN_S - now_s)
@@ -142,7 +142,7 @@ class Stream:
             writer = writer.trigger(processingTime=f"{self._trigger_ms} milliseconds")
         self.query = writer.start()
 
-    def hurry(self) -> None:
+    def stop_holding(self) -> None:
         """Hold no batch open any more: the query is about to be stopped."""
         self._leaving.set()
 
@@ -208,7 +208,7 @@ class Stream:
 
 
 def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
-    """The sink topic as `PUT /v1/topics/{topic}` takes it.
+    """Return the sink topic as `PUT /v1/topics/{topic}` takes it.
 
     With a source topic it is a conflated topic, read-only but for this pipeline; files, and a topic
     of another gateway, fill a plain keyed topic.
@@ -229,7 +229,7 @@ def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
 
 
 def _shape(definition: StreamDefinition) -> dict[str, Any]:
-    """How the sink topic says that it is made of its source; of a join it has no words."""
+    """Return how the sink topic describes its making; for a join there are no such fields."""
     view = definition.view
     wanted = view.filter if view else definition.conflation.filter
     shape: dict[str, Any] = {} if wanted is None else {"filter": str(wanted)}
@@ -243,7 +243,7 @@ def _shape(definition: StreamDefinition) -> dict[str, Any]:
 
 
 def open_sink(definition: StreamDefinition) -> Sink:
-    """The sink of a definition; it is not made yet."""
+    """Return the sink of a definition, without creating its topic or folder yet."""
     dead_letters = DeadLetters(str(definition.dead_letters))
     match definition.sink:
         case ParquetSink(folder):

@@ -34,7 +34,7 @@ _OPENING = r"^[\[{]"
 
 
 def values(texts: pa.Array) -> pa.Array | None:
-    """Texts of values, null for NULL; None if there is an array or object among them."""
+    """Return texts of values, null for NULL; None if an array or object is among them."""
     if pc.any(pc.match_substring_regex(texts, _OPENING)).as_py():
         return None
     nothing = pc.fill_null(pc.is_in(texts, value_set=_NOTHING), True)
@@ -42,7 +42,7 @@ def values(texts: pa.Array) -> pa.Array | None:
 
 
 def decimals(texts: pa.Array) -> pa.Array | None:
-    """The same for numbers; None if anything else is there that is not NULL, or a long number."""
+    """Return the same for numbers; None if a long number or anything else is there."""
     found = values(texts)
     if found is None or not are_decimals(found):
         return None
@@ -50,7 +50,7 @@ def decimals(texts: pa.Array) -> pa.Array | None:
 
 
 def are_decimals(texts: pa.Array) -> bool:
-    """Whether all but nulls are plain decimals that a double is sure of."""
+    """Return whether all but nulls are plain decimals that a double holds exactly."""
     if (pc.max(pc.binary_length(texts)).as_py() or 0) > DIGITS_MAX:
         return False
     return pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py() is not False
@@ -73,14 +73,14 @@ class Form(StrEnum):
 
 
 def form_of(column: Column) -> Form:
-    """The form in which a column's values are kept."""
+    """Return the form in which a column's values are kept."""
     if column.aggregate is None:
         return Form.FIELD
     return Form.NUMBER if column.aggregate in NUMERIC else Form.VALUE
 
 
 def numeral(value: Scalar) -> bytes:
-    """A value as the decimal that it shows, `WORD` for what is no number."""
+    """Return a value as the decimal that it shows, `WORD` if it is not a number."""
     found = number(value)
     if isinstance(found, int):
         return b"%d" % found
@@ -106,11 +106,11 @@ class CellReader:
         return len(self._projection.grouping.paths) + len(self._kept)
 
     def place(self, column: Column) -> int:
-        """Which of a record's cells is a column's."""
+        """Return the place of a column's cell in a record."""
         return len(self._projection.grouping.paths) + list(self._kept).index(_name(column))
 
     def columns(self, bodies: Sequence[bytes]) -> list[pa.Array]:
-        """The cells of some records, column by column."""
+        """Return the cells of some records, column by column."""
         found = (
             zip(*map(self._texts_of, bodies), strict=True) if bodies else [[]] * len(self._paths)
         )
@@ -130,7 +130,7 @@ class CellReader:
 
 
 def _at_once(form: Form, texts: pa.Array) -> pa.Array | None:
-    """The cells of one field, if its texts say them by themselves."""
+    """Return the cells of one field, if its texts are enough to make them."""
     match form:
         case Form.FIELD:
             return texts
@@ -170,7 +170,7 @@ class Members:
 
     @classmethod
     def of(cls, records: pa.Table) -> Members:
-        """Records in order of publication, brought together by group."""
+        """Bring records in order of publication together by group."""
         encoded = records.column("group").combine_chunks().dictionary_encode()
         codes = np.asarray(encoded.indices)
         order = np.argsort(codes, kind="stable")
@@ -188,15 +188,15 @@ class Members:
         return self.ends - self.starts
 
     def cells(self, place: int) -> pa.Array:
-        """One cell of each record."""
+        """Return one cell of each record."""
         return self.records.column(f"cell_{place}").combine_chunks()
 
     def parts(self, column: Sequence[bytes | None]) -> list[Sequence[bytes | None]]:
-        """A column cut by group."""
+        """Return a column cut by group."""
         bounds = [*self.starts.tolist(), len(column)]
         return [column[low:high] for low, high in pairwise(bounds)]
 
     def places(self, rows: Integers) -> list[Place]:
-        """Where some of the records were published."""
+        """Return where some of the records were published."""
         chosen = self.records.select(PLACE).take(pa.array(rows))
         return list(zip(*(chosen.column(name).to_pylist() for name in PLACE), strict=True))

@@ -1,4 +1,4 @@
-"""The groups of a view in one task: parts come in, and a row goes out for each that was stirred."""
+"""The groups of a view in one task: parts come in, and a row goes out for each that was touched."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class View:
 
 
 @dataclass(slots=True)
-class Stir:
+class GroupChange:
     """What a batch did to a group: how many messages, when the first, and which the last."""
 
     messages: int = 0
@@ -77,14 +77,14 @@ class Records:
         self.table = self.schema().empty_table() if held is None else held
 
     def schema(self) -> pa.Schema:
-        """Of the table."""
+        """Return the schema of the table."""
         fields = [("key", pa.string()), ("group", pa.string()), ("batch", pa.int64())]
         fields += [("file", pa.string()), ("block", pa.int64()), ("position", pa.int64())]
         cells = [(f"cell_{at}", pa.binary()) for at in range(self._cells.count)]
         return pa.schema([*fields, *cells])
 
     def change(self, changes: pa.Table, batch: int) -> pa.RecordBatch:
-        """Take the newest of each record that changed (`SENT`); the stirred groups as `PARTS`.
+        """Take the newest of each record that changed (`SENT`); the touched groups as `PARTS`.
 
         `value` is null for a record that is gone. Rows are in order of publication.
         """
@@ -93,17 +93,17 @@ class Records:
         fresh = self._fresh(changes, batch)
         groups_before = _groups_by_key(self.table.filter(is_changed), keys)
         groups_now = _groups_by_key(fresh, keys)
-        stirred: dict[str, Stir] = {}
+        touched: dict[str, GroupChange] = {}
         for change, before, now in zip(changes.to_pylist(), groups_before, groups_now, strict=True):
             for group in dict.fromkeys(each for each in (before, now) if each is not None):
                 counts = group == now or now is None
-                stirred.setdefault(group, Stir()).add(change, counts=counts)
+                touched.setdefault(group, GroupChange()).add(change, counts=counts)
         stays = pc.invert(is_changed)
         self.table = pa.concat_tables([self.table.filter(stays), fresh]).combine_chunks()
-        return self._parts(stirred)
+        return self._parts(touched)
 
     def _fresh(self, changes: pa.Table, batch: int) -> pa.Table:
-        """The changed records that are in a group."""
+        """Return the changed records that are in a group."""
         puts = changes.filter(changes.column("value").is_valid())
         if self._view.filter is not None and puts.num_rows:
             wanted = BatchFilter(self._view.filter, self._view.topic)
@@ -122,7 +122,7 @@ class Records:
         return pa.table(columns, schema=self.schema())
 
     def _groups_of(self, bodies: list[bytes], cells: list[pa.Array]) -> pa.Array:
-        """The group of each record; it is read once for each spelling of the grouping fields."""
+        """Return the group of each record; read each spelling of the grouping fields once."""
         known: dict[tuple[bytes | None, ...], str] = {}
         fields = len(self._view.projection.grouping.paths)
         spellings = zip(*(cell.to_pylist() for cell in cells[:fields]), strict=True)
@@ -134,27 +134,27 @@ class Records:
             groups.append(group)
         return pa.array(groups, pa.string())
 
-    def _parts(self, stirred: dict[str, Stir]) -> pa.RecordBatch:
-        here = pc.is_in(self.table.column("group"), pa.array(stirred, pa.string()))
+    def _parts(self, touched: dict[str, GroupChange]) -> pa.RecordBatch:
+        here = pc.is_in(self.table.column("group"), pa.array(touched, pa.string()))
         found = dict(self._parts_of(Members.of(self.table.filter(here))))
         rows = [
             {
                 "key": group,
-                **dict(zip(("file", "block", "position"), stir.place, strict=True)),
-                "messages": stir.messages,
-                "first_ms": stir.first_ms,
-                "removed": stir.removed,
+                **dict(zip(("file", "block", "position"), change.place, strict=True)),
+                "messages": change.messages,
+                "first_ms": change.first_ms,
+                "removed": change.removed,
                 "home": shard_of(group, self._shards),
                 "shard": self._shard,
                 "records": found[group][0] if group in found else 0,
                 "part": found[group][1] if group in found else None,
             }
-            for group, stir in stirred.items()
+            for group, change in touched.items()
         ]
         return pa.RecordBatch.from_pylist(rows, schema=ARROW_PARTS)
 
     def _parts_of(self, members: Members) -> Iterator[tuple[str, tuple[int, bytes]]]:
-        """Of each group how many records it has here, and the parts of its cells."""
+        """Yield for each group the number of its records here, and the parts of their cells."""
         if not members.groups:
             return
         projection = self._view.projection
@@ -171,7 +171,7 @@ class Records:
 
 
 def _groups_by_key(records: pa.Table, keys: pa.Array) -> list[str | None]:
-    """The group of each key's record, None where there is no record."""
+    """Return the group of each key's record, None where there is no record."""
     rows = pc.index_in(keys, records.column("key").combine_chunks())
     groups: list[str | None] = records.column("group").take(rows).to_pylist()
     return groups
@@ -185,8 +185,10 @@ FOREVER = 2**63 - 1
 ORDER = [("file", "ascending"), ("block", "ascending"), ("position", "ascending")]
 
 
-def news(batches: Iterator[pa.RecordBatch], asked: Conflation) -> Iterator[pa.RecordBatch]:
-    """One task's PUBLISHED rows as SENT ones: of each record the newest of a piece, removals too.
+def newest_records(
+    batches: Iterator[pa.RecordBatch], asked: Conflation
+) -> Iterator[pa.RecordBatch]:
+    """Yield one task's PUBLISHED rows as SENT rows: the newest of each record, removals too.
 
     Without fields of a key in `asked` a message tells its own. A line that is no record is set
     aside.
@@ -200,7 +202,10 @@ def news(batches: Iterator[pa.RecordBatch], asked: Conflation) -> Iterator[pa.Re
 
 
 def newest(rows: pa.Table) -> pa.Table:
-    """One row of each key (`SENT`), in order of publication; it stands for the messages of all."""
+    """Return one row for each key (`SENT`), in order of publication.
+
+    It stands for the messages of all rows of its key.
+    """
     rows = rows.select(ARROW_SENT.names).sort_by(ORDER).combine_chunks()
     encoded = rows.column("key").combine_chunks().dictionary_encode()
     codes = np.asarray(encoded.indices)
@@ -224,7 +229,7 @@ def _with(rows: pa.Table, **columns: pa.Array) -> pa.Table:
 
 
 def _sent(found: Messages, texts: list[str]) -> pa.Table:
-    """A row for each message or removal."""
+    """Return a row for each message or removal."""
     count = len(found.codes)
     removed = [REASONS[gone] for gone in found.gone.tolist()]
     columns = {
@@ -241,7 +246,7 @@ def _sent(found: Messages, texts: list[str]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=ARROW_SENT)
 
 
-# The groups of a view in one task: parts come in, and a row goes out for each that was stirred.
+# The groups of a view in one task: parts come in, and a row goes out for each that was touched.
 
 
 HELD = pa.schema(
@@ -263,32 +268,32 @@ class Groups:
         self.table = HELD.empty_table() if held is None else held
 
     def change(self, parts: pa.Table) -> pa.RecordBatch:
-        """Take parts (`PARTS`) of groups that were stirred; their rows, `SENT`.
+        """Take parts (`PARTS`) of groups that were touched; their rows, `SENT`.
 
         A group that has no record any more is gone; one that never had any is not told of. A row
         whose key cannot be a record's is refused.
         """
-        stirred: dict[str, list[dict[str, Any]]] = {}
+        touched: dict[str, list[dict[str, Any]]] = {}
         for part in parts.to_pylist():
-            stirred.setdefault(part["key"], []).append(part)
-        is_stirred = pc.is_in(self.table.column("key"), pa.array(stirred, pa.string()))
+            touched.setdefault(part["key"], []).append(part)
+        is_touched = pc.is_in(self.table.column("key"), pa.array(touched, pa.string()))
         shares: dict[str, Shares] = {}
-        for share in self.table.filter(is_stirred).to_pylist():
+        for share in self.table.filter(is_touched).to_pylist():
             shares.setdefault(share["key"], {})[share["shard"]] = share
         rows, kept = [], []
-        for group, news in stirred.items():
+        for group, changes in touched.items():
             before = shares.get(group, {})
-            now = {**before, **{part["shard"]: part for part in news}}
+            now = {**before, **{part["shard"]: part for part in changes}}
             there = [share for share in now.values() if share["records"]]
             kept += there
             if there or before:
-                rows += self._told(self._row(group, news, there))
-        others = self.table.filter(pc.invert(is_stirred))
+                rows += self._row_or_refusal(self._row(group, changes, there))
+        others = self.table.filter(pc.invert(is_touched))
         self.table = pa.concat_tables([others, _table(kept)]).combine_chunks()
         return pa.RecordBatch.from_pylist(rows, schema=ARROW_SENT)
 
-    def _told(self, row: dict[str, Any]) -> list[dict[str, Any]]:
-        """The row; refused where its key is none that a record can have, a removal then nothing."""
+    def _row_or_refusal(self, row: dict[str, Any]) -> list[dict[str, Any]]:
+        """Return the row; refuse it if its key cannot be a record's, and drop a removal then."""
         paths = self._projection.grouping.paths
         for path, text in zip(paths, items(row["key"].encode()) or (), strict=True):
             try:
@@ -299,15 +304,15 @@ class Groups:
         return [row]
 
     def _row(
-        self, group: str, news: list[dict[str, Any]], there: list[dict[str, Any]]
+        self, group: str, changes: list[dict[str, Any]], there: list[dict[str, Any]]
     ) -> dict[str, Any]:
-        last = max(news, key=lambda part: tuple(part[name] for name in PLACE))
-        times = [part["first_ms"] for part in news if part["first_ms"] is not None]
+        last = max(changes, key=lambda part: tuple(part[name] for name in PLACE))
+        times = [part["first_ms"] for part in changes if part["first_ms"] is not None]
         return {
             "key": group,
             **{name: last[name] for name in PLACE},
             "value": self._value(there) if there else None,
-            "messages": sum(part["messages"] for part in news),
+            "messages": sum(part["messages"] for part in changes),
             "first_ms": min(times, default=None),
             "removed": None if there else last["removed"] or UNMATCHED,
         }

@@ -51,7 +51,7 @@ class Join:
     topics: tuple[str, str] = ("", "")
 
     def link_of(self, side: Side) -> LinkOf:
-        """`record -> the text by which it is joined`, None where it is joined with nothing."""
+        """Return `record -> the text by which it is joined`, None if it is joined with nothing."""
         fields_of = read_fields(tuple(pair[side] for pair in self.on))
 
         def link_of(record: bytes) -> str | None:
@@ -63,13 +63,13 @@ class Join:
         return link_of
 
     def joined(self, left: bytes, right: bytes | None) -> bytes:
-        """The left record with the right one in its place, which is empty without one."""
+        """Return the left record with the right one in its place, empty without one."""
         fields: Members = members(left) or {}
         return written(placed(fields, tuple(map(str, self.place.steps)), right))
 
 
 def _plain(field: bytes | None) -> str | None:
-    """What a field says as a text (AMPS compares strings); None where it is NULL, or no scalar."""
+    """Return a field as a text, as AMPS compares strings; None for NULL and non-scalars."""
     if field is None or field == b"null" or field[:1] in b"{[":
         return None
     if is_number(field):
@@ -127,7 +127,7 @@ class Routes:
         return pa.RecordBatch.from_pylist(rows, schema=ARROW_ROUTED)
 
     def _matching(self, changes: pa.Table) -> list[dict[str, Any]]:
-        """The changes; a record that does not match is gone."""
+        """Return the changes; a record that does not match counts as gone."""
         rows: list[dict[str, Any]] = changes.to_pylist()
         puts = [row for row in rows if row["value"] is not None]
         if self._filter is not None and puts:
@@ -138,7 +138,7 @@ class Routes:
         return rows
 
     def _link(self, record: str, body: bytes) -> str | None:
-        """A left record without link is by itself; a right one is nobody's."""
+        """Return a record's link; a left record without one is alone, a right one is dropped."""
         link = self._link_of(body)
         return ALONE + record if link is None and self._side is Side.LEFT else link
 
@@ -172,7 +172,7 @@ class Link:
     changes: tuple[Rows, Rows] = field(default_factory=lambda: ({}, {}))
 
     def now(self, side: Side) -> Rows:
-        """The records as they are after the changes."""
+        """Return the records as they are after the changes."""
         changes = self.changes[side]
         kept = {name: row for name, row in self.before[side].items() if name not in changes}
         return kept | {name: row for name, row in changes.items() if row["value"] is not None}
@@ -194,8 +194,8 @@ class Pairs:
         links: dict[str, Link] = {}
         for row in routed.sort_by(ORDER).to_pylist():
             links.setdefault(row["link"], Link()).changes[row["side"]][row["key"]] = row
-        is_stirred = pc.is_in(self.table.column("link"), pa.array(links, pa.string()))
-        for row in self.table.filter(is_stirred).to_pylist():
+        is_changed = pc.is_in(self.table.column("link"), pa.array(links, pa.string()))
+        for row in self.table.filter(is_changed).to_pylist():
             links[row["link"]].before[row["side"]][row["key"]] = row
         told = self._of_pairs if grouped else self._of_lefts
         rows = [row for link in links.values() for row in told(link)]
@@ -206,13 +206,13 @@ class Pairs:
             for side in Side
             for row in link.now(side).values()
         ]
-        others = self.table.filter(pc.invert(is_stirred))
+        others = self.table.filter(pc.invert(is_changed))
         kept = pa.Table.from_pylist(held, schema=JOINED)
         self.table = pa.concat_tables([others, kept]).combine_chunks()
         return pa.Table.from_pylist(rows, schema=ARROW_SENT)
 
     def _of_lefts(self, link: Link) -> Iterator[Row]:
-        """A row for each left record that changed, or whose right ones did."""
+        """Yield a row for each left record that changed, or whose right ones did."""
         changes, others = link.changes
         rights = list(link.now(Side.RIGHT).values())
         right = rights[-1]["value"] if rights else None
@@ -226,7 +226,7 @@ class Pairs:
                 yield _row(record, change, None, _Count([change]), shared)
 
     def _of_pairs(self, link: Link) -> Iterator[Row]:
-        """A row for each pair that changed, came or is gone."""
+        """Yield a row for each pair that changed, came or is gone."""
         lefts, rights = link.changes
         own, shared = {name: _Count([row]) for name, row in lefts.items()}, _Count(rights.values())
         before = _paired(link.before[Side.LEFT], link.before[Side.RIGHT])
@@ -251,13 +251,13 @@ class _Count:
         self._left = list(changes)
 
     def take(self) -> list[Row]:
-        """The rows of the messages; from then on none."""
+        """Return the rows of the messages the first time, then none."""
         left, self._left = self._left, []
         return left
 
 
 def _paired(lefts: Rows, rights: Rows) -> dict[str, tuple[Row, Row | None]]:
-    """Each left record with each right one, or with none if there is none."""
+    """Return each left record with each right one, or with None if there is none."""
     others: list[Row | None] = [*rights.values()] or [None]
     return {
         left["key"] + APART + (right["key"] if right else ""): (left, right)

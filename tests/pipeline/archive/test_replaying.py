@@ -17,10 +17,10 @@ from tidegate.pipeline.archive.replaying import (
     BURST_S,
     MESSAGES_PER_REQUEST,
     PRODUCER_PREFIX,
-    Noted,
     Pacing,
     ReplayCheckpoint,
     Replaying,
+    ReplayState,
     Totals,
     body_of,
     media_type_of,
@@ -229,7 +229,9 @@ def test_what_was_noted_is_there_again(tmp_path: Path) -> None:
     with checkpoint.held() as first:
         assert (first.of, first.sequence) == ("a to b", 0)
         assert first.producer.startswith(PRODUCER_PREFIX)
-        noted = Noted(first.of, first.producer, 7, RecordedPlace("e1", 10), RecordedPlace("e1", 20))
+        noted = ReplayState(
+            first.of, first.producer, 7, RecordedPlace("e1", 10), RecordedPlace("e1", 20)
+        )
         checkpoint.note(noted)
     with ReplayCheckpoint(tmp_path / "checkpoint", "a to b").held() as again:
         assert again == noted

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.pipeline.merged import MERGER, by_value
+from tests.pipeline.merger import MERGER, by_value
 from tests.support.rules import rule
 from tidegate.keys.merging import Verdict
 from tidegate.keys.reducers import Reduce
@@ -129,8 +129,8 @@ def test_a_merger_is_found_by_its_name() -> None:
     ("name", "reason"),
     [
         ("no.such.module:f", "cannot be imported: ModuleNotFoundError"),
-        ("tests.pipeline.merged:nothing", "cannot be imported: AttributeError"),
-        ("tests.pipeline.merged:MERGER", "is not a function"),
+        ("tests.pipeline.merger:nothing", "cannot be imported: AttributeError"),
+        ("tests.pipeline.merger:MERGER", "is not a function"),
         (":", "cannot be imported"),
     ],
 )

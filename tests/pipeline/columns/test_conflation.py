@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.pipeline.engine_deliveries import Delivered, Recorded, delivered, engine_deliveries
-from tests.pipeline.merged import MERGER
+from tests.pipeline.merger import MERGER
 from tests.support.rules import rule
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Merger
@@ -160,7 +160,7 @@ def conflation(pace: Pace, wanted: str, rules: str, *, oof: bool) -> tuple[Confl
         filter=Filter.parse(wanted) if wanted else None,
         reduce=Reduce.parse(reduce) if reduce else None,
         merger=rules.removeprefix(reduce),
-        tells_removals=oof,
+        sends_removals=oof,
         topic="px",
     )
     options = [f"conflation={INTERVAL_MS}ms", f"pace={pace}"]

@@ -25,7 +25,7 @@ from tests.pipeline.columns.test_conflation import (
 from tests.pipeline.columns.test_conflation import (
     batch as recorded_batch,
 )
-from tests.pipeline.newest import identity, newest_by_key
+from tests.pipeline.naive_newest import identity, newest_by_key
 from tests.support.rules import rule
 from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath

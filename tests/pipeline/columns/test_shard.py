@@ -23,9 +23,9 @@ from tests.pipeline.columns.test_conflation import (
     merger_of,
 )
 from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
-from tests.pipeline.merged import MERGER
+from tests.pipeline.event_time import Timed, event_deliveries
+from tests.pipeline.merger import MERGER
 from tests.pipeline.mixed_ticks import mixed
-from tests.pipeline.reordered import Timed, event_deliveries
 from tests.support.outside import require_ticks
 from tests.support.rules import rule
 from tidegate.keys.filter import Filter
@@ -228,7 +228,7 @@ def test_recorded_ticks_with_a_filter_reducers_removals_and_late_ones(pace: Pace
         TimeField(FieldPath.parse("/ts")),
         filter=Filter.parse(mixed_ticks.WANTED),
         reduce=Reduce.parse(mixed_ticks.REDUCERS),
-        tells_removals=True,
+        sends_removals=True,
         lateness_ns=1_000 * MILLISECOND_NS,
         sets_aside=True,
     )
@@ -255,7 +255,7 @@ def test_what_is_held_tells_when_it_is_due() -> None:
 @rule("pipeline-2", "pipeline-3", "pipeline-4")
 @rule("merge-9")
 def test_failures_of_a_merger_are_counted_on() -> None:
-    asked, _ = conflation(Pace.KEY, "", "tests.pipeline.merged:failing", oof=False)
+    asked, _ = conflation(Pace.KEY, "", "tests.pipeline.merger:failing", oof=False)
     shard, intake = Shard(asked, 1_000), Intake(asked)
     for failures in (1, 3, 5):
         told = timed([("a", 1, 0), ("a", 2, 0)])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
-from tests.pipeline.merged import MERGER
+from tests.pipeline.merger import MERGER
 from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
 from tidegate.keys.reducers import Reduce

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.merged import MERGER
+from tests.pipeline.merger import MERGER
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.spark_topics import Declaration, declarations, streams_of

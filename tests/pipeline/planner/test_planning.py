@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.plain_count import Counted, by_batch, by_key, messages
+from tests.pipeline.naive_plan import Counted, by_batch, by_key, messages
 from tests.support.outside import require_ticks
 from tidegate.keys.path import FieldPath
 from tidegate.keys.spec import KeySpec

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipeline.sinks.drafts import BATCH, ROWS, drafted
+from tests.pipeline.sinks.unfinished_files import BATCH, ROWS, drafted
 from tests.support.rules import rule
 from tidegate.pipeline.columns.rows import SENT
 from tidegate.pipeline.definitions.stream import read_definitions

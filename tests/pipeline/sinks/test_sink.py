@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.sinks.sink import Batch, Burial, DeadLetters, wait_until
+from tidegate.pipeline.sinks.sink import Batch, DeadLetterFile, DeadLetters, wait_until
 
 
 def test_labels_of_batches_sort_in_the_order_of_batches() -> None:
@@ -40,16 +40,18 @@ def rows(*refused: str | None, file: str = "0\0file:/in/x") -> list[dict[str, An
     ]
 
 
-def buried(folder: Path, batch: Batch, attempt: int, *refused: str | None, file: str) -> int:
-    burial = Burial(DeadLetters(str(folder)), batch, attempt)
-    burial.take(pa.RecordBatch.from_pylist(rows(*refused, file=file), schema=arrow_schema(SENT)))
-    burial.end()
-    return burial.letters
+def refused_lines_in(folder: Path, batch: Batch, attempt: int, *refused: str | None, file: str) -> int:
+    letters_file = DeadLetterFile(DeadLetters(str(folder)), batch, attempt)
+    letters_file.take(
+        pa.RecordBatch.from_pylist(rows(*refused, file=file), schema=arrow_schema(SENT))
+    )
+    letters_file.end()
+    return letters_file.count
 
 
 def test_letters_are_written_once_however_often_a_batch_comes(tmp_path: Path) -> None:
     for attempt in range(2):
-        assert buried(tmp_path, BATCH, attempt, None, "not JSON", file="0\0file:/in/x") == 1
+        assert refused_lines_in(tmp_path, BATCH, attempt, None, "not JSON", file="0\0file:/in/x") == 1
     [letters] = tmp_path.iterdir()
     assert letters.name == "batch-000000007.ndjson"
     assert [json.loads(line) for line in letters.read_bytes().splitlines()] == [
@@ -58,10 +60,10 @@ def test_letters_are_written_once_however_often_a_batch_comes(tmp_path: Path) ->
 
 
 def test_what_came_from_a_topic_names_no_file(tmp_path: Path) -> None:
-    buried(tmp_path, replace(BATCH, is_end=True), 0, "key-missing", file="")
+    refused_lines_in(tmp_path, replace(BATCH, is_end=True), 0, "key-missing", file="")
     assert json.loads((tmp_path / "batch-000000007_end.ndjson").read_bytes())["file"] is None
 
 
 def test_nothing_refused_is_no_file(tmp_path: Path) -> None:
-    assert buried(tmp_path / "dead", BATCH, 0, None, file="") == 0
+    assert refused_lines_in(tmp_path / "dead", BATCH, 0, None, file="") == 0
     assert not (tmp_path / "dead").exists()

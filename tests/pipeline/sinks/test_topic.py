@@ -218,8 +218,8 @@ def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
     for run, told in ((5, [b"1", Removed(b'["gone"]')]), (6, [])):
         first = batch(0, run)
         with gateway_at(writer.gateway) as gateway:
-            standing = ExistingRecords.of(gateway, "newest")
-            staging = Staging(writer, gateway, first, 0, standing)
+            existing = ExistingRecords.of(gateway, "newest")
+            staging = Staging(writer, gateway, first, 0, existing)
             staging.take(batch_rows)
             staging.end()
         assert writer.commit([staging.report()], first).published == len(told)
@@ -244,17 +244,17 @@ HAS = [
 
 @rule("pipeline-13")
 def test_news_is_what_is_not_there_so() -> None:
-    standing = ExistingRecords(HAS)
-    assert not standing.is_news('["a"]', b'{"n":1}')
-    assert standing.is_news('["b"]', b'{"n":9}')
-    assert standing.is_news('["d"]', b'{"n":4}')
-    assert list(standing.left()) == ['["c"]']
+    existing = ExistingRecords(HAS)
+    assert not existing.differs('["a"]', b'{"n":1}')
+    assert existing.differs('["b"]', b'{"n":9}')
+    assert existing.differs('["d"]', b'{"n":4}')
+    assert list(existing.left()) == ['["c"]']
 
 
 def test_a_removal_is_news_where_there_is_a_record() -> None:
-    standing = ExistingRecords(HAS)
-    assert standing.is_news('["a"]', None)
-    assert not standing.is_news('["d"]', None)
+    existing = ExistingRecords(HAS)
+    assert existing.differs('["a"]', None)
+    assert not existing.differs('["d"]', None)
 
 
 def test_an_empty_topic_has_nothing_left() -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.pipeline.drained import bodies, drained, names
+from tests.pipeline.read_out import bodies, drained, names
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import (

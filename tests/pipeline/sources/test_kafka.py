@@ -16,9 +16,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.pipeline.children import Child
-from tests.pipeline.drained import bodies, drained
 from tests.pipeline.journals import Journals
-from tests.pipeline.newest import newest_by_key
+from tests.pipeline.naive_newest import newest_by_key
+from tests.pipeline.read_out import bodies, drained
 from tests.support.deadlines import HANGS_S
 from tests.support.kafka import PARTITIONS, Broker, broker_jars, connector_folder, kafka_broker
 from tests.support.outside import require_java

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from redis import Redis
 
-from tests.pipeline.drained import bodies, drained
+from tests.pipeline.read_out import bodies, drained
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost, from_spark

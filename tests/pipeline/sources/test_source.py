@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pipeline.definitions.streams_file import GOOD, written
-from tests.pipeline.drained import bodies
 from tests.pipeline.journals import Journals, Removed
+from tests.pipeline.read_out import bodies
 from tests.support.rules import rule
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.source import (
@@ -107,7 +107,7 @@ def test_a_topic_tells_the_keys_of_its_records_if_asked_and_why_one_is_gone(
 ) -> None:
     journals.topic("t", [b"{}", Removed(b'["b"]'), Removed(b'["c"]', "expired")])
     source = TopicSource("t", "epoch", None)
-    frame = read_topic(spark, source, journals.address, tells_keys=True)
+    frame = read_topic(spark, source, journals.address, with_keys=True)
     query = frame.writeStream.format("memory").queryName("keys").trigger(availableNow=True).start()
     query.awaitTermination()
     rows = spark.sql("SELECT * FROM keys ORDER BY file, block, position").collect()

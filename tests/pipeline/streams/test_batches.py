@@ -28,10 +28,10 @@ from tests.pipeline.engine_deliveries import (
     batch_deliveries,
     delivered,
 )
+from tests.pipeline.event_time import Timed, event_deliveries
 from tests.pipeline.journals import Journals
-from tests.pipeline.merged import MERGER
-from tests.pipeline.newest import newest_by_key
-from tests.pipeline.reordered import Timed, event_deliveries
+from tests.pipeline.merger import MERGER
+from tests.pipeline.naive_newest import newest_by_key
 from tests.support.rules import rule
 from tidegate.keys.path import FieldPath
 from tidegate.pipeline.columns.intake import combine

@@ -18,7 +18,7 @@ import pytest
 from dev import ROOT
 from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals
-from tests.pipeline.newest import newest_by_key
+from tests.pipeline.naive_newest import newest_by_key
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
 from tests.support.rules import rule

@@ -16,7 +16,7 @@ from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.errors import CheckpointMismatch
 from tidegate.pipeline.sinks.sink import Batch
-from tidegate.pipeline.streams.shard_state import SHARDS, Keeping, ShardState, conflate_shards
+from tidegate.pipeline.streams.shard_state import SHARDS, ShardBatch, ShardState, conflate_shards
 
 
 def batch(number: int, *, is_end: bool = False) -> Batch:
@@ -106,11 +106,11 @@ def conflated(folder: Path, number: int, *bodies: bytes, is_end: bool = False) -
     """What the only shard sends in a batch."""
     batch, held = Batch(number, 1, "q", is_end=is_end), ShardState(folder)
     before = held.before(batch)
-    keeping = Keeping(ASKED, held, batch, before, held.shards(before, 1), now_ms=None)
+    shard_batch = ShardBatch(ASKED, held, batch, before, held.shards(before, 1), now_ms=None)
     rows = [{"file": f"{number}", "block": 0, "body": body} for body in bodies]
     published = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
     blocks = cut_messages(iter([published]), ASKED, 1)
-    found = [row for told in conflate_shards(blocks, keeping) for row in told.to_pylist()]
+    found = [row for told in conflate_shards(blocks, shard_batch) for row in told.to_pylist()]
     return [row["refused"] or (row["key"], row["messages"]) for row in found]
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from dev import ROOT
 from tests.pipeline.journals import Journals, Removed
-from tests.pipeline.running import run_to_its_end
+from tests.pipeline.run_to_end import run_to_its_end
 from tests.support.rules import rule
 from tidegate.pipeline.errors import CheckpointMismatch, from_spark
 from tidegate.pipeline.sinks.sink import Batch

@@ -19,7 +19,7 @@ from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.intervals import Interval, Pace
 from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema, shard_of
-from tidegate.pipeline.views.groups import Records, View, newest, news
+from tidegate.pipeline.views.groups import Records, View, newest, newest_records
 
 COLUMNS = (
     "[/g,/v AS /newest,/v + 1 AS /more,COUNT(/v) AS /count,COUNT_DISTINCT(/v) AS /distinct,"
@@ -147,7 +147,7 @@ def test_only_groups_that_changed_are_told_of() -> None:
         '["X"]': Told(None, "match", 0),
         '["Y"]': Told(b'{"g":"Y","v":7,"n":2}', None, 1),
     }
-    # One that matches no more, and one that is removed; a removal of nobody is no news.
+    # One that matches no more, and one that is removed; a removal of nobody is no newest_records.
     assert tasks.batch([one("a", "Y", 100), Message('["c"]', None)]) == {
         '["Y"]': Told(b'{"g":"Y","v":2,"n":1}', None, 1)
     }
@@ -205,7 +205,7 @@ def published(*told: tuple[str | None, bytes | None]) -> pa.RecordBatch:
 def told(spec: KeySpec, *batches: pa.RecordBatch) -> list[tuple[Any, ...]]:
     asked = Conflation(spec, Interval(1, Pace.BATCH), sets_aside=True, line_bytes_max=99)
     names = ("key", "position", "value", "messages", "first_ms", "removed", "refused")
-    found = [row for rows in news(iter(batches), asked) for row in rows.to_pylist()]
+    found = [row for rows in newest_records(iter(batches), asked) for row in rows.to_pylist()]
     return [tuple(row[name] for name in names) for row in found]
 
 

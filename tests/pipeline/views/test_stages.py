@@ -16,7 +16,7 @@ from tidegate.pipeline.sinks.sink import Batch
 from tidegate.pipeline.streams.views import HeldTables
 from tidegate.pipeline.views.groups import PARTS, View
 from tidegate.pipeline.views.joins import ROUTED, Join, Side
-from tidegate.pipeline.views.stages import CHANGED, Viewing, viewed
+from tidegate.pipeline.views.stages import CHANGED, ViewBatch, view_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,8 +38,8 @@ def test_what_was_refused_goes_along_and_each_shard_keeps_its_table(
     name: str, columns: str
 ) -> None:
     kept = Kept()
-    viewing = Viewing(view("[SUM(/v) AS /v]"), JOIN, 0, 2, kept)
-    stage: Stage = getattr(viewing, name)
+    view_batch = ViewBatch(view("[SUM(/v) AS /v]"), JOIN, 0, 2, kept)
+    stage: Stage = getattr(view_batch, name)
     batch = rows(columns, {"home": 1}, {**REFUSED, "home": 0}, {"home": 0})
     found = [row for each in stage(iter([batch])) for row in each.to_pylist()]
     assert [{name: row[name] for name in REFUSED} for row in found] == [REFUSED]
@@ -50,8 +50,8 @@ def test_what_was_refused_goes_along_and_each_shard_keeps_its_table(
 def test_stages_that_keep_something_have_names() -> None:
     grouped = view("[SUM(/v) AS /v]")
     tables = Kept()
-    assert Viewing(grouped, None, 0, 1, tables).stages == ("records", "groups")
-    assert Viewing(None, JOIN, 0, 1, tables).stages == ("lefts", "rights", "pairs")
+    assert ViewBatch(grouped, None, 0, 1, tables).stages == ("records", "groups")
+    assert ViewBatch(None, JOIN, 0, 1, tables).stages == ("lefts", "rights", "pairs")
 
 
 SHARDS = 3
@@ -100,9 +100,9 @@ def test_spark_makes_the_rows_that_tasks_make(
     for number, messages in enumerate(HISTORY):
         told = [message for message in messages if join or message.side is Side.LEFT]
         tables = HeldTables(tmp_path, Batch(number, 1, "q"), SHARDS)
-        viewing = Viewing(grouped, join, number, SHARDS, tables)
+        view_batch = ViewBatch(grouped, join, number, SHARDS, tables)
         left, right = (changed(spark, told, side, begin) for side in Side)
-        rows = viewed(left, right if join else None, viewing).collect()
+        rows = view_rows(left, right if join else None, view_batch).collect()
         found = {
             row.key: Told(row.value and bytes(row.value), row.removed, row.messages) for row in rows
         }
