@@ -11,7 +11,7 @@ PipelineError
 |- SourceLost           messages that the stream still needed are gone
 |- GatewayRefused       the gateway said no
 |  `- RunFenced         a newer run of the stream has taken over
-|- GatewayUnreachable   nobody answers there
+|- GatewayUnreachable   the gateway does not answer
 `- StreamFailed         anything else that ended a query
 """
 
@@ -26,7 +26,7 @@ EXIT_INTERRUPTED = 130
 class PipelineError(Exception):
     """Base: its text is one readable sentence; `exit_code` is the command's.
 
-    `may_pass` tells whether the same may go well the next time: such a stream is started again.
+    `may_pass` says whether another attempt may succeed: such a stream is started again.
     """
 
     exit_code = 1
@@ -74,7 +74,7 @@ class ArchiveUnusable(PipelineError):
 
 
 class SourceLost(PipelineError):
-    """The topic no longer holds what the stream has still to read: told, never skipped."""
+    """The topic no longer holds what the stream has still to read; never skipped in silence."""
 
 
 class GatewayRefused(PipelineError):
@@ -84,7 +84,7 @@ class GatewayRefused(PipelineError):
 
 
 class RunFenced(GatewayRefused):
-    """A newer run of the stream has committed: this one is somebody's forgotten process."""
+    """A newer run of the stream has committed: this one is a forgotten process."""
 
     may_pass = False
 
@@ -165,11 +165,11 @@ def from_spark(stream: str, text: str) -> PipelineError:
 
 def innermost(text: str) -> str:
     """Return the last line of a worker's traceback, or else the first of Spark's own report."""
-    told = _QUERY.sub("", text).strip()
+    said = _QUERY.sub("", text).strip()
     patterns = (_RAISED, _CAUSED, _THROWN)
-    raised = next((found[-1:] for each in patterns if (found := each.findall(told))), None)
-    raised = raised or told.splitlines()
+    raised = next((found[-1:] for each in patterns if (found := each.findall(said))), None)
+    raised = raised or said.splitlines()
     if not raised:
         return "no reason given"
-    at = _FILE.search(told)
+    at = _FILE.search(said)
     return f"{at[1]}: {raised[0].strip()}"[:500] if at else str(raised[0]).strip()[:500]

@@ -1,4 +1,4 @@
-"""A topic on its way into its folder: a query that goes on behind what the archive has."""
+"""The query that archives a topic: it continues behind the last archived position."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class Archiving:
     """A stream, as `Watched` has it.
 
     Args:
-        folder: held by nobody else.
+        folder: locked by this process.
         job: what is to be done.
         epoch: the topic's.
-        ask_epoch: tells whether it has another by now; raises PipelineError.
-        say: told of what goes on otherwise than before.
+        ask_epoch: returns the topic's current epoch; raises PipelineError.
+        say: gets a line when something has changed.
 
     Attributes:
-        name: as it stands beside streams of definition files, which have no dot in theirs.
+        name: has a dot, so that no stream of a definition file has the same.
         query: that of the newest start.
         totals: counts since the first start.
     """
@@ -105,14 +105,14 @@ class Archiving:
         try:
             return self._ask_epoch() != self._epoch
         except PipelineError:
-            return True  # nobody tells: the next start will see
+            return True  # the gateway does not answer: the next start will ask again
 
     def start(self, spark: SparkSession) -> None:
         """Go on behind what the archive has of the topic's epoch.
 
         Raises:
-            ArchiveUnusable: it is not whole, or not there any more.
-            PipelineError: the topic's epoch is not told.
+            ArchiveUnusable: it is not whole, or was removed.
+            PipelineError: the gateway does not give the topic's epoch.
         """
         if self.query is not None:
             self._follow_epoch()
@@ -157,7 +157,7 @@ class Archiving:
         """Return where the archive ends, as seen from an epoch.
 
         Raises:
-            ArchiveUnusable: its last file is not whole, or it is not there any more.
+            ArchiveUnusable: its last file is not whole, or it was removed.
         """
         self._folder.require_lock()
         parts = self._folder.parts()
@@ -165,7 +165,7 @@ class Archiving:
             return Edge(epoch, None, 0)
         last = edge_of(self._folder.file(parts[-1]), parts[-1])
         found = reach(parts, epoch)
-        if found is None:  # behind all that is there, so that parts of epochs stand in order
+        if found is None:  # later than every part there is, so that parts sort by epoch
             return Edge(epoch, None, last.clock_ms + 1)
         return Edge(epoch, found[1], last.clock_ms)
 

@@ -35,7 +35,7 @@ def sow_as_of(
         spark: the session.
         archive: the folder that `tidegate pipeline journal --to` fills.
         topic: its name.
-        time: ISO 8601 or a datetime (UTC where no zone stands), or milliseconds since 1970.
+        time: ISO 8601 or a datetime (UTC without a zone), or milliseconds since 1970.
 
     Raises:
         UsageInvalid: the time is none.
@@ -92,7 +92,8 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
 def _until(folder: TopicFolder, time_ms: int) -> list[Part]:
     """Return the parts of the epoch that was current at a time, from its first message on.
 
-    Before a topic's first message there is nothing: that is told by the part which begins with it.
+    For a time before the topic's first message return the part that begins with it: the state
+    of the world was empty then.
     """
     parts = folder.parts()
     then = [part for part in parts if part.stamp_ms <= time_ms] or parts[:1]

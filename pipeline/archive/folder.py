@@ -3,10 +3,10 @@
 <archive>/topic=NAME/date=2026-11-21/part-….parquet  as `tidegate.keys.archived` calls them
 <archive>/topic=NAME/_unfinished/     files on their way in, folders on their way out
 <archive>/topic=NAME/_lock            held while a process writes
-<archive>/topic=NAME/_checkpoint/EPOCH/  Spark's, unless it stands elsewhere
+<archive>/topic=NAME/_checkpoint/EPOCH/  Spark's, unless the command names another
 
-Files come one after the other, in order of position, each by one rename: whoever looks sees a
-beginning of the topic without a hole. Small files become large ones by an exchange of the day's
+Files appear in order of position, each by one rename: a reader always sees a beginning of the
+topic without a gap. Small files become large ones by an exchange of the day's
 whole folder with another one, in one step of the file system: never twice, never not at all.
 """
 
@@ -37,7 +37,7 @@ NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.ENOTSUP}
 
 
 class TopicFolder:
-    """The parts of one topic; changed only by who holds `locked`."""
+    """The parts of one topic; only the holder of `locked` may change them."""
 
     def __init__(self, archive: Path, topic: str) -> None:
         self.path = archive / topic_folder(topic)
@@ -67,7 +67,7 @@ class TopicFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who changes it; what a killed process left behind is cleared away.
+        """Lock the folder during the block, and clear what a killed process has left.
 
         Raises:
             ArchiveUnusable: another process is at it, or the folder cannot be written.

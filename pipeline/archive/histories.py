@@ -34,7 +34,7 @@ from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 Line = tuple[Spot, bytes, int | None]
-"""Where it stands, the message, and its time if that stands beside it."""
+"""Where the message was found, its text, and its time if a column has it."""
 
 
 def open_history(path: Path, topic: str, source: str | None, time: TimeField | None) -> History:

@@ -17,7 +17,7 @@ from tidegate.pipeline.errors import ArchiveUnusable
 
 
 class RecordedPlace(NamedTuple):
-    """Where a message stands: an epoch's position, or in other histories a number from 1."""
+    """The place of a message: a position in an epoch, or in other histories a number from 1."""
 
     epoch: str
     position: int
@@ -106,7 +106,7 @@ COLUMNS = ["position", "timestamp_ms", "key", "value", "reason"]
 def archived(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Iterator[Recorded]:
     """Yield the messages of a window behind a place, epoch after epoch.
 
-    A file that became a part of a larger one meanwhile is found there.
+    Compaction may merge a file into a larger one while this reads; it continues there.
 
     Raises:
         ArchiveUnusable: a file is damaged, or positions are missing.
@@ -144,7 +144,7 @@ def _behind(parts: Sequence[Part], place: RecordedPlace) -> Sequence[Part]:
         return parts
     own = [at for at, part in enumerate(parts) if part.epoch == place.epoch]
     if not own:
-        raise ArchiveUnusable(f"there is nothing of epoch {place.epoch} in the archive any more")
+        raise ArchiveUnusable(f"the archive no longer has epoch {place.epoch}")
     left = parts[own[0] :]
     return [part for part in left if part.epoch != place.epoch or part.last > place.position]
 

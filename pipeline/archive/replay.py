@@ -63,10 +63,10 @@ class ReplayArguments:
 
 
 def replay(arguments: ReplayArguments) -> int:
-    """Publish until the end or told to stop; returns the exit code of the command line.
+    """Publish until the end or until stopped; return the exit code of the command line.
 
     0: at the end, or stopped by SIGTERM; 130: by SIGINT; else 1, 2, 3 or 78 after one line on
-    standard error. Whoever stops it early goes on with the same command.
+    standard error. After an early stop the same command continues.
 
     Raises:
         CutOff: a second signal has come, while a request was under way.
@@ -113,7 +113,7 @@ class Progress:
 
 
 class StopClock:
-    """The real clock; who waits for it is woken by a signal."""
+    """The real clock; a signal ends its waits."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop

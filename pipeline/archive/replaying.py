@@ -44,7 +44,7 @@ BURST_S = 1.0
 
 
 class Clock(Protocol):
-    """Seconds that pass, and somebody who may have enough of it."""
+    """A clock to wait by, which also knows whether the replay was stopped."""
 
     def now_s(self) -> float:
         """Return seconds that never run back."""
@@ -54,7 +54,7 @@ class Clock(Protocol):
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody asked for the end."""
+        """Whether the end was asked for."""
 
 
 class Pacing:
@@ -314,7 +314,7 @@ class Replaying:
         All of it, also where the window ends earlier by now: it may have been published.
 
         Raises:
-            ArchiveUnusable: it is not there any more.
+            ArchiveUnusable: the archive no longer has it.
             HistoryInvalid, GatewayRefused, GatewayUnreachable: as `send`.
         """
         noted = self.noted
@@ -333,8 +333,8 @@ class Replaying:
 
         Raises:
             HistoryInvalid: one is no message for such a topic.
-            GatewayRefused: the text says where what it was refused for stands.
-            GatewayUnreachable: nobody answers.
+            GatewayRefused: the text names the file and the place of the refused message.
+            GatewayUnreachable: the gateway does not answer.
         """
         last, before = messages[-1].place, self.noted
         self.noted = ReplayState(
@@ -375,7 +375,7 @@ class Replaying:
         except GatewayProblem as error:
             line = error.line or (1 if len(sent) == 1 else 0)
             if 1 <= line <= len(sent):
-                error.line = None  # that of the file is told in its place
+                error.line = None  # the sentence names the line of the file instead
             refusal = pipeline_error(error, self._gateway.base_url)
             if not 1 <= line <= len(sent) or not isinstance(refusal, GatewayRefused):
                 raise

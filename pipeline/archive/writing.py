@@ -65,7 +65,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A finished file that nobody sees yet, by its name for the time being."""
+    """A finished file under a temporary name, which no reader sees yet."""
 
     name: str
     part: Part
@@ -74,7 +74,7 @@ class Written:
 def write_parts(
     batches: Iterable[pa.RecordBatch], edge: Edge, folder: Path, prefix: str
 ) -> Iterator[Written]:
-    """Write rows that follow an edge to files in `folder`; what stands before it is passed over.
+    """Write rows that follow an edge to files in `folder`; skip rows before it.
 
     Rows come in order of position. `prefix` is no other attempt's.
 

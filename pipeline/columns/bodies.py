@@ -68,7 +68,7 @@ class Bodies(Protocol):
         """Return those at some places."""
 
     def put_before(self, kept: Any, place: int, earlier: Any) -> None:
-        """Let the one at a place stand for an earlier one too."""
+        """Put an earlier body before the one at a place."""
 
     def shown(self, kept: Any) -> pa.Array:
         """Return the bodies as they are sent."""

@@ -31,7 +31,7 @@ class Rows:
     """Messages as columns, each row one or more of a key.
 
     `times_ns` and `absent` (the key was not there before) are those of the first; `firsts` and
-    `first_ms` (NEVER_MS: nobody knows) the position and time of publication of the first that is
+    `first_ms` (NEVER_MS: unknown) the position and time of publication of the first that is
     no removal; `parts`, `lasts` (its position) and `gone` (PUT, or why it left) of the last.
     """
 
@@ -86,7 +86,7 @@ class Conflator:
     """The state of one interval between blocks: a row for each key that is held.
 
     A key has several, in the order of their messages and with one time, where a merger declined.
-    With `sends_removals` it also remembers which keys are there, and what nobody was told of.
+    With `sends_removals` it also remembers which keys are there, and rows that were never sent.
     """
 
     def __init__(self, interval: Interval, bodies: Bodies, *, sends_removals: bool) -> None:
@@ -158,10 +158,10 @@ class Conflator:
             values,
         )
         is_held = parts.due_ns > until_ns
-        told = self._to_send(found, is_held)
+        to_send = self._to_send(found, is_held)
         held = np.flatnonzero(is_held)
         self.held = found.take(held[np.argsort(begun[held], kind="stable")], self.bodies)
-        sent = np.flatnonzero(~is_held & told)
+        sent = np.flatnonzero(~is_held & to_send)
         return Deliveries(found.take(sent, self.bodies), parts.due_ns[sent])
 
     def _to_send(self, found: Rows, is_held: Column) -> Column:
@@ -171,9 +171,9 @@ class Conflator:
 
         The next row may be of the same interval, where a merger declined (rule account-5).
         """
-        told: Column = (found.gone == PUT) | ~found.absent
-        if not self.unsent and told[~is_held].all():
-            return told
+        to_send: Column = (found.gone == PUT) | ~found.absent
+        if not self.unsent and to_send[~is_held].all():
+            return to_send
         for place, code in enumerate(found.codes.tolist()):
             earlier = self.unsent.pop(code, None)
             if earlier is not None:
@@ -181,9 +181,9 @@ class Conflator:
                 found.firsts[place] = earlier.firsts[0]
                 found.first_ms[place] = earlier.first_ms[0]
                 self.bodies.put_before(found.values, place, earlier.values)
-            if not told[place] and not is_held[place]:
+            if not to_send[place] and not is_held[place]:
                 self.unsent[code] = found.take(np.array([place]), self.bodies)
-        return told
+        return to_send
 
 
 def _first_messages(rows: Rows, runs: Runs) -> Column:

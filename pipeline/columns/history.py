@@ -1,7 +1,7 @@
 """A recorded history as lines in order of publication: NDJSON, gzipped, a folder, or Parquet.
 
 Files count in the order of their names, lines in the order of the file. Spark may cut a file in
-blocks; `file` and `block` say where a line stands, and a task reads each block from beginning to
+blocks; `file` and `block` locate a line, and a task reads each block from beginning to
 end. A row of Parquet is a message: its column `value`, if there is one of texts, else the row as
 a JSON object.
 """

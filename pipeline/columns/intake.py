@@ -128,12 +128,12 @@ class Intake:
             codes[there] = found
             if found_ns is not None:
                 times_ns[there] = found_ns
-        told = np.flatnonzero(np.asarray(keys.is_valid()))
-        if len(told):
+        known_rows = np.flatnonzero(np.asarray(keys.is_valid()))
+        if len(known_rows):
             encoded = keys.drop_null().dictionary_encode()
             code_of = self._reader.codes[0].code
             known = np.array([code_of(text) for text in encoded.dictionary.to_pylist()], np.int64)
-            codes[told] = known[np.asarray(encoded.indices)]
+            codes[known_rows] = known[np.asarray(encoded.indices)]
         if not by_field:
             times_ns = self._stored_ns(stored)
         return codes, times_ns

@@ -1,6 +1,6 @@
 """Which messages become one delivery, for many messages at once.
 
-The engine's rules for a lane (rules interval-4 to interval-6) told over columns:
+The engine's rules for a lane (rules interval-4 to interval-6) computed over columns:
 no loop runs over messages, one short one over openings. Times are the recorded clock's, in
 nanoseconds, in order of publication, and never run back.
 """

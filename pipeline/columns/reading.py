@@ -30,7 +30,7 @@ from tidegate.keys.spec import (
 from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
 
-# Times that stand in messages: numbers of seconds or milliseconds, or ISO 8601, as nanoseconds.
+# --- times in messages: numbers of seconds or milliseconds, or ISO 8601, as nanoseconds
 
 
 SECONDS_FROM, SECONDS_BELOW = 1e8, 1e11
@@ -50,7 +50,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TimeField:
-    """Where a message's time stands, and in what unit; ISO 8601 where it is a text."""
+    """The field of a message's time, and the unit of numbers in it; texts are ISO 8601."""
 
     path: FieldPath
     unit: Unit = Unit.AUTO
@@ -118,7 +118,7 @@ class KeyCodes:
     """Numbers for the keys that one task has seen, from 0 in order of appearance.
 
     Keys are those of records with `strict`, else of conflation, where a missing field is null.
-    Records without fields of a key have to be told theirs: no message says it.
+    Without fields in `spec` a key comes with each record; no message contains it.
     """
 
     def __init__(self, spec: KeySpec, *, strict: bool = False) -> None:
@@ -272,7 +272,7 @@ def _quick_decoder(specs: Sequence[KeySpec], time: TimeField | None) -> _Quick |
 
 
 def _no_key(line: bytes) -> str:
-    raise KeyMissing("the message does not tell its key")
+    raise KeyMissing("the message does not contain its key")
 
 
 def _tuple_of(attributes: list[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -1,26 +1,26 @@
 """The two kinds of rows of the pipeline: what sources give, and what sinks take.
 
 PUBLISHED, a message or removal each:
-    file, block   the piece of the source that it stands in; these pairs sort in the order of
+    file, block   the piece of the source that has it; these pairs sort in the order of
                   publication. What follows the last NUL of `file` is its name
-    position      its place in the piece; null: the rows of a piece stand in order, and count from 1
+    position      its place in the piece; null: the rows of a piece are in order, and count from 1
     time_ms       when it was published, or null
     key           the record that it is of; null: its fields say it
     body          JSON text; null for a removal, which has a key
     removed       of a removal why the record is gone, if that is known; null: `deleted`
     refused       null, or why `body` is no message, known already by its source
 
-SENT, what is told of a key:
+SENT, what goes out for a key:
     key           of the record; null for a row that was refused
-    file, block, position   where the last message that it stands for was published
+    file, block, position   the place of its last message
     value         the newest text, or what reducers made of it; null for a removal
-    messages      how many messages it stands for
+    messages      how many messages were conflated into it
     first_ms      when the first of them was published, or null
     removed       null, or why the record is gone: `deleted`, `expired`, `match`
     refused       null, or why `value` is no message: a dead letter
     due_ns        when it was due on the stream's own timeline; null where it goes out at once
 
-DELIVERIES are SENT rows that also tell
+DELIVERIES are SENT rows that also have
     first         the position of the first message, in its own piece
 """
 
@@ -180,7 +180,7 @@ class Messages:
         times_ns: its own time; EARLIEST_NS where it has none.
         greatest_ns: the greatest time of the piece up to it.
         positions: its place in the block.
-        published_ms: when it was published; NEVER_MS where nobody knows.
+        published_ms: when it was published; NEVER_MS where that is unknown.
         gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
         bodies: null where it is not put.
         reasons: why these were set aside; empty for messages that can be taken.

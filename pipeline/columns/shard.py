@@ -115,7 +115,7 @@ class Shard:
         is_put = pa.array(rows.gone == PUT)
         values = (shown or self.conflator.bodies.shown)(rows.values)
         at_once = self.now_ns is not None and self.conflator.interval.pace is Pace.BATCH
-        told = {
+        columns = {
             "key": named(self.keys, rows.codes),
             **placed(self.parts, rows.parts),
             "position": rows.lasts,
@@ -127,7 +127,7 @@ class Shard:
             "due_ns": pa.nulls(len(due_ns), pa.int64()) if at_once else due_ns,
             "first": rows.firsts,
         }
-        batch = pa.RecordBatch.from_pydict(told, schema=_SCHEMA)
+        batch = pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
         for start in range(0, len(due_ns), ROWS_MAX):
             yield batch.slice(start, ROWS_MAX)
 
@@ -135,10 +135,10 @@ class Shard:
 def refused(found: Messages) -> pa.RecordBatch:
     """Return DELIVERIES rows for refused lines."""
     count = len(found.reasons)
-    told = {
+    columns = {
         name: pa.nulls(count, kind) for name, kind in zip(_SCHEMA.names, _SCHEMA.types, strict=True)
     }
-    told |= {
+    columns |= {
         **placed({found.part: 0}, np.zeros(count, np.int64)),
         "position": found.positions,
         "value": found.bodies,
@@ -147,7 +147,7 @@ def refused(found: Messages) -> pa.RecordBatch:
         "refused": found.reasons,
         "first": found.positions,
     }
-    return pa.RecordBatch.from_pydict(told, schema=_SCHEMA)
+    return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
 
 
 def numbered(numbers: dict[str, int], texts: Sequence[str]) -> Column:

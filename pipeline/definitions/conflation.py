@@ -41,7 +41,7 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class ConflationDefinition:
-    """How messages of a stream become one; `oof` tells removals, no `time` is processing time.
+    """How messages of a stream become one; `oof` sends removals, no `time` is processing time.
 
     `merger` is the name of a registered one, if there is one; then there are no reducers.
     """

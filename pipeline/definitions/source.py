@@ -66,7 +66,7 @@ class KafkaSource:
     """A topic of Kafka, read from `start` (`epoch`, `now`) on.
 
     `connector` is the version of Spark's Kafka connector, or the folder of its jars; None is
-    Spark's own version. `options` are what clients of Kafka are told besides, `kafka.` before each.
+    Spark's own version. `options` go to Kafka's clients, `kafka.` before each name.
     """
 
     brokers: str
@@ -136,7 +136,7 @@ def _options(table: TomlTable) -> tuple[tuple[str, str], ...]:
     options = table.raw("options")
     if options is None:
         return ()
-    # Never shown: Kafka's clients are told passwords in this way.
+    # Do not show the value: options of Kafka's clients may be passwords.
     if not isinstance(options, dict) or not all(map(_is_option, options, options.values())):
         raise DefinitionInvalid(f"{table.where('options')}: expected {expected}")
     return tuple(sorted(options.items()))
@@ -251,7 +251,7 @@ BOUNDS = {
 NOT_HERE = {
     **dict.fromkeys(
         (*BOUNDS, "filter", "key", "record_key", "interval", "time"),
-        "stands beside source, not in it",
+        "belongs beside source, not in it",
     ),
     "schema": "only with files of csv or parquet",
     "header": "only with files of csv",

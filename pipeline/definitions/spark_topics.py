@@ -35,7 +35,7 @@ SHAPE = ("filter", "grouping", "projection")
 class Declaration:
     """A topic that the pipeline is to fill, and the one that it is filled from.
 
-    Both are as `GET /v1/topics` tells them.
+    Both are as in `GET /v1/topics`.
     """
 
     topic: Document
@@ -105,9 +105,9 @@ class Declaration:
     def _digest_of_shape(self) -> str:
         """Return a digest of all that makes an old checkpoint useless; an interval may change."""
         asked = self.topic["source"]
-        lives = [self.topic["epoch"], self.source["epoch"], asked["topic"], self.topic["key"]]
+        identity = [self.topic["epoch"], self.source["epoch"], asked["topic"], self.topic["key"]]
         merge = self.source["merge"] if asked["grouping"] is None else REPLACES
-        return _digest([*lives, *(asked[field] for field in SHAPE), merge])
+        return _digest([*identity, *(asked[field] for field in SHAPE), merge])
 
 
 def streams_of(

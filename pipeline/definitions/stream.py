@@ -94,7 +94,7 @@ NOT_HERE = {
     "never": "not available yet",
     **BOUNDS,
     "record_key": "only with grouping and projection",
-    "watermark": 'stands in the table time, such as {field = "/ts", watermark = "5s"}',
+    "watermark": 'belongs in the table time, such as {field = "/ts", watermark = "5s"}',
     "conflation_key": "is called key",
 }
 

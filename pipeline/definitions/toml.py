@@ -18,7 +18,7 @@ from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.errors import DefinitionInvalid
 
 COUNT_MAX = 2**31 - 1
-ALIKE_MIN = 0.66  # `kye` is a `key`; no required field is as like another that may stand beside it
+ALIKE_MIN = 0.66  # finds `kye` for `key`; no two fields of one table are so alike
 SHOWN_MAX = 100
 PLACE_MAX = 200
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
@@ -27,7 +27,7 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 class TomlTable:
     """A TOML table whose fields are taken one by one; what is left at the end is unknown.
 
-    `asked` are the fields that it might have, as far as anybody has asked for them.
+    `asked` are the fields that callers have asked for.
     """
 
     def __init__(self, fields: Mapping[str, Any], file: str, place: str) -> None:
@@ -171,7 +171,7 @@ def shown(found: object) -> str:
 
 _PLACED = re.compile(r"(.*) \(at (?:(line \d+, column \d+)|end of document)\)", re.DOTALL)
 _NAMES = re.compile(r"\((['\"].*)\)")  # how Python writes the parts of a dotted name
-_QUOTES = 'a text stands in quotes, such as "1s"'
+_QUOTES = 'a text needs quotes, such as "1s"'
 # What is nearly always meant, where the parser only says what it cannot go on with.
 _ADVICE = {
     "Invalid value": _QUOTES,
@@ -181,9 +181,9 @@ _ADVICE = {
     "Unclosed array": "a comma between two values is missing, or ] at the end",
     "Unclosed inline table": "a comma between two fields is missing, or } at the end",
     "Invalid initial character for a key part": (
-        "a table in braces stands on one line, without a comma at its end"
+        "write a table in braces on one line, without a comma at its end"
     ),
-    "Cannot overwrite a value": "the same field stands twice",
+    "Cannot overwrite a value": "the same field is there twice",
     "Unescaped '\\' in a string": "write \\\\ for a backslash, or put the text in single quotes",
 }
 
@@ -206,7 +206,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise DefinitionInvalid(f"{path}: {_sentence(str(error))}") from None
     except RecursionError:
-        raise DefinitionInvalid(f"{path}: lists or tables stand too deep in one another") from None
+        raise DefinitionInvalid(f"{path}: lists or tables are nested too deep") from None
     except ValueError:  # of Python, which reads no number of thousands of digits
         raise DefinitionInvalid(f"{path}: a number has too many digits") from None
 

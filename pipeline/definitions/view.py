@@ -72,7 +72,7 @@ def refuse_place_in_key(table: TomlTable, view: ViewDefinition, key_spec: KeySpe
         field = tuple(map(str, path.steps))
         if field[: len(place)] == place or place[: len(field)] == field:
             where = table.where("join.as")
-            raise DefinitionInvalid(f"{where}: the right record would stand in a field of the key")
+            raise DefinitionInvalid(f"{where}: the right record would replace a field of the key")
 
 
 def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
@@ -159,7 +159,7 @@ def _side(table: TomlTable, text: str, place: str) -> FieldPath:
 
 
 def _place(table: TomlTable) -> FieldPath:
-    expected = "the field in which the right record stands, such as /quote"
+    expected = "the field for the right record, such as /quote"
     place = read_path(table, "as", expected)
     if any(isinstance(step, int) for step in place.steps):
         raise table.wrong("as", expected, str(place))

@@ -1,7 +1,8 @@
-"""What goes to executors says in a sentence what they lack.
+"""Objects that Spark sends to executors, which say in a sentence what an executor lacks.
 
 Pickle names classes, and an executor without our package fails to find them with a traceback about
-modules that its user has never heard of. The one function here goes along as code, and tells.
+modules unknown to its user. The function here travels as code and raises one sentence instead.
+The whole module is pickled by value: keep it small, and free of imports of ours.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def unpacked(packed: bytes) -> Any:
 
 
 class SentToExecutors:
-    """Something that Spark takes to executors: its fields are plain."""
+    """Base of objects that Spark sends to executors; their fields are plain."""
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         return unpacked, (pickle.dumps((type(self), self.__dict__)),)

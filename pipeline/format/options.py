@@ -50,7 +50,7 @@ class ReadOptions:
             raise DefinitionInvalid("prefix has no braces")
         gateway, start = _address(given), given.get("from", START)
         if start == RECORDS and gateway.startswith(BUS_SCHEMES):
-            raise DefinitionInvalid("a gateway tells records, a Redis does not")
+            raise DefinitionInvalid("from = records needs the address of a gateway, not of a Redis")
         return cls(
             gateway=gateway,
             topic=given["topic"],
@@ -70,8 +70,8 @@ class ReadOptions:
 class WriteOptions:
     """Where it is written.
 
-    With `fields`, its key, the topic is made if it is not there. `run` numbers the lives of a
-    stream; None: the time at which it was started.
+    With `fields`, its key, the topic is made if it is not there. `run` numbers the runs of
+    a stream; None: the time at which it was started.
     """
 
     gateway: str
@@ -91,7 +91,7 @@ class WriteOptions:
         if gateway.startswith(BUS_SCHEMES):
             raise DefinitionInvalid(
                 "format tidegate writes through a gateway, which checks each message and its key "
-                "before anybody sees it: give the http address of a gateway on that Redis"
+                "before subscribers see it: give the http address of a gateway on that Redis"
             )
         run = _whole(given, "run", 2**63 - 1)
         return cls(gateway=gateway, topic=given["topic"], fields=_fields(given), run=run)

@@ -88,7 +88,7 @@ class JournalEdge:
         live_epoch, live_position = _epoch_and_position(end)
         if epoch != live_epoch:
             raise SourceLost(
-                f"the checkpoint was made with another life of topic {self._options.topic} "
+                f"the checkpoint was made with another epoch of topic {self._options.topic} "
                 f"(epoch {epoch}, now {live_epoch}): "
                 "remove the checkpoint to read the new one from its start"
             )
@@ -106,8 +106,12 @@ class JournalEdge:
         if after == 0 and self._options.start == RECORDS:
             first = self._journal().first
             known = last if first is None else min(last, split_bookmark(first)[1] - 1)
-            told = self._even(epoch, known, last)
-            return [JournalSlice(epoch, 0, known, trimmed=True), *told] if known else told
+            journal_slices = self._even(epoch, known, last)
+            return (
+                [JournalSlice(epoch, 0, known, trimmed=True), *journal_slices]
+                if known
+                else journal_slices
+            )
         return self._even(epoch, after, last)
 
     def _even(self, epoch: str, after: int, last: int) -> list[JournalSlice]:
@@ -158,7 +162,7 @@ def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBa
     """Fetch one slice in pages; positions must be contiguous, else messages are missing.
 
     Raises:
-        SourceLost: the journal was trimmed, or the topic began a new life.
+        SourceLost: the journal was trimmed, or the topic began a new epoch.
     """
     after = part.after
     if part.trimmed:

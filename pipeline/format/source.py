@@ -3,7 +3,7 @@
 Reading takes the options `gateway` (the address of a gateway, or of the Redis that gateways share,
 there with `prefix`), `topic`, `from` (`epoch`, `now` or a bookmark), `rows_per_batch` and `shards`;
 writing takes `gateway`, `topic`, `key` and `run`. Offsets are bookmarks,
-`{"bookmark": "<epoch>-<position>"}`, so a checkpoint says by itself which life of the topic it
+`{"bookmark": "<epoch>-<position>"}`, so a checkpoint names the epoch of the topic that it
 belongs to. Planning costs one small request; messages are fetched by the executors alone.
 """
 
@@ -66,7 +66,7 @@ class TidegateSource(SentToExecutors, DataSource):
 
 
 def _require_own(schema: StructType) -> None:
-    """Refuse columns that somebody has asked for: rows have those that they have.
+    """Refuse a schema given by the user: the columns are fixed.
 
     Raises:
         DefinitionInvalid: there are others.

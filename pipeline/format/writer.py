@@ -1,6 +1,6 @@
 """A topic as Spark writes it: tasks stage, the driver commits a batch in one step, once.
 
-The number of a commit is the batch's, its producer has the id that lives in the checkpoint: so a
+The number of a commit is the batch's, its producer has the id of the checkpoint: so a
 batch that comes again, after a retry, in other partitions or from another driver, publishes nothing
 more. The run is when the stream was started: what an older driver still sends is refused.
 """
@@ -187,7 +187,7 @@ STAGES_MAX = 10_000
 
 
 class TopicStreamWriter(SentToExecutors, DataSourceStreamArrowWriter):
-    """Writes the batches of a stream; `run` numbers the stream's lives."""
+    """Writes the batches of a stream; `run` rises with each start of the stream."""
 
     def __init__(self, options: WriteOptions, run: int) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""What there is to say of a running stream at a moment: on the terminal, to metrics, to a topic."""
+"""The status of a running stream at a moment, and its line on the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.keys.text.bookmark import split_bookmark
 
 
 class State(StrEnum):
-    """Where a stream stands."""
+    """The state of a stream."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -116,7 +116,7 @@ def _position(offset: Any) -> int | None:
         return None
 
 
-# What a stream did since its command was started.
+# --- counts since the command was started
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +142,12 @@ class Totals:
         )
 
 
-# What is said of streams on the terminal.
+# --- lines on the terminal
 
 
 PROGRESS_EVERY_S = 3.0
 WORKING_S_MIN = 1.0
-"""A batch that takes less needs no word."""
+"""Do not mention a batch that takes less."""
 
 
 def progress_line(now: StreamStatus, dead_letters: Path | None = None) -> str:

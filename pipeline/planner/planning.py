@@ -168,7 +168,7 @@ def _blocks(
     for place in range(len(question.keys)):
         for pace in question.paces:
             shards = question.shards if pace is Pace.KEY else 1
-            # A stream is told of every block, since its clock runs on with all messages.
+            # Every stream gets a row of every block, because its clock advances with all messages.
             for chosen, keys, numbers in split(codes[place], reader.codes[place].texts, shards):
                 weights = pa.array(sizes[chosen], pa.int64())
                 yield Block(stream, part, row, clock_ns, keys, numbers, times_ns[chosen], weights)

@@ -67,7 +67,7 @@ class Seen(msgspec.Struct):
 class IntervalTally:
     """Counts what one interval sends; what is still held is carried from block to block.
 
-    An age is that of the oldest news in a row when it goes out, as everywhere (rule interval-8).
+    An age is that of the first message in a row when it goes out, as everywhere (interval-8).
     For intervals above 10 s it is counted in steps of a ten-thousandth of the interval.
     """
 

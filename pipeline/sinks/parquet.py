@@ -79,10 +79,10 @@ class UnfinishedFile:
         """Add rows, which come in their order."""
         self.messages += pc.sum(rows.column("messages")).as_py() or 0
         self._refused_lines.take(rows)
-        told = rows.filter(pc.is_null(rows.column("refused")))
-        if told.num_rows:
-            self._open().write_batch(self._columns(told))
-            self.written += told.num_rows
+        sent = rows.filter(pc.is_null(rows.column("refused")))
+        if sent.num_rows:
+            self._open().write_batch(self._columns(sent))
+            self.written += sent.num_rows
 
     def end(self) -> None:
         """Write everything to the disk."""
@@ -134,7 +134,7 @@ class ParquetWriter:
     dead_letters: DeadLetters
 
     def prepare(self) -> str:
-        """Make the folder if it is not there; it has one life.
+        """Create the folder if it is missing; a folder has no epoch.
 
         Raises:
             DefinitionInvalid: it cannot be made, or is no folder.
@@ -179,7 +179,7 @@ class ParquetWriter:
         )
 
     def path(self, batch: Batch) -> Path:
-        """Return the file of a batch; a stream begun anew has other files."""
+        """Return the file of a batch; a stream with a new checkpoint has other files."""
         return Path(self.folder) / f"{self.stream}-{batch.query[:8]}-{batch.label}.parquet"
 
     def _name(self, unfinished: Path, target: Path) -> bool:
@@ -199,6 +199,6 @@ class ParquetWriter:
 
 
 def _same_rows(one: Path, other: Path) -> bool:
-    """Return whether two files stand for the same messages; ignore their values."""
+    """Return whether two files are of the same messages; ignore their values."""
     tables = [pq.ParquetFile(path).read(columns=PLACES) for path in (one, other)]
     return bool(tables[0].equals(tables[1]))

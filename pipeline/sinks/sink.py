@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 END = "_end"
-"""Sorts behind the name of its batch, whatever ending that has: "-" would stand before "."."""
+"""Sorts behind the name of its batch with any ending; "-" would sort before "."."""
 END_ROWS = 1_000_000_000_000
 
 
@@ -26,8 +26,8 @@ END_ROWS = 1_000_000_000_000
 class Batch:
     """A micro-batch of a stream.
 
-    `number` is Spark's; `run` counts the lives of the stream and rises with each start; `query` is
-    the id that lives in the checkpoint: a stream that is begun anew has another one. Nothing is to
+    `number` is Spark's; `run` rises with each start of the stream; `query` is the id in the
+    checkpoint: with a new checkpoint it is another one. Nothing is to
     be seen of the batch before `not_before_s` (monotonic). What is still held at the end of
     recorded input is a batch of its own, which follows the one of its number: `is_end`. The first
     of a start that no start before can have planned is marked: `is_first`.
@@ -82,7 +82,7 @@ class Sink(Protocol):
     """Where a stream's rows go."""
 
     def prepare(self) -> str:
-        """Make it if it is not there; answers which life of it this is, empty where it has one.
+        """Make it if it is not there; return its epoch, empty if it has none.
 
         Raises:
             PipelineError: it is there, and not what the stream asks for.
@@ -99,7 +99,7 @@ class Sink(Protocol):
         """
 
 
-# Dead letters: what a stream read and could not take, as NDJSON, one file a batch.
+# --- dead letters: lines that a stream read and refused, as NDJSON, one file a batch
 #
 # A letter is `{"reason", "file", "row", "line"}`; `row` counts the lines of the file's block. The
 # file is named by its batch, so a batch that comes again writes the same one.
@@ -121,7 +121,7 @@ class DeadLetters:
 
 @dataclass(slots=True)
 class DeadLetterFile:
-    """The letters of one batch, written by one attempt of a task; there is all of them, or none."""
+    """The refused lines of one batch, written by one attempt of a task: all of them, or none."""
 
     to: DeadLetters
     batch: Batch

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-# What a topic has as its stream begins: what of the stream's rows is news to it, what is left.
+# --- the records that a topic has when a stream begins from the records of its source
 
 
 DIGEST_BYTES = 16
@@ -110,7 +110,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class TopicWriter:
-    """Where and as whom a stream writes (a `Sink`); travels to the executors that stage.
+    """Writes a stream to a topic (a `Sink`); also sent to the executors, which stage.
 
     `stream` is its name; `definition` is the topic's, as `PUT /v1/topics/{topic}` takes it. A topic
     that is `declared` is never made here. Where the first batch of a checkpoint has all records of
@@ -138,7 +138,7 @@ class TopicWriter:
             found = gateway.find_topic(self.topic)
             if found is None and self.declared:
                 raise GatewayRefused(
-                    f"{self.stream}: {self.gateway} has no topic {self.topic} any more"
+                    f"{self.stream}: {self.gateway} no longer has topic {self.topic}"
                 )
             if found is None:
                 gateway.put_topic(self.topic, self.definition)
@@ -156,7 +156,7 @@ class TopicWriter:
         Waiting for `not_before_s` keeps two batches from bringing a key twice within an interval.
 
         Raises:
-            CheckpointMismatch: the topic has a batch that nobody can have planned yet.
+            CheckpointMismatch: the topic already has a batch that is only now being planned.
             GatewayRefused: as `commit`.
         """
 
@@ -216,8 +216,8 @@ class TopicWriter:
     def producer(self, batch: Batch) -> str:
         """Return the producer that commits a batch.
 
-        The query's id lives in the checkpoint. Without it in the name, a stream begun anew would
-        count from 0 again and have every batch taken for one sent before.
+        Its name has the query's id, which is in the checkpoint. Without it, a stream with a new
+        checkpoint would count from 0 again, and each of its batches would pass for a repeated one.
         """
         part = ".end" if batch.is_end else ".begin" if self._restated(batch) else ""
         return f"{PRODUCER_PREFIX}{self.stream}.{batch.query[:8]}{part}"
@@ -252,8 +252,8 @@ class Staging:
         """Add rows, which come in the order in which they are to be published."""
         self.messages += pc.sum(rows.column("messages")).as_py() or 0
         self._refused_lines.take(rows)
-        told = rows.filter(pc.is_null(rows.column("refused")))
-        columns = (told.column(name).to_pylist() for name in ("key", "value", "removed"))
+        sent = rows.filter(pc.is_null(rows.column("refused")))
+        columns = (sent.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
             if self.existing is not None and not self.existing.differs(record, value):
                 continue

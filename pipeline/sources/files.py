@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # The lines are read as texts, since Spark's own reader of CSV makes valid UTF-8 of anything.
 
 
-REFUSED = "_tidegate_refused"  # where Spark tells of a line that it could not read
+REFUSED = "_tidegate_refused"  # where Spark puts a line that it could not read
 LINE = ("file", "block", "position", "line")
 
 
@@ -222,20 +222,20 @@ def _place() -> dict[str, Column]:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     came_ms = F.unix_millis("_metadata.file_modification_time").cast("string")
-    # NUL stands in no path, and sorts before whatever a longer name goes on with.
+    # No path has a NUL, and it sorts before every character with which a longer name continues.
     file = F.concat_ws("\0", F.lpad(came_ms, TIME_DIGITS, "0"), F.col("_metadata.file_path"))
     return {"file": file, "block": F.col("_metadata.file_block_start")}
 
 
-def _published(rows: DataFrame, **told: Column) -> DataFrame:
+def _published(rows: DataFrame, **columns: Column) -> DataFrame:
     """Return PUBLISHED rows with these columns; the others are null."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    if "refused" in told:
-        told["refused"] = F.concat(F.lit(f"{JsonInvalid.code}: "), told["refused"])
+    if "refused" in columns:
+        columns["refused"] = F.concat(F.lit(f"{JsonInvalid.code}: "), columns["refused"])
     spelled = (column.split(" ") for column in PUBLISHED.split(", "))
     return rows.select(
-        *(told.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in spelled)
+        *(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in spelled)
     )
 
 
@@ -270,7 +270,7 @@ def _schema(spark: SparkSession, source: FilesSource) -> StructType:
     except AnalysisException as error:
         if error.getCondition() in NOTHING_THERE:
             raise DefinitionInvalid(
-                f"{source.pattern}: no file yet to tell its columns: name them as source.schema"
+                f"{source.pattern}: no file shows the columns yet: name them in source.schema"
             ) from error
         raise HistoryUnreadable(
             f"{source.pattern}: Spark cannot read it: {innermost(str(error))}"

@@ -129,7 +129,7 @@ def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
 def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
     """Return the messages of a definition's source (`columns.rows.PUBLISHED`).
 
-    Where the definition has no key a topic's messages tell theirs.
+    Without a key in the definition a topic's messages come with their keys.
 
     Raises:
         PipelineError: the source is not as the definition says.

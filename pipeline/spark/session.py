@@ -61,7 +61,7 @@ def prepare_executors(spark: SparkSession, seconds_max: float = EXECUTOR_SECONDS
 def pack_ours(target: Path) -> Path:
     """Write this code to a zip that Python imports from, and return its path.
 
-    It has no links: the packages stand in the folder `tidegate` itself.
+    The checkout has links in `tidegate`; a zip has none, so put the packages there.
     """
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(HOME / "tidegate" / "__init__.py", "tidegate/__init__.py")
@@ -171,7 +171,7 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
 
 
 def close_session(spark: SparkSession) -> None:
-    """Close it, if its JVM is still there to be told."""
+    """Close it, if its JVM still runs."""
     from py4j.protocol import Py4JError
 
     with warnings.catch_warnings(), suppress(Py4JError, OSError):
@@ -183,7 +183,7 @@ def _java(settings: Mapping[str, str]) -> AbstractContextManager[None]:
     """Start the one Java of this process for PySpark, unless PySpark has one already."""
     from pyspark import SparkContext
 
-    begun = SparkContext._gateway  # noqa: SLF001 - whether PySpark has a Java tells nothing else
+    begun = SparkContext._gateway  # noqa: SLF001 - no public name says whether PySpark has a Java
     if begun is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return nullcontext()
     jvm = Jvm(settings)
@@ -241,7 +241,7 @@ def _connected(settings: Mapping[str, str]) -> SparkSession:
 def _silence_py4j() -> None:
     """Keep py4j from printing tracebacks of failed batches and interrupts.
 
-    Of these it tells the root logger, whose filter sees nothing but what it is told itself.
+    py4j logs interrupts to the root logger, so they need a filter there.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)

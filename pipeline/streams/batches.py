@@ -1,4 +1,4 @@
-"""The batches of a stream that is no view: its source, what a batch comes to, and its end."""
+"""The batches of a stream that is not a view: how each is conflated, and how a stream ends."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class ConflatedBatches:
 
         Raises:
             PipelineError: the source is not as the definition says, or has another key while
-                removals are told.
+                removals are sent.
         """
         if self._asked.sends_removals:
             _require_own_key(self._definition)
@@ -137,7 +137,7 @@ class ConflatedBatches:
 
     @property
     def is_ending(self) -> bool:
-        """Whether an end was begun, and nobody noted that it was done."""
+        """Whether an end was begun and not noted as done."""
         last = self._held.last
         return self.unended is not None and last is not None and last.name.endswith(END)
 
@@ -211,4 +211,4 @@ def batch_time_ms(spark_folder: Path, number: int) -> int:
         notes = path.read_bytes().split(b"\n")[1]
         return int(msgspec.json.decode(notes)["batchTimestampMs"])
     except (OSError, IndexError, KeyError, TypeError, ValueError):
-        raise CheckpointMismatch(f"{path} does not tell the time of its batch") from None
+        raise CheckpointMismatch(f"{path} does not contain the time of its batch") from None

@@ -27,7 +27,7 @@ from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed
 
 # Spark's own logs in a checkpoint: which batches were planned, and whether what is there is whole.
 #
-# <folder>/metadata     the query's id: as whom batches are written
+# <folder>/metadata     the query's id, a part of the producer's name
 # <folder>/offsets/N    what batch N reads, written before it begins
 # <folder>/commits/N    that it is done
 #
@@ -44,7 +44,7 @@ def planned(folder: Path) -> int:
 
 
 def require_whole(folder: Path) -> None:
-    """Check what Spark goes on from.
+    """Check the files from which Spark continues.
 
     Raises:
         CheckpointMismatch: something is missing, or cannot be read; the text says which file.
@@ -132,10 +132,10 @@ class Checkpoint:
         return planned(self.spark_folder)
 
     def require_sink(self, epoch: str) -> None:
-        """Note the life of the sink at the first start; what was sent is in that one alone.
+        """Note the epoch of the sink at the first start; later starts must find the same one.
 
         Args:
-            epoch: of the topic as it is now; empty where the sink has no lives.
+            epoch: of the topic as it is now; empty where the sink has none.
 
         Raises:
             CheckpointMismatch: it is another one, without what was sent before.
@@ -145,7 +145,7 @@ class Checkpoint:
         if known and epoch and known != epoch:
             raise CheckpointMismatch(
                 f"{self._definition.name}: the checkpoint {self._folder} has written to another "
-                f"life of {self._definition.sink.place} (epoch {known}, now {epoch}: made again, "
+                f"epoch of {self._definition.sink.place} ({known}, now {epoch}: made again, "
                 "or at another gateway), which has what was sent so far: remove the checkpoint to "
                 f"send all again, or {path} to go on behind it"
             )

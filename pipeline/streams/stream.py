@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WORK_KEPT = 5
 MARGIN_S = 0.1
 INTERVAL_S_MAX = 10.0
-"""Above it nothing is held open: who is killed meanwhile would do so much again."""
+"""Longer batches are not held open: a kill would repeat all their work."""
 
 
 class Pacing:
@@ -143,7 +143,7 @@ class Stream:
         self.query = writer.start()
 
     def stop_holding(self) -> None:
-        """Hold no batch open any more: the query is about to be stopped."""
+        """Stop holding batches open, because the query is about to be stopped."""
         self._leaving.set()
 
     def end(self) -> None:

@@ -101,7 +101,7 @@ class ViewBatches:
         """Return the newest of each record of a side that a task has seen, removals too."""
         definition = self._sides[side]
         columns = arrow_schema(PUBLISHED).names
-        if definition.key:  # of messages the fields tell it, of removals nothing else does
+        if definition.key:  # messages have it in their fields; a removal has nothing else
             columns[columns.index("key")] = "CASE WHEN body IS NULL THEN key END AS key"
         mine = messages.where(f"side = {side}").selectExpr(*columns)
         bound_batches(mine)

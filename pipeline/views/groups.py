@@ -27,7 +27,7 @@ from tidegate.pipeline.views.partials import NEWEST, Part, Parts, parts_of
 # The records of a view in one task, and the groups that a batch of changes stirs.
 #
 # A record is in the group that its newest message says, if that matches the filter. What is kept
-# of it are its cells; a group that has changed is made anew from those of all its records here.
+# of it are its cells; a changed group is computed again from the cells of all its records here.
 
 
 PARTS = f"{SENT}, home long, shard long, records long, part binary"
@@ -37,7 +37,7 @@ UNMATCHED = "match"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Groups of records that match a filter, and what is told of each."""
+    """Groups of records that match a filter, and the columns shown of each."""
 
     projection: Projection
     filter: Filter | None = None
@@ -177,7 +177,7 @@ def _groups_by_key(records: pa.Table, keys: pa.Array) -> list[str | None]:
     return groups
 
 
-# The newest of each record: of what one task has seen, and of what several have told.
+# --- the newest of each record: of what one task has seen, and over several tasks
 
 
 ARROW_SENT = arrow_schema(SENT)
@@ -190,7 +190,7 @@ def newest_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield one task's PUBLISHED rows as SENT rows: the newest of each record, removals too.
 
-    Without fields of a key in `asked` a message tells its own. A line that is no record is set
+    Without fields of a key in `asked` a message comes with its key. A line that is no record is set
     aside.
     """
     intake = Intake(asked)
@@ -270,7 +270,7 @@ class Groups:
     def change(self, parts: pa.Table) -> pa.RecordBatch:
         """Take parts (`PARTS`) of groups that were touched; their rows, `SENT`.
 
-        A group that has no record any more is gone; one that never had any is not told of. A row
+        A group without records is gone; one that never had any gets no row. A row
         whose key cannot be a record's is refused.
         """
         touched: dict[str, list[dict[str, Any]]] = {}

@@ -41,7 +41,7 @@ class Side(IntEnum):
 class Join:
     """Each left record with the right ones of equal fields, or with none (AMPS: left outer).
 
-    `on` are pairs of fields, left and right; a right record stands in the joined one at `place`.
+    `on` are pairs of fields, left and right; the right record goes into the field `place`.
     `filters` are judged before anything is joined.
     """
 
@@ -78,7 +78,7 @@ def _plain(field: bytes | None) -> str | None:
     return field.decode() if said is None else said or None
 
 
-# Where records of a join belong: to the task of their link, which is told when that changes.
+# --- routing: each record belongs to the task of its link, also when the link changes
 
 
 ROUTED = f"{SENT}, side long, link string, moved long, home long"
@@ -98,7 +98,7 @@ class Routes:
         self.table = LINKS.empty_table() if held is None else held
 
     def change(self, changes: pa.Table) -> pa.RecordBatch:
-        """Take the newest of each record that changed (`SENT`); what links are told (`ROUTED`).
+        """Take the newest of each record that changed (`SENT`); rows for their links (`ROUTED`).
 
         One that has moved is gone (`moved`) from its old link, and counts no message there.
         """
@@ -197,8 +197,8 @@ class Pairs:
         is_changed = pc.is_in(self.table.column("link"), pa.array(links, pa.string()))
         for row in self.table.filter(is_changed).to_pylist():
             links[row["link"]].before[row["side"]][row["key"]] = row
-        told = self._of_pairs if grouped else self._of_lefts
-        rows = [row for link in links.values() for row in told(link)]
+        rows_of = self._of_pairs if grouped else self._of_lefts
+        rows = [row for link in links.values() for row in rows_of(link)]
         rows.sort(key=lambda row: (row["file"], row["block"], row["position"]))
         held = [
             {name: row[name] for name in JOINED.names}

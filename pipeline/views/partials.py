@@ -1,6 +1,6 @@
 """Parts of an aggregate: what the records of one task come to, joined to what all of them do.
 
-A record stands in one task, those of a group in several. Each tells of its own what is enough to
+A record is in one task, those of a group in several. Each task gives what is enough to
 go on with, exactly; in whichever order parts are joined, the result is that of
 `tidegate.keys.projection` over all records in order of publication. Parts are lists, numbers and
 texts, to be written down.
@@ -45,7 +45,7 @@ def moments(texts: pa.Array, starts: intervals.Column, *, squared: bool) -> list
 
 
 def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
-    """Return decimals as integers, and how many of their digits stand behind the point.
+    """Return decimals as integers, and how many of their digits are behind the point.
 
     None where one has an exponent, or more digits than a double is sure of.
     """
@@ -205,7 +205,7 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The first or the last value; with `absent` that of the last record, be it there or not."""
+    """The first or the last value; with `absent` that of the last record, even if it is missing."""
 
     last: bool
     absent: bool = False

@@ -77,11 +77,11 @@ class ViewBatch:
         assert self.join is not None
         for shard, rows in _by_shard(batches, CHANGED):
             yield _refused(rows, ROUTED)
-            told = _records(rows)
+            found = _records(rows)
             for side in Side:
                 stage = ROUTES[side]
                 routes = Routes(self.join, side, self.shards, self.tables.read(stage, shard))
-                mine = told.filter(pc.equal(told.column("side"), int(side)))
+                mine = found.filter(pc.equal(found.column("side"), int(side)))
                 yield routes.change(newest(mine))
                 self.tables.write(stage, shard, routes.table)
 

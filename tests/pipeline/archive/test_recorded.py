@@ -125,5 +125,5 @@ def test_a_hole_and_a_damaged_file_are_told(folder: TopicFolder) -> None:
     folder.file(folder.parts()[-2]).unlink()
     with pytest.raises(ArchiveUnusable, match="position 3 is missing"):
         places(folder, RecordedPlace("a0", 1))
-    with pytest.raises(ArchiveUnusable, match="nothing of epoch zz"):
+    with pytest.raises(ArchiveUnusable, match="no longer has epoch zz"):
         places(folder, RecordedPlace("zz", 1))

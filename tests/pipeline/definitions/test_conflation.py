@@ -110,7 +110,7 @@ def test_a_checkpoint_remembers_what_holds_something(
         ('time = {field = "/ts", watermark = "2d"}', "newest.time.watermark: expected a duration"),
         ('time = {field = "/ts", unit = "us"}', "newest.time.unit: expected auto, ms or s"),
         ('time = {field = "/ts", late = 1}', "newest.time.late: unknown field"),
-        ('watermark = "5s"', "newest.watermark: stands in the table time, such as"),
+        ('watermark = "5s"', "newest.watermark: belongs in the table time, such as"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(tmp_path: Path, new: str, said: str) -> None:

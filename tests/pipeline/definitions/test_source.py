@@ -34,7 +34,7 @@ from tidegate.pipeline.definitions.stream import read_definitions
         ('topic = "ticks"}', 'topic = "t", address = "x:secret"}', "source.address: expected an"),
         ('kind = "tidegate"', 'kind = "tape"', "source.kind: expected tidegate, redis, kafka, "),
         ('topic = "ticks"}', 'topik = "t"}', "did you mean topic instead of topik?"),
-        ('topic = "ticks"}', 'topic = "t", rows_per_batch = 1}', "stands beside source, not in"),
+        ('topic = "ticks"}', 'topic = "t", rows_per_batch = 1}', "belongs beside source, not in"),
         ('topic = "ticks"}', 'topic = "t", prefix = "{p}"}', "source.prefix: expected the redis_p"),
         ('kind = "tidegate", ', "", "source.kind: is missing, expected tidegate, redis, kafka, "),
     ],

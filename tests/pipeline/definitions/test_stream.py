@@ -155,7 +155,7 @@ def test_the_right_record_of_a_join_stands_in_no_field_of_the_key(
     with pytest.raises(DefinitionInvalid) as caught:
         read_definitions(written(tmp_path, text))
     assert str(caught.value) == (
-        "streams.toml: pipeline.j.join.as: the right record would stand in a field of the key"
+        "streams.toml: pipeline.j.join.as: the right record would replace a field of the key"
     )
 
 

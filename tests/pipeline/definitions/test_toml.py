@@ -217,7 +217,7 @@ def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path: Path) -> None
         ),
         (
             b"a = /b\n",
-            'line 1, column 5: not TOML, invalid value; a text stands in quotes, such as "1s"',
+            'line 1, column 5: not TOML, invalid value; a text needs quotes, such as "1s"',
         ),
         (b'a = "b\n', "line 1, column 7: not TOML, illegal character '\\n'; the quote at the end"),
         (b'a = ["b" "c"]\n', "line 1, column 10: not TOML, unclosed array; a comma between two"),
@@ -225,7 +225,7 @@ def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path: Path) -> None
         (b"a = 1\na = 2\n", "line 2, column 6: not TOML, cannot overwrite a value; the same field"),
         (b"[a.b]\n[a.b]\n", "line 2, column 5: not TOML, cannot declare a.b twice"),
         (b"a = [", "at the end: not TOML, invalid value"),
-        (b"a = " + b"[" * 5_000, "lists or tables stand too deep in one another"),
+        (b"a = " + b"[" * 5_000, "lists or tables are nested too deep"),
         (b"a = " + b"9" * 5_000, "a number has too many digits"),
     ],
     ids=lambda value: value[:12] if isinstance(value, bytes) else "",

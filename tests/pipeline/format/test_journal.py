@@ -190,7 +190,7 @@ async def test_another_epoch_is_told_where_it_is_planned_and_where_it_is_read(
         with pytest.raises(SourceLost, match="in another epoch"):
             await asyncio.to_thread(rows_of, read, part)
         await fill(running)
-        with pytest.raises(SourceLost, match="another life of topic px"):
+        with pytest.raises(SourceLost, match="another epoch of topic px"):
             await asyncio.to_thread(edge.resolve, start, await asyncio.to_thread(edge.end))
         with pytest.raises(SourceLost, match="in another epoch"):
             await asyncio.to_thread(rows_of, read, part)

@@ -122,11 +122,11 @@ def test_a_batch_is_cut_into_slices_and_pages_without_gaps(
 def test_another_life_of_the_topic_is_told(journals: Journals) -> None:
     topic = journals.topic("t", LINES)
     topic.epoch = "e2"
-    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e1, now e2\)"):
+    with pytest.raises(SourceLost, match=r"another epoch of topic t \(epoch e1, now e2\)"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
     topic.values.clear()
     journals.tells_epoch = False
-    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e1, now that of an"):
+    with pytest.raises(SourceLost, match=r"another epoch of topic t \(epoch e1, now that of an"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
 
 

@@ -231,7 +231,7 @@ def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
 
 @rule("pipeline-14")
 def test_a_topic_that_was_declared_is_not_made(journals: Journals, tmp_path: Path) -> None:
-    with pytest.raises(GatewayRefused, match="no topic newest any more"):
+    with pytest.raises(GatewayRefused, match="no longer has topic newest"):
         replace(writer_to(journals, tmp_path), declared=True).prepare()
     assert journals.topics == {}
 

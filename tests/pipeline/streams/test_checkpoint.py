@@ -87,7 +87,7 @@ def test_what_was_sent_is_in_one_life_of_the_sink(tmp_path: Path) -> None:
             checkpoint.require_sink(told)
     with (
         Checkpoint(defined(tmp_path)) as checkpoint,
-        pytest.raises(CheckpointMismatch, match=r"another life of topic newest \(epoch e1, now e2"),
+        pytest.raises(CheckpointMismatch, match=r"another epoch of topic newest \(e1, now e2"),
     ):
         checkpoint.require_sink("e2")
 

@@ -122,7 +122,7 @@ def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
     ran(spark, journals, tmp_path, TOPIC)
     del journals.topics["newest"]
     journals.topic("newest", key=["/k"]).epoch = "e2"
-    with pytest.raises(CheckpointMismatch, match="another life of topic newest"):
+    with pytest.raises(CheckpointMismatch, match="another epoch of topic newest"):
         ran(spark, journals, tmp_path, TOPIC)
 
 
@@ -136,7 +136,7 @@ def test_another_life_of_the_source_ends_the_stream_with_a_sentence(
     stream = ran(spark, journals, tmp_path, TOPIC)
     assert stream.query is not None
     said = str(from_spark("s", str(stream.query.exception())))
-    assert said.startswith("s: the checkpoint was made with another life of topic raw (epoch e1")
+    assert said.startswith("s: the checkpoint was made with another epoch of topic raw (epoch e1")
     assert "\n" not in said
 
 

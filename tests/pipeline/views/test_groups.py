@@ -229,7 +229,7 @@ def test_without_fields_of_a_key_a_message_tells_its_own() -> None:
     found = told(KeySpec(), published(('["a"]', b"{}"), ('["a"]', b"[]")), published((None, b"{}")))
     assert found == [
         ('["a"]', 2, b"[]", 2, 9, None, None),
-        (None, 3, b"{}", 1, 10, None, "key-missing: the message does not tell its key"),
+        (None, 3, b"{}", 1, 10, None, "key-missing: the message does not contain its key"),
     ]
 
 
