@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tidegate.clients import DEFAULT_ADDRESS
@@ -87,3 +87,66 @@ def reported_retry(
         report(f"{error}; trying again for {PATIENCE_S:.0f} s")
 
     return Retry(PATIENCE_S, outage, pause)
+
+
+# --- stages: messages kept at the gateway until one commit publishes them
+
+STAGE_MESSAGES_MAX = 10_000
+STAGE_BYTES_MAX = 8 * 1024 * 1024
+
+
+class Stages:
+    """Fills stage after stage with the lines of one task.
+
+    Args:
+        gateway: keeps them.
+        topic: to which they will be committed.
+        producer: that will commit them.
+        name: the beginning of the stages' names; no two attempts, batches or runs share one.
+
+    Attributes:
+        names: of the full stages, in their order.
+        messages: how many lines they have.
+    """
+
+    def __init__(self, gateway: Gateway, topic: str, producer: str, name: str) -> None:
+        self.names: list[str] = []
+        self.messages = 0
+        self._gateway = gateway
+        self._topic = topic
+        self._producer = producer
+        self._name = name
+        self._lines: list[tuple[bytes, bool]] = []
+        self._bytes = 0
+
+    def add(self, line: bytes, *, is_envelope: bool = False) -> None:
+        """Add a message's JSON text, or an envelope; send a full stage to the gateway."""
+        is_full = len(self._lines) == STAGE_MESSAGES_MAX
+        if is_full or self._bytes + len(line) >= STAGE_BYTES_MAX:
+            self.end()
+        self._lines.append((line, is_envelope))
+        self._bytes += len(line) + 1
+
+    def end(self) -> None:
+        """Send what is left."""
+        if not self._lines:
+            return
+        name = f"{self._name}.{len(self.names)}"
+        body, enveloped = body_of(self._lines)
+        self._gateway.stage(self._topic, [body], name, self._producer, enveloped=enveloped)
+        self.names.append(name)
+        self.messages += len(self._lines)
+        self._lines, self._bytes = [], 0
+
+
+def body_of(lines: Sequence[tuple[bytes, bool]]) -> tuple[bytes, bool]:
+    """Return texts and envelopes as the body of a request, and whether it has envelopes.
+
+    Without an envelope among them the texts go as they are: the gateway has nothing to unpack.
+    """
+    enveloped = any(is_envelope for _, is_envelope in lines)
+    texts = (
+        text if is_envelope or not enveloped else b'{"value":%b}' % text
+        for text, is_envelope in lines
+    )
+    return b"\n".join(texts) + b"\n", enveloped

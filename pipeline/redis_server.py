@@ -94,9 +94,11 @@ def _client(address: str) -> Redis:
             "a password has %2F for / and %23 for #"
         ) from None
     given |= {
+        # RESP2: the answers of XRANGE and XINFO have one shape in all versions of the server.
         "protocol": 2,
         "decode_responses": False,
         "socket_timeout": ANSWER_SECONDS_MAX,
+        # Our own retry asks again, with one sentence; redis-py's would multiply it.
         "retry": RedisRetry(NoBackoff(), 0),
         "health_check_interval": 0,
     }

@@ -181,6 +181,7 @@ class Archiving:
                 row = {"name": written.name, **asdict(written.part)}
                 yield pa.RecordBatch.from_pylist([row], schema=ARROW_REPORT)
 
+        # One task: files must come in order of position, each behind the one before.
         reports = rows.coalesce(1).mapInArrow(write_task, REPORT).collect()
         parts = [Part(*part) for _, *part in reports]
         for report, part in zip(reports, parts, strict=True):

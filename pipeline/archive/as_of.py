@@ -50,7 +50,9 @@ def sow_as_of(
     files = [f"file://{folder.file(part).absolute()}" for part in parts]
     rows = spark.read.parquet(*files).where(F.col("position") <= position)
     columns = ("position", "timestamp_ms", "value", "epoch")
+    # max_by aggregates in each task first, so the shuffle moves a row for each key and task.
     newest = rows.groupBy("key").agg(F.max_by(F.struct(*columns), "position").alias("newest"))
+    # A removal is the newest row of its key and has no value.
     there = newest.where("newest.value IS NOT NULL")
     return there.select(
         "key", "newest.value", "newest.epoch", "newest.position", "newest.timestamp_ms"

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import sys
@@ -28,7 +27,7 @@ import pyarrow.parquet as pq
 
 from tidegate.keys.archived import DAY_MS, Part, topic_folder
 from tidegate.pipeline.archive.writing import ROW_GROUP_ROWS, PartWriter, Written
-from tidegate.pipeline.atomic_files import sync
+from tidegate.pipeline.atomic_files import lock, sync
 from tidegate.pipeline.errors import ArchiveUnusable
 
 AT_FDCWD = -100
@@ -74,20 +73,18 @@ class TopicFolder:
         """
         try:
             self.unfinished.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+            held = lock(self._lock_path)
+        except BlockingIOError:
+            raise ArchiveUnusable(f"{self.path}: another process writes this archive") from None
         except OSError as error:
             raise ArchiveUnusable(f"{self.path}: {error.strerror or error}") from None
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ArchiveUnusable(f"{self.path}: another process writes this archive") from None
             self.clear()
-            self._lock = lock
+            self._lock = held
             yield
         finally:
             self._lock = None
-            os.close(lock)  # the kernel drops the lock with it, also when the process is killed
+            os.close(held)  # the kernel drops the lock with it, also when the process is killed
 
     def require_lock(self) -> None:
         """See that what is locked is still this folder, and not one that stood here before.
@@ -126,6 +123,7 @@ class TopicFolder:
         """
         successor = self.unfinished / f"{day.name}.successor"
         successor.mkdir()
+        # Links instead of copies: the same bytes belong to both folders until the exchange.
         for part in kept:
             os.link(day / part.name, successor / part.name)
         for name, part in files:
@@ -154,6 +152,8 @@ def exchange_paths(one: Path, other: Path) -> None:
     cannot = f"{one}: small files stay as they are: this file system cannot exchange two folders"
     if not sys.platform.startswith("linux"):
         raise ArchiveUnusable(cannot)
+    # Python has no call for RENAME_EXCHANGE. Two plain renames would leave a moment without the
+    # day.
     library = ctypes.CDLL(None, use_errno=True)
     paths = os.fsencode(one), os.fsencode(other)
     if library.renameat2(AT_FDCWD, paths[0], AT_FDCWD, paths[1], RENAME_EXCHANGE) == 0:
@@ -164,8 +164,7 @@ def exchange_paths(one: Path, other: Path) -> None:
     raise OSError(number, os.strerror(number), str(one))
 
 
-# Small files become large ones: neighbours of one day, put together in order.
-
+# --- compaction: neighbours of one day become one file, in order
 
 TARGET_BYTES = 128 * 1024 * 1024
 FILES_MAX = 32
@@ -216,6 +215,8 @@ def neighbours(day: Path, parts: Sequence[Part], target_bytes: int) -> list[list
         follows = last is not None and (last.epoch, last.last + 1) == (part.epoch, part.first)
         if not follows or size > room:
             groups.append([])
+            # A large file closes the group before it: merging must not break the order of
+            # positions.
             room = target_bytes
         groups[-1].append(part)
         room -= size

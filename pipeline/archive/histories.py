@@ -28,7 +28,7 @@ from tidegate.pipeline.archive.recorded import (
     Window,
     archived,
 )
-from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, require_history
+from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, is_hidden, require_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
 from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
@@ -84,6 +84,7 @@ def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
         HistoryUnreadable: a file cannot be read.
         HistoryInvalid: a text in it is no UTF-8, or JSON has no such number.
     """
+    # As text, a decimal would be a JSON string, which no aggregate adds up.
     encode = msgspec.json.Encoder(decimal_format="number").encode
     for path in files:
         for spot, row, has_value in _rows(path):
@@ -194,6 +195,7 @@ def _topic_folders(path: Path) -> dict[str, TopicFolder]:
 def _chosen(
     path: Path, folders: dict[str, TopicFolder], topic: str, source: str | None
 ) -> TopicFolder:
+    # A topic folder without days was locked once and never written.
     filled = {name: folder for name, folder in folders.items() if folder.days()} or folders
     wanted = source or (topic if topic in filled or len(filled) > 1 else next(iter(filled)))
     if wanted in folders:
@@ -215,9 +217,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     found = [each for each in path.rglob("*") if each.is_file()]
-    return sorted(
-        each for each in found if not any(part[0] in "._" for part in each.relative_to(path).parts)
-    )
+    return sorted(each for each in found if not is_hidden(each.relative_to(path)))
 
 
 def _has_times(path: Path) -> bool:

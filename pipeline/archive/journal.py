@@ -113,7 +113,9 @@ def archive_topic(
             interval_ms=None if arguments.options.available_now else interval_ms,
             checkpoint=arguments.checkpoint or folder.path / "_checkpoint",
         )
+        # Ask before Spark is started: a missing topic needs no Java to be refused.
         epoch = _epoch(arguments, stop, retry)
+        # The supervisor repeats a failed start, so this question need not be repeated by itself.
         ask_epoch = partial(_epoch, arguments, stop, AT_ONCE)
         archiving = Archiving(folder, job, epoch, ask_epoch, report)
         _run(archiving, arguments, stop, report, spark)

@@ -96,8 +96,7 @@ class History(NamedTuple):
     messages: Callable[[RecordedPlace, Window], Iterator[Recorded]]
 
 
-# An archive's messages in order of publication, also while it is written and put together.
-
+# --- an archive's messages in order of publication, also while it is written and compacted
 
 ROWS_AT_ONCE = 5_000
 COLUMNS = ["position", "timestamp_ms", "key", "value", "reason"]
@@ -116,6 +115,8 @@ def archived(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Iter
             for message in _listed(folder, behind, window):
                 behind = message.place
                 yield message
+        # Compaction has exchanged the day: list the folder again and continue behind the last
+        # message.
         except FileNotFoundError:
             continue
         return

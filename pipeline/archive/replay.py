@@ -179,6 +179,7 @@ def checkpoint_of(arguments: ReplayArguments) -> ReplayCheckpoint:
     """Return the checkpoint of a replay: of equal source, topic, gateway and beginning."""
     of = f"{arguments.path.resolve()} {arguments.source_topic or ''}"
     of += f" to {arguments.topic} at {arguments.gateway}"
+    # Another beginning is another replay: its places count from elsewhere. --until may change.
     if arguments.from_time is not None:
         of += f" from {arguments.from_time}"
     digest = hashlib.blake2b(of.encode(), digest_size=4).hexdigest()

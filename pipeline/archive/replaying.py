@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import math
 import os
 import secrets
@@ -21,7 +20,7 @@ from tidegate.clients.publishing import NDJSON
 from tidegate.keys.text.rate import Rate
 from tidegate.keys.text.time import time_text
 from tidegate.pipeline.archive.recorded import BEGINNING, History, Recorded, RecordedPlace, Window
-from tidegate.pipeline.atomic_files import write
+from tidegate.pipeline.atomic_files import lock, write
 from tidegate.pipeline.connection import pipeline_error
 from tidegate.pipeline.errors import (
     ArchiveUnusable,
@@ -30,10 +29,9 @@ from tidegate.pipeline.errors import (
     HistoryInvalid,
 )
 
-# When messages of a replay are due, and which of them share a request.
+# --- pacing: when messages are due, and which of them share a request
 #
-# The clock is given, so that a day's replay can be looked at in a moment.
-
+# The clock is an argument, so that a test replays a day in a moment.
 
 MESSAGES_PER_REQUEST = 1_000
 BYTES_PER_REQUEST = 4 * 1024 * 1024
@@ -79,11 +77,14 @@ class Pacing:
 
     def tick_s(self, message: Recorded) -> float:
         """Return the end of the tick in which this message is due: a little later, never sooner."""
+        # Without ROUNDING a sum of gaps that is off by a bit would miss its own tick by a whole
+        # one.
         ticks = (self.due_s(message) - self._begun_s) / TICK_S
         return self._begun_s + math.ceil(ticks - ROUNDING) * TICK_S
 
     def went(self, message: Recorded, now_s: float) -> None:
         """Note that a message goes."""
+        # Catch up at most BURST_S: after a long outage a replay must not flood the topic.
         self._last_s = max(self.due_s(message), now_s - BURST_S)
         self._before = message
 
@@ -128,12 +129,10 @@ def _gap_of(rate: Rate | None) -> Callable[[Recorded, Recorded], float]:
     return lambda before, message: (message.clock_ms - before.clock_ms) * per_ms_s
 
 
-# Recorded messages as a topic of each type takes them: the bodies of requests.
+# --- the bodies of requests, by the type of the topic
 #
-# Topics of JSON take envelopes, many in a request; texts and bytes go as they are, one in a
-# request.
-# An archive has a text as a JSON string, and bytes as the base64 in one.
-
+# A topic of JSON takes envelopes, many in a request. Texts and bytes go as they are, one in a
+# request. An archive has a text as a JSON string, and bytes as base64 in one.
 
 _MEDIA_TYPES = {"text": "text/plain", "binary": "application/octet-stream"}
 
@@ -192,12 +191,10 @@ def _bytes(message: Recorded) -> bytes:
         ) from None
 
 
-# How far a replay is, so that a kill neither loses nor doubles.
+# --- the checkpoint: a kill neither loses nor doubles
 #
-# Before a request is sent, its number and the stretch of messages in it are noted. Who comes after
-# a
-# kill sends exactly that stretch again, under that number: the gateway knows whether it has it.
-
+# Before a request is sent, its number and its stretch of messages are noted. After a kill exactly
+# that stretch is sent again under that number, and the gateway knows whether it has it.
 
 PRODUCER_PREFIX = "tidegate.replay."
 
@@ -232,17 +229,15 @@ class ReplayCheckpoint:
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            held = lock(self._folder / "lock")
+        except BlockingIOError:
+            raise CheckpointMismatch(f"{self._folder}: another process replays this") from None
         except OSError as error:
             raise CheckpointMismatch(f"{self._folder}: {error.strerror or error}") from None
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointMismatch(f"{self._folder}: another process replays this") from None
             yield self._last()
         finally:
-            os.close(lock)
+            os.close(held)
 
     def note(self, noted: ReplayState) -> None:
         """Have the disk keep it.

@@ -14,8 +14,7 @@ from tidegate.keys.archived import COLUMNS, DAY_MS, Part
 from tidegate.pipeline.atomic_files import sync
 from tidegate.pipeline.errors import ArchiveUnusable
 
-# Rows of a topic as format "tidegate" reads them, as rows of an archive.
-
+# --- rows of format "tidegate" as rows of an archive
 
 ROWS = pa.schema(
     [
@@ -123,6 +122,7 @@ class PartWriter:
             path,
             ROWS,
             compression="zstd",
+            # Statistics of texts would repeat whole values in the footer.
             write_statistics=["epoch", "position", "timestamp_ms"],
             sorting_columns=[pq.SortingColumn(ROWS.get_field_index("position"))],
             write_page_index=True,
@@ -140,6 +140,7 @@ class PartWriter:
         """Have the disk keep it."""
         self._flush()
         self._parquet.close()
+        # The driver renames the file next; a name without its bytes would be a damaged archive.
         sync(self._path)
         return Written(self._path.name, self._part)
 

@@ -20,7 +20,7 @@ from tidegate.keys.spec import KeySpec, conflation_key
 from tidegate.pipeline.columns.intervals import Column, Runs
 from tidegate.pipeline.errors import DefinitionInvalid
 
-# Registered mergers by name: imported on the driver, and once in each process of an executor.
+# --- registered mergers: imported by name, once in each process
 
 
 @cache
@@ -42,9 +42,7 @@ def registered(name: str) -> Function:
     return found
 
 
-# How bodies of conflated messages are kept: the newest, or what reducers make of all.
-#
-# What a registered merger makes of them is in `slots`.
+# --- the newest body, or what reducers make of all
 
 
 class Bodies(Protocol):
@@ -172,13 +170,11 @@ def _combined(parts: Sequence[Merged | None]) -> Merged | None:
     return found
 
 
-# Bodies that a registered merger combines: not always into one, so a key may have several slots.
+# --- bodies that a registered merger combines: a key may have several slots
 #
-# The engine's slots (rules merge-5 and merge-6) of a lane that nobody joins: a message is put to
-# the merger with the newest slot of its key, and has one of its own where that declines. A removal
-# takes away the one slot there is; behind several it has its own, since what is sent before it
-# stays sent.
-
+# The engine's slots (rules merge-5 and merge-6): a message goes to the merger with the newest slot
+# of its key, and gets a slot of its own if the merger declines. A removal clears a single slot;
+# behind several it gets its own, because what is sent before it stays sent.
 
 APART, OPEN = b"|", b" "
 

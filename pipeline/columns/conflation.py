@@ -131,6 +131,7 @@ class Conflator:
         codes, put = rows.codes[order], rows.gone[order] == PUT
         is_first = np.append(True, codes[1:] != codes[:-1])[: len(codes)]
         before = np.where(is_first, self.there[codes], np.append(False, put)[:-1])
+        # The first message of a run decides whether its key was there before the run.
         rows.absent[order] = ~before
         self.there[codes] = put  # of several messages of a key the last counts
         kept = np.zeros(len(codes), np.bool_)
@@ -143,6 +144,7 @@ class Conflator:
             return Deliveries(rows, rows.times_ns)
         values, parts = self.bodies.of_runs(rows.values, runs)
         opened, last = parts.order[parts.starts], parts.order[parts.ends - 1]
+        # Parts of a cut run keep the run's opening time, so that all fall due together.
         begun = opened if parts is runs else runs.order[runs.starts[runs.homes(parts.starts)]]
         first = _first_messages(rows, parts)
         found = Rows(
@@ -253,6 +255,7 @@ class Timeline:
     def _take(self, pool: Rows) -> Rows:
         if self._lateness_ns and len(pool.codes):
             pool.times_ns = _not_back(pool.codes, pool.times_ns)
+        # A stable sort below keeps the order of publication among equal times.
         ready = pool.times_ns <= self.passed_ns
         taken = np.flatnonzero(ready)
         taken = taken[np.argsort(pool.times_ns[taken], kind="stable")]
@@ -270,7 +273,7 @@ def _not_back(codes: Column, times_ns: Column) -> Column:
     return raised
 
 
-# What a stream asks for: which messages become one, and how.
+# --- the request: which messages become one, and how
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,7 @@ def _either(left: Truth, right: Truth) -> Truth:
 def _is_judged(constant: object) -> bool:
     if isinstance(constant, str):
         return constant != "" and constant.isascii()
+    # bool is an int to isinstance, and not a number to the filter language.
     return type(constant) in (int, float) and abs(constant) <= EXACT_MAX  # type: ignore[arg-type]  # a number, as was just asked
 
 

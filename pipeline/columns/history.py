@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-# Rows of columns as JSON objects: what is null is left out, and JSON has not every number.
-
+# --- rows of columns as JSON objects, without nulls
+#
+# JSON has no NaN and no infinity, so rows with such numbers must be refused.
 
 SHOWN_MAX = 200
 # Always six digits, so that texts sort as times do.
@@ -93,7 +94,7 @@ def require_history(path: Path) -> bool:
     if path.is_file():
         return path.suffix == ".parquet"
     inside = (each for each in path.rglob("*") if each.is_file())
-    names = [each.name for each in inside if not _is_hidden(each.relative_to(path))]
+    names = [each.name for each in inside if not is_hidden(each.relative_to(path))]
     if not names:
         raise HistoryUnreadable(f"{path}: there is no file in this folder")
     parquet = [name.endswith(".parquet") for name in names]
@@ -119,6 +120,7 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
         lines = reader.format("text").load(_address(path))
         return lines.select(*place, F.col("value").cast("binary").alias("line"), _no_time())
     try:
+        # Recursive lookup takes folders such as date=… as plain folders and adds no columns.
         rows = spark.read.option("recursiveFileLookup", True).parquet(_address(path))
     except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
         raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
@@ -175,7 +177,7 @@ def _address(path: Path) -> str:
     return f"file://{path.absolute()}"
 
 
-def _is_hidden(path: Path) -> bool:
+def is_hidden(path: Path) -> bool:
     """Return whether Spark skips a file by its name or its folder's."""
     return any(part[0] in "._" for part in path.parts)
 

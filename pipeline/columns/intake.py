@@ -55,6 +55,7 @@ class Intake:
         """
         for part, row, piece in lines_by_block(batches):
             bodies = _on_one_line(piece.column("body"))
+            # Sources without positions count rows: blank lines count too, as in an editor.
             count = pa.array(np.arange(row + 1, row + 1 + len(bodies)), pa.int64())
             piece = piece.set_column(2, "position", pc.coalesce(piece.column("position"), count))
             piece = piece.set_column(5, "body", bodies)
@@ -67,6 +68,7 @@ class Intake:
     def _sorted_out(self, part: str, piece: pa.RecordBatch) -> Iterator[Messages]:
         bytes_max = self._conflation.line_bytes_max or FOREVER_NS
         try:
+            # Try the whole piece first: a refused line is rare, and judging line by line is slow.
             if (pc.max(pc.binary_length(piece.column("body"))).as_py() or 0) <= bytes_max:
                 yield from [self._read(part, piece)] if len(piece) else []
                 return
@@ -178,7 +180,7 @@ def _messages(
     )  # fmt: skip
 
 
-# What one task does with the messages that it reads.
+# --- the steps of one task
 
 
 def cut_messages(

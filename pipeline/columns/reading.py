@@ -94,12 +94,11 @@ class TimeField:
         return SECOND_NS if is_seconds else MILLISECOND_NS
 
 
-# Messages as columns: the key and the time of many lines at once, exactly as one by one.
+# --- the keys and times of many lines at once, exactly as one by one
 #
 # The quick way decodes the few fields into a struct, where each key field is a text, an integer
 # or missing, and the time a number or a text. A batch with anything else takes the closures of
-# `keys/`, which is the same answer by definition.
-
+# `keys/`, which give the same answer by definition.
 
 Read = tuple[Column | None, list[Column]]
 """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes."""

@@ -42,6 +42,7 @@ def conflate_recorded(messages: DataFrame, asked: Conflation, *, by_key: bool = 
         by_key: each partition has all messages of its keys. A partition then has a clock of its
             own, and the times in it must not run back.
     """
+    # A single partition has all messages of all keys, whatever the pace.
     has_all = messages.rdd.getNumPartitions() == 1
     if has_all or (by_key and asked.interval.pace is Pace.KEY):
         return in_place(messages, asked)

@@ -62,11 +62,10 @@ def file_name(file: str) -> str:
     return file.rpartition("\0")[2]
 
 
-# Blocks: many messages as one row of Spark, their columns packed as Arrow.
+# --- blocks: many messages as one row of Spark, their columns packed as Arrow
 #
-# What a shuffle sorts and moves are blocks, some hundred of them for millions of messages. Rows of
-# a block are in order of publication, and so are blocks by `part` and `row`.
-
+# A shuffle sorts and moves blocks: some hundred of them for millions of messages. Rows of a block
+# are in order of publication, and so are blocks by `part` and `row`.
 
 ROWS = "stream int, part string, row long, clock_ns long, block binary"
 ARROW_ROWS = pa.schema(
@@ -79,6 +78,7 @@ ARROW_ROWS = pa.schema(
     ]
 )
 ORDER = ("stream", "part", "row")
+# LZ4 costs little and cuts what a shuffle writes to disk.
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -120,6 +120,7 @@ def compact(codes: Column, count: int) -> tuple[Column, Column]:
 
 def shard_of(key_text: str, shards: int) -> int:
     """Return the shard of a key, the same in every process."""
+    # Not hash(): Python seeds it anew in each process, and shards are saved between runs.
     return zlib.crc32(key_text.encode()) % shards
 
 
@@ -162,8 +163,7 @@ def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
             )
 
 
-# Messages of one block as columns, and how they travel to the shard of their key.
-
+# --- messages as columns, and their way to the shard of their key
 
 _CARRIED = ["greatest_ns", "positions", "published_ms", "gone"]
 

@@ -114,6 +114,8 @@ class Shard:
             return
         is_put = pa.array(rows.gone == PUT)
         values = (shown or self.conflator.bodies.shown)(rows.values)
+        # In processing time with pace=batch the batch is the interval: there is nothing to wait
+        # for.
         at_once = self.now_ns is not None and self.conflator.interval.pace is Pace.BATCH
         columns = {
             "key": named(self.keys, rows.codes),
@@ -179,12 +181,11 @@ def milliseconds(times_ms: Column) -> pa.Array:
     return pa.array(times_ms, pa.int64(), mask=times_ms == NEVER_MS)
 
 
-# A shard as a table that outlives a batch: what goes on from it is as if it had not ended.
+# --- a shard as a table between two batches: restored, it continues as if there was no break
 #
-# Rows are of a `kind`: `held` and `waiting` in their order, `unsent` (came and went, and counts
-# with
-# the key's next row) and `there` (a key whose record is there). Times stand in the schema's notes.
-
+# Rows are of a `kind`: `held` and `waiting` in their order, `untold` (a key that came and went
+# unsent; its messages count with its next row) and `there` (a key whose record exists). The
+# schema's metadata has the times.
 
 GREATEST, PASSED, DUE, KEYS = b"greatest_ns", b"passed_ns", b"due_ns", b"keys"
 FAILURES = b"failures"

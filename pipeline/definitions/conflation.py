@@ -112,6 +112,7 @@ def _merge(table: TomlTable) -> Reduce | str | None:
 
 def _merger(table: TomlTable, name: str) -> str:
     try:
+        # Import it now: a merger that is missing should not first fail in a task.
         registered(name)
     except DefinitionInvalid as error:
         raise DefinitionInvalid(f"{table.where('merge')}: {error}") from None

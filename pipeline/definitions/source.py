@@ -14,8 +14,7 @@ from tidegate.keys.text.bookmark import START, split_bookmark
 from tidegate.pipeline.definitions.toml import TOPIC, TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid
 
-# Sources outside of the gateway that are no files: Redis, Kafka, and rows that are made up.
-
+# --- Redis, Kafka, and generated rows
 
 REDIS_ADDRESS = re.compile(r"(redis|rediss|unix)://\S+")
 ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
@@ -146,8 +145,7 @@ def _is_option(name: str, setting: object) -> bool:
     return name.startswith("kafka.") and isinstance(setting, str)
 
 
-# A source of kind `files`: what is in them, and where they arrive.
-
+# --- files: their format and columns
 
 COLUMN_TYPE = re.compile(
     r"string|boolean|int|long|float|double|date|timestamp|decimal\([0-9]{1,2},[0-9]{1,2}\)"
@@ -238,8 +236,7 @@ def _schema(table: TomlTable) -> tuple[tuple[str, str], ...]:
     return tuple(columns.items())
 
 
-# The table `source`: where a stream's messages come from.
-
+# --- a gateway topic, and the choice among all kinds
 
 ADDRESS = re.compile(r"(https?|redis|rediss|unix)://\S+")
 REDIS_PREFIX = "tidegate"

@@ -46,6 +46,7 @@ class Declaration:
         """The stream's: the topic's as far as a stream may be called so, and a digest of it."""
         topic = str(self.topic["topic"])
         readable = re.sub(r"[^A-Za-z0-9_-]", "-", topic)[:NAME_CHARACTERS_MAX]
+        # Two topics may be readable alike: a.b and a-b. The digest tells them apart.
         return f"{readable}-{_digest([topic])[:8]}"
 
     @property
@@ -130,6 +131,7 @@ def streams_of(
 
 def declarations(topics: Sequence[Document]) -> list[Declaration]:
     """Return the usable topics of a gateway that the pipeline is to fill."""
+    # The definition of an unusable topic cannot be read here, so neither end may be one.
     by_name = {it["topic"]: it for it in topics if it.get("state") != "unusable"}
     return [
         Declaration(topic, by_name[topic["source"]["topic"]])

@@ -27,7 +27,7 @@ from tidegate.pipeline.definitions.toml import (
 from tidegate.pipeline.definitions.view import ViewDefinition, read_view, refuse_place_in_key
 from tidegate.pipeline.errors import DefinitionInvalid
 
-# The table `sink`: where what a stream sends goes.
+# --- the table `sink`
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ def _topic(table: TomlTable) -> str:
     return topic
 
 
-# The TOML file of `tidegate pipeline run`, parsed strictly; `docs/pipeline.md` shows one.
-
+# --- the table of a stream
 
 STREAMS = "at least one table [pipeline.NAME]"
 INTERVAL = "a duration from 1ms to 1d, such as 500ms"
@@ -181,6 +180,7 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
         conflation=read_conflation(table, key_spec) if view is None else PLAIN,
     )
     table.finish(NOT_HERE)
+    # The stream would read what it has published, without end.
     if sink.topic is not None and sink.topic in map(definition.own_topic, definition.sources):
         raise table.wrong("sink.topic", "a topic other than the source", sink.topic)
     return definition
@@ -221,6 +221,7 @@ def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
                 both = f"{owners[place]} and {stream.name}"
                 raise DefinitionInvalid(f"{file}: two streams have the {what} {place}: {both}")
             owners[place] = stream.name
+    # A checkpoint is removed as a whole; files of another stream in it would go with it.
     for owner, other in permutations(streams, 2):
         for what, folder in _folders(other):
             if folder.is_relative_to(owner.checkpoint):

@@ -166,8 +166,7 @@ def shown(found: object) -> str:
     return _CREDENTIALS.sub("//...@", text)[:SHOWN_MAX]
 
 
-# A TOML file as tables; what is wrong with it is one sentence with the line.
-
+# --- tables; each error is one sentence with the line
 
 _PLACED = re.compile(r"(.*) \(at (?:(line \d+, column \d+)|end of document)\)", re.DOTALL)
 _NAMES = re.compile(r"\((['\"].*)\)")  # how Python writes the parts of a dotted name
@@ -226,8 +225,7 @@ def _dotted(names: re.Match[str]) -> str:
     return ".".join(re.findall(r"['\"](.*?)['\"]", names[1]))
 
 
-# Filters, field paths and lists in a TOML table; errors say the place, and the position in it.
-
+# --- filters, field paths and lists in a table; errors have the position in the text
 
 PATHS = 'field paths, such as ["/symbol", "/venue"]'
 
@@ -290,8 +288,7 @@ def bracketed(texts: list[str]) -> tuple[str, int]:
     return text, len(texts[-1]) + 1 - len(text)
 
 
-# Names that a definition file may give.
-
+# --- names
 
 RECORDS = "records"
 """As `from`: the records that a topic has, which its journal may no longer hold."""

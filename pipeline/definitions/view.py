@@ -83,6 +83,7 @@ def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
     """
     if not any(map(table.has, (*SHAPE, "join"))):
         return None
+    # Saying the default is no mistake; anything else is refused below.
     for field, usual in (("time", "processing"), ("merge", "replace")):
         table.says(field, usual)
     for field in NOT_WITH:
@@ -115,6 +116,7 @@ def _projection(table: TomlTable) -> Projection | None:
         return None
     grouping = read_paths(table, "grouping")
     for at, path in enumerate(grouping.paths):
+        # A place in an array moves with every insertion, so it does not name a group.
         if any(isinstance(step, int) for step in path.steps):
             where = table.where(f"grouping[{at}]")
             raise DefinitionInvalid(f"{where}: groups are by fields, not by places in an array")

@@ -13,8 +13,7 @@ from tidegate.keys.text.bookmark import join_bookmark, split_bookmark
 from tidegate.keys.text.time import parse_time
 from tidegate.pipeline.errors import SourceLost
 
-# Rows of format "tidegate": a message or removal each, as columns.
-
+# --- rows of format "tidegate": a message or removal each, as columns
 
 SCHEMA = "offset long, key string, value string, timestamp_ms long, bookmark string, removed string"
 ROWS = pa.schema(
@@ -95,6 +94,7 @@ def envelope_batch(body: bytes, epoch: str, after: int) -> pa.RecordBatch:
     """
     envelopes = _lines(body)
     for position, envelope in enumerate(envelopes, start=after + 1):
+        # The gateway answers from the oldest message it has; only this check notices a gap.
         if split_bookmark(envelope.bookmark) != (epoch, position):
             raise SourceLost(
                 f"expected position {position} of epoch {epoch} in the journal, "

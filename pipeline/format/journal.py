@@ -25,11 +25,10 @@ from tidegate.pipeline.format.envelope import Row, envelope_batch, record_batch,
 from tidegate.pipeline.format.options import ReadOptions
 from tidegate.pipeline.redis_server import RedisServer
 
-# A topic's journal in the Redis that gateways share, read without a gateway.
+# --- the journal in the Redis that gateways share
 #
-# An entry of the stream is what was published in one step: its id is the last offset of it, `f` the
-# first, `t` the time, and `i` its messages and removals (MessagePack), as docs/bus.md has it.
-
+# An entry of the stream is what was published in one step: its id is its last offset, `f` the
+# first, `t` the time, and `i` its messages and removals (MessagePack), as in docs/bus.md.
 
 # KEYS state stream: epoch, last offset, and the first that the stream still has. The values of an
 # entry stay where they are.
@@ -111,6 +110,7 @@ class BusJournal:
             ("XRANGE", self._stream, f"({after}-0", f"{through}-0"),
         )
         if not entries:
+            # A large entry may end behind `through`: take just the next one, however large.
             known, entries = self._redis.ask_together(
                 ("HGET", self._state, "epoch"),
                 ("XRANGE", self._stream, f"({after}-0", "+", "COUNT", 1),
@@ -161,10 +161,9 @@ def _binary(payload: bytes) -> bytes:
     return b'"' + base64.b64encode(payload) + b'"'
 
 
-# Where a topic's journal is read: from a gateway, or straight from the Redis that gateways share.
+# --- the journal at a gateway, and the choice between both
 #
-# Both give the same rows and the same bookmarks, so a checkpoint made one way goes on the other.
-
+# Rows and bookmarks are the same, so a checkpoint made one way continues the other way.
 
 MESSAGES_PER_REQUEST_MAX = 5_000
 

@@ -24,8 +24,7 @@ from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.journal import GatewayJournal, open_journal
 from tidegate.pipeline.format.options import ReadOptions
 
-# What lies between two bookmarks of a topic, cut into slices that tasks read.
-
+# --- the messages between two bookmarks, cut into slices for tasks
 
 MESSAGES_PER_TASK_MAX = 20_000
 
@@ -119,6 +118,7 @@ class JournalEdge:
         if self._options.shards is not None and rows > 0:
             shards = self._options.shards
             return [JournalSlice(epoch, after, last, shard, shards) for shard in range(shards)]
+        # Even slices, so that no task is left with a small rest or a double share.
         count = -(-rows // MESSAGES_PER_TASK_MAX)
         cuts = [after + rows * part // count for part in range(count)] + [last] if rows > 0 else []
         return [JournalSlice(epoch=epoch, after=low, last=high) for low, high in pairwise(cuts)]
@@ -231,6 +231,7 @@ class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTrigg
         if last is None:
             return start
         epoch, position = split_bookmark(last)
+        # Positions are contiguous, so a number of rows is a number of positions.
         if isinstance(limit, ReadMaxRows):
             position = min(position, after + limit.max_rows)
         return start if position <= after else {"bookmark": join_bookmark(epoch, position)}

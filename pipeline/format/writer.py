@@ -22,17 +22,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
-from tidegate.clients.gateway import Gateway
 from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.spec import canonical_key
-from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, StreamFailed
 from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.options import WriteOptions
 
-# Rows of a frame on their way to a topic: checked here, where the row is still known.
-
+# --- rows of a frame as lines: checked here, where the row is still known
 
 REASONS = ("deleted", "expired", "match")
 
@@ -64,16 +62,6 @@ def lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
             yield Line(envelope, is_envelope=True)
         else:
             yield Line(_message(value), is_envelope=False)
-
-
-def body_of(lines: list[Line]) -> tuple[bytes, bool]:
-    """Return lines as the body of a request, and whether it consists of envelopes."""
-    if not any(line.is_envelope for line in lines):
-        return b"\n".join(line.text for line in lines) + b"\n", False
-    envelopes = (
-        line.text if line.is_envelope else b'{"value":' + line.text + b"}" for line in lines
-    )
-    return b"\n".join(envelopes) + b"\n", True
 
 
 def _texts(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
@@ -109,11 +97,7 @@ def _key(text: bytes) -> bytes:
         raise StreamFailed(f"the key of a row is none: {error.detail}") from None
 
 
-# What one task writes, kept aside at the gateway until the driver commits it.
-
-
-STAGE_MESSAGES_MAX = 10_000
-STAGE_BYTES_MAX = 8 * 1024 * 1024
+# --- the stages of one task: kept at the gateway until the driver commits them
 
 
 @dataclass
@@ -133,47 +117,12 @@ def stage_rows(options: WriteOptions, producer: str, batches: Iterable[pa.Record
         GatewayRefused, GatewayUnreachable: it could not be done.
     """
     with gateway_at(options.gateway) as gateway:
-        staging = Staging(gateway, options.topic, Staged(producer))
+        stages = Stages(gateway, options.topic, producer, f"{producer}.{uuid.uuid4().hex}")
         for batch in batches:
-            for line in lines_of(batch):
-                staging.add(line)
-        return staging.end()
-
-
-class Staging:
-    """Fills stage after stage. No two attempts, batches or runs have a stage's name in common."""
-
-    def __init__(self, gateway: Gateway, topic: str, staged: Staged) -> None:
-        self._gateway = gateway
-        self._topic = topic
-        self._staged = staged
-        self._attempt = uuid.uuid4().hex
-        self._lines: list[Line] = []
-        self._bytes = 0
-
-    def add(self, line: Line) -> None:
-        """Add one line; send a full stage to the gateway."""
-        is_full = len(self._lines) == STAGE_MESSAGES_MAX
-        if is_full or self._bytes + len(line.text) >= STAGE_BYTES_MAX:
-            self._stage()
-        self._lines.append(line)
-        self._bytes += len(line.text) + 1
-
-    def end(self) -> Staged:
-        """Send what is left."""
-        self._stage()
-        return self._staged
-
-    def _stage(self) -> None:
-        if not self._lines:
-            return
-        staged = self._staged
-        name = f"{staged.producer}.{self._attempt}.{len(staged.stages)}"
-        body, enveloped = body_of(self._lines)
-        self._gateway.stage(self._topic, [body], name, staged.producer, enveloped=enveloped)
-        staged.stages.append(name)
-        staged.messages += len(self._lines)
-        self._lines, self._bytes = [], 0
+            for text, is_envelope in lines_of(batch):
+                stages.add(text, is_envelope=is_envelope)
+        stages.end()
+    return Staged(producer, stages.messages, stages.names)
 
 
 PRODUCER_PREFIX = "tidegate.spark."

@@ -112,6 +112,7 @@ def serving_metrics(sink: MetricsSink, port: int, host: str) -> Iterator[int]:
     """
     if not 0 <= port <= PORT_MAX:
         raise UsageInvalid(f"--metrics-port: expected 1 to {PORT_MAX}, not {port}")
+    # A registry of our own: the default one adds metrics of the Python process.
     registry = CollectorRegistry(auto_describe=False)
     registry.register(sink)
     try:

@@ -71,6 +71,7 @@ def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
     One that found nothing to read was no batch: the pace is what it was `before`.
     """
     took = (progress or {}).get("durationMs", {})
+    # Spark reports triggers without a batch too; these must not reset the pace.
     if not progress or "addBatch" not in took:
         return before
     lags = [lag for source in progress.get("sources", ()) if (lag := _lag(source)) is not None]

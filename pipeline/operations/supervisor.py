@@ -249,6 +249,7 @@ class Supervisor:
             self._state, self.failure = State.FAILED, error
             return
         batches = self.stream.totals.batches
+        # A batch done proves that the start worked: begin with short pauses again.
         if batches > self._batches_at_failure:
             self._failures = 0
         self._batches_at_failure = batches

@@ -120,6 +120,7 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
         sizes, times_ns, codes = _read(reader, piece, part, row)
         if not len(sizes):
             continue
+        # The recorded clock never runs back, as in the engine under that clock.
         times_ns = np.maximum.accumulate(times_ns)
         yield packed(list(_blocks(question, reader, part, row, (sizes, times_ns, codes))))
 
@@ -184,6 +185,7 @@ def _tallies(
         for number, (key_place, interval) in enumerate(question.choices())
         if key_place == place and interval.pace is pace
     ]
+    # Every pace sees all messages; one of them is enough to count what came in.
     counts = KeyTally() if pace is question.paces[0] else None
     numbers: dict[str, int] = {}
     clock_ns = EARLIEST_NS
@@ -206,8 +208,7 @@ def _text(tally: Any) -> str:
     return msgspec.json.encode(tally).decode()
 
 
-# What a plan says: each choice with its cost, and which one is recommended.
-
+# --- the plan: each choice with its cost, and the recommended ones
 
 ENOUGH = Fraction(9, 10)
 """What part of the longest interval's saving is enough."""

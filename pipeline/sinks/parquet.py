@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-# A Parquet file on its way: what one attempt of a task writes of a batch, for a driver to name.
-
+# --- an unfinished file: the rows of one attempt of a task, which the driver will name
 
 COLUMNS = arrow_schema(
     "batch long, row long, key string, value string, removed string, messages long, "

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
 from tidegate.pipeline.sinks.sink import (
     Batch,
@@ -83,8 +83,6 @@ def _digest(value: bytes) -> bytes:
 
 
 PRODUCER_PREFIX = "tidegate.pipeline."
-STAGE_MESSAGES_MAX = 10_000
-STAGE_BYTES_MAX = 8 * 1024 * 1024
 WORKED_OFF_MAX = 4
 STAGED_AHEAD_S_MAX = 600.0  # far below the hour for which a gateway keeps a stage
 REPORT = "messages long, staged long, refused long, stages array<string>"
@@ -173,7 +171,9 @@ class TopicWriter:
 
         if batch.is_first and not self._restated(batch):
             self._require_unknown(batch)
+        # Stages expire after an hour: with long intervals do not stage too early.
         waited_s = wait_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
+        # The topic gets rows in the order in which the task stages them.
         in_order = _in_one_task(rows).sortWithinPartitions("due_ns", "file", "block", "position")
         reports = [Report(*row) for row in in_order.mapInArrow(stage_task, REPORT).collect()]
         waited_s += wait_until(batch.not_before_s)
@@ -226,27 +226,26 @@ class TopicWriter:
         return self.restates and batch.number == 0 and not batch.is_end
 
 
-@dataclass
 class Staging:
     """One task's part of a micro-batch on its way out, on an executor.
 
-    No two attempts, batches or runs share a stage: `attempt` is the task attempt's own number.
+    `attempt` is the task attempt's own number: no two attempts, batches or runs share a stage.
     """
 
-    writer: TopicWriter
-    gateway: Gateway
-    batch: Batch
-    attempt: int
-    existing: ExistingRecords | None = None
-    lines: list[bytes] = field(default_factory=list)
-    lines_bytes: int = 0
-    removals: set[int] = field(default_factory=set)
-    messages: int = 0
-    staged: int = 0
-    stages: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._refused_lines = DeadLetterFile(self.writer.dead_letters, self.batch, self.attempt)
+    def __init__(
+        self,
+        writer: TopicWriter,
+        gateway: Gateway,
+        batch: Batch,
+        attempt: int,
+        existing: ExistingRecords | None = None,
+    ) -> None:
+        self.messages = 0
+        producer = writer.producer(batch)
+        name = f"{producer}.{batch.run}.{batch.number}.{attempt}"
+        self._stages = Stages(gateway, writer.topic, producer, name)
+        self._existing = existing
+        self._refused_lines = DeadLetterFile(writer.dead_letters, batch, attempt)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Add rows, which come in the order in which they are to be published."""
@@ -255,51 +254,28 @@ class Staging:
         sent = rows.filter(pc.is_null(rows.column("refused")))
         columns = (sent.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
-            if self.existing is not None and not self.existing.differs(record, value):
+            if self._existing is not None and not self._existing.differs(record, value):
                 continue
             if removed is None:
-                self._add(value)
+                self._stages.add(value)
             else:
                 self._remove(record, removed)
 
     def end(self) -> None:
         """Stage what is left, then give the dead letters their name."""
-        for record in self.existing.left() if self.existing is not None else ():
+        for record in self._existing.left() if self._existing is not None else ():
             self._remove(record, "deleted")
-        self._stage()
+        self._stages.end()
         self._refused_lines.end()
 
     def report(self) -> Report:
         """Return what was done so far."""
-        return Report(self.messages, self.staged, self._refused_lines.count, self.stages)
+        stages = self._stages
+        return Report(self.messages, stages.messages, self._refused_lines.count, stages.names)
 
     def _remove(self, record: str, reason: str) -> None:
-        self._add(b'{"key":%s,"reason":"%s"}' % (record.encode(), reason.encode()))
-        self.removals.add(len(self.lines) - 1)
-
-    def _add(self, line: bytes) -> None:
-        full = len(self.lines) == STAGE_MESSAGES_MAX
-        if full or self.lines_bytes + len(line) >= STAGE_BYTES_MAX:
-            self._stage()
-        self.lines.append(line)
-        self.lines_bytes += len(line) + 1
-
-    def _stage(self) -> None:
-        if not self.lines:
-            return
-        writer, batch = self.writer, self.batch
-        producer = writer.producer(batch)
-        name = f"{producer}.{batch.run}.{batch.number}.{self.attempt}.{len(self.stages)}"
-        enveloped = bool(self.removals)  # else texts as they are: nothing to put in and take out
-        lines = map(self._in_envelope, range(len(self.lines))) if enveloped else self.lines
-        body = b"\n".join(lines) + b"\n"
-        self.gateway.stage(writer.topic, [body], name, producer, enveloped=enveloped)
-        self.stages.append(name)
-        self.staged += len(self.lines)
-        self.lines, self.lines_bytes, self.removals = [], 0, set()
-
-    def _in_envelope(self, at: int) -> bytes:
-        return self.lines[at] if at in self.removals else b'{"value":%s}' % self.lines[at]
+        line = b'{"key":%s,"reason":"%s"}' % (record.encode(), reason.encode())
+        self._stages.add(line, is_envelope=True)
 
 
 def _in_one_task(rows: DataFrame) -> DataFrame:
@@ -308,4 +284,5 @@ def _in_one_task(rows: DataFrame) -> DataFrame:
     A stage less is a tenth of a second; many partitions gain more from their own tasks.
     """
     partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    # coalesce runs the few partitions one by one in that task; repartition keeps their own tasks.
     return rows.coalesce(1) if partitions <= WORKED_OFF_MAX else rows.repartition(1)

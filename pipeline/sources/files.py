@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# Lines of CSV as rows: those that are none keep their bytes, and are refused with a reason.
+# --- CSV: lines that do not fit keep their bytes and are refused with a reason
 #
-# The lines are read as texts, since Spark's own reader of CSV makes valid UTF-8 of anything.
-
+# Lines are read as text, because Spark's own CSV reader turns any bytes into valid UTF-8.
 
 REFUSED = "_tidegate_refused"  # where Spark puts a line that it could not read
 LINE = ("file", "block", "position", "line")

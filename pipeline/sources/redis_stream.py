@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline.definitions.source import RedisSource
 
 
-# A Redis stream of others, as it is read: by id, by whoever holds two ids. Redis 6.2 or newer.
-
+# --- the entries of a stream, read by id; Redis 6.2 or newer
 
 BEGINNING = "0-0"
 ENTRIES_PER_PAGE = 1_000

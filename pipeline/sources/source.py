@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidegate.pipeline.definitions.stream import StreamDefinition
 
 
-# A gateway topic as a stream of PUBLISHED rows; its positions are the order of publication.
+# --- a gateway topic; its positions are the order of publication
 
 
 class TopicJournals(TidegateSource):
@@ -75,8 +75,7 @@ def read_topic(
     )
 
 
-# The source of a definition, opened as a stream of PUBLISHED rows.
-
+# --- the source of a definition
 
 # Made rows for trying out, as a stream of PUBLISHED rows: what a row says is its number's doing.
 #
@@ -121,6 +120,7 @@ def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
     """
     sources = [source for each in definitions for source in each.sources]
     kafka = {each.connector: each for each in sources if isinstance(each, KafkaSource)}
+    # Spark has one class path: two versions of a connector cannot be loaded into it.
     if len(kafka) > 1:
         raise DefinitionInvalid("the Kafka sources of a file have one connector, not several")
     return [jar for source in kafka.values() for jar in connector_jars(source)]

@@ -50,6 +50,7 @@ def prepare_executors(spark: SparkSession, seconds_max: float = EXECUTOR_SECONDS
     folder = Path(SparkFiles.getRootDirectory()) / "sent"
     folder.mkdir(exist_ok=True)
     context.addPyFile(str(pack_ours(folder / "tidegate.zip")))
+    # One sentence names one package: sorted, so that it is the same each time.
     missing = sorted(_ask(context, seconds_max))
     if missing:
         raise SparkUnavailable(
@@ -106,8 +107,7 @@ def _why(master: str, text: str, seconds_max: float) -> str:
     return f"the executors of {master} cannot work: {innermost(text)}"
 
 
-# The one SparkSession of a process, quiet and cheap for small batches.
-
+# --- the session: quiet, and cheap for small batches
 
 SHUFFLES = "spark.sql.shuffle.partitions"
 SPARKS_SHUFFLES = "200"  # Spark's default: many times what a batch of a second has work for
@@ -202,6 +202,7 @@ def _aside(make: Callable[[], SparkSession]) -> SparkSession:
     In the main one PySpark would put its own reaction to SIGINT in the place of ours, and a signal
     would come in the middle of one of Java's answers.
     """
+    # A thread of the pool is joined at the end of the block, so nothing outlives it.
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as aside:
         try:
             return aside.submit(make).result()

@@ -113,6 +113,7 @@ class ConflatedBatches:
         if self._asked.sends_removals:
             _require_own_key(self._definition)
         messages = open_source(spark, self._definition)
+        # With pace=batch a batch is an interval: nothing is due between two batches.
         if self.way is PlanKind.HELD and not self.is_paced:
             from tidegate.pipeline.streams.clock import due_batches
 
@@ -151,6 +152,7 @@ class ConflatedBatches:
 
     def _shard_batch(self, spark: SparkSession, batch: Batch) -> ShardBatch:
         before = self._held.before(batch)
+        # pace=batch has one interval for all keys, so one shard must see all of them.
         shares = self.way is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
         return ShardBatch(
@@ -206,6 +208,7 @@ def batch_time_ms(spark_folder: Path, number: int) -> int:
     Raises:
         CheckpointMismatch: the log does not say.
     """
+    # The second line of Spark's log has the batch's metadata, the first only a version.
     path = spark_folder / "offsets" / str(number)
     try:
         notes = path.read_bytes().split(b"\n")[1]

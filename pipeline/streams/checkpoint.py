@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -21,19 +20,18 @@ from typing import Any, Self
 
 import msgspec
 
-from tidegate.pipeline.atomic_files import write
+from tidegate.pipeline.atomic_files import lock, write
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed
 
-# Spark's own logs in a checkpoint: which batches were planned, and whether what is there is whole.
+# --- Spark's own files in a checkpoint
 #
 # <folder>/metadata     the query's id, a part of the producer's name
 # <folder>/offsets/N    what batch N reads, written before it begins
 # <folder>/commits/N    that it is done
 #
-# Spark reads the newest of each, and makes what is missing anew: a query without its id, or a plan
-# for a number that was used, would pass messages over in silence.
-
+# Spark reads the newest of each and silently creates what is missing. A query without its id, or a
+# plan for a number that was used, would skip messages without a word.
 
 _VERSION = re.compile(rb"v\d+")
 
@@ -155,8 +153,7 @@ class Checkpoint:
     def __enter__(self) -> Self:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = lock(self._folder / "lock")
             self._require_own()
             require_whole(self.spark_folder)
             self.run = self._next_run()

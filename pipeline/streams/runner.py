@@ -134,6 +134,7 @@ class StreamRunner:
 
         Remove checkpoints that earlier definitions of its topic have left.
         """
+        # The topic was defined otherwise before; its old state is of no use to this stream.
         for path in _children(definition.checkpoint.parent):
             if path not in (definition.checkpoint, definition.dead_letters):
                 shutil.rmtree(path, ignore_errors=True)

@@ -171,14 +171,12 @@ def _number(path: Path) -> int:
     return int(path.name.removesuffix(END))
 
 
-# Batches of a stream that holds something between them: by shards, from one batch to the next.
+# --- one batch over all shards
 #
-#     messages ──► blocks (mapInArrow, where they are) ──► shuffle of blocks ──► shards ──► SENT
-#                   rows
+#     messages ─► blocks (mapInArrow, where they are) ─► shuffle of blocks ─► shards ─► DELIVERIES
 #
-# A shard goes on from its table of the batch before, and leaves one for the batch after.
-# Every shard has its turn in every batch, also where nothing came for it: something may be due.
-
+# A shard continues from its table of the batch before, and leaves one for the next batch. Every
+# shard runs in every batch, even without messages: something may be due.
 
 NONE = np.zeros(0, np.int64)
 NOTHING = Messages(

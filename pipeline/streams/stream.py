@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-# When a stream's batches go out: an interval apart, with what was published until just before.
+# --- pacing: batches go out an interval apart, with what was published until just before
 #
-# A batch that is written early has to wait for the end of its interval, and what it holds grows old
-# meanwhile. So the slack is taken before it reads: the batch before stays open for as long as the
-# next one is not expected to need.
-
+# A batch that is written early has to wait for the end of its interval, and its rows grow old. So
+# the wait comes before the read: the batch before stays open for as long as the next one is not
+# expected to need.
 
 WORK_KEPT = 5
 MARGIN_S = 0.1
@@ -121,6 +120,8 @@ class Stream:
         worked off as fast as it goes, and the query ends with what was there at its start.
         """
         definition = self.definition
+        # Before the query starts: a sink that was created again lacks what the checkpoint counts as
+        # sent.
         checkpoint.require_sink(self._sink.prepare())
         self._spark = spark
         is_paced = not available_now and self._batches.is_paced

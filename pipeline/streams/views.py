@@ -100,6 +100,7 @@ class ViewBatches:
     def _changed_records(self, messages: DataFrame, side: int) -> DataFrame:
         """Return the newest of each record of a side that a task has seen, removals too."""
         definition = self._sides[side]
+        # The source's own key must not hide the fields of record_key: keep it for removals only.
         columns = arrow_schema(PUBLISHED).names
         if definition.key:  # messages have it in their fields; a removal has nothing else
             columns[columns.index("key")] = "CASE WHEN body IS NULL THEN key END AS key"

@@ -18,12 +18,10 @@ from tidegate.keys.projection import NUMERIC, Column, Projection
 from tidegate.keys.spec import read_fields
 from tidegate.pipeline.columns.intervals import Column as Integers
 
-# JSON texts of one field as columns: their values and decimals, where texts say it by themselves.
+# --- one field's JSON texts as columns: values and decimals
 #
-# What a text does not say by itself is answered by None: then the closures of `keys/` are asked,
-# one
-# record after the other, which is what these columns are measured by.
-
+# None stands for texts that columns cannot judge. The closures of `keys/` then take one record
+# after the other; tests compare these columns with them.
 
 DIGITS_MAX = 15
 """So many digits every double shows as they were."""
@@ -152,8 +150,7 @@ def _cell(column: Column, form: Form, body: bytes) -> bytes | None:
     return numeral(found.value) if form is Form.NUMBER else found.text
 
 
-# The records of some groups, those of a group together, oldest publication first.
-
+# --- the records of some groups: together by group, oldest publication first
 
 Place = tuple[int, str, int, int]
 PLACE = ("batch", "file", "block", "position")

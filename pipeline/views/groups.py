@@ -24,11 +24,10 @@ from tidegate.pipeline.columns.shard import milliseconds, placed, refused
 from tidegate.pipeline.views.cells import CellReader, Members
 from tidegate.pipeline.views.partials import NEWEST, Part, Parts, parts_of
 
-# The records of a view in one task, and the groups that a batch of changes stirs.
+# --- the records of a view in one task, and the groups that a batch of changes touches
 #
-# A record is in the group that its newest message says, if that matches the filter. What is kept
-# of it are its cells; a changed group is computed again from the cells of all its records here.
-
+# A record is in the group that its newest message names, if that matches the filter. Only its
+# cells are kept; a changed group is computed again from the cells of all its records here.
 
 PARTS = f"{SENT}, home long, shard long, records long, part binary"
 ARROW_PARTS = arrow_schema(PARTS)
@@ -123,6 +122,7 @@ class Records:
 
     def _groups_of(self, bodies: list[bytes], cells: list[pa.Array]) -> pa.Array:
         """Return the group of each record; read each spelling of the grouping fields once."""
+        # Groups are few and records many: most spellings come again.
         known: dict[tuple[bytes | None, ...], str] = {}
         fields = len(self._view.projection.grouping.paths)
         spellings = zip(*(cell.to_pylist() for cell in cells[:fields]), strict=True)
@@ -246,8 +246,7 @@ def _sent(found: Messages, texts: list[str]) -> pa.Table:
     return pa.Table.from_pydict(columns, schema=ARROW_SENT)
 
 
-# The groups of a view in one task: parts come in, and a row goes out for each that was touched.
-
+# --- the groups of one task: parts come in, and a row goes out for each touched group
 
 HELD = pa.schema(
     [("key", pa.string()), ("shard", pa.int64()), ("records", pa.int64()), ("part", pa.binary())]
@@ -276,6 +275,7 @@ class Groups:
         touched: dict[str, list[dict[str, Any]]] = {}
         for part in parts.to_pylist():
             touched.setdefault(part["key"], []).append(part)
+        # Only touched groups are read into Python; the others stay columns.
         is_touched = pc.is_in(self.table.column("key"), pa.array(touched, pa.string()))
         shares: dict[str, Shares] = {}
         for share in self.table.filter(is_touched).to_pylist():

@@ -147,8 +147,7 @@ class Routes:
         return {**change, "side": int(self._side), "link": link, "moved": int(moved), "home": home}
 
 
-# The joined records of one task: all records of some links, of both sides.
-
+# --- the joined records of one task: all records of some links, of both sides
 
 JOINED = pa.schema(
     [
@@ -199,6 +198,7 @@ class Pairs:
             links[row["link"]].before[row["side"]][row["key"]] = row
         rows_of = self._of_pairs if grouped else self._of_lefts
         rows = [row for link in links.values() for row in rows_of(link)]
+        # `Records` takes its changes in order of publication.
         rows.sort(key=lambda row: (row["file"], row["block"], row["position"]))
         held = [
             {name: row[name] for name in JOINED.names}

@@ -25,8 +25,7 @@ from tidegate.keys.value import NULL, Exact, canonical_value, comparable, exact,
 from tidegate.pipeline.columns import intervals
 from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, Members, are_decimals
 
-# Exact sums of many decimals, group by group: over columns where these hold them exactly.
-
+# --- exact sums of decimals by group: over columns where these are exact
 
 WHOLE_MAX = 2**63 - 1
 
@@ -81,7 +80,7 @@ def _exact_bytes(text: bytes) -> Exact:
     return found
 
 
-# Parts of `MIN` and `MAX`: the best number and the best string of some records.
+# --- parts of MIN and MAX: the best number and the best string of some records
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,4 +280,5 @@ def _read(part: Sequence[Any]) -> Moments:
 
 
 def _exact(text: str) -> Exact:
+    # Most totals are whole numbers, and int is much faster than Fraction.
     return Fraction(text) if "/" in text else int(text)

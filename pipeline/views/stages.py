@@ -127,8 +127,7 @@ def _refused(rows: pa.Table, columns: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(refused.to_pylist(), schema=arrow_schema(columns))
 
 
-# A view's stages as Spark runs them: on executors, with a shuffle of changes between two.
-
+# --- the stages on Spark: on executors, with a shuffle of changes between two
 
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -158,6 +157,7 @@ def _sharded(rows: DataFrame, stage: Stage, columns: str, shards: int) -> DataFr
     """Move rows to the tasks of their `home`; each task has a row, so its state is always read."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
+    # Without a row a task is not run, and what its shard holds would not be carried on.
     marks = rows.sparkSession.range(shards).withColumnRenamed("id", "home")
     marked = rows.unionByName(marks, allowMissingColumns=True)
     return marked.repartitionById(shards, F.expr("CAST(home AS INT)")).mapInArrow(stage, columns)

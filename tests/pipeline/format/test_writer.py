@@ -13,16 +13,16 @@ from pyspark.sql.types import LongType, StringType, StructType
 from tests.pipeline.journals import Journals
 from tests.support.gateways import running_gateway
 from tests.support.rules import rule
+from tidegate.pipeline import connection
+from tidegate.pipeline.connection import body_of
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, RunFenced, StreamFailed
 from tidegate.pipeline.format import writer
-from tidegate.pipeline.format import writer as staging
 from tidegate.pipeline.format.options import WriteOptions
 from tidegate.pipeline.format.writer import (
     Line,
     Staged,
     TopicStreamWriter,
     batch_writer,
-    body_of,
     commit_stages,
     lines_of,
     stage_rows,
@@ -148,7 +148,7 @@ async def test_a_key_that_is_not_the_values_is_refused() -> None:
 def test_rows_go_to_stages_in_their_order(
     journals: Journals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "STAGE_MESSAGES_MAX", 2)
+    monkeypatch.setattr(connection, "STAGE_MESSAGES_MAX", 2)
     topic = journals.topic("t")
     options = WriteOptions(journals.address, "t")
     staged = stage_rows(options, "p", [rows("1", "2"), rows("3"), rows("4", "5")])
@@ -160,7 +160,7 @@ def test_rows_go_to_stages_in_their_order(
 def test_a_large_stage_is_cut_by_its_bytes(
     journals: Journals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(staging, "STAGE_BYTES_MAX", 10)
+    monkeypatch.setattr(connection, "STAGE_BYTES_MAX", 10)
     topic = journals.topic("t")
     staged = stage_rows(WriteOptions(journals.address, "t"), "p", [rows("1234", "1234", "1" * 30)])
     assert [len(topic.stages[name]) for name in staged.stages] == [2, 1]

@@ -40,7 +40,9 @@ def rows(*refused: str | None, file: str = "0\0file:/in/x") -> list[dict[str, An
     ]
 
 
-def refused_lines_in(folder: Path, batch: Batch, attempt: int, *refused: str | None, file: str) -> int:
+def refused_lines_in(
+    folder: Path, batch: Batch, attempt: int, *refused: str | None, file: str
+) -> int:
     letters_file = DeadLetterFile(DeadLetters(str(folder)), batch, attempt)
     letters_file.take(
         pa.RecordBatch.from_pylist(rows(*refused, file=file), schema=arrow_schema(SENT))
@@ -51,7 +53,9 @@ def refused_lines_in(folder: Path, batch: Batch, attempt: int, *refused: str | N
 
 def test_letters_are_written_once_however_often_a_batch_comes(tmp_path: Path) -> None:
     for attempt in range(2):
-        assert refused_lines_in(tmp_path, BATCH, attempt, None, "not JSON", file="0\0file:/in/x") == 1
+        assert (
+            refused_lines_in(tmp_path, BATCH, attempt, None, "not JSON", file="0\0file:/in/x") == 1
+        )
     [letters] = tmp_path.iterdir()
     assert letters.name == "batch-000000007.ndjson"
     assert [json.loads(line) for line in letters.read_bytes().splitlines()] == [

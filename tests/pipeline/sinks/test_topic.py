@@ -12,10 +12,10 @@ import pytest
 
 from tests.pipeline.journals import Journals, Removed
 from tests.support.rules import rule
+from tidegate.pipeline import connection
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.sinks import topic as sink
 from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
 from tidegate.pipeline.sinks.topic import ExistingRecords, Report, Staging, TopicWriter
 
@@ -61,7 +61,7 @@ def write(writer: TopicWriter, batch: Batch, rows: pa.RecordBatch, attempt: int 
 def test_a_batch_is_staged_in_pieces_and_published_in_one_step(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "STAGE_MESSAGES_MAX", 4)
+    monkeypatch.setattr(connection, "STAGE_MESSAGES_MAX", 4)
     topic = journals.topic("newest")
     writer = writer_to(journals, tmp_path)
     report = staged(writer, batch(3), winners(10))
@@ -77,7 +77,7 @@ def test_a_batch_is_staged_in_pieces_and_published_in_one_step(
 def test_removals_are_staged_in_their_place(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "STAGE_MESSAGES_MAX", 2)
+    monkeypatch.setattr(connection, "STAGE_MESSAGES_MAX", 2)
     topic = journals.topic("newest")
     told = [
         (None, "deleted"),
@@ -101,7 +101,7 @@ def test_removals_are_staged_in_their_place(
 def test_a_stage_is_bounded_in_bytes(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "STAGE_BYTES_MAX", 5)
+    monkeypatch.setattr(connection, "STAGE_BYTES_MAX", 5)
     topic = journals.topic("newest")
     staged(writer_to(journals, tmp_path), batch(0), winners(5))
     assert [len(lines) for lines in topic.stages.values()] == [2, 2, 1]
