@@ -93,7 +93,7 @@ def read(*words: str) -> RunOptions:
     return taken[0]
 
 
-def test_without_arguments_it_goes_on_here() -> None:
+def test_the_defaults_run_forever_on_this_machine() -> None:
     assert read() == DEFAULT_OPTIONS
     assert DEFAULT_OPTIONS.goes_on
 

@@ -31,7 +31,7 @@ def gateway(journals: Journals) -> Iterator[Gateway]:
         yield opened
 
 
-def test_a_number_published_before_is_told_and_publishes_nothing(
+def test_a_repeated_number_is_recognised_and_publishes_nothing(
     journals: Journals, gateway: Gateway
 ) -> None:
     topic = journals.topic("t")
@@ -71,7 +71,7 @@ def test_a_stage_of_envelopes_has_removals(journals: Journals, gateway: Gateway)
     "address",
     ["ftp://x", "redis://:word@x", "x:8080", "http://", "http:///p", "http://[::1", "http://a/v1"],
 )
-def test_what_is_no_address_of_a_gateway_is_told_and_not_tried(address: str) -> None:
+def test_a_malformed_address_is_refused_without_a_try(address: str) -> None:
     with pytest.raises(UsageInvalid, match=r"^the address of a gateway is such as http://[^@]*$"):
         gateway_at(address).__enter__()
 
@@ -125,7 +125,7 @@ def test_a_refusal_is_not_repeated_and_says_why(journals: Journals, gateway: Gat
     assert journals.refusals == [422]
 
 
-def test_an_older_run_is_told_that_it_is_one(journals: Journals, gateway: Gateway) -> None:
+def test_an_older_run_is_refused(journals: Journals, gateway: Gateway) -> None:
     topic = journals.topic("t")
     for name in ("a", "b"):
         gateway.stage("t", [b"1\n"], name, "p")
@@ -136,7 +136,7 @@ def test_an_older_run_is_told_that_it_is_one(journals: Journals, gateway: Gatewa
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, GatewayUnreachable), (429, GatewayRefused)])
-def test_trouble_that_lasts_is_told_for_what_it_is(
+def test_an_outage_that_lasts_is_an_error_of_its_kind(
     journals: Journals, status: int, kind: type[Exception]
 ) -> None:
     journals.refusals = [status] * 50

@@ -54,7 +54,7 @@ def test_what_a_killed_process_left_is_cleared_away(tmp_path: Path) -> None:
         assert list(folder.unfinished.iterdir()) == []
 
 
-def test_a_folder_that_was_taken_away_is_not_written_any_more(tmp_path: Path) -> None:
+def test_a_removed_folder_is_no_longer_written(tmp_path: Path) -> None:
     folder = TopicFolder(tmp_path, "ticks")
     with folder.locked():
         folder.require_lock()

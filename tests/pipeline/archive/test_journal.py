@@ -143,7 +143,7 @@ def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
 @rule("archive-2", "pipeline-9")
 @pytest.mark.spark
 @pytest.mark.slow
-def test_an_archiver_goes_on_through_failures_and_another_life_of_its_topic(
+def test_an_archiver_survives_failures_and_another_epoch_of_its_topic(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk, and a topic that is deleted and made again meanwhile."""
@@ -206,7 +206,7 @@ def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_what_is_gone_is_told_and_never_skipped(
+def test_lost_messages_are_an_error_and_never_skipped(
     spark: SparkSession, served: Served, tmp_path: Path
 ) -> None:
     served.define("short", history={"messages": 2})
@@ -254,7 +254,7 @@ def test_a_wrong_argument_is_one_sentence(
         archive_topic(arguments(tmp_path / "none", **given), Stop(), unheard)
 
 
-def test_a_gateway_that_does_not_answer_is_told_before_spark_is_started(
+def test_an_outage_is_reported_before_spark_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.pipeline.connection.PATIENCE_S", 1.0)

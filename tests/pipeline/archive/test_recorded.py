@@ -42,7 +42,7 @@ def test_a_message_weighs_what_its_value_does() -> None:
     assert Recorded(spot, place, 0, '["a"]', None, "deleted").size == 0
 
 
-def test_where_it_was_found_is_told_in_words() -> None:
+def test_the_place_of_a_message_is_in_words() -> None:
     assert str(Spot("a.ndjson", "line", 1007)) == "a.ndjson, line 1007"
 
 
@@ -81,7 +81,7 @@ def test_messages_come_in_the_order_of_publication(folder: TopicFolder) -> None:
         (RecordedPlace("a0", 2), ""),
     ],
 )
-def test_reading_goes_on_behind_a_place(
+def test_reading_continues_behind_a_place(
     folder: TopicFolder, behind: RecordedPlace, expected: str
 ) -> None:
     assert places(folder, behind) == expected
@@ -116,7 +116,7 @@ def test_files_that_are_put_together_meanwhile_are_found_there(tmp_path: Path) -
     assert read + [message.place.position for message in reading] == list(range(1, 9))
 
 
-def test_a_hole_and_a_damaged_file_are_told(folder: TopicFolder) -> None:
+def test_a_gap_and_a_damaged_file_are_errors(folder: TopicFolder) -> None:
     first, second, *_ = files(folder)
     second.write_bytes(first.read_bytes()[:-4])
     with pytest.raises(ArchiveUnusable, match="cannot be read"):

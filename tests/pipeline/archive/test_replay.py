@@ -14,7 +14,7 @@ import pytest
 
 from tests.pipeline.archive.archives import NOON_MS, archive, files, removal, row, unheard
 from tests.pipeline.archive.served import Served, gateway
-from tests.pipeline.archive.test_replaying import Turned
+from tests.pipeline.archive.test_replaying import ManualClock
 from tests.pipeline.children import Child
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
@@ -73,20 +73,20 @@ PUBLISHED = [
 def test_all_is_published_in_order_removals_too(served: Served, kept: Path) -> None:
     served.define("keyed", key=["/k"])
     told: list[str] = []
-    clock = Turned()
+    clock = ManualClock()
     asked = arguments(kept, served.address, "keyed", rate="1x", max_gap="2s")
     assert publish(asked, clock, told.append).messages == 5
     assert served.values("keyed") == PUBLISHED
     assert round(clock.now_s() - 100, 2) == 2.02
     assert told == ["keyed: 5 messages published, up to 2024-10-04T12:00:05.001Z"]
-    assert publish(asked, Turned(), told.append).messages == 5, "a finished replay begins anew"
+    assert publish(asked, ManualClock(), told.append).messages == 5, "a finished replay begins anew"
     assert len(served.values("keyed")) == 10
 
 
 def test_a_topic_without_key_has_no_records_to_remove(served: Served, kept: Path) -> None:
     told: list[str] = []
     asked = arguments(kept, served.address, "plain", until_time=str(NOON_MS + 1))
-    assert publish(asked, Turned(), told.append) == Totals(2, passed=1, clock_ms=NOON_MS)
+    assert publish(asked, ManualClock(), told.append) == Totals(2, passed=1, clock_ms=NOON_MS)
     assert served.values("plain") == PUBLISHED[:2]
     assert "1 removals passed over" in told[-1]
 
@@ -120,19 +120,19 @@ def test_a_kill_neither_loses_nor_doubles(
     with monkeypatch.context() as patched:
         patched.setattr(Gateway, "publish_body", killed)
         with pytest.raises(Killed):
-            publish(asked, Turned(), unheard)
+            publish(asked, ManualClock(), unheard)
     other_speed = arguments(kept, served.address, topic)
-    totals = publish(other_speed, Turned(), unheard)
+    totals = publish(other_speed, ManualClock(), unheard)
     assert served.values(topic) == PUBLISHED
     assert bool(totals.repeated) == (place == "after")
 
 
-def test_who_stops_it_goes_on_with_the_same_command(served: Served, kept: Path) -> None:
+def test_the_same_command_continues_a_stopped_replay(served: Served, kept: Path) -> None:
     served.define("stopped", key=["/k"])
     asked = arguments(kept, served.address, "stopped", rate="1x")
-    publish(asked, Turned(stops_s=3), unheard)
+    publish(asked, ManualClock(stops_s=3), unheard)
     assert served.values("stopped") == PUBLISHED[:3]
-    publish(asked, Turned(), unheard)
+    publish(asked, ManualClock(), unheard)
     assert served.values("stopped") == PUBLISHED
 
 
@@ -156,7 +156,7 @@ def test_a_gateway_that_hangs_holds_up_the_end_until_the_second_signal(
         with pytest.raises(CutOff) as cut:
             replay(asked)
     assert cut.value.exit_code == 130
-    assert publish(asked, Turned(), unheard).repeated == 5
+    assert publish(asked, ManualClock(), unheard).repeated == 5
     assert served.values("hung") == PUBLISHED
 
 
@@ -167,32 +167,32 @@ def test_what_was_sent_is_sent_again_where_an_earlier_end_is_asked_for_by_now(
     """The request that was noted is what the gateway may know, whatever is asked now."""
     served.define("shorter", key=["/k"])
     asked = arguments(kept, served.address, "shorter", rate="1x")
-    publish(asked, Turned(stops_s=3), unheard)
+    publish(asked, ManualClock(stops_s=3), unheard)
     assert served.values("shorter") == PUBLISHED[:3]
     shorter = replace(asked, until_time=str(NOON_MS))
-    assert publish(shorter, Turned(), unheard).repeated == 3
+    assert publish(shorter, ManualClock(), unheard).repeated == 3
     assert served.values("shorter") == PUBLISHED[:3]
 
 
 def test_what_was_sent_last_must_be_there(served: Served, kept: Path) -> None:
     served.define("lost", key=["/k"])
     asked = arguments(kept, served.address, "lost", rate="1x")
-    publish(asked, Turned(stops_s=3), unheard)
+    publish(asked, ManualClock(stops_s=3), unheard)
     files(TopicFolder(kept, "ticks"))[0].unlink()
     with pytest.raises(ArchiveUnusable, match="position 3, the last one sent, is gone"):
-        publish(asked, Turned(), unheard)
+        publish(asked, ManualClock(), unheard)
 
 
 def test_lines_of_a_file_are_published_too(served: Served, tmp_path: Path) -> None:
     path = tmp_path / "a.ndjson"
     path.write_bytes(b'{"ts":1000,"n":1}\n{"ts":9000,"n":2}\n')
-    clock = Turned()
+    clock = ManualClock()
     publish(arguments(path, served.address, "lines", rate="2x", time_field="/ts"), clock, unheard)
     assert [each["n"] for each in served.values("lines")] == [1, 2]
     assert round(clock.now_s() - 100, 2) == 4
 
 
-def test_a_line_that_is_refused_is_told_with_its_place_and_what_went_before(
+def test_a_refused_line_is_an_error_with_its_place_and_what_was_published(
     served: Served, tmp_path: Path
 ) -> None:
     """What the gateway alone can know, here the key; its own number counts in a request."""
@@ -202,7 +202,7 @@ def test_a_line_that_is_refused_is_told_with_its_place_and_what_went_before(
     (tmp_path / "h" / "2.ndjson").write_bytes(b'{"k":2}\n' * 310 + b'{"n":3}\n{"k":4}\n')
     asked = arguments(tmp_path / "h", served.address, "placed")
     with pytest.raises(GatewayRefused) as raised:
-        publish(asked, Turned(), unheard)
+        publish(asked, ManualClock(), unheard)
     said = str(raised.value)
     assert said.startswith("2.ndjson, line 311: the gateway at http://127.0.0.1:"), said
     assert "[key-missing]" in said
@@ -210,14 +210,14 @@ def test_a_line_that_is_refused_is_told_with_its_place_and_what_went_before(
     assert said.endswith("(placed: 1,000 messages published)")
     lines = (tmp_path / "h" / "2.ndjson").read_bytes().replace(b'{"n":3}', b'{"k":3}')
     (tmp_path / "h" / "2.ndjson").write_bytes(lines)
-    assert publish(asked, Turned(), unheard).messages == 12
+    assert publish(asked, ManualClock(), unheard).messages == 12
     assert [each["k"] for each in served.values("placed")] == [1] * 700 + [2] * 310 + [3, 4]
 
 
 def test_what_breaks_off_says_what_was_published(served: Served, tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(b'{"n":1}\n' * 1_000 + b'{"n":"\xff"}\n')
     with pytest.raises(HistoryInvalid) as raised:
-        publish(arguments(tmp_path / "a.ndjson", served.address, "broken"), Turned(), unheard)
+        publish(arguments(tmp_path / "a.ndjson", served.address, "broken"), ManualClock(), unheard)
     assert str(raised.value) == (
         "a.ndjson, line 1001: not valid UTF-8, at byte 6 (broken: 0 messages published)"
     )
@@ -227,7 +227,7 @@ def test_the_last_line_of_progress_comes_once(served: Served, kept: Path) -> Non
     told: list[str] = []
     publish(
         arguments(kept, served.address, "silent", rate="1x", until_time=str(NOON_MS + 5_001)),
-        Turned(),
+        ManualClock(),
         told.append,
     )
     assert len(told) == len(set(told)) == 1
@@ -253,9 +253,9 @@ def test_texts_and_bytes_are_published_again_as_they_were(
     texts = [msgspec.json.encode(value).decode() for value in served.values(source)]
     archive(folder, [(at, NOON_MS, None, text, None) for at, text in enumerate(texts, 1)])
     asked = arguments(tmp_path / "kept", served.address, target)
-    publish(replace(asked, rate="1"), Turned(stops_s=0.5), unheard)
+    publish(replace(asked, rate="1"), ManualClock(stops_s=0.5), unheard)
     assert len(served.values(target)) == 1
-    assert publish(asked, Turned(), unheard).messages == len(bodies)
+    assert publish(asked, ManualClock(), unheard).messages == len(bodies)
     assert served.values(target) == served.values(source)
 
 
@@ -265,11 +265,11 @@ def test_a_record_that_expired_has_expired_there_too(served: Served, tmp_path: P
     served.define("expiring", key=["/k"])
     folder = TopicFolder(tmp_path / "kept", "ticks")
     archive(folder, [row(1), removal(2, reason="expired")])
-    publish(arguments(tmp_path / "kept", served.address, "expiring"), Turned(), unheard)
+    publish(arguments(tmp_path / "kept", served.address, "expiring"), ManualClock(), unheard)
     assert [line.get("reason") for line in served.journal("expiring")] == [None, "expired"]
 
 
-def test_a_gateway_that_does_not_answer_is_told_at_once(
+def test_an_outage_is_reported_at_once(
     kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before it is given up with exit code 3."""
@@ -318,7 +318,7 @@ def test_a_history_without_times_has_no_speed(tmp_path: Path, capsys: Any) -> No
 
 
 @pytest.mark.slow
-def test_the_command_stops_at_a_signal_and_goes_on(
+def test_the_command_stops_at_a_signal_and_continues_later(
     served: Served, kept: Path, tmp_path: Path
 ) -> None:
     served.define("child", key=["/k"])
@@ -353,7 +353,7 @@ def test_another_beginning_is_another_replay(
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2
 
 
-def test_a_gateway_that_refuses_is_told_with_what_was_published(
+def test_a_refusal_names_what_was_published(
     kept: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.define("full", key=["/k"])
@@ -363,11 +363,11 @@ def test_a_gateway_that_refuses_is_told_with_what_was_published(
 
     monkeypatch.setattr(Gateway, "publish_body", refuse)
     with pytest.raises(GatewayRefused, match=r"still refuses: .* \(full: 0 messages published\)$"):
-        publish(arguments(kept, served.address, "full"), Turned(), unheard)
+        publish(arguments(kept, served.address, "full"), ManualClock(), unheard)
 
 
 def test_a_line_comes_now_and_then_and_never_twice_in_a_row() -> None:
-    clock, told, lines = Turned(), list[str](), iter(["a", "a", "b"])
+    clock, told, lines = ManualClock(), list[str](), iter(["a", "a", "b"])
     progress = Progress(told.append, clock.now_s)
     for waits_s in (1.0, PROGRESS_EVERY_S, PROGRESS_EVERY_S, PROGRESS_EVERY_S):
         clock.wait(waits_s)

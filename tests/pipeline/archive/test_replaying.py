@@ -97,7 +97,7 @@ def test_a_request_of_removals_alone_is_none_where_there_is_no_key(begin: Begin)
 @pytest.mark.parametrize(
     ("code", "kind"), [("message-invalid", GatewayRefused), ("producer-fenced", RunFenced)]
 )
-def test_the_line_of_a_request_is_told_as_that_of_the_file(
+def test_an_error_names_the_line_of_the_file(
     begin: Begin, code: str, kind: type[GatewayRefused]
 ) -> None:
     """Removals that are passed over are no lines of it."""
@@ -124,7 +124,7 @@ def test_a_request_of_one_is_refused_for_that_one(begin: Begin) -> None:
         replaying.send([message(1, b'"a"')])
 
 
-class Turned:
+class ManualClock:
     """A clock that stands still until somebody waits."""
 
     def __init__(self, stops_s: float | None = None) -> None:
@@ -156,10 +156,10 @@ def sent(
     messages: list[Recorded],
     rate: str | None,
     gap_s_max: float | None = None,
-    clock: Turned | None = None,
+    clock: ManualClock | None = None,
 ) -> list[tuple[float, int]]:
     """When each request went, in seconds from the start, and how many messages it had."""
-    clock = clock or Turned()
+    clock = clock or ManualClock()
     parsed: Rate | None = None if rate is None else parse_rate(rate)
     pacing = Pacing(parsed, gap_s_max, clock.now_s())
     return [
@@ -208,7 +208,7 @@ def test_large_messages_make_short_requests() -> None:
 
 
 def test_who_was_held_up_makes_up_for_a_second_and_no_more() -> None:
-    clock = Turned()
+    clock = ManualClock()
     pacing = Pacing(parse_rate("1x"), None, clock.now_s())
     went: list[float] = []
     for request in requests(recorded(*range(0, 10_000, 1_000)), pacing, clock):
@@ -221,7 +221,7 @@ def test_who_was_held_up_makes_up_for_a_second_and_no_more() -> None:
 
 
 def test_a_stop_ends_it_after_what_was_given_out() -> None:
-    assert sent(recorded(0, 1_000, 9_000), "1x", clock=Turned(stops_s=2)) == [(0, 1), (1, 1)]
+    assert sent(recorded(0, 1_000, 9_000), "1x", clock=ManualClock(stops_s=2)) == [(0, 1), (1, 1)]
 
 
 def test_what_was_noted_is_there_again(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_checkpoint_of_another_replay_or_none_is_refused(tmp_path: Path) -> No
         pass
 
 
-def test_a_disk_that_takes_nothing_is_told_with_the_place(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_with_the_path(tmp_path: Path) -> None:
     checkpoint = ReplayCheckpoint(tmp_path, "a")
     (tmp_path / "replay.unfinished").mkdir()
     with checkpoint.held() as first, pytest.raises(CheckpointMismatch, match=r"replay\.json: Is a"):
@@ -321,6 +321,6 @@ def test_texts_and_bytes_go_as_they_are_one_by_one(
         ("binary", b'"no base64"', "a.ndjson, line 7: a topic of type binary takes base64"),
     ],
 )
-def test_what_is_no_text_is_told_with_its_place(kind: str, value: bytes, said: str) -> None:
+def test_a_bad_text_is_an_error_with_its_place(kind: str, value: bytes, said: str) -> None:
     with pytest.raises(HistoryInvalid, match=f"{said}, and this is none"):
         body_of(kind, [recorded_value(value)])

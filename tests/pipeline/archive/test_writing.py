@@ -90,7 +90,7 @@ def test_a_hole_is_refused(tmp_path: Path) -> None:
 
 
 @rule("archive-1")
-def test_another_epoch_stands_behind_whatever_its_clock_says(tmp_path: Path) -> None:
+def test_another_epoch_sorts_behind_whatever_its_clock_says(tmp_path: Path) -> None:
     folder = TopicFolder(tmp_path, "ticks")
     archive(folder, [row(1), row(2, NOON_MS + 50), row(3)])
     archive(folder, [row(1, NOON_MS - DAY_MS), row(2)], epoch="a0")

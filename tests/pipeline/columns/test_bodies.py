@@ -24,7 +24,7 @@ TEXTS = [b'{"v":1}', None, b'{"v":2}', b'{"v":4}']
     ("bodies", "shown"),
     [(Newest(), b'{"v":4}'), (Folded(Reduce.parse("[/v:sum,/v:count@n]")), b'{"v":7,"n":3}')],
 )
-def test_what_was_saved_goes_on(bodies: Bodies, shown: bytes) -> None:
+def test_a_restored_state_continues(bodies: Bodies, shown: bytes) -> None:
     kept = bodies.begin(pa.array(TEXTS[:3], pa.binary()))
     again = bodies.loaded(bodies.saved(kept))
     joined = bodies.joined(again, bodies.begin(pa.array(TEXTS[3:], pa.binary())))
@@ -82,7 +82,7 @@ def test_the_answers_beside_a_merged_message(say: str, shown: list[str]) -> None
 
 
 @rule("merge-9", "merge-6")
-def test_what_stands_apart_stays_apart_and_the_newest_goes_on() -> None:
+def test_settled_slots_stay_apart_and_the_newest_merges_on() -> None:
     bodies = merging("summed")
     slots = slots_of(bodies, begun(bodies, '{"k":1,"v":8}', '{"k":1,"v":1}', '{"k":1,"v":2}'))
     again = bodies.loaded(bodies.saved(slots))
@@ -95,7 +95,7 @@ def test_what_stands_apart_stays_apart_and_the_newest_goes_on() -> None:
 
 
 @rule("merge-9", "merge-6")
-def test_a_removal_takes_away_the_one_slot_and_stands_behind_several() -> None:
+def test_a_removal_clears_one_slot_and_follows_several() -> None:
     bodies = merging("summed")
     assert slots_of(bodies, begun(bodies, '{"k":1,"v":1}', None)) == [Slot(b'{"k":1,"v":1}')]
     slots = slots_of(bodies, begun(bodies, '{"k":1,"v":8}', '{"k":1,"v":5}', None))
@@ -114,7 +114,7 @@ def test_another_records_message_is_a_failure() -> None:
 
 
 @rule("merge-9", "merge-6")
-def test_what_nobody_was_told_of_is_not_put_to_the_merger() -> None:
+def test_unsent_messages_do_not_reach_the_merger() -> None:
     bodies = merging("summed")
     kept = begun(bodies, '{"k":1,"v":1}')
     bodies.put_before(kept, 0, begun(bodies, '{"k":1,"v":1}'))

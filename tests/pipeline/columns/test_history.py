@@ -83,7 +83,9 @@ def test_a_wrong_line_has_a_place(file: str, block: int, said: str) -> None:
         (["a.parquet", "b.ndjson"], ".", "Parquet and other files"),
     ],
 )
-def test_what_is_not_there_is_told(tmp_path: Path, files: list[str], asked: str, said: str) -> None:
+def test_an_unusable_history_is_an_error(
+    tmp_path: Path, files: list[str], asked: str, said: str
+) -> None:
     for name in files:
         (tmp_path / name).touch()
     with pytest.raises(HistoryUnreadable, match=said):

@@ -62,7 +62,7 @@ def taken(conflation: Conflation, *rows: Row) -> tuple[Messages, list[str]]:
     return found, [intake.texts[code] for code in found.codes.tolist()]
 
 
-def test_columns_are_believed_and_bodies_not_looked_at() -> None:
+def test_complete_columns_make_bodies_unread() -> None:
     found, keys = taken(
         Conflation(KeySpec.of(["/k"]), SECOND), (7, 5, '["x"]', b"not JSON"), (9, 6, '["y"]', None)
     )
@@ -72,7 +72,7 @@ def test_columns_are_believed_and_bodies_not_looked_at() -> None:
     assert found.gone.tolist() == [PUT, DELETED]
 
 
-def test_what_columns_do_not_say_stands_in_the_bodies() -> None:
+def test_incomplete_columns_are_read_from_bodies() -> None:
     conflation = Conflation(KeySpec.of(["/k"]), SECOND, TIME)
     found, keys = taken(
         conflation, (None, None, None, b'{"k":1.0,"t":3}'), (None, None, None, b" "),
@@ -113,12 +113,12 @@ def test_a_removal_says_why_or_counts_as_deleted() -> None:
         ((1, None, "[1]", b"{}"), "line 1: no time in /t"),
     ],
 )
-def test_what_nobody_can_read_is_named(row: Row, said: str) -> None:
+def test_an_unreadable_line_is_named(row: Row, said: str) -> None:
     with pytest.raises(HistoryInvalid, match=f"^a, {said}"):
         taken(Conflation(KeySpec.of(["/k"]), SECOND, TIME), row)
 
 
-def test_a_removal_of_nobody_is_no_line_to_set_aside() -> None:
+def test_a_removal_without_key_is_an_error() -> None:
     asked = Conflation(KeySpec.of(["/k"]), SECOND, sets_aside=True)
     with pytest.raises(HistoryInvalid, match=r"^a, line 1: a removal needs a key$"):
         taken(asked, (1, 5, None, None))
@@ -141,7 +141,7 @@ def test_what_its_source_has_refused_is_no_message_whatever_it_says() -> None:
         taken(Conflation(KeySpec.of(["/k"]), SECOND), *rows)
 
 
-def test_without_a_time_anywhere_it_is_said() -> None:
+def test_a_history_without_times_is_an_error() -> None:
     with pytest.raises(HistoryInvalid, match=r"^a, line 1: no time$"):
         taken(Conflation(KeySpec.of(["/k"]), SECOND), (1, None, "[1]", b"{}"))
 
@@ -219,7 +219,7 @@ def test_tasks_in_any_order_agree_with_one_pass_over_all_lines(
     assert all(found["all"] == [] for found in seen.values())
 
 
-def test_a_winner_tells_its_place_its_count_and_the_first_it_stands_for() -> None:
+def test_a_row_has_its_place_its_count_and_its_first_message() -> None:
     texts = ['{"a":1,"b":"x","n":1}', "", '{"a":1.0,"b":"x","n":2}']
     [row] = conflate_tasks([[arrow(['{"a":1,"b":"x","n":0}'], "o")], [arrow(texts, "p")]])
     assert row == {

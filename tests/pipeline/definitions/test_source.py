@@ -56,7 +56,7 @@ def source_of(folder: Path, table: str) -> Source:
     return first.source
 
 
-def test_a_redis_stream_is_remembered_without_who_asks(tmp_path: Path) -> None:
+def test_the_place_of_a_redis_stream_has_no_user(tmp_path: Path) -> None:
     source = source_of(tmp_path, f'{REDIS}, field = "json", from = "17-0"')
     address = "redis://me:secret@10.0.0.1:6379/2"
     assert source == RedisSource(address, "ticks", "17-0", "json", rows_per_batch=10)

@@ -148,7 +148,7 @@ as = "/quote"
 
 
 @pytest.mark.parametrize("place", ["/id", "/id/q", "/a", "/a/b", "$.a.b.c"])
-def test_the_right_record_of_a_join_stands_in_no_field_of_the_key(
+def test_the_right_record_of_a_join_replaces_no_field_of_the_key(
     tmp_path: Path, place: str
 ) -> None:
     text = JOINED.replace('"/quote"', f'"{place}"')
@@ -160,7 +160,7 @@ def test_the_right_record_of_a_join_stands_in_no_field_of_the_key(
 
 
 @pytest.mark.parametrize("place", ["/quote", "/identity", "/a/c"])
-def test_the_right_record_stands_beside_the_key(tmp_path: Path, place: str) -> None:
+def test_the_right_record_is_beside_the_key(tmp_path: Path, place: str) -> None:
     [joined] = read_definitions(written(tmp_path, JOINED.replace('"/quote"', f'"{place}"')))
     assert joined.view is not None
     grouped = JOINED.replace('key = ["/id", "/a/b"]', 'grouping = ["/id"]\nprojection = ["/id"]')

@@ -49,7 +49,7 @@ def test_fields_that_were_taken_are_known() -> None:
         ("a\x1b\nb", "unknown field; known are"),
     ],
 )
-def test_a_field_that_nobody_took_is_refused(field: str, said: str) -> None:
+def test_an_unknown_field_is_refused(field: str, said: str) -> None:
     taken = table(**{field: 1})
     taken.text("name", default="")
     assert not taken.has("key")
@@ -82,7 +82,7 @@ def test_names_are_alike_if_a_slip_lies_between_them() -> None:
     assert alike("filter", ["interval"]) is None
 
 
-def test_a_value_is_shown_as_it_stands_in_the_file_but_for_passwords() -> None:
+def test_a_value_is_shown_as_in_the_file_without_passwords() -> None:
     assert [shown(found) for found in (True, "a", ["/b"], 1.5)] == ["true", '"a"', '["/b"]', "1.5"]
     assert shown("redis://me:secret@h/0") == '"redis://...@h/0"'
 
@@ -203,7 +203,7 @@ def test_tables_are_read_whatever_editor_has_saved_them(tmp_path: Path) -> None:
     assert read_toml(path) == {"a": {"b": "\u00e9"}}
 
 
-def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_an_error_with_their_line(tmp_path: Path) -> None:
     assert said_of(tmp_path, b'a = 1\n\nb = "\xff"\n') == "line 3: not UTF-8, save the file as that"
     assert said_of(tmp_path, "a = 1".encode("utf-16")).startswith("line 1: not UTF-8")
 
@@ -230,13 +230,13 @@ def test_bytes_that_are_no_text_are_told_with_their_line(tmp_path: Path) -> None
     ],
     ids=lambda value: value[:12] if isinstance(value, bytes) else "",
 )
-def test_what_is_no_toml_is_told_with_its_line_and_what_to_do(
+def test_bad_toml_is_an_error_with_its_line_and_the_remedy(
     tmp_path: Path, content: bytes, said: str
 ) -> None:
     assert said_of(tmp_path, content).startswith(said)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DefinitionInvalid, match=r"none\.toml: No such file or directory$"):
         read_toml(tmp_path / "none.toml")
     with pytest.raises(DefinitionInvalid, match="Is a directory"):

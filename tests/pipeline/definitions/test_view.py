@@ -94,7 +94,7 @@ def test_a_mistake_is_one_line_that_names_its_place(old: str, new: str, said: st
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_view_does_anyway_may_be_said() -> None:
+def test_a_view_may_name_its_defaults() -> None:
     usual = 'time = "processing"\nmerge = "replace"\npace = "batch"\n'
     assert view_of(usual + GOOD) == view_of(GOOD)
 

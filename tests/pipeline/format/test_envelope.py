@@ -43,7 +43,7 @@ def test_a_page_that_does_not_continue_is_refused(body: bytes, epoch: str, after
         envelope_batch(body, epoch, after)
 
 
-def test_a_row_stands_behind_the_one_before() -> None:
+def test_rows_follow_one_another() -> None:
     rows = [Row(b'["a"]', b"1", 7, None), Row(b'["a"]', None, None, "deleted")]
     assert row_batch(rows, "e1", 4).to_pylist() == [
         {

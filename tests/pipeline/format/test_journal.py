@@ -161,7 +161,7 @@ async def test_an_empty_topic_has_a_place_to_begin_and_none_has_not(bus: BusServ
 
 
 @pytest.mark.redis
-async def test_what_was_trimmed_is_told(bus: BusServer) -> None:
+async def test_trimmed_messages_are_an_error(bus: BusServer) -> None:
     async with gateways(bus, 1) as [running]:
         await running.topic("log", key=(), history={"messages": 1, "age": "1d"})
         for number in range(4):
@@ -176,7 +176,7 @@ async def test_what_was_trimmed_is_told(bus: BusServer) -> None:
 
 
 @pytest.mark.redis
-async def test_another_epoch_is_told_where_it_is_planned_and_where_it_is_read(
+async def test_another_epoch_is_an_error_when_planned_and_when_read(
     bus: BusServer,
 ) -> None:
     async with gateways(bus, 1) as [running]:

@@ -84,9 +84,7 @@ def test_what_comes_after_the_start_is_no_part_of_available_now(journals: Journa
 @pytest.mark.parametrize(
     ("given", "expected"), [("epoch", at(2)), ("now", at(10)), ("e1-7", at(7))]
 )
-def test_a_stream_starts_where_it_is_told(
-    journals: Journals, given: str, expected: dict[str, str]
-) -> None:
+def test_a_stream_starts_at_from(journals: Journals, given: str, expected: dict[str, str]) -> None:
     journals.topic("t", LINES).trimmed = 2
     assert reader(journals, **{"from": given}).initialOffset() == expected
 
@@ -119,7 +117,7 @@ def test_a_batch_is_cut_into_slices_and_pages_without_gaps(
     assert read(journals, at(1), at(10)) == list(range(2, 11))
 
 
-def test_another_life_of_the_topic_is_told(journals: Journals) -> None:
+def test_another_epoch_of_the_topic_is_an_error(journals: Journals) -> None:
     topic = journals.topic("t", LINES)
     topic.epoch = "e2"
     with pytest.raises(SourceLost, match=r"another epoch of topic t \(epoch e1, now e2\)"):
@@ -130,7 +128,7 @@ def test_another_life_of_the_topic_is_told(journals: Journals) -> None:
         reader(journals).latestOffset(at(3), ReadAllAvailable())
 
 
-def test_messages_that_are_gone_are_told(journals: Journals) -> None:
+def test_lost_messages_are_an_error(journals: Journals) -> None:
     topic = journals.topic("t", LINES)
     [part] = reader(journals).partitions(at(0), at(10))
     topic.trimmed = 1
@@ -167,7 +165,7 @@ def test_a_batch_frame_has_all_that_the_journal_holds(journals: Journals) -> Non
     assert JournalReader(options(journals, **{"from": "now"})).partitions() == []
 
 
-def test_the_checkpoint_of_another_source_is_told(journals: Journals) -> None:
+def test_the_checkpoint_of_another_source_is_an_error(journals: Journals) -> None:
     journals.topic("t", LINES)
     with pytest.raises(CheckpointMismatch, match="offsets of another source"):
         reader(journals).latestOffset({"logOffset": "3"}, ReadAllAvailable())
@@ -202,7 +200,7 @@ def test_nothing_new_is_no_slice(journals: Journals) -> None:
 
 
 @rule("pipeline-13")
-def test_what_was_trimmed_is_told_by_the_records_that_there_still_are(journals: Journals) -> None:
+def test_trimmed_messages_come_as_their_records(journals: Journals) -> None:
     topic = journals.topic("t", [b"1", b"2", b"3", b"4"])
     topic.trimmed = 2
     topic.records = {b'["a"]': (1, b"1"), b'["b"]': (4, b"4")}
@@ -226,7 +224,7 @@ def test_a_journal_that_is_whole_or_empty_needs_no_records(journals: Journals) -
     assert edge.slices("e1-0", "e1-1") == [JournalSlice("e1", 0, 1, trimmed=True)]
 
 
-def test_records_of_another_life_are_lost(journals: Journals) -> None:
+def test_records_of_another_epoch_are_lost(journals: Journals) -> None:
     topic = journals.topic("t", [b"1"])
     topic.records = {b'["a"]': (1, b"1")}
     options = ReadOptions(journals.address, "t", start=RECORDS)

@@ -12,7 +12,7 @@ from tests.support.deadlines import HANGS_S
 from tidegate.pipeline.operations.shutdown import CutOff, Stop, complain, say
 
 
-def test_signals_ask_for_the_end_while_somebody_listens() -> None:
+def test_signals_ask_for_the_end_during_listening() -> None:
     before = signal.getsignal(signal.SIGTERM)
     for number, interrupted in ((signal.SIGTERM, False), (signal.SIGINT, True)):
         stop = Stop()
@@ -65,7 +65,7 @@ def test_a_block_that_would_be_cut_off_is_not_begun_after_the_end_was_asked_for(
     assert stop.exit_code == 0
 
 
-def test_an_interrupt_that_somebody_else_has_taken_counts_as_ours() -> None:
+def test_an_interrupt_taken_by_a_library_counts_as_ours() -> None:
     stop = Stop()
     with pytest.raises(CutOff), stop.cutting_off():
         raise KeyboardInterrupt

@@ -93,7 +93,7 @@ def test_a_stream_that_has_done_nothing_says_little() -> None:
         (StreamStatus("s", State.FAILED), ", failed"),
     ],
 )
-def test_why_nothing_seems_to_happen_is_said(now: StreamStatus, said: str) -> None:
+def test_a_line_says_why_nothing_happens(now: StreamStatus, said: str) -> None:
     assert progress_line(now, DEAD) == f"s: 0 batches, 0 messages in, 0 out{said}"
 
 
@@ -118,7 +118,7 @@ def test_a_busy_stream_says_all_that_matters() -> None:
     )
 
 
-def test_a_failure_says_when_it_goes_on() -> None:
+def test_a_failure_says_when_the_next_start_is() -> None:
     assert restart_line("s: no room", 4.0) == "s: no room; it is started again in 4 s"
 
 

@@ -95,7 +95,7 @@ def query(*, active: bool, exception: str | None, message: str = "") -> SimpleNa
 
 
 @rule("pipeline-9")
-def test_a_failure_is_told_and_the_stream_started_again_after_a_pause() -> None:
+def test_a_failed_stream_is_started_again_after_a_pause() -> None:
     play = Play()
     play.supervised.begin()
     play.fail(GatewayUnreachable)
@@ -304,7 +304,7 @@ def test_a_turn_is_over_when_the_query_reads_or_has_ended(
     assert gate.is_free() is is_free
 
 
-def test_nobody_waits_longer_than_spark_does() -> None:
+def test_the_gate_opens_when_spark_gives_up() -> None:
     now = [0.0]
     gate = StartGate(lambda: now[0])
     gate.take(starting_query("Initializing sources"))

@@ -71,7 +71,7 @@ def test_text_needs_a_time_field(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("something else", StreamFailed),
     ],
 )
-def test_what_spark_says_becomes_a_sentence(said: str, kind: type[Exception]) -> None:
+def test_an_error_of_spark_is_a_sentence(said: str, kind: type[Exception]) -> None:
     assert type(_history_error(Path("a.gz"), said)) is kind
 
 

@@ -51,7 +51,7 @@ def refused_lines_in(
     return letters_file.count
 
 
-def test_letters_are_written_once_however_often_a_batch_comes(tmp_path: Path) -> None:
+def test_dead_letters_are_written_once_however_often_a_batch_comes(tmp_path: Path) -> None:
     for attempt in range(2):
         assert (
             refused_lines_in(tmp_path, BATCH, attempt, None, "not JSON", file="0\0file:/in/x") == 1

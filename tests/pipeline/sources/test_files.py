@@ -91,9 +91,7 @@ def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_
 
 @pytest.mark.spark
 @rule("pipeline-7")
-def test_a_line_of_csv_that_is_no_row_is_refused_as_it_stands(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_bad_line_of_csv_is_refused_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     lines = {
         b'{"symbol":"FROMJSON"}': "no row of the columns symbol, price, note",
         b"A,1,x,y": "no row of the columns symbol, price, note",
@@ -241,6 +239,6 @@ def test_the_first_line_of_each_file_is_its_header() -> None:
 
 @rule("pipeline-7")
 @pytest.mark.parametrize("line", [b'"a;b";k;', b"k;a;b;", b'k;"a;b"', b'\xff;"a;b";', b'"k'])
-def test_another_header_is_told(line: bytes) -> None:
+def test_another_header_is_an_error(line: bytes) -> None:
     with pytest.raises(HistoryInvalid, match=r"^b\.csv, line 1: the header is .*, expected k;a;b;"):
         list(without_headers(iter([batch(("0\0in/b.csv", 0, line))]), NAMES, ";"))

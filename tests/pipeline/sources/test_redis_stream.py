@@ -86,7 +86,7 @@ def test_a_field_holds_the_message_and_one_without_it_is_no_record(
 
 @pytest.mark.redis
 @pytest.mark.spark
-def test_a_stream_begins_where_it_is_told(source: RedisSource, redis: Redis) -> None:
+def test_a_stream_begins_at_from(source: RedisSource, redis: Redis) -> None:
     assert reader(source).initialOffset() == {"id": "0-0", "entries": 0}
     assert reader(replace(source, start="now")).initialOffset()["id"] == "0-0"
     add(redis, 0, 2)
@@ -119,9 +119,7 @@ def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
 @pytest.mark.redis
 @pytest.mark.spark
 @rule("pipeline-6")
-def test_a_batch_that_comes_again_with_fewer_entries_is_told(
-    source: RedisSource, redis: Redis
-) -> None:
+def test_a_repeated_batch_with_fewer_entries_is_an_error(source: RedisSource, redis: Redis) -> None:
     add(redis, 0, 10)
     told = reader(source)
     start = told.initialOffset()

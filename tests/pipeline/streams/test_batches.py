@@ -227,7 +227,7 @@ def test_processing_time_by_the_log_of_spark(
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_removals_are_told_by_the_key_of_their_topic(
+def test_removals_are_sent_by_the_key_of_their_topic(
     spark: SparkSession, tmp_path: Path, journals: Journals, is_elsewhere: bool
 ) -> None:
     journals.topic("raw", key=["/k", "/x"])
@@ -246,7 +246,7 @@ def test_removals_are_told_by_the_key_of_their_topic(
 @pytest.mark.spark
 @rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.slow
-def test_an_end_that_was_cut_short_is_gone_on_with_and_what_is_lost_is_said(
+def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = shared_case()

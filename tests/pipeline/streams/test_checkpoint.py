@@ -80,7 +80,7 @@ def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
 
 
 @rule("pipeline-10")
-def test_what_was_sent_is_in_one_life_of_the_sink(tmp_path: Path) -> None:
+def test_a_checkpoint_belongs_to_one_epoch_of_the_sink(tmp_path: Path) -> None:
     """Made again, or at another gateway, it has not what was sent before."""
     with Checkpoint(defined(tmp_path)) as checkpoint:
         for told in ("e1", "e1", ""):  # a sink that tells no life is any
@@ -92,7 +92,7 @@ def test_what_was_sent_is_in_one_life_of_the_sink(tmp_path: Path) -> None:
         checkpoint.require_sink("e2")
 
 
-def test_who_takes_the_loss_on_himself_goes_on_in_another_life_of_the_sink(tmp_path: Path) -> None:
+def test_without_the_file_sink_a_stream_continues_in_another_epoch(tmp_path: Path) -> None:
     with Checkpoint(defined(tmp_path)) as checkpoint:
         checkpoint.require_sink("e1")
     (tmp_path / "checkpoints/s/sink").unlink()
@@ -109,7 +109,7 @@ def test_each_run_has_a_number_above_all_before_it(tmp_path: Path) -> None:
     assert runs == [1_000, 5_000, 5_001, 5_002, 9_000]
 
 
-def test_a_folder_put_back_from_a_copy_goes_on_above_the_runs_it_does_not_know(
+def test_a_restored_folder_continues_above_the_runs_it_does_not_know(
     tmp_path: Path,
 ) -> None:
     with Checkpoint(defined(tmp_path), lambda: 1_000):

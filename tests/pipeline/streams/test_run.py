@@ -222,7 +222,7 @@ class Play:
 
 
 @rule("pipeline-14")
-def test_topics_are_filled_as_they_come_and_go() -> None:
+def test_streams_start_and_stop_with_their_topics() -> None:
     play = Play([PX, declared("a")])
     play.watcher.begin()
     assert play.told == ["join a 1s"]
@@ -233,7 +233,7 @@ def test_topics_are_filled_as_they_come_and_go() -> None:
 
 
 @rule("pipeline-13")
-def test_another_interval_goes_on_and_another_source_begins_anew() -> None:
+def test_another_interval_continues_and_another_source_begins_again() -> None:
     play = Play([PX, declared("a")])
     play.watcher.begin()
     assert play.look(declared("a", interval="2s")) == ["leave a", "join a 2s"]
@@ -242,7 +242,7 @@ def test_another_interval_goes_on_and_another_source_begins_anew() -> None:
 
 
 @rule("pipeline-14")
-def test_the_list_is_read_every_two_seconds_and_what_runs_goes_on_without_it() -> None:
+def test_the_list_is_read_every_two_seconds_and_streams_run_on_without_it() -> None:
     play = Play([PX, declared("a")])
     play.watcher.begin()
     play.topics, play.now_s = [PX], 1.9
@@ -268,7 +268,7 @@ def test_no_topic_is_said_once_and_waited_for() -> None:
 
 @rule("pipeline-13")
 @pytest.mark.parametrize("restarts", [True, False])
-def test_what_is_lost_begins_anew_with_the_records(restarts: bool) -> None:
+def test_a_stream_that_lost_its_source_begins_with_the_records(restarts: bool) -> None:
     play = Play([PX, declared("a")], restarts=restarts)
     play.watcher.begin()
     [definition], _ = streams_of([PX, declared("a")], "http://g", Path("/c"), ())
@@ -277,7 +277,7 @@ def test_what_is_lost_begins_anew_with_the_records(restarts: bool) -> None:
 
 
 @rule("pipeline-12")
-def test_what_a_file_fills_is_left_and_what_cannot_be_filled_is_said_once() -> None:
+def test_topics_of_the_file_are_left_and_unfit_ones_are_reported_once() -> None:
     other = {**declared("other"), "key": ["/venue"]}
     play = Play([PX, declared("taken"), other])
     play.watcher.begin()
@@ -307,6 +307,6 @@ def test_pages_are_read_to_the_end_and_known_ones_are_kept(
     assert journals.lists == 8
 
 
-def test_nobody_answers() -> None:
+def test_a_gateway_that_does_not_answer_is_an_error() -> None:
     with pytest.raises(GatewayUnreachable):
         TopicList("http://127.0.0.1:9").read(AT_ONCE)

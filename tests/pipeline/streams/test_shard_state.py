@@ -36,7 +36,7 @@ def filled(folder: Path, *labels: str) -> ShardState:
     return held
 
 
-def test_what_is_written_is_read_whoever_wrote_it_last(tmp_path: Path) -> None:
+def test_the_last_write_is_read(tmp_path: Path) -> None:
     held = filled(tmp_path, "000000000")
     held.write("000000000", 1, table(1), attempt=8)
     assert held.read("000000000", 1).to_pylist() == [{"value": 1}]
@@ -46,7 +46,7 @@ def test_what_is_written_is_read_whoever_wrote_it_last(tmp_path: Path) -> None:
     ]
 
 
-def test_a_batch_goes_on_from_the_one_before_or_from_its_end(tmp_path: Path) -> None:
+def test_a_batch_continues_from_the_one_before_or_from_its_end(tmp_path: Path) -> None:
     held = filled(tmp_path, "000000006")
     assert held.before(batch(0)) is None
     assert held.before(batch(7)) == "000000006"
@@ -64,7 +64,7 @@ def test_shards_are_as_many_as_there_were(tmp_path: Path) -> None:
     assert held.shards("000000006", 5) == 2
 
 
-def test_what_is_gone_is_said_and_not_passed_over(tmp_path: Path) -> None:
+def test_lost_entries_are_an_error_and_not_skipped(tmp_path: Path) -> None:
     held = filled(tmp_path, "000000006")
     with pytest.raises(CheckpointMismatch, match=r"000000005/0000.arrow is missing or damaged"):
         held.shards("000000005", 2)
@@ -114,7 +114,7 @@ def conflated(folder: Path, number: int, *bodies: bytes, is_end: bool = False) -
     return [row["refused"] or (row["key"], row["messages"]) for row in found]
 
 
-def test_what_is_held_goes_on_with_the_next_batch(tmp_path: Path) -> None:
+def test_held_rows_continue_with_the_next_batch(tmp_path: Path) -> None:
     line = b'{"k":%d,"t":%d}'
     assert conflated(tmp_path, 0, line % (1, 1_000), line % (2, 1_500)) == []
     assert conflated(tmp_path, 1, line % (1, 1_900), b"{}", line % (2, 2_400)) == [
@@ -125,7 +125,7 @@ def test_what_is_held_goes_on_with_the_next_batch(tmp_path: Path) -> None:
     assert conflated(tmp_path, 1, line % (2, 0), is_end=True) == [("[2]", 3)]
 
 
-def test_a_shard_does_not_begin_anew_where_it_has_held_something(tmp_path: Path) -> None:
+def test_a_damaged_table_is_an_error(tmp_path: Path) -> None:
     conflated(tmp_path, 0, b'{"k":1,"t":1}')
     ShardState(tmp_path).path("000000000", 0).write_bytes(b"")
     with pytest.raises(Exception, match="missing or damaged"):

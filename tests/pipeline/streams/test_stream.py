@@ -105,7 +105,7 @@ def test_a_batch_that_was_published_but_not_noted_is_not_doubled(
 
 
 @pytest.mark.spark
-def test_a_stream_begun_anew_is_not_taken_for_the_old_one(
+def test_a_stream_with_a_new_checkpoint_is_another_producer(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
     journals.topic("raw", records(0, 10))
@@ -127,7 +127,7 @@ def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
 
 
 @pytest.mark.spark
-def test_another_life_of_the_source_ends_the_stream_with_a_sentence(
+def test_another_epoch_of_the_source_ends_the_stream_with_a_sentence(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
     topic = journals.topic("raw", records(0, 10))

@@ -79,7 +79,7 @@ def order(name: str, region: str, qty: int, symbol: str = "A") -> dict[str, Any]
 @rule("view-9", "view-10")
 @pytest.mark.spark
 @pytest.mark.slow
-def test_groups_go_on_from_a_checkpoint(
+def test_groups_continue_from_a_checkpoint(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
     landed(tmp_path, "orders", 1, order("a", "EU", 1), order("b", "US", 2), order("a", "EU", 3))

@@ -135,7 +135,7 @@ def one(record: str, group: str, value: int) -> Message:
 
 
 @rule("view-9", "view-11")
-def test_only_groups_that_changed_are_told_of() -> None:
+def test_only_changed_groups_have_a_row() -> None:
     tasks = Tasks(view(TOTALS, wanted="/v < 100"), 4)
     assert tasks.batch([one("a", "X", 1), one("b", "Y", 2), one("a", "X", 3)]) == {
         '["X"]': Told(b'{"g":"X","v":3,"n":1}', None, 2),
@@ -180,7 +180,7 @@ def row(record: str, place: tuple[str, int, int], first_ms: int | None) -> dict[
     }  # fmt: skip
 
 
-def test_the_newest_by_file_block_and_position_stands_for_all() -> None:
+def test_the_newest_is_by_file_block_and_position() -> None:
     rows = [
         row("a", ("2", 0, 1), None), row("b", ("1", 5, 2), 30), row("a", ("1", 9, 9), 20),
         row("b", ("1", 10, 1), 20), row("c", ("0", 0, 3), None),
@@ -246,7 +246,7 @@ def changes(*told: tuple[str, bytes | None]) -> pa.Table:
 
 
 @rule("view-9", "view-11")
-def test_parts_are_told_of_groups_that_were_stirred_and_of_no_others() -> None:
+def test_only_touched_groups_have_parts() -> None:
     records = Records(ASKED, 1, 4, None)
     records.change(changes(("a", b'{"g":"X","v":1}'), ("b", b'{"g":"Y","v":2}')), 0)
     again = Records(ASKED, 1, 4, records.table)

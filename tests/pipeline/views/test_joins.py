@@ -185,7 +185,7 @@ def test_records_are_joined_by_what_their_fields_say_as_text(field: str, link: s
 
 
 @rule("view-12")
-def test_the_right_record_stands_in_its_place_byte_for_byte() -> None:
+def test_the_right_record_is_in_its_place_byte_for_byte() -> None:
     left = b'{"a": 1.0, "in": {"quote": 7, "n": 1}}'
     assert LINKS_JOIN.joined(left, b'{"bid": 2.50}') == (
         b'{"a":1.0,"in":{"quote":{"bid": 2.50},"n":1}}'
@@ -232,7 +232,7 @@ def test_a_record_that_moves_leaves_its_old_link_and_counts_at_the_new_one() -> 
 
 
 @rule("view-12")
-def test_a_right_record_without_link_is_nobodys() -> None:
+def test_a_right_record_without_link_is_dropped() -> None:
     routes = Routes(ROUTES_JOIN, Side.RIGHT, 4, None)
     assert told(routes.change(changed(b'{"t":null}'))) == []
     routes.change(changed(b'{"t":7}'))
