@@ -109,15 +109,15 @@ class WorkerLate(StreamFailed):
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
 _LATE = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect")
-KAFKA_LOST = "not available in Kafka any more"  # what Spark's connector says of a gap
+KAFKA_LOST = "not available in Kafka any more"  # from Spark's connector, about a gap
 _THROWN = re.compile(r"^: (?:[\w.$]+: )?([^\n]+)", re.MULTILINE)  # below what was called for it
 _CAUSED = re.compile(r"^Caused by: [\w.]+: ([^\n]+)", re.MULTILINE)
 _FILE = re.compile(r"^.*Encountered error while reading file (\S+)\.\s", re.MULTILINE)
-# What Spark says around the reason: which query it was, and its plan.
+# Spark puts the query's name and plan around the reason.
 _QUERY = re.compile(
     r"^\[STREAM_FAILED\].*?terminated with exception: |=== Streaming Query ===.*", re.DOTALL
 )
-# What Spark says of its own logs: a file is gone or garbled, or numbers are used twice.
+# Spark's errors about its own logs: a file is gone or garbled, or numbers are used twice.
 _LOGS = re.compile("SQLSTATE: XXKST|CONCURRENT_STREAM_LOG_UPDATE|Failed to read log file")
 _KINDS = {
     kind.__name__: kind

@@ -28,8 +28,8 @@ CONNECT_SECONDS_MAX = 5.0
 class RedisServer:
     """One address, and a connection that ends with the `with` block. Answers are bytes (RESP2).
 
-    What cannot be reached is asked again, so ask nothing that must not be
-    done twice.
+    A command is sent again when Redis does not answer, so send only commands that may be
+    repeated.
     """
 
     def __init__(self, address: str, retry: Retry = PATIENT) -> None:

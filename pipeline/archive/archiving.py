@@ -194,7 +194,7 @@ class Archiving:
     def _compact(self) -> None:
         """Put small files together once a day has many; the day before may have just ended.
 
-        What is in the way of it, such as a full disk, is not in the way of the next batch.
+        A failure, such as a full disk, does not stop the next batch.
         """
         if time.monotonic() < self._compacts_at_s:
             return

@@ -1,4 +1,4 @@
-"""What can be published again: an archive, NDJSON, Parquet; files in the order of their names."""
+"""Histories to publish again: archives, NDJSON, Parquet; files in the order of their names."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -76,7 +75,7 @@ def replay(arguments: ReplayArguments) -> int:
         with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
             publish(
                 arguments,
-                StopClock(stop),
+                Clock(stop),
                 say,
                 reported_retry(arguments.gateway, complain, stop.pause),
             )
@@ -110,26 +109,6 @@ class Progress:
         if line != self._said:
             self._said = line
             self._report(line)
-
-
-class StopClock:
-    """The real clock; a signal ends its waits."""
-
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-
-    def now_s(self) -> float:
-        """Return monotonic seconds."""
-        return time.monotonic()
-
-    def wait(self, seconds: float) -> None:
-        """Return after so long, or at once when asked to stop."""
-        self._stop.wait(seconds)
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a signal has come."""
-        return self._stop.asked
 
 
 def publish(

@@ -6,11 +6,11 @@ import base64
 import math
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -28,6 +28,7 @@ from tidegate.pipeline.errors import (
     GatewayRefused,
     HistoryInvalid,
 )
+from tidegate.pipeline.operations.shutdown import Stop
 
 # --- pacing: when messages are due, and which of them share a request
 #
@@ -41,18 +42,24 @@ BURST_S = 1.0
 """How far a replay that was held up may run ahead of its speed to make up for it."""
 
 
-class Clock(Protocol):
-    """A clock to wait by, which also knows whether the replay was stopped."""
+class Clock:
+    """The real clock; a signal ends its waits."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
 
     def now_s(self) -> float:
-        """Return seconds that never run back."""
+        """Return monotonic seconds."""
+        return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Return after so long, or earlier when asked to stop."""
+        """Return after so long, or at once when asked to stop."""
+        self._stop.wait(seconds)
 
     @property
     def stopped(self) -> bool:
-        """Whether the end was asked for."""
+        """True if a signal has come."""
+        return self._stop.asked
 
 
 class Pacing:

@@ -1,6 +1,6 @@
 """How bodies of conflated messages are kept: the newest, or what reducers make of all.
 
-What a registered merger makes of them is in `slots`.
+With a registered merger a key may have several bodies, its slots.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a stream asks for: which messages become one, and how."""
+"""Conflation of messages as columns: intervals, event time, and the request for both."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _COLUMNS = tuple(field.name for field in fields(Rows) if field.name != "values")
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What goes out: rows, and when each is due."""
+    """Rows that go out, and when each is due."""
 
     rows: Rows
     due_ns: Column
@@ -278,7 +278,7 @@ def _not_back(codes: Column, times_ns: Column) -> Column:
 
 @dataclass(frozen=True, slots=True)
 class Conflation:
-    """What is conflated, and how; `sends_removals` is the option `oof`.
+    """The messages to conflate, and how; `sends_removals` is the option `oof`.
 
     `merger` is the name of a registered one: what travels is the name, imported where it is needed.
     `time` is the field of event time; without one `time_ms` is the time. `lateness_ns` is how far

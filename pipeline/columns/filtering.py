@@ -54,7 +54,7 @@ class BatchFilter:
 
     @property
     def by_columns(self) -> bool:
-        """Whether columns are tried at all."""
+        """True if columns are tried at all."""
         return self._decode is not None
 
     def matching(self, bodies: Sequence[bytes], record_keys: Sequence[str]) -> Column:

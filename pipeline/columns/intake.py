@@ -188,7 +188,7 @@ def cut_messages(
 ) -> Iterator[pa.RecordBatch]:
     """Yield one task's messages as blocks (`rows.ROWS`), a row for each shard and piece.
 
-    What was set aside is of the shard `REFUSED`, with reasons for keys.
+    Refused lines go to the shard `REFUSED`, with their reasons as keys.
     """
     intake = Intake(conflation)
     for found in intake.messages(batches):

@@ -22,7 +22,7 @@ Column = NDArray[Any]
 
 
 class Pace(StrEnum):
-    """Whether all keys share an interval, or each has its own (AMPS)."""
+    """The scope of an interval: one for all keys (`batch`), or one for each key (`key`; AMPS)."""
 
     BATCH = "batch"
     KEY = "key"

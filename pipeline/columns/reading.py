@@ -38,7 +38,7 @@ NS_BELOW = 2**63 - 2**53  # an interval more must not overflow
 
 
 class Unit(StrEnum):
-    """What a time that is a number counts.
+    """The unit of a time that is a number.
 
     `auto`: seconds since 1970 from 1e8 to 1e11 (1973 to 5138), else milliseconds.
     """

@@ -2,7 +2,7 @@
 
 PUBLISHED, a message or removal each:
     file, block   the piece of the source that has it; these pairs sort in the order of
-                  publication. What follows the last NUL of `file` is its name
+                  publication. The part after the last NUL of `file` is its name
     position      its place in the piece; null: the rows of a piece are in order, and count from 1
     time_ms       when it was published, or null
     key           the record that it is of; null: its fields say it

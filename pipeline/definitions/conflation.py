@@ -55,7 +55,7 @@ class ConflationDefinition:
 
     @property
     def holds(self) -> bool:
-        """Whether something must outlive a batch."""
+        """True if something must outlive a batch."""
         return bool(self.pace is Pace.KEY or self.oof or self.time or self.merger)
 
     def __str__(self) -> str:

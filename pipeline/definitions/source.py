@@ -40,7 +40,7 @@ class RedisSource:
 
     @property
     def place(self) -> str:
-        """What a checkpoint remembers of it: no password."""
+        """The name in a checkpoint, without the password."""
         parts = urlsplit(self.address)
         return f"redis {parts.netloc.rpartition('@')[2]}{parts.path} stream {self.stream}"
 
@@ -78,7 +78,7 @@ class KafkaSource:
 
     @property
     def place(self) -> str:
-        """What a checkpoint remembers of it; brokers come and go."""
+        """The name in a checkpoint, without brokers: these come and go."""
         return f"kafka topic {self.kafka_topic}"
 
     @classmethod
@@ -108,7 +108,7 @@ class RateSource:
 
     @property
     def place(self) -> str:
-        """What a checkpoint remembers of it."""
+        """The name of the source in a checkpoint."""
         return f"rate {self.rows_per_second}/s of {self.keys} keys, seed {self.seed}"
 
     @classmethod
@@ -154,7 +154,7 @@ COLUMN_TYPES = "one of string, boolean, int, long, float, double, date, timestam
 
 
 class FileFormat(StrEnum):
-    """What a file is made of; each may be gzipped as well, but for Parquet."""
+    """The format of a file; NDJSON and CSV may be gzipped."""
 
     NDJSON = "ndjson"
     CSV = "csv"
@@ -184,7 +184,7 @@ class FilesSource:
 
     @property
     def place(self) -> str:
-        """What a checkpoint remembers of it."""
+        """The name of the source in a checkpoint."""
         kind = "" if self.format is FileFormat.NDJSON else f"{self.format} "
         return f"{kind}files {self.pattern}"
 
@@ -272,7 +272,7 @@ class TopicSource:
 
     @property
     def place(self) -> str:
-        """What a checkpoint remembers of it."""
+        """The name of the source in a checkpoint."""
         return f"topic {self.topic}"
 
     @classmethod

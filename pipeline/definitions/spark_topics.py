@@ -51,7 +51,7 @@ class Declaration:
 
     @property
     def keeps_records(self) -> bool:
-        """Whether its source has records to begin with."""
+        """True if its source has records to begin with."""
         return bool(self.source["key"]) and bool(self.source["retain"])
 
     def conflation(self, wanted: Filter | None) -> ConflationDefinition:

@@ -39,7 +39,7 @@ class TopicSink:
 
     @property
     def place(self) -> str:
-        """What a checkpoint remembers of it; no two streams of a file share it."""
+        """The name of the sink in a checkpoint; no two streams of a file share it."""
         return f"topic {self.topic}"
 
 
@@ -52,7 +52,7 @@ class ParquetSink:
 
     @property
     def place(self) -> str:
-        """What a checkpoint remembers of it; no two streams of a file share it."""
+        """The name of the sink in a checkpoint; no two streams of a file share it."""
         return f"parquet {self.folder}"
 
 
@@ -129,7 +129,7 @@ class StreamDefinition:
 
     @property
     def begins_with_records(self) -> bool:
-        """Whether its first batch has all records of its source, whatever the journal has."""
+        """True if its first batch has all records of its source, whatever the journal has."""
         return isinstance(self.source, TopicSource) and self.source.start == RECORDS
 
 

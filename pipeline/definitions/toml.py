@@ -161,7 +161,7 @@ def alike(field: str, others: Iterable[str]) -> str | None:
 
 
 def shown(found: object) -> str:
-    """Return a value as it stands in the file, shortened and without a password."""
+    """Return a value as in the file, shortened and without a password."""
     text = json.dumps(found, ensure_ascii=False, default=str)
     return _CREDENTIALS.sub("//...@", text)[:SHOWN_MAX]
 
@@ -171,7 +171,7 @@ def shown(found: object) -> str:
 _PLACED = re.compile(r"(.*) \(at (?:(line \d+, column \d+)|end of document)\)", re.DOTALL)
 _NAMES = re.compile(r"\((['\"].*)\)")  # how Python writes the parts of a dotted name
 _QUOTES = 'a text needs quotes, such as "1s"'
-# What is nearly always meant, where the parser only says what it cannot go on with.
+# The parser names only the character that it cannot take; these are the usual reasons.
 _ADVICE = {
     "Invalid value": _QUOTES,
     "Expected newline or end of document after a statement": _QUOTES,

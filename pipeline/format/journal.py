@@ -186,13 +186,13 @@ class TopicJournal(Protocol):
 
         Raises:
             GatewayRefused: there is no such topic.
-            GatewayUnreachable: nobody answers.
+            GatewayUnreachable: it does not answer.
         """
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
         """Return rows that follow position `after` without a gap, up to `last` or fewer.
 
-        No rows mean that there are none any more.
+        An empty batch means that the journal no longer has them.
 
         Raises:
             SourceLost: they are gone, or the topic has another epoch.

@@ -18,12 +18,12 @@ SHARDS_MAX = 1_000
 READS = {"gateway", "prefix", "topic", "from", "rows_per_batch", "shards"}
 WRITES = {"gateway", "topic", "key", "run"}
 OF_SPARK = {"checkpointlocation", "path", "queryname", "triggerinterval"}
-"""What Spark's own methods put among the options."""
+"""Options that Spark's own methods add."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is read, and how it is cut.
+    """The options of reading.
 
     `start` is `epoch`, `now`, `records` or a bookmark. `gateway` is the address of a gateway, or of
     the Redis that gateways share, where the names of keys begin with `prefix`. With `shards` each
@@ -62,7 +62,7 @@ class ReadOptions:
 
     @property
     def is_bus(self) -> bool:
-        """Whether it is read straight from Redis."""
+        """True if it is read straight from Redis."""
         return self.gateway.startswith(BUS_SCHEMES)
 
 

@@ -102,7 +102,7 @@ def _key(text: bytes) -> bytes:
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task has kept aside, as `producer`: stages in their order, and how many messages."""
+    """The stages of one task in their order, their producer, and how many messages they have."""
 
     producer: str
     messages: int = 0

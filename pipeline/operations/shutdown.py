@@ -50,7 +50,7 @@ class Stop:
 
     @property
     def asked(self) -> bool:
-        """Whether the streams should end."""
+        """True if the streams should end."""
         return self._asked
 
     @property

@@ -52,7 +52,7 @@ class RunOptions:
 
     @property
     def goes_on(self) -> bool:
-        """Whether a stream that failed is started again; a run that ends by itself does not."""
+        """True if a stream that failed is started again; a run that ends by itself does not."""
         return self.restarts and not self.available_now
 
 
@@ -161,7 +161,7 @@ class Supervisor:
 
     @property
     def is_over(self) -> bool:
-        """Whether the stream has ended or failed for good."""
+        """True if the stream has ended or failed for good."""
         return self._state in (State.ENDED, State.FAILED)
 
     def begin(self) -> None:

@@ -1,4 +1,4 @@
-"""What intervals, keys and paces would have cost over a recorded history, in one pass of Spark.
+"""The cost of intervals, keys and paces over a recorded history, in one pass of Spark.
 
     lines ──► blocks (mapInArrow, where the lines are) ──► shuffle of blocks ──► tallies ──► driver
 
@@ -80,7 +80,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was seen of each key spec, and what each choice would have sent, as in `choices`."""
+    """Counts of the input for each key spec, and of the output for each of `choices`."""
 
     seen: list[Seen]
     sent: list[Sent]
@@ -211,7 +211,7 @@ def _text(tally: Any) -> str:
 # --- the plan: each choice with its cost, and the recommended ones
 
 ENOUGH = Fraction(9, 10)
-"""What part of the longest interval's saving is enough."""
+"""The share of the longest interval's saving that is enough."""
 
 HEADS = ("key", "pace", "interval", "messages", "bytes", "saving", "age p50", "age p99", "keys", "")
 LEFT_HEADS = frozenset({"key", "pace", ""})

@@ -1,4 +1,4 @@
-"""What an interval would have sent, counted while messages pass by; tallies of shards add up."""
+"""Counts of the messages that an interval would have sent; tallies of shards add up."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Hot(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct):
-    """What came in: messages, bytes, keys, the hottest of them, and what their newest weigh."""
+    """Counts of the input: messages, bytes, keys, hottest keys, bytes of the newest messages."""
 
     messages: int = 0
     bytes: int = 0

@@ -47,7 +47,7 @@ REPORT = "messages long, written long, refused long, unfinished string"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one task did: messages read, rows written, lines refused; the file, if there is one."""
+    """The report of one task: messages read, rows written, lines refused, and its file or None."""
 
     messages: int
     written: int

@@ -1,4 +1,4 @@
-"""What a stream asks of a sink: each batch once, whatever is tried again."""
+"""The interface of sinks: each batch is written once, whatever is repeated."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a micro-batch.
+    """The result of a micro-batch.
 
     `messages` its rows stand for; `published` rows it wrote; `repeated` rows that an earlier try
     had written; `refused` lines that went to the dead letters; `sent_at_s` monotonic time of the

@@ -98,7 +98,7 @@ ARROW_REPORT = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one task did: messages read, rows staged, lines refused; the stages in their order."""
+    """The report of one task: messages read, rows staged, lines refused, stages in order."""
 
     messages: int
     staged: int

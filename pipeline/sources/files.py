@@ -2,7 +2,7 @@
 
 Files count in the order in which they came (modification time, then name), lines in the order
 of the file. Spark takes files in that order too, so what a batch boundary separates is not
-reordered. What is gzipped is read as what it holds.
+reordered. A gzipped file is read as its content.
 """
 
 from __future__ import annotations

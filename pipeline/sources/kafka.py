@@ -1,7 +1,7 @@
 """A topic of Kafka as a stream of PUBLISHED rows, through Spark's own connector.
 
-Kafka orders what is in one partition, and nothing across them: the newest of a key is exact as long
-as the key lives in one partition, where producers put it. Across partitions the order is theirs:
+Kafka orders messages within a partition only. The newest message of a key is exact if the key is
+always in one partition, as with producers that partition by key. Across partitions the order is
 (partition, offset). A tombstone removes the record that its Kafka key names.
 """
 
@@ -111,7 +111,7 @@ def _missing(modules: list[str], reason: str) -> SparkUnavailable:
 # --- messages
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
-# What the connector needs as well, and every Spark has.
+# The connector depends on these too, but every Spark has them.
 IN_SPARK = (
     "at.yawk.lz4",
     "com.github.luben",

@@ -1,8 +1,8 @@
 """Spark's data source over a Redis stream of others: PUBLISHED rows, one for each entry.
 
 An offset is `{"id", "entries"}`: the entry that was read last, and how many were read until then.
-So a batch says how many rows it has, and one that comes again with fewer is told from one that is
-whole. Planning takes ids to the driver; entries are fetched by the executors alone.
+So a batch has a number of rows, and a repeated batch with fewer entries is noticed. Planning takes
+ids to the driver; only executors fetch entries.
 """
 
 from __future__ import annotations

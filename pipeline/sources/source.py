@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class TopicJournals(TidegateSource):
     """The data source under a name that is registered.
 
-    Spark looks for formats once in a session; where the Python that looks comes up too late, none
-    would be found in it any more.
+    Spark looks for formats once in a session. If the Python that looks starts too late, the
+    session would never find one by itself.
     """
 
     @classmethod

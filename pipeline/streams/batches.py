@@ -138,7 +138,7 @@ class ConflatedBatches:
 
     @property
     def is_ending(self) -> bool:
-        """Whether an end was begun and not noted as done."""
+        """True if an end was begun and not noted as done."""
         last = self._held.last
         return self.unended is not None and last is not None and last.name.endswith(END)
 

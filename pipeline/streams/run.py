@@ -34,7 +34,7 @@ from tidegate.pipeline.streams.runner import StreamRunner
 class Topics:
     """Topics that say `engine: spark`, each filled by a stream of its own.
 
-    They are those of `gateway`; None stands for the gateway of the file that is run too, or the
+    They are those of `gateway`; None means the gateway of the file that is run too, or the
     default. `checkpoints` is a folder that driver and executors share.
     """
 

@@ -3,9 +3,9 @@
     <checkpoint>/held/<batch>/<shard>.arrow   what a shard holds after a batch
     <checkpoint>/held/ended                   the batch after which all that was held went out
 
-A task writes what its shard holds after batch n, and reads what it held after n - 1. What it
-writes follows from those two, so that attempts and replays write the same; batch n forgets what
-was before n - 1. All nodes share the folder.
+A task reads what its shard held after batch n - 1, and writes what it holds after batch n. This
+follows from the batch and the earlier table alone, so attempts and repetitions write the same.
+Batch n removes tables before n - 1. All nodes share the folder.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ NOTHING = Messages(
 
 @dataclass(frozen=True, slots=True)
 class ShardBatch:
-    """What the shards of a batch go on from; travels to the executors.
+    """One batch over all shards; sent to the executors.
 
     `before` is the label of the tables of the batch before, None at the first; `now_ms` the time
     of the batch in processing time.

@@ -48,7 +48,7 @@ class Pacing:
 
     @property
     def holds(self) -> bool:
-        """Whether batches stay open; then the next may be begun at any time."""
+        """True if batches stay open; then the next may be begun at any time."""
         return 0 < self._interval_s <= INTERVAL_S_MAX
 
     @property

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldTables:
-    """What the stages of a view keep: `folder` has a `ShardState` for each of them."""
+    """The tables that the stages of a view keep; `folder` has a `ShardState` for each stage."""
 
     folder: Path
     batch: Batch

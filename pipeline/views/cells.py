@@ -1,4 +1,4 @@
-"""What a projection keeps of a record: texts that its aggregates are made of, nothing more."""
+"""The cells that a projection keeps of a record: just the texts that its aggregates need."""
 
 from __future__ import annotations
 

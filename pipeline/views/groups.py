@@ -45,7 +45,7 @@ class View:
 
 @dataclass(slots=True)
 class GroupChange:
-    """What a batch did to a group: how many messages, when the first, and which the last."""
+    """The effect of a batch on a group: messages, time of the first, place of the last."""
 
     messages: int = 0
     first_ms: int | None = None
@@ -204,7 +204,7 @@ def newest_records(
 def newest(rows: pa.Table) -> pa.Table:
     """Return one row for each key (`SENT`), in order of publication.
 
-    It stands for the messages of all rows of its key.
+    Its counts are those of all rows of its key.
     """
     rows = rows.select(ARROW_SENT.names).sort_by(ORDER).combine_chunks()
     encoded = rows.column("key").combine_chunks().dictionary_encode()

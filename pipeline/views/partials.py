@@ -239,7 +239,7 @@ NEWEST = Edge(last=True, absent=True)
 
 @dataclass(frozen=True, slots=True)
 class Numeric:
-    """What is calculated: moments as texts of fractions, and whether a value was no number."""
+    """Calculated aggregates: moments as texts of fractions; None if a value was not a number."""
 
     aggregate: Aggregate
 

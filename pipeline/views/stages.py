@@ -32,7 +32,7 @@ CHANGED = f"{SENT}, side long, home long"
 
 
 class Tables(Protocol):
-    """What stages keep: tables of the batch before, and of this one."""
+    """The tables that stages keep: of the batch before, and of this one."""
 
     def read(self, stage: str, shard: int) -> pa.Table | None:
         """Return what a shard kept at the batch before; None at the first."""

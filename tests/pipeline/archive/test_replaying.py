@@ -17,6 +17,7 @@ from tidegate.pipeline.archive.replaying import (
     BURST_S,
     MESSAGES_PER_REQUEST,
     PRODUCER_PREFIX,
+    Clock,
     Pacing,
     ReplayCheckpoint,
     Replaying,
@@ -124,7 +125,7 @@ def test_a_request_of_one_is_refused_for_that_one(begin: Begin) -> None:
         replaying.send([message(1, b'"a"')])
 
 
-class ManualClock:
+class ManualClock(Clock):
     """A clock that stands still until somebody waits."""
 
     def __init__(self, stops_s: float | None = None) -> None:
