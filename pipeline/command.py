@@ -30,6 +30,7 @@ def command(words: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
+        # click would print usage and error over several lines; here every error is one sentence.
         place = PROGRAM if error.ctx is None else error.ctx.command_path
         complain(f"{error.format_message()} (see {place} --help)")
         return error.exit_code
@@ -119,6 +120,7 @@ def run(
                 raise click.UsageError(f"--{option} goes with --topics; a file has its own")
         if file is None:
             raise click.UsageError("nothing to run: name a file, --topics, or both")
+    # Here, not above: this imports all that reads, conflates and writes.
     from tidegate.pipeline.streams.run import Topics, run
 
     filled = Topics(gateway, checkpoints or Path(CHECKPOINTS)) if topics else None

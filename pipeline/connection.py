@@ -64,8 +64,10 @@ def pipeline_error(error: GatewayError, address: str) -> errors.PipelineError:
         return errors.SourceLost(
             f"the journal no longer has messages that the stream has still to read: {error}"
         )
+    # The client has waited as the gateway asked and tried again: more patience would not help.
     if error.status == TOO_MANY:
         return errors.GatewayRefused(f"{place} still refuses: {error}")
+    # Like an outage: the request is fine, and the same may succeed later.
     if error.status >= 500:
         return errors.GatewayUnreachable(f"{place} is out of order: {error}")
     is_fenced = error.code == "producer-fenced"

@@ -129,6 +129,7 @@ def _listed(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Itera
             clock_ms = clock.at(time_ms)
             if window.is_over(clock_ms):
                 return
+            # Positions count in their own epoch; a later epoch is behind as a whole.
             is_behind = part.epoch != behind.epoch or position > behind.position
             if is_behind and window.has_begun(clock_ms):
                 text = None if value is None else value.encode()

@@ -93,6 +93,7 @@ def write_parts(
             times = rows.column("timestamp_ms").to_pylist()
             stamp_ms = max(clock_ms, times[0])
             day = stamp_ms // DAY_MS
+            # A folder holds one day, so a file must not have rows of two.
             if writer is not None and writer.day != day:
                 yield writer.close()
                 writer = None

@@ -219,6 +219,7 @@ class Merging:
             slots.append(Slot(by_key[start].text))
             starts.append(start)
             for place in range(start + 1, end):
+                # Only the newest slot takes more: earlier ones are settled (rule merge-5).
                 merged = self._merged(slots[-1], by_key[place], is_only=starts[-1] == start)
                 if merged is None:
                     slots.append(Slot(by_key[place].text, is_apart=True))
@@ -240,6 +241,7 @@ class Merging:
 
     def saved(self, kept: list[Slot]) -> pa.Array:
         """Return a mark and the message for each slot."""
+        # One byte before the text keeps the slots in a single column of bytes.
         texts = [(APART if slot.is_apart else OPEN) + (slot.text or b"") for slot in kept]
         return pa.array(texts, pa.binary())
 

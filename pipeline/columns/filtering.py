@@ -71,6 +71,7 @@ class BatchFilter:
         self, condition: Condition, decode: Callable[[bytes], Any], bodies: Sequence[bytes]
     ) -> Column:
         if max(map(len, bodies), default=0) > BRACKETS_MAX:
+            # For longer messages the closures also count brackets; the decoder here does not.
             raise InexactError("a message so long that its brackets are counted")
         records = list(map(decode, bodies))
         values = {
@@ -81,6 +82,7 @@ class BatchFilter:
 
 
 def _decoder(paths: list[FieldPath]) -> Callable[[bytes], Any] | None:
+    # msgspec reads top-level fields only; deeper paths need the closures.
     if not paths or any(len(path.steps) > 1 for path in paths):
         return None
     fields = [(f"f{at}", str | int | float | None, None) for at in range(len(paths))]

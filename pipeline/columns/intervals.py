@@ -39,6 +39,7 @@ class Interval:
         """Return when rows opened at these times go out: with `pace=key` at the end of a tick."""
         due: Column = opened_ns + self.interval_ns
         if self.pace is Pace.KEY:
+            # Ticks gather keys that fall due almost together into one delivery (rule interval-5).
             tick_ns = max(1, min(self.interval_ns // TICKS_PER_INTERVAL, TICK_NS_MAX))
             due = -(-due // tick_ns) * tick_ns
         return due
@@ -75,6 +76,7 @@ def runs_of(interval: Interval, codes: Column, times_ns: Column) -> Runs:
     # The place of the first message at or after the end of an interval that a message opens.
     reach = np.searchsorted(times_ns, due_ns)
     if interval.pace is Pace.KEY:
+        # Key and place in one number, so that one sorted search finds the place within the key.
         bases = codes[order].astype(np.int64) * (count + 1)
         starts = _chase(np.searchsorted(bases + order, bases + reach[order]))
         opened = order[starts]
@@ -97,6 +99,7 @@ def one_run_each(interval: Interval, codes: Column, times_ns: Column) -> Runs:
 
 def _chase(following: Column) -> Column:
     """Return the places reached from the first one by repeated steps to `following[place]`."""
+    # A plain list: this loop takes one step for each opening, and numpy scalars are slow.
     follow, end = following.tolist(), len(following)
     places, place = [], 0
     while place < end:

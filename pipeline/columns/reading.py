@@ -178,6 +178,7 @@ class MessageReader:
         Raises:
             LineInvalidError: the first line that is not strict JSON, or has no key or no time.
         """
+        # All or nothing for a batch: a mix would need the two answers put back in order.
         if self._quick is not None and not _may_be_odd(lines):
             try:
                 return self._read_quickly(self._quick, lines)
@@ -206,6 +207,7 @@ class MessageReader:
         try:
             if len(line) > bytes_max:
                 raise JsonInvalid(f"longer than {bytes_max} bytes")
+            # Strict JSON first: a key may be found in a line that the gateway would refuse.
             check_json(line)
             for known in self.codes:
                 known.of_line(line)

@@ -48,7 +48,7 @@ class Shard:
             self.conflator.gather(rows)
             return
         taken = self.timeline.add(rows, found.greatest_ns, found.clock_ns)
-        yield from self._told(self.conflator.add(taken, self.timeline.passed_ns))
+        yield from self._deliveries(self.conflator.add(taken, self.timeline.passed_ns))
 
     def close(self) -> Iterator[pa.RecordBatch]:
         """End a batch; yield what is due in processing time."""
@@ -57,16 +57,18 @@ class Shard:
         if self.conflator.interval.pace is Pace.BATCH:
             yield from self.finish()
         else:
-            yield from self._told(self.conflator.release(self.now_ns))
+            yield from self._deliveries(self.conflator.release(self.now_ns))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Yield all that waits or is held."""
-        yield from self._told(self.conflator.add(self.timeline.finish(), self.timeline.passed_ns))
-        yield from self._told(self.conflator.finish())
+        yield from self._deliveries(
+            self.conflator.add(self.timeline.finish(), self.timeline.passed_ns)
+        )
+        yield from self._deliveries(self.conflator.finish())
 
     def combined(self) -> Iterator[pa.RecordBatch]:
         """Yield all that is held with saved values, for `join` of another shard."""
-        yield from self._told(self.conflator.finish(), self.conflator.bodies.saved)
+        yield from self._deliveries(self.conflator.finish(), self.conflator.bodies.saved)
 
     def join(self, rows: pa.RecordBatch) -> None:
         """Take what others have combined of later messages, in processing time."""
@@ -85,6 +87,7 @@ class Shard:
             parts=numbered(self.parts, parts),
             lasts=lasts,
             gone=np.full(count, PUT),
+            # `combine` runs only without removals, where `absent` has no meaning.
             absent=np.zeros(count, np.bool_),
             values=self.conflator.bodies.loaded(rows.column("value")),
         )
@@ -92,6 +95,7 @@ class Shard:
 
     def _rows(self, found: Messages, texts: list[str]) -> Rows:
         count = len(found.codes)
+        # A removal is no message: it adds nothing to the count of its row.
         put = (found.gone == PUT).astype(np.int64)
         return Rows(
             codes=numbered(self.keys, texts)[found.codes],
@@ -106,7 +110,7 @@ class Shard:
             values=self.conflator.bodies.begin(found.bodies),
         )
 
-    def _told(
+    def _deliveries(
         self, found: Deliveries, shown: Callable[[Any], pa.Array] | None = None
     ) -> Iterator[pa.RecordBatch]:
         rows, due_ns = found.rows, found.due_ns

@@ -122,6 +122,7 @@ class RateSource:
 
 def _connector(table: TomlTable, folder: Path) -> str | Path | None:
     text = table.text("connector", default="")
+    # A folder may look like a version; name it with a slash then.
     if not text or VERSION.fullmatch(text):
         return text or None
     jars = (folder / text).resolve()
@@ -196,6 +197,7 @@ class FilesSource:
         is_csv = content is FileFormat.CSV
         has_header = table.flag("header", default=True) if is_csv else True
         schema = () if content is FileFormat.NDJSON else _schema(table)
+        # Without names Spark would call the columns _c0, _c1: no key is called so.
         if not has_header and not schema:
             raise table.missing("schema", "the columns of files without a header")
         return cls(

@@ -162,6 +162,7 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
     view = read_view(table, folder)
     grouped = view.projection if view else None
     key_spec = grouped.grouping if grouped else read_paths(table, "key")
+    # Only now is the key known: a view without grouping has the stream's own.
     if view is not None:
         refuse_place_in_key(table, view, key_spec)
     checkpoint = _folder(table, "checkpoint", folder, f"checkpoints/{name}")

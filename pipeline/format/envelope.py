@@ -112,8 +112,10 @@ def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
     rows, positions = [], []
     for envelope in _lines(body):
         found, position = split_bookmark(envelope.bookmark)
+        # The topic began again between planning and reading: these records are of another history.
         if found != epoch:
             raise SourceLost(f"expected records of epoch {epoch}, found {envelope.bookmark}")
+        # Records that changed after position `last` are read from the journal instead.
         if position <= last:
             rows.append(_row(envelope))
             positions.append(position)

@@ -98,6 +98,7 @@ class WriteOptions:
 
 
 def _given(options: Mapping[str, str], known: set[str]) -> dict[str, str]:
+    # Spark's options are case-insensitive.
     given = {name.lower(): text for name, text in options.items()}
     unknown = sorted(given.keys() - known - OF_SPARK)
     if unknown:

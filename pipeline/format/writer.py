@@ -146,6 +146,7 @@ class TopicStreamWriter(SentToExecutors, DataSourceStreamArrowWriter):
         """Keep a task's rows aside, on an executor."""
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context else None
+        # Without the query's id every stream would share one producer, and one its numbers.
         if not query:
             raise StreamFailed("Spark does not say which query this is, so it cannot be numbered")
         return stage_rows(self._options, PRODUCER_PREFIX + query, iterator)
@@ -210,6 +211,7 @@ def commit_stages(
     stages = [name for report in reports for name in report.stages]
     if not stages:
         return False
+    # Before the request: the gateway would refuse it, without a word about partitions.
     if len(stages) > STAGES_MAX:
         raise StreamFailed(
             f"a batch in {len(stages)} stages is more than one commit takes ({STAGES_MAX}): "
@@ -225,6 +227,7 @@ def _check(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Non
         raise DefinitionInvalid(
             "a topic is added to: use mode append (of a stream, output mode append or update)"
         )
+    # On the driver and before the first batch: a task would fail once for each of its attempts.
     _check_columns(schema)
     with gateway_at(options.gateway) as gateway:
         found = gateway.find_topic(options.topic)

@@ -92,6 +92,7 @@ class MetricsSink(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield a family for each figure."""
+        # One read: the main thread replaces the sequence while a scrape runs.
         conditions = self._conditions
         for figure in FIGURES:
             kind = CounterMetricFamily if figure.rises else GaugeMetricFamily

@@ -72,6 +72,7 @@ def make_plan(arguments: PlanArguments) -> Plan:
     Raises:
         PipelineError: as one sentence.
     """
+    # By text, so that a key given twice is one choice.
     specs = {_key_text(spec): spec for spec in map(_spec, arguments.keys)}
     texts = {_interval_ns(text): text.lower() for text in _listed(arguments.intervals)}
     for chart in arguments.charts:
@@ -91,6 +92,7 @@ def make_plan(arguments: PlanArguments) -> Plan:
             raise
         except Exception as error:  # whatever Spark, py4j or the JVM has to say
             raise _history_error(arguments.path, str(error)) from None
+    # Savings are shares of the messages: without any there is no answer.
     if not answer.seen[0].messages:
         raise HistoryInvalid(f"{arguments.path}: there is no message in it")
     return Plan(

@@ -104,6 +104,7 @@ class UnfinishedFile:
     def _columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         first = self.batch.first_row + self.written
         numbers = range(first, first + rows.num_rows)
+        # `file` sorts by what stands before its last NUL; users only need the name behind it.
         files = [file_name(file or "") or None for file in rows.column("file").to_pylist()]
         made = {
             "batch": pa.array([self.batch.number] * rows.num_rows),
@@ -117,6 +118,7 @@ class UnfinishedFile:
         return pa.RecordBatch.from_arrays(columns, schema=COLUMNS)
 
     def _unfinished(self) -> Path:
+        # A leading dot: Spark and pyarrow skip such names when they list the folder.
         name = f".{self.target.stem}.{self.batch.run}.{self.attempt}"
         return self.target.with_name(name)
 
@@ -148,12 +150,13 @@ class ParquetWriter:
         """Write a batch's rows; only counts and the name of a file come to the driver."""
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            draft = UnfinishedFile(self.path(batch), batch, attempt(), self.dead_letters)
+            unfinished = UnfinishedFile(self.path(batch), batch, attempt(), self.dead_letters)
             for each in batches:
-                draft.take(each)
-            draft.end()
-            yield draft.report()
+                unfinished.take(each)
+            unfinished.end()
+            yield unfinished.report()
 
+        # One file for a batch, so that one rename publishes all of it.
         in_order = rows.repartition(1).sortWithinPartitions("due_ns", "file", "block", "position")
         reports = [Report(*row) for row in in_order.mapInArrow(write_task, REPORT).collect()]
         waited_s = wait_until(batch.not_before_s)
@@ -183,15 +186,19 @@ class ParquetWriter:
 
     def _name(self, unfinished: Path, target: Path) -> bool:
         if not unfinished.exists():
+            # The executor has written it: if the driver does not see it, the disk is not shared.
             raise StreamFailed(f"{self.folder} is not the same folder on all nodes")
         is_new = not target.exists()
         if is_new:
             unfinished.replace(target)
             sync(target.parent)
+        # A checkpoint restored from a copy numbers new batches like old ones: never overwrite
+        # those.
         elif not _same_rows(unfinished, target):
             raise CheckpointMismatch(
                 f"{target} has other rows than this batch: the checkpoint is older than the folder"
             )
+        # Attempts that Spark did not take have left theirs.
         for left in target.parent.glob(f".{target.stem}.*"):
             left.unlink(missing_ok=True)
         return is_new

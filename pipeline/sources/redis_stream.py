@@ -197,6 +197,8 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next batch, at most `limit` rows on; `start` if nothing is new."""
         with self._entries() as entries:
             after, read = _parts(start)
+            # Trimming leaves no trace in later reads: only the last read entry can prove that none
+            # is missing.
             entries.require(after)
             until = self._target or entries.last()
             bound = limit.max_rows if isinstance(limit, ReadMaxRows) else 2**62

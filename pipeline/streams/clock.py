@@ -56,7 +56,7 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, held: ShardState) -> None:
         self._held = held
-        self._stands = False
+        self._stopped = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the offset before the first."""
@@ -68,11 +68,13 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Stand still: at the end of recorded input all that is held goes out anyway."""
-        self._stands = True
+        self._stopped = True
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Return the earliest due time once it has come; else the offset as it was."""
-        due_ns = None if self._stands else self._held.earliest(DUE)
+        # Read on every trigger, so it must be cheap: a note in each table's footer, not its rows.
+        due_ns = None if self._stopped else self._held.earliest(DUE)
+        # An offset must not go back, or Spark would take the batch for one that was done.
         if due_ns is None or due_ns > time.time_ns() or due_ns <= start["due_ns"]:
             return start
         return {"due_ns": due_ns}

@@ -81,6 +81,7 @@ def run_streams(
     runner = StreamRunner(options, report)
     for definition in definitions:
         runner.add(definition)
+    # Each gateway that a stream writes to shows the stream's state.
     gateways = {definition.gateway for definition in definitions}
     if topics is not None:
         gateways.add(topics.address(definitions))

@@ -71,6 +71,7 @@ class ShardState:
         if label is None:
             return new
         found = sorted((self.folder / label).glob("*.arrow"))
+        # The number is fixed when a stream begins: a key's state must not change its shard.
         shards = int(self.notes(found[0])[SHARDS]) if found else 1
         for shard in range(shards):
             if not self.path(label, shard).exists():
@@ -94,6 +95,7 @@ class ShardState:
         """Keep what a shard holds; `table` has its `SHARDS` in the schema's notes."""
         path = self.path(label, shard)
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Speculative attempts write at the same time: each needs a file of its own.
         unfinished = path.with_suffix(f".{attempt}.unfinished")
         with (
             written(path, unfinished) as file,
@@ -116,6 +118,7 @@ class ShardState:
     def forget(self, number: int) -> None:
         """Remove what no batch from `number` on needs."""
         for path in self._tables():
+            # Spark may repeat batch `number`, which reads the table of the one before.
             if _number(path) < number - 1:
                 shutil.rmtree(path, ignore_errors=True)
 

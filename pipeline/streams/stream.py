@@ -174,6 +174,7 @@ class Stream:
         from py4j.protocol import Py4JError
 
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+        # Only a batch that no earlier start has planned may be checked against the topic.
         is_first, begun_s = number == self._first, time.monotonic()
         batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
         self._begun_s = begun_s
@@ -189,6 +190,7 @@ class Stream:
         self._batches.forget(batch)
         now_s = time.monotonic()
         self._pacing.worked(now_s - begun_s - receipt.waited_s, receipt.sent_at_s)
+        # An Event instead of a sleep: the end of the stream must not wait for an interval.
         if receipt.sent_at_s:
             self._leaving.wait(self._pacing.slack_s(now_s))
 

@@ -55,6 +55,7 @@ class Join:
         fields_of = read_fields(tuple(pair[side] for pair in self.on))
 
         def link_of(record: bytes) -> str | None:
+            # As text, so that 1 and "1" are equal, as in AMPS.
             texts = [_plain(field) for field in fields_of(record)]
             if any(text is None for text in texts):
                 return None
@@ -117,6 +118,7 @@ class Routes:
                 rows.append(self._row(change, link))
             if old is not None and old != link:
                 moved = link is not None
+                # The record leaves its old link in the same batch in which it reaches the new one.
                 gone = {**change, "value": None}
                 if moved:
                     gone |= {"messages": 0, "first_ms": None}
@@ -221,6 +223,7 @@ class Pairs:
             if record in changes or others:
                 own = _Count([changes[record]] if record in changes else [])
                 yield _row(record, left, self._join.joined(left["value"], right), own, shared)
+        # A moved record has a row at its new link: here it is not removed.
         for record, change in changes.items():
             if change["value"] is None and not change["moved"]:
                 yield _row(record, change, None, _Count([change]), shared)

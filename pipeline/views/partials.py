@@ -54,7 +54,9 @@ def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
     points = np.asarray(pc.find_substring(words, "."))
     behind = np.where(points < 0, 0, np.asarray(lengths) - points - 1)
     places = int(behind.max(initial=0))
+    # Doubles hold integers of 15 digits exactly, so scaling and rounding lose nothing.
     scaled = np.rint(np.asarray(words.cast(pa.float64())) * 10.0**places)
+    # One short decimal may need many places that a long one lacks room for.
     if np.abs(scaled).max(initial=0) >= 10.0**DIGITS_MAX:
         return None
     return scaled.astype(np.int64), places
