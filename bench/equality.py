@@ -21,8 +21,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from bench.ticks import lines_of, recorded_day, set_file_time, write_files
+from tests.pipeline.event_time import Timed, event_deliveries
 from tests.pipeline.mixed_ticks import KEY, REDUCERS, WANTED, mixed, timed
-from tests.pipeline.reordered import Timed, event_deliveries
 from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
 from tidegate.pipeline.sinks.sink import Batch, Receipt

@@ -22,10 +22,10 @@ from tidegate.pipeline.columns.conflation import Conflation
 from tidegate.pipeline.columns.history import read_history
 from tidegate.pipeline.columns.intake import Intake
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.columns.reading import TimeField
+from tidegate.pipeline.columns.recorded import by_shards, conflate_recorded, recorded_lines
 from tidegate.pipeline.planner.planning import Question, answered, planned
 from tidegate.pipeline.spark.session import open_session
-from tidegate.pipeline.streams.plans import by_shards, plan_recorded, recorded_lines
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -62,12 +62,12 @@ def _conflation(spark: SparkSession, path: Path, theirs: Outcome) -> Iterator[Fi
     messages = counted.groupBy().sum().collect()[0][0]  # also warms the workers up
     parsed_s = seconds(counted.collect)
     yield "rows parsed and counted", messages / parsed_s, "messages/s"
-    deliveries = plan_recorded(lines, by_key).frame
+    deliveries = conflate_recorded(lines, by_key)
     conflated_s = seconds(lambda: run(deliveries))
     yield "conflated by key, 1 s", messages / conflated_s, "messages/s"
     yield "conflated by key, of parsed and counted", 100 * parsed_s / conflated_s, "percent"
     by_batch = Conflation(KEY, Interval(SECOND_NS, Pace.BATCH), TIME)
-    batches = plan_recorded(lines, by_batch).frame
+    batches = conflate_recorded(lines, by_batch)
     batch_s = seconds(lambda: run(batches))
     yield "conflated by batch, 1 s", messages / batch_s, "messages/s"
     ours = outcome(batches)

@@ -1,4 +1,4 @@
-"""`python -m tidegate.pipeline`: nothing of weight is imported before a signal can be heeded."""
+"""`python -m tidegate.pipeline`: handles signals before it imports anything large."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from tidegate.pipeline.operations.shutdown import SIGNALS, STOPPING, CutOff, Sto
 
 
 def main() -> int:
-    """Run one verb; the answer is its exit code, also where a signal comes before it is loaded."""
+    """Run one verb and return its exit code, also if a signal comes before the verb is loaded."""
     stop = Stop()
     with stop.listening():
         try:
             with stop.cutting_off():
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # held back by whoever began us
+                signal.pthread_sigmask(
+                    signal.SIG_UNBLOCK, SIGNALS
+                )  # our starter blocks them until we listen
                 from tidegate.pipeline.command import command
 
                 return command()
@@ -25,6 +27,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     code = main()
-    for number in SIGNALS:  # all is done: another Ctrl-C has nothing to interrupt
+    for number in SIGNALS:  # all is done: ignore a late Ctrl-C
         signal.signal(number, signal.SIG_IGN)
     sys.exit(code)

@@ -1,7 +1,8 @@
-"""Files that are there as a whole or not at all, and outlive a loss of power."""
+"""Files that are there as a whole or not at all, and survive a loss of power; and file locks."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import BinaryIO
 
 @contextmanager
 def written(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
-    """A file to write that has its name once the block has ended well.
+    """Yield a file to write, which gets its name once the block has ended well.
 
     `unfinished` is its name until then, in the same folder, where several may write it at once.
     """
@@ -20,6 +21,7 @@ def written(path: Path, unfinished: Path | None = None) -> Iterator[BinaryIO]:
         yield file
         file.flush()
         os.fsync(file.fileno())
+    # The content is on the disk before the name points to it; then the folder's entry follows.
     beside.replace(path)
     sync(path.parent)
 
@@ -37,3 +39,21 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock(path: Path) -> int:
+    """Create and lock a file; return its descriptor, whose close releases the lock.
+
+    The kernel releases it also when the process is killed.
+
+    Raises:
+        BlockingIOError: another process holds the lock.
+        OSError: the file cannot be created.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor

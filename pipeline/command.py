@@ -1,31 +1,28 @@
 """The verbs of `python -m tidegate.pipeline`, which `tidegate pipeline` shows as its own.
 
-No module of Spark is imported before a verb runs, so that help and complaints wait for none.
+No module of Spark is imported before a verb runs, so that help and complaints are quick.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tidegate.pipeline.archive.command import PATH, journal, replay
-from tidegate.pipeline.operations.run_options import (
-    RunOptions,
-    master_option,
-    with_manner,
-)
 from tidegate.pipeline.operations.shutdown import complain
+from tidegate.pipeline.operations.supervisor import DEFAULT_MASTER, LOCALHOST, RunOptions
 
 CHECKPOINTS = "checkpoints/topics"
+PATH = click.Path(path_type=Path)
 PROGRAM = "tidegate pipeline"
 
 
 def command(words: Sequence[str] | None = None) -> int:
-    """Read the words and run; the exit codes are the command line's."""
+    """Run a verb with its words; return the exit code of the command line."""
     try:
         with pipeline.make_context(PROGRAM, list(sys.argv[1:] if words is None else words)) as ctx:
             code: int = pipeline.invoke(ctx)
@@ -33,9 +30,60 @@ def command(words: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.UsageError as error:
+        # click would print usage and error over several lines; here every error is one sentence.
         place = PROGRAM if error.ctx is None else error.ctx.command_path
         complain(f"{error.format_message()} (see {place} --help)")
         return error.exit_code
+
+
+# --- options of several verbs
+
+master_option = click.option(
+    "--master", default=DEFAULT_MASTER, show_default=True, help="Spark master."
+)
+gateway_option = click.option(
+    "--gateway",
+    metavar="URL",
+    envvar="TIDEGATE_GATEWAY",
+    show_envvar=True,
+    default="http://127.0.0.1:8080",
+    show_default=True,
+    help="Address of the gateway.",
+)
+RUN_OPTIONS = (
+    master_option,
+    click.option("--available-now", is_flag=True, help="End when all that is there was read."),
+    click.option("--no-restart", is_flag=True, help="End a stream at its first failure."),
+    click.option(
+        "--metrics-port", type=int, metavar="N", help="Port for Prometheus (default: none)."
+    ),
+    click.option("--metrics-host", default=LOCALHOST, show_default=True, metavar="HOST"),
+)
+
+
+def with_run_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of running streams to a verb, which gets them as `options`."""
+
+    @functools.wraps(function)
+    def called(
+        *,
+        master: str,
+        available_now: bool,
+        no_restart: bool,
+        metrics_port: int | None,
+        metrics_host: str,
+        **others: object,
+    ) -> int:
+        options = RunOptions(master, available_now, not no_restart, metrics_port, metrics_host)
+        return function(options=options, **others)
+
+    verb: Callable[..., int] = called
+    for option in reversed(RUN_OPTIONS):
+        verb = option(verb)
+    return verb
+
+
+# --- verbs
 
 
 @click.group(
@@ -52,29 +100,31 @@ def pipeline() -> None:
 @click.option(
     "--gateway",
     metavar="URL",
-    help="Whose topics are filled (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
+    help="Gateway of --topics (the file's, else TIDEGATE_GATEWAY, else http://127.0.0.1:8080).",
 )
 @click.option(
-    "--checkpoints", type=PATH, metavar="DIR", help=f"What topics were filled with ({CHECKPOINTS})."
+    "--checkpoints", type=PATH, metavar="DIR", help=f"Checkpoints of --topics ({CHECKPOINTS})."
 )
-@with_manner
+@with_run_options
 def run(
     file: Path | None,
     topics: bool,
     gateway: str | None,
     checkpoints: Path | None,
-    manner: RunOptions,
+    options: RunOptions,
 ) -> int:
     """Run the streams of a definition file, or fill topics."""
     if not topics:
         for option, given in (("gateway", gateway), ("checkpoints", checkpoints)):
             if given is not None:
-                raise click.UsageError(f"--{option} goes with --topics; a file says its own")
+                raise click.UsageError(f"--{option} goes with --topics; a file has its own")
         if file is None:
-            raise click.UsageError("there is nothing to run: name a file, --topics, or both")
+            raise click.UsageError("nothing to run: name a file, --topics, or both")
+    # Here, not above: this imports all that reads, conflates and writes.
     from tidegate.pipeline.streams.run import Topics, run
 
-    return run(file, manner, Topics(gateway, checkpoints or Path(CHECKPOINTS)) if topics else None)
+    filled = Topics(gateway, checkpoints or Path(CHECKPOINTS)) if topics else None
+    return run(file, options, filled)
 
 
 @pipeline.command()
@@ -88,7 +138,7 @@ def run(
 @click.option("--pace", multiple=True, default=["batch"], metavar="key,batch", show_default=True)
 @click.option("--time-field", metavar="/ts", help="Milliseconds, seconds or ISO 8601.")
 @click.option("--time-unit", default="auto", show_default=True, help="Of numbers: auto, ms or s.")
-@click.option("--json", is_flag=True, help="The answer as JSON.")
+@click.option("--json", is_flag=True, help="Print JSON instead of a table.")
 @click.option(
     "--chart",
     multiple=True,
@@ -106,7 +156,7 @@ def plan(
     json: bool,
     **others: Any,
 ) -> int:
-    """What other intervals would cost and save, on NDJSON, .gz, Parquet, or a folder of them."""
+    """Compare what intervals cost and save, on NDJSON, .gz, Parquet, or a folder of them."""
     from tidegate.pipeline.planner.plan import PlanArguments, plan
 
     return plan(
@@ -122,5 +172,44 @@ def plan(
     )
 
 
-pipeline.add_command(journal)
-pipeline.add_command(replay)
+@pipeline.command()
+@click.argument("topic")
+@click.option(
+    "--to", "archive", required=True, type=PATH, metavar="DIR", help="Folder of the archive."
+)
+@gateway_option
+@click.option("--checkpoint", type=PATH, metavar="DIR", help="(in the archive)")
+@click.option("--interval", default="10s", show_default=True, help="Time between two files.")
+@click.option("--compact", is_flag=True, help="Merge small files, and end.")
+@with_run_options
+def journal(**arguments: Any) -> int:
+    """Archive a topic to Parquet."""
+    from tidegate.pipeline.archive.journal import JournalArguments, journal
+
+    return journal(JournalArguments(**arguments))
+
+
+@pipeline.command()
+@click.argument("path", type=PATH)
+@click.option("--topic", required=True, metavar="TOPIC", help="Where it is published.")
+@click.option("--source-topic", metavar="TOPIC", help="Which of an archive's topics.")
+@gateway_option
+@click.option(
+    "--rate", metavar="10x", help="10x the recorded speed, 1000 or 500KB a second (at once)."
+)
+@click.option("--max-gap", metavar="2s", help="The longest silence.")
+@click.option("--from", "from_time", metavar="TIME", help="Leave out what is older.")
+@click.option("--until", "until_time", metavar="TIME", help="Leave out what is not older.")
+@click.option("--time-field", metavar="/ts", help="Of messages that have no other time.")
+@click.option("--time-unit", default="auto", show_default=True, help="Of numbers: auto, ms or s.")
+@click.option(
+    "--checkpoint",
+    type=PATH,
+    metavar="DIR",
+    help="Where it notes how far it is (checkpoints/replay-…).",
+)
+def replay(**arguments: Any) -> int:
+    """Publish an archive or a history again: an archive, NDJSON, .gz, Parquet, or a folder."""
+    from tidegate.pipeline.archive.replay import ReplayArguments, replay
+
+    return replay(ReplayArguments(**arguments))

@@ -1,9 +1,9 @@
-"""A connection to a gateway, whose refusals leave it as errors of the pipeline."""
+"""A connection to a gateway, whose refusals become errors of the pipeline."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tidegate.clients import DEFAULT_ADDRESS
@@ -14,9 +14,9 @@ from tidegate.pipeline import errors
 
 PATIENCE_S = 60.0
 PATIENT = Retry(PATIENCE_S)
-"""Everything that a stream asks may be asked twice, staging and commits included."""
+"""Every request of a stream may be repeated: stages and commits have names and numbers."""
 AT_ONCE = Retry(0.0)
-"""For whoever comes again by himself."""
+"""For callers that will ask again by themselves."""
 
 GONE, TOO_MANY = 410, 429
 
@@ -28,14 +28,14 @@ def default_gateway() -> str:
 
 @contextmanager
 def gateway_at(address: str, retry: Retry = PATIENT) -> Iterator[Gateway]:
-    """A gateway for the block; what it refuses there leaves the block as a `PipelineError`.
+    """Yield a gateway; what it refuses leaves the block as a `PipelineError`.
 
     Raises:
-        UsageInvalid: no address of a gateway: nobody would ever answer there.
+        UsageInvalid: the address is malformed.
     """
     try:
         gateway = Gateway(address, every=retry)
-    except ValueError:  # its text has the address, which may hold a password
+    except ValueError:  # do not show its text: it has the address, which may hold a password
         raise errors.UsageInvalid(
             f"the address of a gateway is such as {DEFAULT_ADDRESS}"
         ) from None
@@ -45,7 +45,7 @@ def gateway_at(address: str, retry: Retry = PATIENT) -> Iterator[Gateway]:
 
 @contextmanager
 def as_pipeline_errors(address: str) -> Iterator[None]:
-    """Errors of the client leave the block as errors of the pipeline."""
+    """Turn errors of the client into errors of the pipeline."""
     try:
         yield
     except GatewayError as error:
@@ -53,7 +53,7 @@ def as_pipeline_errors(address: str) -> Iterator[None]:
 
 
 def pipeline_error(error: GatewayError, address: str) -> errors.PipelineError:
-    """What an error of the client is to a stream."""
+    """Return the pipeline's error for an error of the client."""
     place = f"the gateway at {address.rstrip('/')}"
     if isinstance(error, GatewayUnreachable):
         said = str(error)
@@ -62,12 +62,93 @@ def pipeline_error(error: GatewayError, address: str) -> errors.PipelineError:
         return errors.GatewayRefused(str(error))
     if error.status == GONE:
         return errors.SourceLost(
-            f"messages that the stream had still to read are gone from the journal: {error}"
+            f"the journal no longer has messages that the stream has still to read: {error}"
         )
+    # The client has waited as the gateway asked and tried again: more patience would not help.
     if error.status == TOO_MANY:
-        return errors.GatewayRefused(f"{place} still says no: {error}")
+        return errors.GatewayRefused(f"{place} still refuses: {error}")
+    # Like an outage: the request is fine, and the same may succeed later.
     if error.status >= 500:
         return errors.GatewayUnreachable(f"{place} is out of order: {error}")
     is_fenced = error.code == "producer-fenced"
     refused = errors.RunFenced if is_fenced else errors.GatewayRefused
-    return refused(f"{place} said no: {error}")
+    return refused(f"{place} refused: {error}")
+
+
+def reported_retry(
+    address: str, report: Callable[[str], None], pause: Callable[[float], None]
+) -> Retry:
+    """Return a retry that reports each outage when it begins.
+
+    `pause` waits between two attempts; what it raises ends them (`Stop.pause`).
+    """
+
+    def outage(error: Exception) -> None:
+        if isinstance(error, GatewayError):
+            error = pipeline_error(error, address)
+        report(f"{error}; trying again for {PATIENCE_S:.0f} s")
+
+    return Retry(PATIENCE_S, outage, pause)
+
+
+# --- stages: messages kept at the gateway until one commit publishes them
+
+STAGE_MESSAGES_MAX = 10_000
+STAGE_BYTES_MAX = 8 * 1024 * 1024
+
+
+class Stages:
+    """Fills stage after stage with the lines of one task.
+
+    Args:
+        gateway: keeps them.
+        topic: to which they will be committed.
+        producer: that will commit them.
+        name: the beginning of the stages' names; no two attempts, batches or runs share one.
+
+    Attributes:
+        names: of the full stages, in their order.
+        messages: how many lines they have.
+    """
+
+    def __init__(self, gateway: Gateway, topic: str, producer: str, name: str) -> None:
+        self.names: list[str] = []
+        self.messages = 0
+        self._gateway = gateway
+        self._topic = topic
+        self._producer = producer
+        self._name = name
+        self._lines: list[tuple[bytes, bool]] = []
+        self._bytes = 0
+
+    def add(self, line: bytes, *, is_envelope: bool = False) -> None:
+        """Add a message's JSON text, or an envelope; send a full stage to the gateway."""
+        is_full = len(self._lines) == STAGE_MESSAGES_MAX
+        if is_full or self._bytes + len(line) >= STAGE_BYTES_MAX:
+            self.end()
+        self._lines.append((line, is_envelope))
+        self._bytes += len(line) + 1
+
+    def end(self) -> None:
+        """Send what is left."""
+        if not self._lines:
+            return
+        name = f"{self._name}.{len(self.names)}"
+        body, enveloped = body_of(self._lines)
+        self._gateway.stage(self._topic, [body], name, self._producer, enveloped=enveloped)
+        self.names.append(name)
+        self.messages += len(self._lines)
+        self._lines, self._bytes = [], 0
+
+
+def body_of(lines: Sequence[tuple[bytes, bool]]) -> tuple[bytes, bool]:
+    """Return texts and envelopes as the body of a request, and whether it has envelopes.
+
+    Without an envelope among them the texts go as they are: the gateway has nothing to unpack.
+    """
+    enveloped = any(is_envelope for _, is_envelope in lines)
+    texts = (
+        text if is_envelope or not enveloped else b'{"value":%b}' % text
+        for text, is_envelope in lines
+    )
+    return b"\n".join(texts) + b"\n", enveloped

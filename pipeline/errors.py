@@ -11,7 +11,7 @@ PipelineError
 |- SourceLost           messages that the stream still needed are gone
 |- GatewayRefused       the gateway said no
 |  `- RunFenced         a newer run of the stream has taken over
-|- GatewayUnreachable   nobody answers there
+|- GatewayUnreachable   the gateway does not answer
 `- StreamFailed         anything else that ended a query
 """
 
@@ -26,7 +26,7 @@ EXIT_INTERRUPTED = 130
 class PipelineError(Exception):
     """Base: its text is one readable sentence; `exit_code` is the command's.
 
-    `may_pass` tells whether the same may go well the next time: such a stream is started again.
+    `may_pass` says whether another attempt may succeed: such a stream is started again.
     """
 
     exit_code = 1
@@ -74,7 +74,7 @@ class ArchiveUnusable(PipelineError):
 
 
 class SourceLost(PipelineError):
-    """The topic no longer holds what the stream has still to read: told, never skipped."""
+    """The topic no longer holds what the stream has still to read; never skipped in silence."""
 
 
 class GatewayRefused(PipelineError):
@@ -84,7 +84,7 @@ class GatewayRefused(PipelineError):
 
 
 class RunFenced(GatewayRefused):
-    """A newer run of the stream has committed: this one is somebody's forgotten process."""
+    """A newer run of the stream has committed: this one is a forgotten process."""
 
     may_pass = False
 
@@ -109,15 +109,15 @@ class WorkerLate(StreamFailed):
 _SENTENCE = re.compile(r"pipeline\.errors\.(\w+): ([^\n]+)")
 _RAISED = re.compile(r"^(?!org\.|java\.|py4j\.)[\w.]*(?:Error|Exception): [^\n]+", re.MULTILINE)
 _LATE = re.compile(r"Python worker failed to connect back|waiting for the Python worker to connect")
-KAFKA_LOST = "not available in Kafka any more"  # what Spark's connector says of a gap
+KAFKA_LOST = "not available in Kafka any more"  # from Spark's connector, about a gap
 _THROWN = re.compile(r"^: (?:[\w.$]+: )?([^\n]+)", re.MULTILINE)  # below what was called for it
 _CAUSED = re.compile(r"^Caused by: [\w.]+: ([^\n]+)", re.MULTILINE)
 _FILE = re.compile(r"^.*Encountered error while reading file (\S+)\.\s", re.MULTILINE)
-# What Spark says around the reason: which query it was, and its plan.
+# Spark puts the query's name and plan around the reason.
 _QUERY = re.compile(
     r"^\[STREAM_FAILED\].*?terminated with exception: |=== Streaming Query ===.*", re.DOTALL
 )
-# What Spark says of its own logs: a file is gone or garbled, or numbers are used twice.
+# Spark's errors about its own logs: a file is gone or garbled, or numbers are used twice.
 _LOGS = re.compile("SQLSTATE: XXKST|CONCURRENT_STREAM_LOG_UPDATE|Failed to read log file")
 _KINDS = {
     kind.__name__: kind
@@ -137,7 +137,7 @@ _KINDS = {
 
 
 def from_spark(stream: str, text: str) -> PipelineError:
-    """The sentence inside what Spark wraps around an exception of a Python worker.
+    """Find our own sentence in the text that Spark wraps around a Python worker's exception.
 
     `text` is a whole Java exception text with tracebacks in it; the last of ours counts.
     """
@@ -164,12 +164,12 @@ def from_spark(stream: str, text: str) -> PipelineError:
 
 
 def innermost(text: str) -> str:
-    """The last line of a worker's traceback, or else the first of Spark's own report."""
-    told = _QUERY.sub("", text).strip()
+    """Return the last line of a worker's traceback, or else the first of Spark's own report."""
+    said = _QUERY.sub("", text).strip()
     patterns = (_RAISED, _CAUSED, _THROWN)
-    raised = next((found[-1:] for each in patterns if (found := each.findall(told))), None)
-    raised = raised or told.splitlines()
+    raised = next((found[-1:] for each in patterns if (found := each.findall(said))), None)
+    raised = raised or said.splitlines()
     if not raised:
         return "no reason given"
-    at = _FILE.search(told)
+    at = _FILE.search(said)
     return f"{at[1]}: {raised[0].strip()}"[:500] if at else str(raised[0]).strip()[:500]

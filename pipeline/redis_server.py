@@ -28,12 +28,12 @@ CONNECT_SECONDS_MAX = 5.0
 class RedisServer:
     """One address, and a connection that ends with the `with` block. Answers are bytes (RESP2).
 
-    What cannot be reached is asked again, so ask nothing that must not be
-    done twice.
+    A command is sent again when Redis does not answer, so send only commands that may be
+    repeated.
     """
 
     def __init__(self, address: str, retry: Retry = PATIENT) -> None:
-        """Nothing is reached yet.
+        """Connect to nothing yet.
 
         Args:
             address: `redis://`, `rediss://` or `unix://`.
@@ -53,7 +53,7 @@ class RedisServer:
         self._redis.close()
 
     def ask(self, *words: object) -> Any:
-        """What a command is answered, in redis-py's shape of the command.
+        """Send a command; return the answer in redis-py's shape for it.
 
         Raises:
             GatewayRefused: Redis said no.
@@ -63,7 +63,7 @@ class RedisServer:
         return answer
 
     def ask_together(self, *commands: Sequence[object]) -> list[Any]:
-        """What commands are answered that see one state of the server, nothing between them."""
+        """Send commands in one transaction, so that all see one state of the server."""
         return self._retry.call(lambda: self._asked(commands), _may_be_over_soon)
 
     def _asked(self, commands: Sequence[Sequence[object]]) -> list[Any]:
@@ -74,14 +74,14 @@ class RedisServer:
                     step.execute_command(*words)
                 return list(step.execute())
         except (ResponseError, AuthenticationError) as error:
-            raise GatewayRefused(f"{self.place} said no: {error}") from error
+            raise GatewayRefused(f"{self.place} refused: {error}") from error
         except (RedisError, OSError) as error:
             said = str(error) or type(error).__name__
             raise GatewayUnreachable(f"cannot reach {self.place}: {said}") from error
 
 
 def _may_be_over_soon(error: Exception) -> bool:
-    """Nobody there, or a replica that is about to be the one that takes writes."""
+    """Return whether a retry may help: no answer, or a replica about to become the primary."""
     return isinstance(error, GatewayUnreachable) or isinstance(error.__cause__, ReadOnlyError)
 
 
@@ -94,9 +94,11 @@ def _client(address: str) -> Redis:
             "a password has %2F for / and %23 for #"
         ) from None
     given |= {
+        # RESP2: the answers of XRANGE and XINFO have one shape in all versions of the server.
         "protocol": 2,
         "decode_responses": False,
         "socket_timeout": ANSWER_SECONDS_MAX,
+        # Our own retry asks again, with one sentence; redis-py's would multiply it.
         "retry": RedisRetry(NoBackoff(), 0),
         "health_check_interval": 0,
     }
@@ -106,7 +108,7 @@ def _client(address: str) -> Redis:
 
 
 def _place(address: str) -> str:
-    """The address without who asks."""
+    """Return the address without user and password."""
     parts = urlsplit(address)
     where = parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
     return f"the Redis at {where}"

@@ -51,7 +51,7 @@ EXTRA_MODULES = {
     "server": SERVER,
     "demo": (*SERVER, "psutil"),
     "spark": SPARK,
-    "plan": (*SPARK, "PIL"),
+    "plan": (*SPARK, "matplotlib"),
 }
 
 

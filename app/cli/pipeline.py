@@ -46,7 +46,7 @@ def hand_over(words: list[str], **_: object) -> NoReturn:
         ConfigurationInvalid: there is no Spark.
     """
     need("pipeline", "spark")
-    if words[:1] == ["plan"] and any(word.lower().endswith(".png") for word in words):
+    if words[:1] == ["plan"] and any(word.startswith("--chart") for word in words):
         need("pipeline plan --chart", "plan")
     become(pipeline_command(*words))
 

@@ -1,4 +1,4 @@
-"""A topic on its way into its folder: a query that goes on behind what the archive has."""
+"""The query that archives a topic: it continues behind the last archived position."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tidegate.pipeline.archive.writing import (
 )
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.errors import ArchiveUnusable, PipelineError, SourceLost, from_spark
-from tidegate.pipeline.operations.shutdown import stop_queries
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.operations.supervisor import Say
-from tidegate.pipeline.sinks.dead_letters import attempt
-from tidegate.pipeline.sources.topic import journal_rows
+from tidegate.pipeline.operations.watch import stop_queries
+from tidegate.pipeline.sinks.sink import attempt
+from tidegate.pipeline.sources.source import journal_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,14 +57,14 @@ class Archiving:
     """A stream, as `Watched` has it.
 
     Args:
-        folder: held by nobody else.
-        errand: what is to be done.
+        folder: locked by this process.
+        job: what is to be done.
         epoch: the topic's.
-        ask_epoch: tells whether it has another by now; raises PipelineError.
-        say: told of what goes on otherwise than before.
+        ask_epoch: returns the topic's current epoch; raises PipelineError.
+        say: gets a line when something has changed.
 
     Attributes:
-        name: as it stands beside streams of definition files, which have no dot in theirs.
+        name: has a dot, so that no stream of a definition file has the same.
         query: that of the newest start.
         totals: counts since the first start.
     """
@@ -75,16 +75,16 @@ class Archiving:
     def __init__(
         self,
         folder: TopicFolder,
-        errand: ArchiveJob,
+        job: ArchiveJob,
         epoch: str,
         ask_epoch: Callable[[], str],
         say: Say,
     ) -> None:
-        self.name = f"journal.{errand.topic}"
+        self.name = f"journal.{job.topic}"
         self.query: StreamingQuery | None = None
         self.totals = Totals()
         self._folder = folder
-        self._errand = errand
+        self._job = job
         self._epoch = epoch
         self._ask_epoch = ask_epoch
         self._say = say
@@ -99,37 +99,37 @@ class Archiving:
         return None if begun_s is None else time.monotonic() - begun_s
 
     def mends(self, error: PipelineError) -> bool:
-        """Whether a new start mends what else would end it: the topic has begun again."""
+        """Return whether a new start mends an error: the topic has begun again."""
         if not isinstance(error, SourceLost):
             return False
         try:
             return self._ask_epoch() != self._epoch
         except PipelineError:
-            return True  # nobody tells: the next start will see
+            return True  # the gateway does not answer: the next start will ask again
 
     def start(self, spark: SparkSession) -> None:
         """Go on behind what the archive has of the topic's epoch.
 
         Raises:
-            ArchiveUnusable: it is not whole, or not there any more.
-            PipelineError: the topic's epoch is not told.
+            ArchiveUnusable: it is not whole, or was removed.
+            PipelineError: the gateway does not give the topic's epoch.
         """
         if self.query is not None:
             self._follow_epoch()
-        errand, epoch = self._errand, self._epoch
+        job, epoch = self._job, self._epoch
         edge = self._edge(epoch)
         start = START if edge.position is None else join_bookmark(epoch, edge.position)
-        source = TopicSource(errand.topic, start, ROWS_PER_BATCH)
+        source = TopicSource(job.topic, start, ROWS_PER_BATCH)
         writer = (
-            journal_rows(spark, source, errand.gateway)
+            journal_rows(spark, source, job.gateway)
             .writeStream.queryName(self.name)
-            .option("checkpointLocation", str(errand.checkpoint / epoch))
+            .option("checkpointLocation", str(job.checkpoint / epoch))
             .foreachBatch(partial(self._write_batch, epoch))
         )
-        if errand.interval_ms is None:
+        if job.interval_ms is None:
             writer = writer.trigger(availableNow=True)
         else:
-            writer = writer.trigger(processingTime=f"{errand.interval_ms} milliseconds")
+            writer = writer.trigger(processingTime=f"{job.interval_ms} milliseconds")
         self.query = writer.start()
 
     def stop(self) -> None:
@@ -140,7 +140,7 @@ class Archiving:
         epoch = self._ask_epoch()
         if epoch != self._epoch:
             self._epoch = epoch
-            self._say(f"{self._errand.topic} has begun again: its epoch is {epoch} from now on")
+            self._say(f"{self._job.topic} has begun again: its epoch is {epoch} from now on")
 
     def _write_batch(self, epoch: str, rows: DataFrame, number: int) -> None:
         from py4j.protocol import Py4JError
@@ -154,10 +154,10 @@ class Archiving:
             self._begun_s = None
 
     def _edge(self, epoch: str) -> Edge:
-        """Where the archive ends, as seen from an epoch.
+        """Return where the archive ends, as seen from an epoch.
 
         Raises:
-            ArchiveUnusable: its last file is not whole, or it is not there any more.
+            ArchiveUnusable: its last file is not whole, or it was removed.
         """
         self._folder.require_lock()
         parts = self._folder.parts()
@@ -165,7 +165,7 @@ class Archiving:
             return Edge(epoch, None, 0)
         last = edge_of(self._folder.file(parts[-1]), parts[-1])
         found = reach(parts, epoch)
-        if found is None:  # behind all that is there, so that parts of epochs stand in order
+        if found is None:  # later than every part there is, so that parts sort by epoch
             return Edge(epoch, None, last.clock_ms + 1)
         return Edge(epoch, found[1], last.clock_ms)
 
@@ -181,6 +181,7 @@ class Archiving:
                 row = {"name": written.name, **asdict(written.part)}
                 yield pa.RecordBatch.from_pylist([row], schema=ARROW_REPORT)
 
+        # One task: files must come in order of position, each behind the one before.
         reports = rows.coalesce(1).mapInArrow(write_task, REPORT).collect()
         parts = [Part(*part) for _, *part in reports]
         for report, part in zip(reports, parts, strict=True):
@@ -193,7 +194,7 @@ class Archiving:
     def _compact(self) -> None:
         """Put small files together once a day has many; the day before may have just ended.
 
-        What is in the way of it, such as a full disk, is not in the way of the next batch.
+        A failure, such as a full disk, does not stop the next batch.
         """
         if time.monotonic() < self._compacts_at_s:
             return

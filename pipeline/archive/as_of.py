@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def sow_as_of(
     spark: SparkSession, archive: str | Path, topic: str, time: str | int | datetime
 ) -> DataFrame:
-    """The newest message of each key among those that had been published at a time.
+    """Return the newest message of each key, of those published up to a time.
 
     Columns: `key`, `value` (JSON texts), `epoch`, `position`, `timestamp_ms`; in no order. As
     `GET /v1/topics/{topic}/sow?as_of=` has it, from the archive alone.
@@ -35,7 +35,7 @@ def sow_as_of(
         spark: the session.
         archive: the folder that `tidegate pipeline journal --to` fills.
         topic: its name.
-        time: ISO 8601 or a datetime (UTC where no zone stands), or milliseconds since 1970.
+        time: ISO 8601 or a datetime (UTC without a zone), or milliseconds since 1970.
 
     Raises:
         UsageInvalid: the time is none.
@@ -50,7 +50,9 @@ def sow_as_of(
     files = [f"file://{folder.file(part).absolute()}" for part in parts]
     rows = spark.read.parquet(*files).where(F.col("position") <= position)
     columns = ("position", "timestamp_ms", "value", "epoch")
+    # max_by aggregates in each task first, so the shuffle moves a row for each key and task.
     newest = rows.groupBy("key").agg(F.max_by(F.struct(*columns), "position").alias("newest"))
+    # A removal is the newest row of its key and has no value.
     there = newest.where("newest.value IS NOT NULL")
     return there.select(
         "key", "newest.value", "newest.epoch", "newest.position", "newest.timestamp_ms"
@@ -69,7 +71,7 @@ def _milliseconds(time: object) -> int:
 
 
 def place_at(path: Path, part: Part, time_ms: int) -> int:
-    """The last position of a part at a time, by the clock that never runs back.
+    """Return the last position of a part at a time, by the clock that never runs back.
 
     Raises:
         ArchiveUnusable: it is no whole Parquet file.
@@ -90,9 +92,10 @@ def place_at(path: Path, part: Part, time_ms: int) -> int:
 
 
 def _until(folder: TopicFolder, time_ms: int) -> list[Part]:
-    """Parts of the epoch that held at a time, from its first message on.
+    """Return the parts of the epoch that was current at a time, from its first message on.
 
-    Before a topic's first message there is nothing: that is told by the part which begins with it.
+    For a time before the topic's first message return the part that begins with it: the state
+    of the world was empty then.
     """
     parts = folder.parts()
     then = [part for part in parts if part.stamp_ms <= time_ms] or parts[:1]

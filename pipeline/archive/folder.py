@@ -3,10 +3,10 @@
 <archive>/topic=NAME/date=2026-11-21/part-….parquet  as `tidegate.keys.archived` calls them
 <archive>/topic=NAME/_unfinished/     files on their way in, folders on their way out
 <archive>/topic=NAME/_lock            held while a process writes
-<archive>/topic=NAME/_checkpoint/EPOCH/  Spark's, unless it stands elsewhere
+<archive>/topic=NAME/_checkpoint/EPOCH/  Spark's, unless the command names another
 
-Files come one after the other, in order of position, each by one rename: whoever looks sees a
-beginning of the topic without a hole. Small files become large ones by an exchange of the day's
+Files appear in order of position, each by one rename: a reader always sees a beginning of the
+topic without a gap. Small files become large ones by an exchange of the day's
 whole folder with another one, in one step of the file system: never twice, never not at all.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import shutil
 import sys
@@ -28,7 +27,7 @@ import pyarrow.parquet as pq
 
 from tidegate.keys.archived import DAY_MS, Part, topic_folder
 from tidegate.pipeline.archive.writing import ROW_GROUP_ROWS, PartWriter, Written
-from tidegate.pipeline.atomic_files import sync
+from tidegate.pipeline.atomic_files import lock, sync
 from tidegate.pipeline.errors import ArchiveUnusable
 
 AT_FDCWD = -100
@@ -37,7 +36,7 @@ NO_EXCHANGE = frozenset({errno.EINVAL, errno.ENOSYS, errno.EXDEV, errno.ENOTSUP}
 
 
 class TopicFolder:
-    """The parts of one topic; changed only by who holds `locked`."""
+    """The parts of one topic; only the holder of `locked` may change them."""
 
     def __init__(self, archive: Path, topic: str) -> None:
         self.path = archive / topic_folder(topic)
@@ -45,7 +44,7 @@ class TopicFolder:
         self._lock: int | None = None
 
     def parts(self) -> list[Part]:
-        """What is archived, in order of publication."""
+        """Return the archived parts in order of publication."""
         return sorted(part for day in self.days() for part in parts_in(day))
 
     @property
@@ -53,41 +52,39 @@ class TopicFolder:
         return self.path / "_lock"
 
     def days(self) -> list[Path]:
-        """The folders of days, in order."""
+        """Return the folders of days in order."""
         return sorted(self.path.glob("date=*"))
 
     def day_of(self, part: Part) -> Path:
-        """The folder in which a part stands."""
+        """Return the folder of a part's day."""
         date = datetime.fromtimestamp(part.day * DAY_MS // 1000, UTC).date()
         return self.path / f"date={date.isoformat()}"
 
     def file(self, part: Part) -> Path:
-        """Where a part stands."""
+        """Return the path of a part."""
         return self.day_of(part) / part.name
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who changes it; what a killed process left behind is cleared away.
+        """Lock the folder during the block, and clear what a killed process has left.
 
         Raises:
             ArchiveUnusable: another process is at it, or the folder cannot be written.
         """
         try:
             self.unfinished.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o644)
+            held = lock(self._lock_path)
+        except BlockingIOError:
+            raise ArchiveUnusable(f"{self.path}: another process writes this archive") from None
         except OSError as error:
             raise ArchiveUnusable(f"{self.path}: {error.strerror or error}") from None
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ArchiveUnusable(f"{self.path}: another process writes this archive") from None
             self.clear()
-            self._lock = lock
+            self._lock = held
             yield
         finally:
             self._lock = None
-            os.close(lock)  # the kernel drops the lock with it, also when the process is killed
+            os.close(held)  # the kernel drops the lock with it, also when the process is killed
 
     def require_lock(self) -> None:
         """See that what is locked is still this folder, and not one that stood here before.
@@ -126,6 +123,7 @@ class TopicFolder:
         """
         successor = self.unfinished / f"{day.name}.successor"
         successor.mkdir()
+        # Links instead of copies: the same bytes belong to both folders until the exchange.
         for part in kept:
             os.link(day / part.name, successor / part.name)
         for name, part in files:
@@ -137,7 +135,7 @@ class TopicFolder:
 
 
 def parts_in(day: Path) -> list[Part]:
-    """The parts of a day, in order."""
+    """Return the parts of a day in order."""
     try:
         found = [Part.of(path.name) for path in day.iterdir()]
     except FileNotFoundError:
@@ -154,6 +152,8 @@ def exchange_paths(one: Path, other: Path) -> None:
     cannot = f"{one}: small files stay as they are: this file system cannot exchange two folders"
     if not sys.platform.startswith("linux"):
         raise ArchiveUnusable(cannot)
+    # Python has no call for RENAME_EXCHANGE. Two plain renames would leave a moment without the
+    # day.
     library = ctypes.CDLL(None, use_errno=True)
     paths = os.fsencode(one), os.fsencode(other)
     if library.renameat2(AT_FDCWD, paths[0], AT_FDCWD, paths[1], RENAME_EXCHANGE) == 0:
@@ -164,8 +164,7 @@ def exchange_paths(one: Path, other: Path) -> None:
     raise OSError(number, os.strerror(number), str(one))
 
 
-# Small files become large ones: neighbours of one day, put together in order.
-
+# --- compaction: neighbours of one day become one file, in order
 
 TARGET_BYTES = 128 * 1024 * 1024
 FILES_MAX = 32
@@ -186,7 +185,7 @@ def compact(folder: TopicFolder, target_bytes: int = TARGET_BYTES) -> int:
 
 
 def compact_day(folder: TopicFolder, day: Path, target_bytes: int = TARGET_BYTES) -> int:
-    """As `compact`, of one day. Where it fails, it leaves nothing behind."""
+    """Merge the small files of one day, as `compact` does; leave nothing behind if it fails."""
     parts = parts_in(day)
     groups = [group for group in neighbours(day, parts, target_bytes) if len(group) > 1]
     if not groups:
@@ -201,13 +200,13 @@ def compact_day(folder: TopicFolder, day: Path, target_bytes: int = TARGET_BYTES
 
 
 def is_crowded(day: Path, target_bytes: int = TARGET_BYTES) -> bool:
-    """Whether a day has so many small files that it is worth the while."""
+    """Return whether a day has so many small files that merging them pays."""
     groups = neighbours(day, parts_in(day), target_bytes)
     return max(map(len, groups), default=0) > FILES_MAX
 
 
 def neighbours(day: Path, parts: Sequence[Part], target_bytes: int) -> list[list[Part]]:
-    """Parts that follow one another and fit into one file; large ones stand alone."""
+    """Group parts that follow one another and fit into one file; large parts stay alone."""
     groups: list[list[Part]] = []
     room = 0
     for part in parts:
@@ -216,6 +215,8 @@ def neighbours(day: Path, parts: Sequence[Part], target_bytes: int) -> list[list
         follows = last is not None and (last.epoch, last.last + 1) == (part.epoch, part.first)
         if not follows or size > room:
             groups.append([])
+            # A large file closes the group before it: merging must not break the order of
+            # positions.
             room = target_bytes
         groups[-1].append(part)
         room -= size

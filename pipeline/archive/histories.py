@@ -1,4 +1,4 @@
-"""What can be published again: an archive, NDJSON, Parquet; files in the order of their names."""
+"""Histories to publish again: archives, NDJSON, Parquet; files in the order of their names."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from tidegate.pipeline.archive.recorded import (
     Window,
     archived,
 )
-from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, require_history
+from tidegate.pipeline.columns.history import SHOWN_MAX, SPACE, is_hidden, require_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 Line = tuple[Spot, bytes, int | None]
-"""Where it stands, the message, and its time if that stands beside it."""
+"""Where the message was found, its text, and its time if a column has it."""
 
 
 def open_history(path: Path, topic: str, source: str | None, time: TimeField | None) -> History:
-    """An archive (its topic `source`, by default `topic` or the only one), or other files.
+    """Open an archive (its topic `source`, else `topic` or the only one), or other files.
 
     Raises:
         HistoryUnreadable, UsageInvalid: there is none, or it is not clear which.
@@ -60,7 +60,7 @@ def open_history(path: Path, topic: str, source: str | None, time: TimeField | N
 
 
 def text_lines(files: Sequence[Path]) -> Iterator[Line]:
-    """Lines of NDJSON, gzipped or not; blank ones are passed over.
+    """Yield the lines of NDJSON, gzipped or not, without blank ones.
 
     Raises:
         HistoryUnreadable: a file cannot be read.
@@ -78,12 +78,13 @@ def text_lines(files: Sequence[Path]) -> Iterator[Line]:
 
 
 def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
-    """Rows of Parquet: the column `value` if that is a text, else the row as a JSON object.
+    """Yield rows of Parquet: the column `value` if it is a text, else the row as a JSON object.
 
     Raises:
         HistoryUnreadable: a file cannot be read.
         HistoryInvalid: a text in it is no UTF-8, or JSON has no such number.
     """
+    # As text, a decimal would be a JSON string, which no aggregate adds up.
     encode = msgspec.json.Encoder(decimal_format="number").encode
     for path in files:
         for spot, row, has_value in _rows(path):
@@ -96,7 +97,7 @@ def parquet_lines(files: Sequence[Path]) -> Iterator[Line]:
 
 
 def _object(spot: Spot, row: dict[str, Any]) -> dict[str, Any]:
-    """A row without what is null in it.
+    """Return a row without its null fields.
 
     Raises:
         HistoryInvalid: it has a number that JSON has not, which would be published as null.
@@ -119,7 +120,7 @@ def _is_beyond_json(value: object) -> bool:
 
 
 def _rows(path: Path) -> Iterator[tuple[Spot, dict[str, Any], bool]]:
-    """Each row, and whether it has its message in a column of its own."""
+    """Yield each row, and whether it has its message in a column of its own."""
     before = 0
     try:
         with pq.ParquetFile(path) as file:
@@ -133,7 +134,7 @@ def _rows(path: Path) -> Iterator[tuple[Spot, dict[str, Any], bool]]:
 
 
 def _decoded(batch: pa.RecordBatch, name: str, before: int) -> list[dict[str, Any]]:
-    """Rows that so many stand before; Parquet may have anything where a text should be."""
+    """Return the rows of a batch; `before` is the number of rows ahead of it, for errors."""
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
     except UnicodeDecodeError:
@@ -167,7 +168,7 @@ def _numbered(
 
 
 def _check(spot: Spot, text: bytes) -> None:
-    """One JSON value: what stands in an envelope must not end it."""
+    """Refuse a text that is not one JSON value: in an envelope it could end the envelope."""
     try:
         check_json(text)
     except JsonInvalid as error:
@@ -184,7 +185,7 @@ def _time_ms(text: bytes, time: TimeField, spot: Spot) -> int:
 
 
 def _topic_folders(path: Path) -> dict[str, TopicFolder]:
-    """The topics of an archive; a topic's own folder is one as well."""
+    """Return the topics of an archive; the folder of one topic counts as an archive too."""
     prefix = topic_folder("")
     found = [path] if path.name.startswith(prefix) else sorted(path.glob(f"{prefix}*"))
     names = [(each, each.name.removeprefix(prefix)) for each in found]
@@ -194,6 +195,7 @@ def _topic_folders(path: Path) -> dict[str, TopicFolder]:
 def _chosen(
     path: Path, folders: dict[str, TopicFolder], topic: str, source: str | None
 ) -> TopicFolder:
+    # A topic folder without days was locked once and never written.
     filled = {name: folder for name, folder in folders.items() if folder.days()} or folders
     wanted = source or (topic if topic in filled or len(filled) > 1 else next(iter(filled)))
     if wanted in folders:
@@ -215,9 +217,7 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     found = [each for each in path.rglob("*") if each.is_file()]
-    return sorted(
-        each for each in found if not any(part[0] in "._" for part in each.relative_to(path).parts)
-    )
+    return sorted(each for each in found if not is_hidden(each.relative_to(path)))
 
 
 def _has_times(path: Path) -> bool:

@@ -17,7 +17,7 @@ from tidegate.pipeline.errors import ArchiveUnusable
 
 
 class RecordedPlace(NamedTuple):
-    """Where a message stands: an epoch's position, or in other histories a number from 1."""
+    """The place of a message: a position in an epoch, or in other histories a number from 1."""
 
     epoch: str
     position: int
@@ -65,11 +65,11 @@ class Window(NamedTuple):
     until_ms: int | None = None
 
     def has_begun(self, clock_ms: int) -> bool:
-        """Whether a message of this time is not too early."""
+        """Return whether a message of this time is not before the window."""
         return self.from_ms is None or clock_ms >= self.from_ms
 
     def is_over(self, clock_ms: int) -> bool:
-        """Whether a message of this time is too late, and so is all that follows."""
+        """Return whether a message of this time, and so every later one, is behind the window."""
         return self.until_ms is not None and clock_ms >= self.until_ms
 
 
@@ -80,7 +80,7 @@ class RecordedClock:
         self._now_ms = begins_ms
 
     def at(self, time_ms: int) -> int:
-        """The time as of a message."""
+        """Advance to the time of a message and return it."""
         self._now_ms = max(self._now_ms, time_ms)
         return self._now_ms
 
@@ -96,17 +96,16 @@ class History(NamedTuple):
     messages: Callable[[RecordedPlace, Window], Iterator[Recorded]]
 
 
-# An archive's messages in order of publication, also while it is written and put together.
-
+# --- an archive's messages in order of publication, also while it is written and compacted
 
 ROWS_AT_ONCE = 5_000
 COLUMNS = ["position", "timestamp_ms", "key", "value", "reason"]
 
 
 def archived(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Iterator[Recorded]:
-    """Messages of a window behind a place, epoch after epoch.
+    """Yield the messages of a window behind a place, epoch after epoch.
 
-    A file that became a part of a larger one meanwhile is found there.
+    Compaction may merge a file into a larger one while this reads; it continues there.
 
     Raises:
         ArchiveUnusable: a file is damaged, or positions are missing.
@@ -116,6 +115,8 @@ def archived(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Iter
             for message in _listed(folder, behind, window):
                 behind = message.place
                 yield message
+        # Compaction has exchanged the day: list the folder again and continue behind the last
+        # message.
         except FileNotFoundError:
             continue
         return
@@ -128,6 +129,7 @@ def _listed(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Itera
             clock_ms = clock.at(time_ms)
             if window.is_over(clock_ms):
                 return
+            # Positions count in their own epoch; a later epoch is behind as a whole.
             is_behind = part.epoch != behind.epoch or position > behind.position
             if is_behind and window.has_begun(clock_ms):
                 text = None if value is None else value.encode()
@@ -139,12 +141,12 @@ def _listed(folder: TopicFolder, behind: RecordedPlace, window: Window) -> Itera
 
 
 def _behind(parts: Sequence[Part], place: RecordedPlace) -> Sequence[Part]:
-    """Parts that have anything behind a place."""
+    """Return the parts that have anything behind a place."""
     if place == BEGINNING:
         return parts
     own = [at for at, part in enumerate(parts) if part.epoch == place.epoch]
     if not own:
-        raise ArchiveUnusable(f"there is nothing of epoch {place.epoch} in the archive any more")
+        raise ArchiveUnusable(f"the archive no longer has epoch {place.epoch}")
     left = parts[own[0] :]
     return [part for part in left if part.epoch != place.epoch or part.last > place.position]
 
@@ -157,7 +159,7 @@ def _whole(folder: TopicFolder, parts: Sequence[Part]) -> Sequence[Part]:
 
 
 def _asked(parts: Sequence[Part], window: Window) -> list[Part]:
-    """Parts that may have messages of a window, by what their names tell."""
+    """Return the parts that may have messages of a window, judged by their names."""
     ends = [*(part.stamp_ms for part in parts[1:]), None][: len(parts)]
     return [
         part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +15,23 @@ from tidegate.keys.text.duration import SECOND, parse_interval
 from tidegate.keys.text.rate import Rate, parse_rate
 from tidegate.keys.text.time import parse_time
 from tidegate.pipeline.archive.histories import open_history
-from tidegate.pipeline.archive.progress import Progress, Report, Stopped, told_retry
 from tidegate.pipeline.archive.recorded import Window
-from tidegate.pipeline.archive.replaying import Clock, Mark, Pacing, Replaying, Totals, requests
-from tidegate.pipeline.columns.times import TimeField, Unit
-from tidegate.pipeline.connection import PATIENT, as_pipeline_errors, gateway_at
-from tidegate.pipeline.definitions.terms import TOPIC
+from tidegate.pipeline.archive.replaying import (
+    Clock,
+    Pacing,
+    ReplayCheckpoint,
+    Replaying,
+    Totals,
+    requests,
+)
+from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.connection import (
+    PATIENT,
+    as_pipeline_errors,
+    gateway_at,
+    reported_retry,
+)
+from tidegate.pipeline.definitions.toml import TOPIC
 from tidegate.pipeline.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -28,7 +39,9 @@ from tidegate.pipeline.errors import (
     PipelineError,
     UsageInvalid,
 )
-from tidegate.pipeline.operations.shutdown import Stop, complain, say
+from tidegate.pipeline.operations.shutdown import Stop, Stopped, complain, say
+from tidegate.pipeline.operations.status import PROGRESS_EVERY_S
+from tidegate.pipeline.operations.supervisor import Say
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +61,11 @@ class ReplayArguments:
     checkpoint: Path | None
 
 
-def replay(wish: ReplayArguments) -> int:
-    """Publish until the end or told to stop; returns the exit code of the command line.
+def replay(arguments: ReplayArguments) -> int:
+    """Publish until the end or until stopped; return the exit code of the command line.
 
     0: at the end, or stopped by SIGTERM; 130: by SIGINT; else 1, 2, 3 or 78 after one line on
-    standard error. Whoever stops it early goes on with the same command.
+    standard error. After an early stop the same command continues.
 
     Raises:
         CutOff: a second signal has come, while a request was under way.
@@ -60,38 +73,48 @@ def replay(wish: ReplayArguments) -> int:
     stop = Stop()
     try:
         with stop.listening(), suppress(Stopped), stop.cutting_off(signals=2):
-            publish(wish, StopClock(stop), say, told_retry(stop, complain, wish.gateway))
+            publish(
+                arguments,
+                Clock(stop),
+                say,
+                reported_retry(arguments.gateway, complain, stop.pause),
+            )
     except PipelineError as error:
         complain(str(error))
         return error.exit_code
     except OSError as error:
-        complain(f"{wish.path}: {error.strerror or error}")
+        complain(f"{arguments.path}: {error.strerror or error}")
         return ArchiveUnusable.exit_code
     return EXIT_INTERRUPTED if stop.interrupted else EXIT_DONE
 
 
-class StopClock:
-    """The real clock; who waits for it is woken by a signal."""
+class Progress:
+    """Prints how far a replay is: a line every few seconds, none twice in a row."""
 
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
+    def __init__(self, report: Say, now_s: Callable[[], float]) -> None:
+        """Begin; `now_s` returns monotonic seconds."""
+        self._report = report
+        self._now_s = now_s
+        self._next_s = now_s() + PROGRESS_EVERY_S
+        self._said = ""
 
-    def now_s(self) -> float:
-        """Monotonic seconds."""
-        return time.monotonic()
+    def look(self, line: Callable[[], str]) -> None:
+        """Print the line if the last one is some seconds old."""
+        if self._now_s() >= self._next_s:
+            self._next_s = self._now_s() + PROGRESS_EVERY_S
+            self.say(line())
 
-    def wait(self, seconds: float) -> None:
-        """Return after so long, or at once when asked to stop."""
-        self._stop.wait(seconds)
-
-    @property
-    def stopped(self) -> bool:
-        """Whether a signal has come."""
-        return self._stop.asked
+    def say(self, line: str) -> None:
+        """Print the line, unless it was the last one."""
+        if line != self._said:
+            self._said = line
+            self._report(line)
 
 
-def publish(wish: ReplayArguments, clock: Clock, report: Report, retry: Retry = PATIENT) -> Totals:
-    """As `replay`, with errors raised and lines given to `report`.
+def publish(
+    arguments: ReplayArguments, clock: Clock, report: Say, retry: Retry = PATIENT
+) -> Totals:
+    """Publish as `replay` does, with errors raised and lines given to `report`.
 
     `retry` is how the gateway is asked again.
 
@@ -99,18 +122,22 @@ def publish(wish: ReplayArguments, clock: Clock, report: Report, retry: Retry = 
         PipelineError: what ended it, as one sentence, with what was published before.
         Stopped: a pause of `retry` has ended it before it began.
     """
-    if not TOPIC.fullmatch(wish.topic) or wish.topic.startswith("tidegate."):
-        raise UsageInvalid(f"--topic: {wish.topic[:100]!r} is no topic to publish to")
-    rate, gap_s = _rate(wish.rate), _gap_s(wish.max_gap)
-    window = Window(_time_of("--from", wish.from_time), _time_of("--until", wish.until_time))
-    history = open_history(wish.path, wish.topic, wish.source_topic, _time(wish))
+    if not TOPIC.fullmatch(arguments.topic) or arguments.topic.startswith("tidegate."):
+        raise UsageInvalid(f"--topic: {arguments.topic[:100]!r} is no topic to publish to")
+    rate, gap_s = _rate(arguments.rate), _gap_s(arguments.max_gap)
+    window = Window(
+        _time_of("--from", arguments.from_time), _time_of("--until", arguments.until_time)
+    )
+    history = open_history(
+        arguments.path, arguments.topic, arguments.source_topic, _time(arguments)
+    )
     if not history.has_times and ((rate and rate.times) or window != Window()):
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
-    mark, progress = mark_of(wish), Progress(report, clock.now_s)
-    with mark.held() as noted, gateway_at(wish.gateway, retry) as gateway:
-        replaying = Replaying(gateway, wish.topic, mark, noted)
+    checkpoint, progress = checkpoint_of(arguments), Progress(report, clock.now_s)
+    with checkpoint.held() as noted, gateway_at(arguments.gateway, retry) as gateway:
+        replaying = Replaying(gateway, arguments.topic, checkpoint, noted)
         try:
-            with as_pipeline_errors(wish.gateway):
+            with as_pipeline_errors(arguments.gateway):
                 replaying.send_again(history, window)
                 messages = history.messages(replaying.noted.through, window)
                 pacing = Pacing(rate, gap_s, clock.now_s())
@@ -122,18 +149,22 @@ def publish(wish: ReplayArguments, clock: Clock, report: Report, retry: Retry = 
         except Stopped:
             pass  # what is noted is sent again the next time
         if not clock.stopped:
-            mark.forget()
+            checkpoint.forget()
         progress.say(replaying.line())
     return replaying.totals
 
 
-def mark_of(wish: ReplayArguments) -> Mark:
-    """Where a replay notes how far it is: of the same source, place and beginning."""
-    of = f"{wish.path.resolve()} {wish.source_topic or ''} to {wish.topic} at {wish.gateway}"
-    if wish.from_time is not None:
-        of += f" from {wish.from_time}"
+def checkpoint_of(arguments: ReplayArguments) -> ReplayCheckpoint:
+    """Return the checkpoint of a replay: of equal source, topic, gateway and beginning."""
+    of = f"{arguments.path.resolve()} {arguments.source_topic or ''}"
+    of += f" to {arguments.topic} at {arguments.gateway}"
+    # Another beginning is another replay: its places count from elsewhere. --until may change.
+    if arguments.from_time is not None:
+        of += f" from {arguments.from_time}"
     digest = hashlib.blake2b(of.encode(), digest_size=4).hexdigest()
-    return Mark(wish.checkpoint or Path("checkpoints") / f"replay-{wish.topic}-{digest}", of)
+    return ReplayCheckpoint(
+        arguments.checkpoint or Path("checkpoints") / f"replay-{arguments.topic}-{digest}", of
+    )
 
 
 def _rate(text: str | None) -> Rate | None:
@@ -169,12 +200,14 @@ def _time_of(option: str, text: str | None) -> int | None:
         ) from None
 
 
-def _time(wish: ReplayArguments) -> TimeField | None:
-    if wish.time_field is None:
+def _time(arguments: ReplayArguments) -> TimeField | None:
+    if arguments.time_field is None:
         return None
     try:
-        return TimeField(FieldPath.parse(wish.time_field), Unit(wish.time_unit))
+        return TimeField(FieldPath.parse(arguments.time_field), Unit(arguments.time_unit))
     except PathInvalid as error:
-        raise UsageInvalid(f"--time-field {wish.time_field}: {error.detail}") from None
+        raise UsageInvalid(f"--time-field {arguments.time_field}: {error.detail}") from None
     except ValueError:
-        raise UsageInvalid(f"--time-unit: expected auto, ms or s, not {wish.time_unit!r}") from None
+        raise UsageInvalid(
+            f"--time-unit: expected auto, ms or s, not {arguments.time_unit!r}"
+        ) from None

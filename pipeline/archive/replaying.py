@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import math
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 
@@ -21,7 +20,7 @@ from tidegate.clients.transport import NDJSON
 from tidegate.keys.text.rate import Rate
 from tidegate.keys.text.time import time_text
 from tidegate.pipeline.archive.recorded import BEGINNING, History, Recorded, RecordedPlace, Window
-from tidegate.pipeline.atomic_files import write
+from tidegate.pipeline.atomic_files import lock, write
 from tidegate.pipeline.connection import pipeline_error
 from tidegate.pipeline.errors import (
     ArchiveUnusable,
@@ -29,11 +28,11 @@ from tidegate.pipeline.errors import (
     GatewayRefused,
     HistoryInvalid,
 )
+from tidegate.pipeline.operations.shutdown import Stop
 
-# When messages of a replay are due, and which of them share a request.
+# --- pacing: when messages are due, and which of them share a request
 #
-# The clock is given, so that a day's replay can be looked at in a moment.
-
+# The clock is an argument, so that a test replays a day in a moment.
 
 MESSAGES_PER_REQUEST = 1_000
 BYTES_PER_REQUEST = 4 * 1024 * 1024
@@ -43,18 +42,24 @@ BURST_S = 1.0
 """How far a replay that was held up may run ahead of its speed to make up for it."""
 
 
-class Clock(Protocol):
-    """Seconds that pass, and somebody who may have enough of it."""
+class Clock:
+    """The real clock; a signal ends its waits."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
 
     def now_s(self) -> float:
-        """Seconds, never running back."""
+        """Return monotonic seconds."""
+        return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Return after so long, or earlier when asked to stop."""
+        """Return after so long, or at once when asked to stop."""
+        self._stop.wait(seconds)
 
     @property
     def stopped(self) -> bool:
-        """Whether somebody asked for the end."""
+        """True if a signal has come."""
+        return self._stop.asked
 
 
 class Pacing:
@@ -71,19 +76,22 @@ class Pacing:
         self._before: Recorded | None = None
 
     def due_s(self, message: Recorded) -> float:
-        """When this message may go, the one after that which went last; the first one at once."""
+        """Return when this message may go, as the next one after the last that went."""
         if self._before is None:
             return self._last_s
         gap_s = self._gap_s(self._before, message)
         return self._last_s + (gap_s if self._gap_s_max is None else min(gap_s, self._gap_s_max))
 
     def tick_s(self, message: Recorded) -> float:
-        """The end of the tick in which this message is due: later by a little, never sooner."""
+        """Return the end of the tick in which this message is due: a little later, never sooner."""
+        # Without ROUNDING a sum of gaps that is off by a bit would miss its own tick by a whole
+        # one.
         ticks = (self.due_s(message) - self._begun_s) / TICK_S
         return self._begun_s + math.ceil(ticks - ROUNDING) * TICK_S
 
     def went(self, message: Recorded, now_s: float) -> None:
-        """A message goes."""
+        """Note that a message goes."""
+        # Catch up at most BURST_S: after a long outage a replay must not flood the topic.
         self._last_s = max(self.due_s(message), now_s - BURST_S)
         self._before = message
 
@@ -94,7 +102,7 @@ def requests(
     clock: Clock,
     messages_max: int = MESSAGES_PER_REQUEST,
 ) -> Iterator[list[Recorded]]:
-    """What each request carries, given out when it is due; ends early when asked to stop."""
+    """Yield the messages of each request when it is due; end early when asked to stop."""
     held: list[Recorded] = []
     held_bytes = 0
     for message in messages:
@@ -115,7 +123,7 @@ def requests(
 
 
 def _gap_of(rate: Rate | None) -> Callable[[Recorded, Recorded], float]:
-    """Seconds from one message to the next."""
+    """Return a function: two successive messages -> the seconds between them."""
     if rate is None:
         return lambda before, message: 0.0
     if rate.messages_per_s is not None:
@@ -128,28 +136,26 @@ def _gap_of(rate: Rate | None) -> Callable[[Recorded, Recorded], float]:
     return lambda before, message: (message.clock_ms - before.clock_ms) * per_ms_s
 
 
-# Recorded messages as a topic of each type takes them: the bodies of requests.
+# --- the bodies of requests, by the type of the topic
 #
-# Topics of JSON take envelopes, many in a request; texts and bytes go as they are, one in a
-# request.
-# An archive has a text as a JSON string, and bytes as the base64 in one.
-
+# A topic of JSON takes envelopes, many in a request. Texts and bytes go as they are, one in a
+# request. An archive has a text as a JSON string, and bytes as base64 in one.
 
 _MEDIA_TYPES = {"text": "text/plain", "binary": "application/octet-stream"}
 
 
 def media_type_of(kind: str) -> str:
-    """What a topic of a type is sent."""
+    """Return the media type of requests to a topic of a type."""
     return _MEDIA_TYPES.get(kind, NDJSON)
 
 
 def messages_max_of(kind: str) -> int:
-    """How many messages a request to a topic of a type carries at most."""
+    """Return the most messages that a request to a topic of a type carries."""
     return 1 if kind in _MEDIA_TYPES else MESSAGES_PER_REQUEST
 
 
 def body_of(kind: str, messages: Sequence[Recorded]) -> bytes:
-    """The body that carries messages and removals to a topic of a type; no more than it may.
+    """Return the body of a request to a topic of a type, with at most its number of messages.
 
     Raises:
         HistoryInvalid: a message is none for a topic of texts or bytes.
@@ -164,7 +170,10 @@ def body_of(kind: str, messages: Sequence[Recorded]) -> bytes:
 
 
 def _envelope(message: Recorded) -> bytes:
-    """As a gateway takes messages and removals; JSON has line breaks only between its tokens."""
+    """Return the envelope of a message or removal on one line.
+
+    Valid JSON has line breaks only between tokens, so a blank may replace each.
+    """
     if message.value is not None:
         return b'{"value":%b}' % message.value.replace(b"\n", b" ").replace(b"\r", b" ")
     key_text, reason = message.key_text or "null", msgspec.json.encode(message.reason)
@@ -189,17 +198,15 @@ def _bytes(message: Recorded) -> bytes:
         ) from None
 
 
-# How far a replay is, so that a kill neither loses nor doubles.
+# --- the checkpoint: a kill neither loses nor doubles
 #
-# Before a request is sent, its number and the stretch of messages in it are noted. Who comes after
-# a
-# kill sends exactly that stretch again, under that number: the gateway knows whether it has it.
-
+# Before a request is sent, its number and its stretch of messages are noted. After a kill exactly
+# that stretch is sent again under that number, and the gateway knows whether it has it.
 
 PRODUCER_PREFIX = "tidegate.replay."
 
 
-class Noted(msgspec.Struct, frozen=True):
+class ReplayState(msgspec.Struct, frozen=True):
     """Request `sequence` of `producer` has the messages behind `after` up to `through`.
 
     `of` is what is replayed to where: another replay has its own file.
@@ -212,7 +219,7 @@ class Noted(msgspec.Struct, frozen=True):
     through: RecordedPlace = BEGINNING
 
 
-class Mark:
+class ReplayCheckpoint:
     """The file in which that is noted; held by one process."""
 
     def __init__(self, folder: Path, of: str) -> None:
@@ -221,27 +228,25 @@ class Mark:
         self._of = of
 
     @contextmanager
-    def held(self) -> Iterator[Noted]:
-        """What was noted last, or a new beginning.
+    def held(self) -> Iterator[ReplayState]:
+        """Lock the file and yield what was noted last, or a new beginning.
 
         Raises:
             CheckpointMismatch: another process has it, it is another replay's, or unreadable.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            held = lock(self._folder / "lock")
+        except BlockingIOError:
+            raise CheckpointMismatch(f"{self._folder}: another process replays this") from None
         except OSError as error:
             raise CheckpointMismatch(f"{self._folder}: {error.strerror or error}") from None
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise CheckpointMismatch(f"{self._folder}: another process replays this") from None
             yield self._last()
         finally:
-            os.close(lock)
+            os.close(held)
 
-    def note(self, noted: Noted) -> None:
+    def note(self, noted: ReplayState) -> None:
         """Have the disk keep it.
 
         Raises:
@@ -253,14 +258,14 @@ class Mark:
             raise CheckpointMismatch(f"{self._path}: {error.strerror or error}") from None
 
     def forget(self) -> None:
-        """All is published; the same replay begins anew the next time."""
+        """Remove the file after the end; the same replay then begins anew."""
         self._path.unlink(missing_ok=True)
 
-    def _last(self) -> Noted:
+    def _last(self) -> ReplayState:
         if not self._path.exists():
-            return Noted(self._of, PRODUCER_PREFIX + secrets.token_hex(8))
+            return ReplayState(self._of, PRODUCER_PREFIX + secrets.token_hex(8))
         try:
-            found = msgspec.json.decode(self._path.read_bytes(), type=Noted)
+            found = msgspec.json.decode(self._path.read_bytes(), type=ReplayState)
         except msgspec.MsgspecError:
             raise CheckpointMismatch(f"{self._path} cannot be read: remove it") from None
         if found.of != self._of:
@@ -286,13 +291,15 @@ class Totals:
 class Replaying:
     """Publishes to one topic, and notes before each request what is in it."""
 
-    def __init__(self, gateway: Gateway, topic: str, mark: Mark, noted: Noted) -> None:
+    def __init__(
+        self, gateway: Gateway, topic: str, checkpoint: ReplayCheckpoint, noted: ReplayState
+    ) -> None:
         """Look what the topic takes."""
         self.totals = Totals()
         self.noted = noted
         self._gateway = gateway
         self._topic = topic
-        self._mark = mark
+        self._checkpoint = checkpoint
         # One that is not there is made, of JSON without a key.
         found = gateway.find_topic(topic) or {}
         self._kind: str = found.get("type", "json")
@@ -309,7 +316,7 @@ class Replaying:
         All of it, also where the window ends earlier by now: it may have been published.
 
         Raises:
-            ArchiveUnusable: it is not there any more.
+            ArchiveUnusable: the archive no longer has it.
             HistoryInvalid, GatewayRefused, GatewayUnreachable: as `send`.
         """
         noted = self.noted
@@ -328,18 +335,18 @@ class Replaying:
 
         Raises:
             HistoryInvalid: one is no message for such a topic.
-            GatewayRefused: the text says where what it was refused for stands.
-            GatewayUnreachable: nobody answers.
+            GatewayRefused: the text names the file and the place of the refused message.
+            GatewayUnreachable: the gateway does not answer.
         """
         last, before = messages[-1].place, self.noted
-        self.noted = Noted(
+        self.noted = ReplayState(
             before.of, before.producer, before.sequence + 1, before.through, RecordedPlace(*last)
         )
-        self._mark.note(self.noted)
+        self._checkpoint.note(self.noted)
         self._publish(messages)
 
     def line(self) -> str:
-        """What was done so far."""
+        """Return a line that says what was done so far."""
         done = self.totals
         line = f"{self._topic}: {done.messages:,} messages published"
         if done.repeated:
@@ -370,7 +377,7 @@ class Replaying:
         except GatewayProblem as error:
             line = error.line or (1 if len(sent) == 1 else 0)
             if 1 <= line <= len(sent):
-                error.line = None  # that of the file is told in its place
+                error.line = None  # the sentence names the line of the file instead
             refusal = pipeline_error(error, self._gateway.base_url)
             if not 1 <= line <= len(sent) or not isinstance(refusal, GatewayRefused):
                 raise

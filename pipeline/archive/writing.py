@@ -14,8 +14,7 @@ from tidegate.keys.archived import COLUMNS, DAY_MS, Part
 from tidegate.pipeline.atomic_files import sync
 from tidegate.pipeline.errors import ArchiveUnusable
 
-# Rows of a topic as format "tidegate" reads them, as rows of an archive.
-
+# --- rows of format "tidegate" as rows of an archive
 
 ROWS = pa.schema(
     [
@@ -32,7 +31,7 @@ _READ = ("offset", "timestamp_ms", "key", "value", "removed")
 
 
 def archive_rows(read: pa.RecordBatch, epoch: str) -> pa.RecordBatch:
-    """The same rows with the names of an archive; texts stay as published."""
+    """Return the same rows with the columns of an archive; texts stay as published."""
     columns = [pa.repeat(pa.scalar(epoch), read.num_rows), *(read.column(name) for name in _READ)]
     arrays = [column.cast(kind) for column, kind in zip(columns, ROWS.types, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=ROWS)
@@ -65,7 +64,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A finished file that nobody sees yet, by its name for the time being."""
+    """A finished file under a temporary name, which no reader sees yet."""
 
     name: str
     part: Part
@@ -74,7 +73,7 @@ class Written:
 def write_parts(
     batches: Iterable[pa.RecordBatch], edge: Edge, folder: Path, prefix: str
 ) -> Iterator[Written]:
-    """Write rows that follow an edge to files in `folder`; what stands before it is passed over.
+    """Write rows that follow an edge to files in `folder`; skip rows before it.
 
     Rows come in order of position. `prefix` is no other attempt's.
 
@@ -94,6 +93,7 @@ def write_parts(
             times = rows.column("timestamp_ms").to_pylist()
             stamp_ms = max(clock_ms, times[0])
             day = stamp_ms // DAY_MS
+            # A folder holds one day, so a file must not have rows of two.
             if writer is not None and writer.day != day:
                 yield writer.close()
                 writer = None
@@ -123,6 +123,7 @@ class PartWriter:
             path,
             ROWS,
             compression="zstd",
+            # Statistics of texts would repeat whole values in the footer.
             write_statistics=["epoch", "position", "timestamp_ms"],
             sorting_columns=[pq.SortingColumn(ROWS.get_field_index("position"))],
             write_page_index=True,
@@ -140,6 +141,7 @@ class PartWriter:
         """Have the disk keep it."""
         self._flush()
         self._parquet.close()
+        # The driver renames the file next; a name without its bytes would be a damaged archive.
         sync(self._path)
         return Written(self._path.name, self._part)
 
@@ -154,7 +156,7 @@ class PartWriter:
 
 
 def _new_rows(batch: pa.RecordBatch, epoch: str, position: int) -> pa.RecordBatch:
-    """The rows behind a position, which follow it without a hole.
+    """Return the rows behind a position, which must follow it without a gap.
 
     A journal is read without one: an archive that has lost its end is before its checkpoint.
     """
@@ -171,12 +173,12 @@ def _new_rows(batch: pa.RecordBatch, epoch: str, position: int) -> pa.RecordBatc
 
 
 def _within(times: list[int], end_ms: int) -> int:
-    """How many of the first rows come before the clock reaches a time."""
+    """Return how many of the first rows come before the clock reaches a time."""
     return next((at for at, time_ms in enumerate(times) if time_ms >= end_ms), len(times))
 
 
 def edge_of(path: Path, part: Part) -> Edge:
-    """Where a file ends, by its footer.
+    """Return where a file ends, by its footer.
 
     Raises:
         ArchiveUnusable: it is no whole Parquet file.

@@ -1,22 +1,48 @@
 """How bodies of conflated messages are kept: the newest, or what reducers make of all.
 
-What a registered merger makes of them is in `slots`.
+With a registered merger a key may have several bodies, its slots.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from tidegate.keys.merging import Merger
+from tidegate.keys.merging import Function, Merger
 from tidegate.keys.reducers import Merged, Reduce
 from tidegate.keys.spec import KeySpec, conflation_key
 from tidegate.pipeline.columns.intervals import Column, Runs
-from tidegate.pipeline.merging import registered
+from tidegate.pipeline.errors import DefinitionInvalid
+
+# --- registered mergers: imported by name, once in each process
+
+
+@cache
+def registered(name: str) -> Function:
+    """Return the function `package.module:function`, as in the gateway's setting `mergers`.
+
+    Raises:
+        DefinitionInvalid: it is not there, or cannot be called.
+    """
+    module_name, _, attribute = name.partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), attribute)
+    except Exception as error:  # whatever the module raises
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise DefinitionInvalid(f"merger {name} cannot be imported: {reason}") from None
+    if not callable(function):
+        raise DefinitionInvalid(f"merger {name} is not a function")
+    found: Function = function
+    return found
+
+
+# --- the newest body, or what reducers make of all
 
 
 class Bodies(Protocol):
@@ -28,28 +54,28 @@ class Bodies(Protocol):
     failures: int
 
     def begin(self, bodies: pa.Array) -> Any:
-        """Bodies of messages, null for removals, as this keeps them."""
+        """Return bodies of messages (null for removals) in this form."""
 
     def joined(self, held: Any, new: Any) -> Any:
-        """One after the other."""
+        """Return both, one after the other."""
 
     def of_runs(self, kept: Any, runs: Runs) -> tuple[Any, Runs]:
-        """One for each run, and the runs: cut where messages of a run are not to be one."""
+        """Return one body for each run, and the runs, cut where a merger declined."""
 
     def take(self, kept: Any, places: Column) -> Any:
-        """Those at some places."""
+        """Return those at some places."""
 
     def put_before(self, kept: Any, place: int, earlier: Any) -> None:
-        """Let the one at a place stand for an earlier one too."""
+        """Put an earlier body before the one at a place."""
 
     def shown(self, kept: Any) -> pa.Array:
-        """As they are sent."""
+        """Return the bodies as they are sent."""
 
     def saved(self, kept: Any) -> pa.Array:
-        """As they outlive a batch, bytes each."""
+        """Return bytes for each, which outlive a batch."""
 
     def loaded(self, saved: pa.Array) -> Any:
-        """What was saved, to be gone on with."""
+        """Return what `saved` has saved."""
 
 
 class Newest:
@@ -58,34 +84,34 @@ class Newest:
     failures = 0
 
     def begin(self, bodies: pa.Array) -> pa.Array:
-        """The column itself."""
+        """Return the column itself."""
         return bodies
 
     def joined(self, held: pa.Array, new: pa.Array) -> pa.Array:
-        """One column."""
+        """Return one column."""
         return pa.concat_arrays([held, new])
 
     def of_runs(self, kept: pa.Array, runs: Runs) -> tuple[pa.Array, Runs]:
-        """The last of each."""
+        """Return the last body of each run."""
         return kept.take(pa.array(runs.order[runs.ends - 1])), runs
 
     def take(self, kept: pa.Array, places: Column) -> pa.Array:
-        """Those at some places."""
+        """Return those at some places."""
         return kept.take(pa.array(places))
 
     def put_before(self, kept: pa.Array, place: int, earlier: Any) -> None:
-        """Nothing of what is earlier shows."""
+        """Do nothing: an earlier body does not show in a newer one."""
 
     def shown(self, kept: pa.Array) -> pa.Array:
-        """The column itself."""
+        """Return the column itself."""
         return kept
 
     def saved(self, kept: pa.Array) -> pa.Array:
-        """The column itself."""
+        """Return the column itself."""
         return kept
 
     def loaded(self, saved: pa.Array) -> pa.Array:
-        """The column itself."""
+        """Return the column itself."""
         return saved
 
 
@@ -98,22 +124,22 @@ class Folded:
         self._reduce = reduce
 
     def begin(self, bodies: pa.Array) -> list[Merged | None]:
-        """Each the beginning of a combination."""
+        """Return a combination of one message for each."""
         begin = self._reduce.begin
         return [None if body is None else begin(body) for body in bodies.to_pylist()]
 
     def joined(self, held: list[Merged | None], new: list[Merged | None]) -> list[Merged | None]:
-        """One list."""
+        """Return one list."""
         return [*held, *new]
 
     def of_runs(self, kept: list[Merged | None], runs: Runs) -> tuple[list[Merged | None], Runs]:
-        """Each run combined in order of publication."""
+        """Return each run combined in order of publication."""
         by_key = [kept[place] for place in runs.order.tolist()]
         pairs = zip(runs.starts.tolist(), runs.ends.tolist(), strict=True)
         return [_combined(by_key[start:end]) for start, end in pairs], runs
 
     def take(self, kept: list[Merged | None], places: Column) -> list[Merged | None]:
-        """Those at some places."""
+        """Return those at some places."""
         return [kept[place] for place in places.tolist()]
 
     def put_before(
@@ -123,15 +149,15 @@ class Folded:
         kept[place] = _combined([*earlier, kept[place]])
 
     def shown(self, kept: list[Merged | None]) -> pa.Array:
-        """The combined messages."""
+        """Return the combined messages."""
         return pa.array([None if one is None else one.payload() for one in kept], pa.binary())
 
     def saved(self, kept: list[Merged | None]) -> pa.Array:
-        """What was merged, as JSON text."""
+        """Return the combinations as JSON text."""
         return pa.array([None if one is None else one.saved() for one in kept], pa.binary())
 
     def loaded(self, saved: pa.Array) -> list[Merged | None]:
-        """What was merged."""
+        """Return the combinations."""
         loaded = self._reduce.loaded
         return [None if text is None else loaded(text) for text in saved.to_pylist()]
 
@@ -144,13 +170,11 @@ def _combined(parts: Sequence[Merged | None]) -> Merged | None:
     return found
 
 
-# Bodies that a registered merger combines: not always into one, so a key may have several slots.
+# --- bodies that a registered merger combines: a key may have several slots
 #
-# The engine's slots (rules merge-5 and merge-6) of a lane that nobody joins: a message is put to
-# the merger with the newest slot of its key, and has one of its own where that declines. A removal
-# takes away the one slot there is; behind several it has its own, since what is sent before it
-# stays sent.
-
+# The engine's slots (rules merge-5 and merge-6): a message goes to the merger with the newest slot
+# of its key, and gets a slot of its own if the merger declines. A removal clears a single slot;
+# behind several it gets its own, because what is sent before it stays sent.
 
 APART, OPEN = b"|", b" "
 
@@ -179,15 +203,15 @@ class Merging:
         self._merger = Merger(name, registered(name), self._failed)
 
     def begin(self, bodies: pa.Array) -> list[Slot]:
-        """Each by itself."""
+        """Return a slot of one message for each."""
         return [Slot(body) for body in bodies.to_pylist()]
 
     def joined(self, held: list[Slot], new: list[Slot]) -> list[Slot]:
-        """One list."""
+        """Return one list."""
         return [*held, *new]
 
     def of_runs(self, kept: list[Slot], runs: Runs) -> tuple[list[Slot], Runs]:
-        """The slots of each run, and runs cut where a slot begins."""
+        """Return the slots of each run, and the runs, cut where a slot begins."""
         by_key = [kept[place] for place in runs.order.tolist()]
         slots: list[Slot] = []
         starts: list[int] = []
@@ -195,6 +219,7 @@ class Merging:
             slots.append(Slot(by_key[start].text))
             starts.append(start)
             for place in range(start + 1, end):
+                # Only the newest slot takes more: earlier ones are settled (rule merge-5).
                 merged = self._merged(slots[-1], by_key[place], is_only=starts[-1] == start)
                 if merged is None:
                     slots.append(Slot(by_key[place].text, is_apart=True))
@@ -204,27 +229,28 @@ class Merging:
         return slots, runs.cut(np.array(starts, np.int64))
 
     def take(self, kept: list[Slot], places: Column) -> list[Slot]:
-        """Those at some places."""
+        """Return those at some places."""
         return [kept[place] for place in places.tolist()]
 
     def put_before(self, kept: list[Slot], place: int, earlier: list[Slot]) -> None:
-        """What nobody was told of is counted, and not put to the merger, which may decline."""
+        """Do nothing: unsent messages are counted, but the merger, which may decline, gets none."""
 
     def shown(self, kept: list[Slot]) -> pa.Array:
-        """The messages."""
+        """Return the messages."""
         return pa.array([slot.text for slot in kept], pa.binary())
 
     def saved(self, kept: list[Slot]) -> pa.Array:
-        """A mark and the message."""
+        """Return a mark and the message for each slot."""
+        # One byte before the text keeps the slots in a single column of bytes.
         texts = [(APART if slot.is_apart else OPEN) + (slot.text or b"") for slot in kept]
         return pa.array(texts, pa.binary())
 
     def loaded(self, saved: pa.Array) -> list[Slot]:
-        """The slots."""
+        """Return the slots."""
         return [Slot(text[1:] or None, text[:1] == APART) for text in saved.to_pylist()]
 
     def _merged(self, newest: Slot, new: Slot, *, is_only: bool) -> Slot | None:
-        """The newest slot of a key with one more; None: that has a slot of its own."""
+        """Return the newest slot of a key with one more message; None if it declined."""
         if new.is_apart:
             return None
         if new.text is None:

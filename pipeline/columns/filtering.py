@@ -54,11 +54,11 @@ class BatchFilter:
 
     @property
     def by_columns(self) -> bool:
-        """Whether columns are tried at all."""
+        """True if columns are tried at all."""
         return self._decode is not None
 
     def matching(self, bodies: Sequence[bytes], record_keys: Sequence[str]) -> Column:
-        """Which of these messages (checked JSON) match."""
+        """Return which of these messages (checked JSON) match."""
         if self._condition is not None and self._decode is not None:
             try:
                 return self._by_columns(self._condition, self._decode, bodies)
@@ -71,6 +71,7 @@ class BatchFilter:
         self, condition: Condition, decode: Callable[[bytes], Any], bodies: Sequence[bytes]
     ) -> Column:
         if max(map(len, bodies), default=0) > BRACKETS_MAX:
+            # For longer messages the closures also count brackets; the decoder here does not.
             raise InexactError("a message so long that its brackets are counted")
         records = list(map(decode, bodies))
         values = {
@@ -81,6 +82,7 @@ class BatchFilter:
 
 
 def _decoder(paths: list[FieldPath]) -> Callable[[bytes], Any] | None:
+    # msgspec reads top-level fields only; deeper paths need the closures.
     if not paths or any(len(path.steps) > 1 for path in paths):
         return None
     fields = [(f"f{at}", str | int | float | None, None) for at in range(len(paths))]
@@ -93,7 +95,7 @@ def _decoder(paths: list[FieldPath]) -> Callable[[bytes], Any] | None:
 
 
 def _condition(node: Node) -> Condition | None:
-    """A node over columns; None for what they do not know."""
+    """Return a node as a condition over columns; None for nodes that columns cannot judge."""
     match node:
         case Compare(sign, Field(path), Literal(constant)) if _is_judged(constant):
             return lambda values: _compared(COMPARISONS[sign], values[path], constant)
@@ -122,7 +124,7 @@ def _joined(join: Callable[[Truth, Truth], Truth], operands: Sequence[Node]) -> 
 
 
 def _both(left: Truth, right: Truth) -> Truth:
-    """The left operand decides unless it is TRUE (rule filter-10)."""
+    """Return AND: the left operand decides unless it is TRUE (rule filter-10)."""
     return Truth(left.true & right.true, left.false | (left.true & right.false))
 
 
@@ -133,6 +135,7 @@ def _either(left: Truth, right: Truth) -> Truth:
 def _is_judged(constant: object) -> bool:
     if isinstance(constant, str):
         return constant != "" and constant.isascii()
+    # bool is an int to isinstance, and not a number to the filter language.
     return type(constant) in (int, float) and abs(constant) <= EXACT_MAX  # type: ignore[arg-type]  # a number, as was just asked
 
 
@@ -156,14 +159,14 @@ def _null(found: list[Any]) -> Truth:
 
 
 def _texts(found: list[Any]) -> Column:
-    """Which are NULL, the empty text being NULL too."""
+    """Return which are NULL; the empty text is NULL too."""
     if not set(map(type, found)) <= {str, type(None)}:
         raise InexactError("a number beside a text")
     return np.array([not text for text in found], np.bool_)
 
 
 def _numbers(found: list[Any]) -> tuple[Column, Column]:
-    """As doubles, and which are NULL."""
+    """Return the values as doubles, and which are NULL."""
     if not set(map(type, found)) <= {int, float, type(None)}:
         raise InexactError("a text beside a number")
     try:

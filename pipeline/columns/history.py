@@ -1,7 +1,7 @@
 """A recorded history as lines in order of publication: NDJSON, gzipped, a folder, or Parquet.
 
 Files count in the order of their names, lines in the order of the file. Spark may cut a file in
-blocks; `file` and `block` say where a line stands, and a task reads each block from beginning to
+blocks; `file` and `block` locate a line, and a task reads each block from beginning to
 end. A row of Parquet is a message: its column `value`, if there is one of texts, else the row as
 a JSON object.
 """
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 
-# Rows of columns as JSON objects: what is null is left out, and JSON has not every number.
-
+# --- rows of columns as JSON objects, without nulls
+#
+# JSON has no NaN and no infinity, so rows with such numbers must be refused.
 
 SHOWN_MAX = 200
 # Always six digits, so that texts sort as times do.
@@ -38,19 +39,19 @@ _TIMES = {
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL takes it, whatever stands in it."""
+    """Return a column's name as SQL takes it, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def as_json(columns: Sequence[Column]) -> Column:
-    """The object of these columns, in their order; times to the microsecond."""
+    """Return the object of these columns, in their order; times to the microsecond."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     return F.to_json(F.struct(*columns), _TIMES)
 
 
 def beyond_json(schema: StructType, columns: Sequence[Column]) -> Column:
-    """Which of the columns has a number that JSON has not, as a reason; null if none has."""
+    """Return which column has a number that JSON lacks, as a reason; null if none has."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     reasons = [
@@ -83,7 +84,7 @@ SPACE = " \t\r\n"
 
 
 def require_history(path: Path) -> bool:
-    """Whether the history is Parquet; looked at before Spark is started.
+    """Check a history before Spark is started; return whether it is Parquet.
 
     Raises:
         HistoryUnreadable: nothing there, or nothing in it.
@@ -93,7 +94,7 @@ def require_history(path: Path) -> bool:
     if path.is_file():
         return path.suffix == ".parquet"
     inside = (each for each in path.rglob("*") if each.is_file())
-    names = [each.name for each in inside if not _is_hidden(each.relative_to(path))]
+    names = [each.name for each in inside if not is_hidden(each.relative_to(path))]
     if not names:
         raise HistoryUnreadable(f"{path}: there is no file in this folder")
     parquet = [name.endswith(".parquet") for name in names]
@@ -103,7 +104,7 @@ def require_history(path: Path) -> bool:
 
 
 def read_history(spark: SparkSession, path: Path) -> DataFrame:
-    """The lines of a history, columns as in `SCHEMA`; `time_ms` only from a journal's archive.
+    """Return the lines of a history as `SCHEMA`; only a journal's archive has `time_ms`.
 
     Raises:
         HistoryUnreadable: as `require_history`, or Spark cannot make sense of it.
@@ -119,6 +120,7 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
         lines = reader.format("text").load(_address(path))
         return lines.select(*place, F.col("value").cast("binary").alias("line"), _no_time())
     try:
+        # Recursive lookup takes folders such as date=… as plain folders and adds no columns.
         rows = spark.read.option("recursiveFileLookup", True).parquet(_address(path))
     except Exception as error:  # whatever Spark has to say of a file that is none of Parquet
         raise HistoryUnreadable(f"{path}: Spark cannot read it as Parquet") from error
@@ -135,7 +137,7 @@ def read_history(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def lines_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """A task's lines in pieces that stand in one block, with the number of the piece's first line.
+    """Yield a task's lines in pieces of one block, with the number of each piece's first line.
 
     Lines count from 0 in each block.
     """
@@ -151,7 +153,7 @@ def lines_by_block(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int
 
 
 def stripped(lines: pa.Array) -> pa.Array:
-    """Lines without the white space around them, and without line breaks inside.
+    """Return lines without white space around them and without line breaks inside.
 
     Raises:
         pyarrow.ArrowInvalid: one is no UTF-8.
@@ -163,7 +165,7 @@ def stripped(lines: pa.Array) -> pa.Array:
 
 
 def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
-    """The error for a line, from 1, of a part as `lines_by_block` names it."""
+    """Return the error for a line, from 1, of a part as `lines_by_block` names it."""
     file, _, start = part.rpartition("\0")
     name = file_name(file).rpartition("/")[2] or "messages"
     place = f"line {number}" if int(start) == 0 else f"line {number} after byte {int(start)}"
@@ -171,12 +173,12 @@ def wrong_line(part: str, number: int, reason: str) -> HistoryInvalid:
 
 
 def _address(path: Path) -> str:
-    """As Spark reads it, which takes a `=` or a blank in a name as it is."""
+    """Return the address in a form in which Spark takes `=` and blanks as they are."""
     return f"file://{path.absolute()}"
 
 
-def _is_hidden(path: Path) -> bool:
-    """Whether Spark and others pass over a file, by its name or its folder's."""
+def is_hidden(path: Path) -> bool:
+    """Return whether Spark skips a file by its name or its folder's."""
     return any(part[0] in "._" for part in path.parts)
 
 
@@ -187,7 +189,7 @@ def _no_time() -> Column:
 
 
 def _stretches(batch: pa.RecordBatch) -> list[tuple[int, int]]:
-    """Where rows of one block stand: first row and length of each stretch."""
+    """Return first row and length of each stretch of rows of one block."""
     rows = batch.num_rows
     if rows == 0:
         return []

@@ -9,21 +9,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.jsontext import one_line
-from tidegate.pipeline.columns.blocks import Messages
-from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.conflator import (
+from tidegate.pipeline.columns.conflation import (
     DELETED,
+    EARLIEST_NS,
     FOREVER_NS,
     NEVER_MS,
     PUT,
     REASONS,
     UNMATCHED,
+    Conflation,
 )
 from tidegate.pipeline.columns.filtering import BatchFilter
 from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
 from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.timeline import EARLIEST_NS
+from tidegate.pipeline.columns.rows import Messages, packed, split
+from tidegate.pipeline.columns.shard import Shard, refused
+
+REFUSED = -1
+"""The number of the shard whose blocks hold lines that are no messages."""
 
 
 class Intake:
@@ -43,7 +47,7 @@ class Intake:
         return self._reader.codes[0].texts
 
     def messages(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Messages]:
-        """A task's messages, a piece of a block at a time; those set aside by themselves.
+        """Yield a task's messages, a piece of a block at a time; refused lines apart.
 
         Raises:
             HistoryInvalid: a line is no message, has no time, or nothing says whose removal it is,
@@ -51,6 +55,7 @@ class Intake:
         """
         for part, row, piece in lines_by_block(batches):
             bodies = _on_one_line(piece.column("body"))
+            # Sources without positions count rows: blank lines count too, as in an editor.
             count = pa.array(np.arange(row + 1, row + 1 + len(bodies)), pa.int64())
             piece = piece.set_column(2, "position", pc.coalesce(piece.column("position"), count))
             piece = piece.set_column(5, "body", bodies)
@@ -63,6 +68,7 @@ class Intake:
     def _sorted_out(self, part: str, piece: pa.RecordBatch) -> Iterator[Messages]:
         bytes_max = self._conflation.line_bytes_max or FOREVER_NS
         try:
+            # Try the whole piece first: a refused line is rare, and judging line by line is slow.
             if (pc.max(pc.binary_length(piece.column("body"))).as_py() or 0) <= bytes_max:
                 yield from [self._read(part, piece)] if len(piece) else []
                 return
@@ -107,7 +113,7 @@ class Intake:
         return _messages(part, piece, codes, times_ns, gone, bodies)
 
     def _keys_and_times(self, piece: pa.RecordBatch) -> tuple[Column, Column]:
-        """From the columns where they say it of every message, else from the bodies."""
+        """Return keys and times: from the columns where they are complete, else from the bodies."""
         keys, stored, bodies = (piece.column(name) for name in ("key", "time_ms", "body"))
         by_field = self._conflation.time is not None
         there = np.flatnonzero(np.asarray(bodies.is_valid()))
@@ -124,12 +130,12 @@ class Intake:
             codes[there] = found
             if found_ns is not None:
                 times_ns[there] = found_ns
-        told = np.flatnonzero(np.asarray(keys.is_valid()))
-        if len(told):
+        known_rows = np.flatnonzero(np.asarray(keys.is_valid()))
+        if len(known_rows):
             encoded = keys.drop_null().dictionary_encode()
             code_of = self._reader.codes[0].code
             known = np.array([code_of(text) for text in encoded.dictionary.to_pylist()], np.int64)
-            codes[told] = known[np.asarray(encoded.indices)]
+            codes[known_rows] = known[np.asarray(encoded.indices)]
         if not by_field:
             times_ns = self._stored_ns(stored)
         return codes, times_ns
@@ -150,7 +156,7 @@ def _on_one_line(bodies: pa.Array) -> pa.Array:
 
 
 def _causes(removed: pa.Array) -> Column:
-    """Why each would be gone; DELETED where nothing that is known says it."""
+    """Return why each would be gone; DELETED where no known reason is given."""
     found = pc.index_in(removed, pa.array(REASONS, pa.string()), skip_nulls=True)
     causes: Column = np.asarray(pc.fill_null(found, DELETED)).astype(np.int64)
     return causes
@@ -172,3 +178,48 @@ def _messages(
         part, int(positions[0]), int(greatest_ns[-1]), codes, times_ns, greatest_ns, positions,
         published_ms, gone, bodies, reasons,
     )  # fmt: skip
+
+
+# --- the steps of one task
+
+
+def cut_messages(
+    batches: Iterator[pa.RecordBatch], conflation: Conflation, shards: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield one task's messages as blocks (`rows.ROWS`), a row for each shard and piece.
+
+    Refused lines go to the shard `REFUSED`, with their reasons as keys.
+    """
+    intake = Intake(conflation)
+    for found in intake.messages(batches):
+        if found.reasons:
+            yield packed([found.block(REFUSED, found.codes >= 0, found.reasons, found.codes)])
+            continue
+        parts = enumerate(split(found.codes, intake.texts, shards))
+        yield packed([found.block(shard, *part) for shard, part in parts])
+
+
+def combine(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
+    """Yield one task's PUBLISHED rows as DELIVERIES with saved values, and refused lines."""
+    intake, shard, part = Intake(conflation), Shard(conflation, now_ns=0), ""
+    for found in intake.messages(batches):
+        if found.reasons:
+            yield refused(found)
+            continue
+        if found.part != part:
+            yield from shard.combined()
+            part = found.part
+        yield from shard.add(found, intake.texts)
+    yield from shard.combined()
+
+
+def merge(batches: Iterator[pa.RecordBatch], conflation: Conflation) -> Iterator[pa.RecordBatch]:
+    """Merge rows of `combine`, in order of publication, into one for each key."""
+    shard = Shard(conflation, now_ns=0)
+    for rows in batches:
+        is_put = pc.is_null(rows.column("refused"))
+        shard.join(rows.filter(is_put))
+        aside = rows.filter(pc.invert(is_put))
+        if len(aside):
+            yield aside
+    yield from shard.finish()

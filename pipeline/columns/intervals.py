@@ -1,6 +1,6 @@
 """Which messages become one delivery, for many messages at once.
 
-The engine's rules for a lane (rules interval-4 to interval-6) told over columns:
+The engine's rules for a lane (rules interval-4 to interval-6) computed over columns:
 no loop runs over messages, one short one over openings. Times are the recorded clock's, in
 nanoseconds, in order of publication, and never run back.
 """
@@ -22,7 +22,7 @@ Column = NDArray[Any]
 
 
 class Pace(StrEnum):
-    """Whether all keys share an interval, or each has its own (AMPS)."""
+    """The scope of an interval: one for all keys (`batch`), or one for each key (`key`; AMPS)."""
 
     BATCH = "batch"
     KEY = "key"
@@ -36,9 +36,10 @@ class Interval:
     pace: Pace
 
     def due_ns(self, opened_ns: Column) -> Column:
-        """When what opened at these times goes out: with `pace=key` at the end of a tick."""
+        """Return when rows opened at these times go out: with `pace=key` at the end of a tick."""
         due: Column = opened_ns + self.interval_ns
         if self.pace is Pace.KEY:
+            # Ticks gather keys that fall due almost together into one delivery (rule interval-5).
             tick_ns = max(1, min(self.interval_ns // TICKS_PER_INTERVAL, TICK_NS_MAX))
             due = -(-due // tick_ns) * tick_ns
         return due
@@ -57,24 +58,25 @@ class Runs:
     due_ns: Column
 
     def cut(self, starts: Column) -> Runs:
-        """The same, cut into parts that begin at `starts`, those of the runs among them."""
+        """Return the runs cut into parts that begin at `starts`, which include the runs' own."""
         due_ns = self.due_ns[self.homes(starts)]
         return Runs(self.order, starts, np.append(starts, len(self.order))[1:], due_ns)
 
     def homes(self, starts: Column) -> Column:
-        """In which run each part is."""
+        """Return the run of each part."""
         homes: Column = np.searchsorted(self.starts, starts, side="right") - 1
         return homes
 
 
 def runs_of(interval: Interval, codes: Column, times_ns: Column) -> Runs:
-    """The deliveries of messages in order of publication; `codes` number their keys from 0."""
+    """Group messages in order of publication into deliveries; `codes` number keys from 0."""
     count = len(times_ns)
     order = np.argsort(codes, kind="stable")
     due_ns = interval.due_ns(times_ns)
     # The place of the first message at or after the end of an interval that a message opens.
     reach = np.searchsorted(times_ns, due_ns)
     if interval.pace is Pace.KEY:
+        # Key and place in one number, so that one sorted search finds the place within the key.
         bases = codes[order].astype(np.int64) * (count + 1)
         starts = _chase(np.searchsorted(bases + order, bases + reach[order]))
         opened = order[starts]
@@ -88,7 +90,7 @@ def runs_of(interval: Interval, codes: Column, times_ns: Column) -> Runs:
 
 
 def one_run_each(interval: Interval, codes: Column, times_ns: Column) -> Runs:
-    """All messages of a key as one delivery, due as its first one says."""
+    """Group all messages of a key into one delivery, due as its first message says."""
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(_changes(codes[order]))
     due_ns = interval.due_ns(times_ns[order[starts]])
@@ -96,7 +98,8 @@ def one_run_each(interval: Interval, codes: Column, times_ns: Column) -> Runs:
 
 
 def _chase(following: Column) -> Column:
-    """The places that are reached from the first one by going on to `following[place]`."""
+    """Return the places reached from the first one by repeated steps to `following[place]`."""
+    # A plain list: this loop takes one step for each opening, and numpy scalars are slow.
     follow, end = following.tolist(), len(following)
     places, place = [], 0
     while place < end:
@@ -106,7 +109,7 @@ def _chase(following: Column) -> Column:
 
 
 def _changes(column: Column) -> Column:
-    """Whether each value differs from the one before it; the first does."""
+    """Return whether each value differs from the one before it; the first one does."""
     changed = np.ones(len(column), np.bool_)
     np.not_equal(column[1:], column[:-1], out=changed[1:])
     return changed

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from operator import attrgetter
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from tidegate.keys.errors import JsonInvalid, KeyMissing, KeysError
 from tidegate.keys.jsontext import DEPTH_MAX, check_json
-from tidegate.keys.path import getter
+from tidegate.keys.path import FieldPath, getter
 from tidegate.keys.spec import (
     INTEGER_MAX,
     INTEGER_MIN,
@@ -26,8 +27,78 @@ from tidegate.keys.spec import (
     join_key,
     record_key,
 )
-from tidegate.pipeline.columns.intervals import Column
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.keys.text.time import SECOND_NS, parse_iso_ns
+from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column
+
+# --- times in messages: numbers of seconds or milliseconds, or ISO 8601, as nanoseconds
+
+
+SECONDS_FROM, SECONDS_BELOW = 1e8, 1e11
+NS_BELOW = 2**63 - 2**53  # an interval more must not overflow
+
+
+class Unit(StrEnum):
+    """The unit of a time that is a number.
+
+    `auto`: seconds since 1970 from 1e8 to 1e11 (1973 to 5138), else milliseconds.
+    """
+
+    AUTO = "auto"
+    MILLISECONDS = "ms"
+    SECONDS = "s"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeField:
+    """The field of a message's time, and the unit of numbers in it; texts are ISO 8601."""
+
+    path: FieldPath
+    unit: Unit = Unit.AUTO
+
+    def ns(self, found: object) -> int:
+        """Return the nanoseconds of a decoded time; a number counts to the microsecond.
+
+        Raises:
+            ValueError: no time.
+        """
+        ns = parse_iso_ns(found) if isinstance(found, str) else self._number_ns(found)
+        if abs(ns) >= NS_BELOW:
+            raise ValueError("a time out of range")
+        return ns
+
+    def column_ns(self, found: list[Any]) -> Column:
+        """Return `ns` for the decoded times of many messages."""
+        if set(map(type, found)) == {int}:
+            times = np.array(found, np.int64)
+            low, high = int(times.min()), int(times.max())
+            scale_ns = self._scale_ns(low)
+            alike = scale_ns == self._scale_ns(high) and (low < SECONDS_BELOW) == (
+                high < SECONDS_BELOW
+            )
+            if low >= 0 and alike and high * scale_ns < NS_BELOW:
+                return times * scale_ns
+        return np.array([self.ns(each) for each in found], np.int64)
+
+    def _number_ns(self, found: object) -> int:
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            raise ValueError("no time")
+        scale_ns = self._scale_ns(abs(found))
+        if isinstance(found, int):
+            return found * scale_ns
+        return round(found * (scale_ns // 1_000)) * 1_000
+
+    def _scale_ns(self, size: float) -> int:
+        is_seconds = self.unit is Unit.SECONDS or (
+            self.unit is Unit.AUTO and SECONDS_FROM <= size < SECONDS_BELOW
+        )
+        return SECOND_NS if is_seconds else MILLISECOND_NS
+
+
+# --- the keys and times of many lines at once, exactly as one by one
+#
+# The quick way decodes the few fields into a struct, where each key field is a text, an integer
+# or missing, and the time a number or a text. A batch with anything else takes the closures of
+# `keys/`, which give the same answer by definition.
 
 Read = tuple[Column | None, list[Column]]
 """Times in nanoseconds, None where no field has them; and for each key spec the keys' codes."""
@@ -46,7 +117,7 @@ class KeyCodes:
     """Numbers for the keys that one task has seen, from 0 in order of appearance.
 
     Keys are those of records with `strict`, else of conflation, where a missing field is null.
-    Records without fields of a key have to be told theirs: no message says it.
+    Without fields in `spec` a key comes with each record; no message contains it.
     """
 
     def __init__(self, spec: KeySpec, *, strict: bool = False) -> None:
@@ -58,7 +129,7 @@ class KeyCodes:
         self._key_of = record_key_of if strict else conflation_key(spec)
 
     def of_line(self, line: bytes) -> int:
-        """The closures' way: any message.
+        """Return the code of any message, by the closures of `keys/`.
 
         Raises:
             KeysError: it has no such key.
@@ -66,7 +137,7 @@ class KeyCodes:
         return self.code(self._key_of(line))
 
     def of_fields(self, fields: list[tuple[Any, ...]]) -> Column:
-        """The quick way: decoded fields, each a text, an integer or None.
+        """Return the codes of decoded fields, each a text, an integer or None: the quick way.
 
         Raises:
             OverflowError: an integer beyond 64 bits, which is a key by its own spelling.
@@ -82,7 +153,7 @@ class KeyCodes:
         return np.array(codes, np.int64)
 
     def code(self, text: str) -> int:
-        """The number of a key."""
+        """Return the number of a key."""
         found = self._codes.get(text)
         if found is None:
             found = self._codes[text] = len(self.texts)
@@ -102,11 +173,12 @@ class MessageReader:
         self._quick = _quick_decoder(specs, time)
 
     def read(self, lines: list[bytes]) -> Read:
-        """Times and key codes of stripped lines.
+        """Return times and key codes of stripped lines.
 
         Raises:
             LineInvalidError: the first line that is not strict JSON, or has no key or no time.
         """
+        # All or nothing for a batch: a mix would need the two answers put back in order.
         if self._quick is not None and not _may_be_odd(lines):
             try:
                 return self._read_quickly(self._quick, lines)
@@ -128,13 +200,14 @@ class MessageReader:
         return times, codes
 
     def judged(self, lines: Sequence[bytes | None], bytes_max: int) -> list[str | None]:
-        """Why each line cannot be read, as problems of the gateway say it; None if it can."""
+        """Return why each line cannot be read, in the gateway's words; None if it can."""
         return [None if line is None else self._judge(line, bytes_max) for line in lines]
 
     def _judge(self, line: bytes, bytes_max: int) -> str | None:
         try:
             if len(line) > bytes_max:
                 raise JsonInvalid(f"longer than {bytes_max} bytes")
+            # Strict JSON first: a key may be found in a line that the gateway would refuse.
             check_json(line)
             for known in self.codes:
                 known.of_line(line)
@@ -176,7 +249,7 @@ class _Quick:
 
 
 def _quick_decoder(specs: Sequence[KeySpec], time: TimeField | None) -> _Quick | None:
-    """A decoder of top-level fields; None where a path goes deeper, or a key has no field."""
+    """Return a decoder of top-level fields; None if a path goes deeper or a key has no field."""
     paths = [path for spec in specs for path in spec.paths]
     if not all(spec.paths for spec in specs) or any(
         len(path.steps) > 1 or not isinstance(path.steps[0], str)
@@ -200,7 +273,7 @@ def _quick_decoder(specs: Sequence[KeySpec], time: TimeField | None) -> _Quick |
 
 
 def _no_key(line: bytes) -> str:
-    raise KeyMissing("the message does not tell its key")
+    raise KeyMissing("the message does not contain its key")
 
 
 def _tuple_of(attributes: list[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -217,7 +290,7 @@ def _canonical(field: str | int | None) -> str:
 
 
 def _may_be_odd(lines: list[bytes]) -> bool:
-    """Whether a line may be deeper than allowed, or no UTF-8: what a partial decode passes over."""
+    """Return whether a line may be too deep or no UTF-8, which a partial decode does not see."""
     if any(line.count(b"[") + line.count(b"{") > DEPTH_MAX for line in lines):
         return True
     try:

@@ -1,32 +1,43 @@
 """The two kinds of rows of the pipeline: what sources give, and what sinks take.
 
 PUBLISHED, a message or removal each:
-    file, block   the piece of the source that it stands in; these pairs sort in the order of
-                  publication. What follows the last NUL of `file` is its name
-    position      its place in the piece; null: the rows of a piece stand in order, and count from 1
+    file, block   the piece of the source that has it; these pairs sort in the order of
+                  publication. The part after the last NUL of `file` is its name
+    position      its place in the piece; null: the rows of a piece are in order, and count from 1
     time_ms       when it was published, or null
     key           the record that it is of; null: its fields say it
     body          JSON text; null for a removal, which has a key
     removed       of a removal why the record is gone, if that is known; null: `deleted`
     refused       null, or why `body` is no message, known already by its source
 
-SENT, what is told of a key:
+SENT, what goes out for a key:
     key           of the record; null for a row that was refused
-    file, block, position   where the last message that it stands for was published
+    file, block, position   the place of its last message
     value         the newest text, or what reducers made of it; null for a removal
-    messages      how many messages it stands for
+    messages      how many messages were conflated into it
     first_ms      when the first of them was published, or null
     removed       null, or why the record is gone: `deleted`, `expired`, `match`
     refused       null, or why `value` is no message: a dead letter
     due_ns        when it was due on the stream's own timeline; null where it goes out at once
 
-DELIVERIES are SENT rows that also tell
+DELIVERIES are SENT rows that also have
     first         the position of the first message, in its own piece
 """
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 import pyarrow as pa
+
+from tidegate.pipeline.columns.intervals import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 PUBLISHED = (
     "file string, block long, position long, time_ms long, key string, body binary, "
@@ -41,11 +52,187 @@ _KINDS = {"string": pa.string(), "long": pa.int64(), "binary": pa.binary()}
 
 
 def arrow_schema(columns: str) -> pa.Schema:
-    """The Arrow schema of columns as Spark spells them."""
+    """Return the Arrow schema of columns in Spark's spelling."""
     pairs = (column.split(" ") for column in columns.split(", "))
     return pa.schema([(name, _KINDS[kind]) for name, kind in pairs])
 
 
 def file_name(file: str) -> str:
-    """What people call a `file`; empty where there is none."""
+    """Return the readable part of a `file`; empty if it has none."""
     return file.rpartition("\0")[2]
+
+
+# --- blocks: many messages as one row of Spark, their columns packed as Arrow
+#
+# A shuffle sorts and moves blocks: some hundred of them for millions of messages. Rows of a block
+# are in order of publication, and so are blocks by `part` and `row`.
+
+ROWS = "stream int, part string, row long, clock_ns long, block binary"
+ARROW_ROWS = pa.schema(
+    [
+        ("stream", pa.int32()),
+        ("part", pa.string()),
+        ("row", pa.int64()),
+        ("clock_ns", pa.int64()),
+        ("block", pa.binary()),
+    ]
+)
+ORDER = ("stream", "part", "row")
+# LZ4 costs little and cuts what a shuffle writes to disk.
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Messages of one stream; `keys` are the texts that `codes` number.
+
+    `clock_ns` is the latest time of the messages that it was cut from, those of other streams too.
+    """
+
+    stream: int
+    part: str
+    row: int
+    clock_ns: int
+    keys: list[str]
+    codes: Column
+    times_ns: Column
+    values: pa.Array
+
+    def row_of_spark(self) -> tuple[int, str, int, int, bytes]:
+        """Return the block as a row of `ROWS`."""
+        key = pa.DictionaryArray.from_arrays(
+            pa.array(self.codes, pa.int32()), pa.array(self.keys, pa.string())
+        )
+        columns = [key, pa.array(self.times_ns, pa.int64()), self.values]
+        batch = pa.RecordBatch.from_arrays(columns, ["key", "time_ns", "value"])
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=_LZ4) as stream:
+            stream.write_batch(batch)
+        return self.stream, self.part, self.row, self.clock_ns, sink.getvalue().to_pybytes()
+
+
+def compact(codes: Column, count: int) -> tuple[Column, Column]:
+    """Return which of `count` codes occur, and each message's place among them."""
+    present = np.bincount(codes, minlength=count) > 0
+    places: Column = np.cumsum(present) - 1
+    return np.flatnonzero(present), places[codes]
+
+
+def shard_of(key_text: str, shards: int) -> int:
+    """Return the shard of a key, the same in every process."""
+    # Not hash(): Python seeds it anew in each process, and shards are saved between runs.
+    return zlib.crc32(key_text.encode()) % shards
+
+
+def split(
+    codes: Column, texts: list[str], shards: int
+) -> Iterator[tuple[Column, list[str], Column]]:
+    """Yield for each shard: which messages are its, their keys, and the codes of these."""
+    present, places = compact(codes, len(texts))
+    homes = np.array([shard_of(texts[code], shards) for code in present.tolist()])[places]
+    for shard in range(shards):
+        chosen = homes == shard
+        used, numbers = compact(codes[chosen], len(texts))
+        yield chosen, [texts[code] for code in used.tolist()], numbers
+
+
+def packed(blocks: Sequence[Block]) -> pa.RecordBatch:
+    """Return blocks as a batch of `ROWS`."""
+    rows = zip(*(block.row_of_spark() for block in blocks), strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(rows, ARROW_ROWS.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_ROWS)
+
+
+def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[Block]:
+    """Yield the blocks of batches of `ROWS`."""
+    for rows in batches:
+        for stream, part, row, clock_ns, block in zip(
+            *(rows.column(name) for name in ARROW_ROWS.names), strict=True
+        ):
+            batch = pa.ipc.open_stream(block.as_buffer()).read_next_batch()
+            key = batch.column("key")
+            yield Block(
+                stream.as_py(),
+                part.as_py(),
+                row.as_py(),
+                clock_ns.as_py(),
+                key.dictionary.to_pylist(),
+                np.asarray(key.indices).astype(np.int64),
+                np.asarray(batch.column("time_ns")),
+                batch.column("value"),
+            )
+
+
+# --- messages as columns, and their way to the shard of their key
+
+_CARRIED = ["greatest_ns", "positions", "published_ms", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages in order of publication, each put, removed, or not wanted by the filter.
+
+    Attributes:
+        part: the block, as text that sorts in order of publication.
+        row: the place of the first of them in it.
+        clock_ns: the greatest time of the piece that they were cut from.
+        codes: of each its key's number; of what was set aside, its reason's.
+        times_ns: its own time; EARLIEST_NS where it has none.
+        greatest_ns: the greatest time of the piece up to it.
+        positions: its place in the block.
+        published_ms: when it was published; NEVER_MS where that is unknown.
+        gone: PUT, or why it is gone: DELETED, UNMATCHED or EXPIRED.
+        bodies: null where it is not put.
+        reasons: why these were set aside; empty for messages that can be taken.
+    """
+
+    part: str
+    row: int
+    clock_ns: int
+    codes: Column
+    times_ns: Column
+    greatest_ns: Column
+    positions: Column
+    published_ms: Column
+    gone: Column
+    bodies: pa.Array
+    reasons: tuple[str, ...] = ()
+
+    def block(self, stream: int, chosen: Column, keys: Sequence[str], codes: Column) -> Block:
+        """Return the chosen messages as a block for a shard; `codes` number `keys`."""
+        columns = [pa.array(getattr(self, name)[chosen], pa.int64()) for name in _CARRIED]
+        columns.append(self.bodies.filter(pa.array(chosen)))
+        carried = pa.StructArray.from_arrays(columns, [*_CARRIED, "bodies"])
+        times_ns = self.times_ns[chosen]
+        return Block(stream, self.part, self.row, self.clock_ns, [*keys], codes, times_ns, carried)
+
+    @classmethod
+    def of_block(cls, block: Block) -> Messages:
+        """Return the messages of a block that has arrived."""
+        *carried, bodies = block.values.flatten()
+        greatest_ns, positions, published_ms, gone = map(np.asarray, carried)
+        return cls(
+            block.part, block.row, block.clock_ns, block.codes, block.times_ns, greatest_ns,
+            positions, published_ms, gone, bodies,
+        )  # fmt: skip
+
+    @classmethod
+    def set_aside(cls, block: Block) -> Messages:
+        """Return the refused lines of a block, whose keys are the reasons."""
+        reasons = tuple(block.keys[code] for code in block.codes.tolist())
+        return replace(cls.of_block(block), reasons=reasons)
+
+
+BOUNDS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 * 1024 * 1024),
+}
+
+
+def bound_batches(messages: DataFrame) -> None:
+    """Make Arrow batches large enough for columns to pay, small enough for a worker's memory."""
+    settings = messages.sparkSession.conf
+    for name, bound in BOUNDS.items():
+        # Spark's other threads read the settings, so they must not change with every batch.
+        if settings.get(name) != bound:
+            settings.set(name, bound)

@@ -9,11 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.pipeline.columns.blocks import Messages
-from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.conflator import FOREVER_NS, NEVER_MS, PUT, REASONS, Deliveries, Rows
+from tidegate.pipeline.columns.conflation import (
+    FOREVER_NS,
+    NEVER_MS,
+    PUT,
+    REASONS,
+    Conflation,
+    Deliveries,
+    Rows,
+)
 from tidegate.pipeline.columns.intervals import Column, Pace
-from tidegate.pipeline.columns.rows import DELIVERIES, arrow_schema
+from tidegate.pipeline.columns.rows import DELIVERIES, Messages, arrow_schema
 
 ROWS_MAX = 10_000
 _SCHEMA = arrow_schema(DELIVERIES)
@@ -35,35 +41,37 @@ class Shard:
         self.now_ns = now_ns
 
     def add(self, found: Messages, texts: list[str]) -> Iterator[pa.RecordBatch]:
-        """The next messages, whose codes number `texts`."""
+        """Take the next messages, whose codes number `texts`; yield what is due."""
         rows = self._rows(found, texts)
         if self.now_ns is not None:
             rows.times_ns = np.full(len(rows.codes), self.now_ns)
             self.conflator.gather(rows)
             return
         taken = self.timeline.add(rows, found.greatest_ns, found.clock_ns)
-        yield from self._told(self.conflator.add(taken, self.timeline.passed_ns))
+        yield from self._deliveries(self.conflator.add(taken, self.timeline.passed_ns))
 
     def close(self) -> Iterator[pa.RecordBatch]:
-        """The end of a batch: what is due in processing time."""
+        """End a batch; yield what is due in processing time."""
         if self.now_ns is None:
             return
         if self.conflator.interval.pace is Pace.BATCH:
             yield from self.finish()
         else:
-            yield from self._told(self.conflator.release(self.now_ns))
+            yield from self._deliveries(self.conflator.release(self.now_ns))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """All that waits or is held."""
-        yield from self._told(self.conflator.add(self.timeline.finish(), self.timeline.passed_ns))
-        yield from self._told(self.conflator.finish())
+        """Yield all that waits or is held."""
+        yield from self._deliveries(
+            self.conflator.add(self.timeline.finish(), self.timeline.passed_ns)
+        )
+        yield from self._deliveries(self.conflator.finish())
 
     def combined(self) -> Iterator[pa.RecordBatch]:
-        """All that is held, with values as they are saved: for `join` of another shard."""
-        yield from self._told(self.conflator.finish(), self.conflator.bodies.saved)
+        """Yield all that is held with saved values, for `join` of another shard."""
+        yield from self._deliveries(self.conflator.finish(), self.conflator.bodies.saved)
 
     def join(self, rows: pa.RecordBatch) -> None:
-        """What others have combined of later messages, in processing time."""
+        """Take what others have combined of later messages, in processing time."""
         count = rows.num_rows
         keys, files, blocks = (rows.column(name).to_pylist() for name in ("key", "file", "block"))
         parts = [f"{file}\0{block:019}" for file, block in zip(files, blocks, strict=True)]
@@ -79,6 +87,7 @@ class Shard:
             parts=numbered(self.parts, parts),
             lasts=lasts,
             gone=np.full(count, PUT),
+            # `combine` runs only without removals, where `absent` has no meaning.
             absent=np.zeros(count, np.bool_),
             values=self.conflator.bodies.loaded(rows.column("value")),
         )
@@ -86,6 +95,7 @@ class Shard:
 
     def _rows(self, found: Messages, texts: list[str]) -> Rows:
         count = len(found.codes)
+        # A removal is no message: it adds nothing to the count of its row.
         put = (found.gone == PUT).astype(np.int64)
         return Rows(
             codes=numbered(self.keys, texts)[found.codes],
@@ -100,7 +110,7 @@ class Shard:
             values=self.conflator.bodies.begin(found.bodies),
         )
 
-    def _told(
+    def _deliveries(
         self, found: Deliveries, shown: Callable[[Any], pa.Array] | None = None
     ) -> Iterator[pa.RecordBatch]:
         rows, due_ns = found.rows, found.due_ns
@@ -108,8 +118,10 @@ class Shard:
             return
         is_put = pa.array(rows.gone == PUT)
         values = (shown or self.conflator.bodies.shown)(rows.values)
+        # In processing time with pace=batch the batch is the interval: there is nothing to wait
+        # for.
         at_once = self.now_ns is not None and self.conflator.interval.pace is Pace.BATCH
-        told = {
+        columns = {
             "key": named(self.keys, rows.codes),
             **placed(self.parts, rows.parts),
             "position": rows.lasts,
@@ -121,18 +133,18 @@ class Shard:
             "due_ns": pa.nulls(len(due_ns), pa.int64()) if at_once else due_ns,
             "first": rows.firsts,
         }
-        batch = pa.RecordBatch.from_pydict(told, schema=_SCHEMA)
+        batch = pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
         for start in range(0, len(due_ns), ROWS_MAX):
             yield batch.slice(start, ROWS_MAX)
 
 
 def refused(found: Messages) -> pa.RecordBatch:
-    """Rows as in `DELIVERIES` for lines that were set aside."""
+    """Return DELIVERIES rows for refused lines."""
     count = len(found.reasons)
-    told = {
+    columns = {
         name: pa.nulls(count, kind) for name, kind in zip(_SCHEMA.names, _SCHEMA.types, strict=True)
     }
-    told |= {
+    columns |= {
         **placed({found.part: 0}, np.zeros(count, np.int64)),
         "position": found.positions,
         "value": found.bodies,
@@ -141,21 +153,21 @@ def refused(found: Messages) -> pa.RecordBatch:
         "refused": found.reasons,
         "first": found.positions,
     }
-    return pa.RecordBatch.from_pydict(told, schema=_SCHEMA)
+    return pa.RecordBatch.from_pydict(columns, schema=_SCHEMA)
 
 
 def numbered(numbers: dict[str, int], texts: Sequence[str]) -> Column:
-    """The numbers of texts, new ones for new texts."""
+    """Return the numbers of texts; new texts get new numbers."""
     return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
 
 
 def named(texts: dict[str, int], codes: Column) -> pa.Array:
-    """The texts that codes number."""
+    """Return the texts that codes number."""
     return pa.array([*texts], pa.string()).take(pa.array(codes))
 
 
 def placed(parts: dict[str, int], codes: Column) -> dict[str, pa.Array]:
-    """Columns `file` and `block` of the parts that codes number."""
+    """Return the columns `file` and `block` of the parts that codes number."""
     files, blocks = [], []
     for part in parts:
         file, _, block = part.rpartition("\0")
@@ -169,25 +181,24 @@ def placed(parts: dict[str, int], codes: Column) -> dict[str, pa.Array]:
 
 
 def milliseconds(times_ms: Column) -> pa.Array:
-    """Times of publication, null where nobody knows."""
+    """Return times of publication, null where they are unknown."""
     return pa.array(times_ms, pa.int64(), mask=times_ms == NEVER_MS)
 
 
-# A shard as a table that outlives a batch: what goes on from it is as if it had not ended.
+# --- a shard as a table between two batches: restored, it continues as if there was no break
 #
-# Rows are of a `kind`: `held` and `waiting` in their order, `untold` (came and went, and counts
-# with
-# the key's next row) and `there` (a key whose record is there). Times stand in the schema's notes.
-
+# Rows are of a `kind`: `held` and `waiting` in their order, `untold` (a key that came and went
+# unsent; its messages count with its next row) and `there` (a key whose record exists). The
+# schema's metadata has the times.
 
 GREATEST, PASSED, DUE, KEYS = b"greatest_ns", b"passed_ns", b"due_ns", b"keys"
 FAILURES = b"failures"
-HELD, WAITING, UNTOLD, THERE = "held", "waiting", "untold", "there"
+HELD, WAITING, UNSENT, THERE = "held", "waiting", "untold", "there"  # words in saved tables
 _NUMBERS = ["times_ns", "messages", "firsts", "first_ms", "lasts", "gone"]
 
 
 def saved(shard: Shard) -> pa.Table:
-    """All that a shard holds, with notes: `GREATEST`, `PASSED`, the earliest `DUE`, and `KEYS`.
+    """Save a shard, with the notes `GREATEST`, `PASSED`, the earliest `DUE`, and `KEYS`.
 
     `FAILURES` of the merger are all since the stream began.
     """
@@ -210,7 +221,7 @@ def saved(shard: Shard) -> pa.Table:
 
 
 def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None) -> Shard:
-    """The shard of a table; in processing time its clock does not run back."""
+    """Restore a shard from its table; in processing time its clock does not run back."""
     notes = table.schema.metadata
     passed_ns = int(notes[PASSED])
     shard = Shard(conflation, None if now_ns is None else max(now_ns, passed_ns))
@@ -220,9 +231,9 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
     kinds = np.array(table.column("kind").to_pylist(), dtype=object)
     conflator.held = _loaded(shard, table, kinds == HELD)
     timeline.waiting = _loaded(shard, table, kinds == WAITING)
-    untold = _loaded(shard, table, kinds == UNTOLD)
-    for place, code in enumerate(untold.codes.tolist()):
-        conflator.untold[code] = untold.take(np.array([place]), conflator.bodies)
+    unsent = _loaded(shard, table, kinds == UNSENT)
+    for place, code in enumerate(unsent.codes.tolist()):
+        conflator.unsent[code] = unsent.take(np.array([place]), conflator.bodies)
     there = table.filter(pa.array(kinds == THERE)).column("key").to_pylist()
     codes = [shard.keys.setdefault(text, len(shard.keys)) for text in there]
     conflator.there = np.zeros(len(shard.keys), np.bool_)
@@ -233,8 +244,8 @@ def restored(table: pa.Table, conflation: Conflation, now_ns: int | None = None)
 def _rows(shard: Shard) -> Iterator[tuple[str, Rows]]:
     yield HELD, shard.conflator.held
     yield WAITING, shard.timeline.waiting
-    for rows in shard.conflator.untold.values():
-        yield UNTOLD, rows
+    for rows in shard.conflator.unsent.values():
+        yield UNSENT, rows
 
 
 def _table(shard: Shard, kind: str, rows: Rows) -> pa.Table:

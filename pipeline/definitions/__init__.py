@@ -1,1 +1,1 @@
-"""What a definition file asks for."""
+"""Definitions of streams: the TOML file, and topics that say `engine: spark`."""

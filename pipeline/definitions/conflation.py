@@ -9,18 +9,18 @@ from tidegate.keys.filter import Filter
 from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import DAY, parse_duration, whole_ms
+from tidegate.pipeline.columns.bodies import registered
 from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.times import TimeField, Unit
-from tidegate.pipeline.definitions.terms import (
+from tidegate.pipeline.columns.reading import TimeField, Unit
+from tidegate.pipeline.definitions.toml import (
+    TomlTable,
     bracketed,
     read_filter,
     read_list,
     read_path,
     refused,
 )
-from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid
-from tidegate.pipeline.merging import registered
 
 REDUCERS = 'reducers, such as ["/px:last", "/px:max@hi"]'
 MERGE = '"replace", reducers of fields such as {"/qty" = "sum"}, or "package.module:function"'
@@ -41,7 +41,7 @@ class EventTime:
 
 @dataclass(frozen=True, slots=True)
 class ConflationDefinition:
-    """How messages of a stream become one; `oof` tells removals, no `time` is processing time.
+    """How messages of a stream become one; `oof` sends removals, no `time` is processing time.
 
     `merger` is the name of a registered one, if there is one; then there are no reducers.
     """
@@ -55,11 +55,11 @@ class ConflationDefinition:
 
     @property
     def holds(self) -> bool:
-        """Whether something must outlive a batch."""
+        """True if something must outlive a batch."""
         return bool(self.pace is Pace.KEY or self.oof or self.time or self.merger)
 
     def __str__(self) -> str:
-        """What a checkpoint remembers: what was held under another conflation is of no use."""
+        """Return what a checkpoint notes: held rows are useless under another conflation."""
         if not self.holds:
             return ""
         parts = [f"pace {self.pace}", f"time {self.time or 'processing'}", f"oof {self.oof}"]
@@ -72,7 +72,7 @@ PLAIN = ConflationDefinition()
 
 
 def read_conflation(table: TomlTable, key_spec: KeySpec) -> ConflationDefinition:
-    """The conflation of a stream that is no view.
+    """Read the conflation of a stream that is not a view.
 
     Raises:
         DefinitionInvalid: the place, and what was expected there.
@@ -112,6 +112,7 @@ def _merge(table: TomlTable) -> Reduce | str | None:
 
 def _merger(table: TomlTable, name: str) -> str:
     try:
+        # Import it now: a merger that is missing should not first fail in a task.
         registered(name)
     except DefinitionInvalid as error:
         raise DefinitionInvalid(f"{table.where('merge')}: {error}") from None

@@ -5,12 +5,240 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
+from urllib.parse import urlsplit
 
 from tidegate.keys.text.bookmark import START, split_bookmark
-from tidegate.pipeline.definitions.external import FilesSource, KafkaSource, RateSource, RedisSource
-from tidegate.pipeline.definitions.terms import TOPIC
-from tidegate.pipeline.definitions.toml import TomlTable
+from tidegate.pipeline.definitions.toml import TOPIC, TomlTable
+from tidegate.pipeline.errors import DefinitionInvalid
+
+# --- Redis, Kafka, and generated rows
+
+REDIS_ADDRESS = re.compile(r"(redis|rediss|unix)://\S+")
+ENTRY_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}")
+BROKERS = re.compile(r"[^\s,:]+:[0-9]{1,5}(,[^\s,:]+:[0-9]{1,5})*")
+KAFKA_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.-]*")
+ROWS_PER_SECOND_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSource:
+    """A Redis stream of others, read from `start` (`epoch`, `now` or an entry's id) on.
+
+    `field` holds the JSON text of a message; without it an entry's fields are one JSON object.
+    """
+
+    address: str
+    stream: str
+    start: str
+    field: str | None
+    rows_per_batch: int | None
+    topic: ClassVar[None] = None
+
+    @property
+    def place(self) -> str:
+        """The name in a checkpoint, without the password."""
+        parts = urlsplit(self.address)
+        return f"redis {parts.netloc.rpartition('@')[2]}{parts.path} stream {self.stream}"
+
+    @classmethod
+    def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> RedisSource:
+        """Read it from its table."""
+        expected = "an address such as redis://127.0.0.1:6379/0"
+        start = table.text("from", default=START)
+        if start not in {START, "now"} and not ENTRY_ID.fullmatch(start):
+            raise table.wrong("from", "epoch, now or the id of an entry", start)
+        return cls(
+            address=table.secret("address", REDIS_ADDRESS, expected),
+            stream=table.checked("stream", str, "the key of a Redis stream"),
+            start=start,
+            field=table.text("field", default="") or None,
+            rows_per_batch=stream.count("rows_per_batch"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """A topic of Kafka, read from `start` (`epoch`, `now`) on.
+
+    `connector` is the version of Spark's Kafka connector, or the folder of its jars; None is
+    Spark's own version. `options` go to Kafka's clients, `kafka.` before each name.
+    """
+
+    brokers: str
+    kafka_topic: str
+    start: str
+    connector: str | Path | None
+    options: tuple[tuple[str, str], ...]
+    rows_per_batch: int | None
+    topic: ClassVar[None] = None
+
+    @property
+    def place(self) -> str:
+        """The name in a checkpoint, without brokers: these come and go."""
+        return f"kafka topic {self.kafka_topic}"
+
+    @classmethod
+    def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> KafkaSource:
+        """Read it from its table; a relative folder of jars is below `folder`."""
+        start = table.text("from", default=START)
+        if start not in {START, "now"}:
+            raise table.wrong("from", "epoch or now", start)
+        return cls(
+            brokers=table.checked("brokers", BROKERS.fullmatch, "brokers such as 127.0.0.1:9092"),
+            kafka_topic=table.checked("topic", KAFKA_TOPIC.fullmatch, "the name of a Kafka topic"),
+            start=start,
+            connector=_connector(table, folder),
+            options=_options(table),
+            rows_per_batch=stream.count("rows_per_batch"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RateSource:
+    """Made rows for trying out: `rows_per_second` over `keys` symbols, chosen by `seed`."""
+
+    rows_per_second: int
+    keys: int
+    seed: int
+    topic: ClassVar[None] = None
+
+    @property
+    def place(self) -> str:
+        """The name of the source in a checkpoint."""
+        return f"rate {self.rows_per_second}/s of {self.keys} keys, seed {self.seed}"
+
+    @classmethod
+    def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> RateSource:
+        """Read it from its table."""
+        rows = table.count("rows_per_second", ROWS_PER_SECOND_MAX)
+        if rows is None:
+            raise table.missing("rows_per_second", "how many rows are made")
+        return cls(rows, keys=table.count("keys") or 100, seed=table.count("seed") or 1)
+
+
+def _connector(table: TomlTable, folder: Path) -> str | Path | None:
+    text = table.text("connector", default="")
+    # A folder may look like a version; name it with a slash then.
+    if not text or VERSION.fullmatch(text):
+        return text or None
+    jars = (folder / text).resolve()
+    if not any(jars.glob("*.jar")):
+        raise table.wrong("connector", "a version such as 4.1.0, or a folder of jars", text)
+    return jars
+
+
+def _options(table: TomlTable) -> tuple[tuple[str, str], ...]:
+    expected = 'texts, such as {"kafka.security.protocol" = "SSL"}'
+    options = table.raw("options")
+    if options is None:
+        return ()
+    # Do not show the value: options of Kafka's clients may be passwords.
+    if not isinstance(options, dict) or not all(map(_is_option, options, options.values())):
+        raise DefinitionInvalid(f"{table.where('options')}: expected {expected}")
+    return tuple(sorted(options.items()))
+
+
+def _is_option(name: str, setting: object) -> bool:
+    return name.startswith("kafka.") and isinstance(setting, str)
+
+
+# --- files: their format and columns
+
+COLUMN_TYPE = re.compile(
+    r"string|boolean|int|long|float|double|date|timestamp|decimal\([0-9]{1,2},[0-9]{1,2}\)"
+)
+COLUMN_TYPES = "one of string, boolean, int, long, float, double, date, timestamp, decimal(10,2)"
+
+
+class FileFormat(StrEnum):
+    """The format of a file; NDJSON and CSV may be gzipped."""
+
+    NDJSON = "ndjson"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+    @classmethod
+    def of_name(cls, pattern: str) -> FileFormat:
+        """Return the format that a path's ending names; NDJSON if it names none."""
+        ending = Path(pattern.removesuffix(".gz")).suffix
+        return {".csv": cls.CSV, ".parquet": cls.PARQUET}.get(ending, cls.NDJSON)
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSource:
+    """Files matching `pattern`; `topic` is what the sink names as its source, if any.
+
+    `schema` are columns and their types, as Spark spells them; empty where the files say them.
+    """
+
+    pattern: str
+    topic: str | None = None
+    files_per_batch: int | None = None
+    format: FileFormat = FileFormat.NDJSON
+    schema: tuple[tuple[str, str], ...] = ()
+    delimiter: str = ","
+    has_header: bool = True
+
+    @property
+    def place(self) -> str:
+        """The name of the source in a checkpoint."""
+        kind = "" if self.format is FileFormat.NDJSON else f"{self.format} "
+        return f"{kind}files {self.pattern}"
+
+    @classmethod
+    def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> FilesSource:
+        """Read it from its table; a relative path is below `folder`."""
+        pattern = table.checked("path", str.strip, "a path or pattern, such as in/*.ndjson")
+        content = _format(table, pattern)
+        is_csv = content is FileFormat.CSV
+        has_header = table.flag("header", default=True) if is_csv else True
+        schema = () if content is FileFormat.NDJSON else _schema(table)
+        # Without names Spark would call the columns _c0, _c1: no key is called so.
+        if not has_header and not schema:
+            raise table.missing("schema", "the columns of files without a header")
+        return cls(
+            pattern=pattern if "://" in pattern else str(folder.resolve() / pattern),
+            topic=_topic(table) if table.has("topic") else None,
+            files_per_batch=stream.count("files_per_batch"),
+            format=content,
+            schema=schema,
+            delimiter=_delimiter(table) if is_csv else ",",
+            has_header=has_header,
+        )
+
+
+def _topic(table: TomlTable) -> str:
+    return table.checked("topic", TOPIC.fullmatch, "a topic name")
+
+
+def _format(table: TomlTable, pattern: str) -> FileFormat:
+    text = table.text("format", default=FileFormat.of_name(pattern))
+    if text not in set(FileFormat):
+        raise table.wrong("format", "ndjson, csv or parquet", text)
+    return FileFormat(text)
+
+
+def _delimiter(table: TomlTable) -> str:
+    delimiter = table.text("delimiter", default=",")
+    if len(delimiter) != 1 or delimiter in '"\\\r\n':
+        raise table.wrong("delimiter", "one character, such as ; or \\t", delimiter)
+    return delimiter
+
+
+def _schema(table: TomlTable) -> tuple[tuple[str, str], ...]:
+    """Read the columns in their order."""
+    columns = table.take("schema", dict, 'columns, such as {symbol = "string"}') or {}
+    for column, kind in columns.items():
+        if not isinstance(kind, str) or not COLUMN_TYPE.fullmatch(kind):
+            raise table.wrong(f"schema.{column}", COLUMN_TYPES, kind)
+    return tuple(columns.items())
+
+
+# --- a gateway topic, and the choice among all kinds
 
 ADDRESS = re.compile(r"(https?|redis|rediss|unix)://\S+")
 REDIS_PREFIX = "tidegate"
@@ -22,7 +250,7 @@ BOUNDS = {
 NOT_HERE = {
     **dict.fromkeys(
         (*BOUNDS, "filter", "key", "record_key", "interval", "time"),
-        "stands beside source, not in it",
+        "belongs beside source, not in it",
     ),
     "schema": "only with files of csv or parquet",
     "header": "only with files of csv",
@@ -46,12 +274,12 @@ class TopicSource:
 
     @property
     def place(self) -> str:
-        """What a checkpoint remembers of it."""
+        """The name of the source in a checkpoint."""
         return f"topic {self.topic}"
 
     @classmethod
     def read(cls, table: TomlTable, stream: TomlTable, folder: Path) -> TopicSource:
-        """From its table."""
+        """Read it from its table."""
         return cls(
             topic=table.checked("topic", TOPIC.fullmatch, "a topic name"),
             start=_start(table),
@@ -61,7 +289,7 @@ class TopicSource:
         )
 
     def gateway(self, own: str) -> str:
-        """The gateway that tells of the topic: `own`, the stream's, unless `address` is one."""
+        """Return the gateway of the topic: `own`, the stream's, unless `address` is one."""
         address = self.address or ""
         return address.rstrip("/") if address.startswith(("http:", "https:")) else own
 
@@ -77,7 +305,7 @@ KINDS: dict[str, Callable[[TomlTable, TomlTable, Path], Source]] = {
 
 
 def read_source(table: TomlTable, stream: TomlTable, folder: Path) -> Source:
-    """The source of a stream; `stream` has the bounds of a batch, paths are seen from `folder`."""
+    """Read a stream's source; `stream` has the bounds of a batch, paths are below `folder`."""
     expected = "tidegate, redis, kafka, files or rate"
     kind = table.text("kind", expected=expected)
     if kind not in KINDS:

@@ -17,14 +17,13 @@ from tidegate.keys.reducers import Reduce
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import START
 from tidegate.keys.text.duration import parse_interval, whole_ms
+from tidegate.pipeline.columns.bodies import registered
 from tidegate.pipeline.definitions.conflation import PLAIN, ConflationDefinition
-from tidegate.pipeline.definitions.sink import TopicSink
 from tidegate.pipeline.definitions.source import TopicSource
-from tidegate.pipeline.definitions.stream import StreamDefinition
-from tidegate.pipeline.definitions.terms import RECORDS
+from tidegate.pipeline.definitions.stream import StreamDefinition, TopicSink
+from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.definitions.view import ViewDefinition
 from tidegate.pipeline.errors import DefinitionInvalid
-from tidegate.pipeline.merging import registered
 
 Document = Mapping[str, Any]
 NAME_CHARACTERS_MAX = 50
@@ -36,7 +35,7 @@ SHAPE = ("filter", "grouping", "projection")
 class Declaration:
     """A topic that the pipeline is to fill, and the one that it is filled from.
 
-    Both are as `GET /v1/topics` tells them.
+    Both are as in `GET /v1/topics`.
     """
 
     topic: Document
@@ -47,15 +46,16 @@ class Declaration:
         """The stream's: the topic's as far as a stream may be called so, and a digest of it."""
         topic = str(self.topic["topic"])
         readable = re.sub(r"[^A-Za-z0-9_-]", "-", topic)[:NAME_CHARACTERS_MAX]
+        # Two topics may be readable alike: a.b and a-b. The digest tells them apart.
         return f"{readable}-{_digest([topic])[:8]}"
 
     @property
     def keeps_records(self) -> bool:
-        """Whether its source has records to begin with."""
+        """True if its source has records to begin with."""
         return bool(self.source["key"]) and bool(self.source["retain"])
 
     def conflation(self, wanted: Filter | None) -> ConflationDefinition:
-        """As the gateway's filler conflates: by what the source says of merging.
+        """Return the conflation that the gateway's own filling would use: the source's merging.
 
         Raises:
             DefinitionInvalid: its merger is not here, or a reducer writes into the key.
@@ -75,7 +75,7 @@ class Declaration:
         return ConflationDefinition(filter=wanted, oof=oof)
 
     def stream(self, gateway: str, checkpoints: Path) -> StreamDefinition:
-        """What fills it, with a checkpoint that no other life and no other source of it has.
+        """Return the stream that fills the topic; its checkpoint's path names epochs and shape.
 
         Raises:
             DefinitionInvalid: it can only be filled by a stream from a file.
@@ -97,24 +97,24 @@ class Declaration:
             interval_ms=whole_ms(parse_interval(asked["interval"])),
             sink=TopicSink(topic, declared=True),
             description="",
-            checkpoint=folder / self._life(),
+            checkpoint=folder / self._digest_of_shape(),
             dead_letters=folder / "dead",
             view=None if shape is None else ViewDefinition(None, wanted, shape, None),
             conflation=self.conflation(wanted) if shape is None else PLAIN,
         )
 
-    def _life(self) -> str:
-        """Differs where what was held and read before is of no use; an interval may change."""
+    def _digest_of_shape(self) -> str:
+        """Return a digest of all that makes an old checkpoint useless; an interval may change."""
         asked = self.topic["source"]
-        lives = [self.topic["epoch"], self.source["epoch"], asked["topic"], self.topic["key"]]
+        identity = [self.topic["epoch"], self.source["epoch"], asked["topic"], self.topic["key"]]
         merge = self.source["merge"] if asked["grouping"] is None else REPLACES
-        return _digest([*lives, *(asked[field] for field in SHAPE), merge])
+        return _digest([*identity, *(asked[field] for field in SHAPE), merge])
 
 
 def streams_of(
     topics: Sequence[Document], gateway: str, checkpoints: Path, taken: Collection[str]
 ) -> tuple[list[StreamDefinition], list[str]]:
-    """A stream for each topic that says `engine: spark`; and why others are not filled.
+    """Return a stream for each topic that says `engine: spark`, and why others are not filled.
 
     Streams from a file fill those that are `taken`.
     """
@@ -130,7 +130,8 @@ def streams_of(
 
 
 def declarations(topics: Sequence[Document]) -> list[Declaration]:
-    """Of all topics of a gateway those that the pipeline is to fill, and can be used there."""
+    """Return the usable topics of a gateway that the pipeline is to fill."""
+    # The definition of an unusable topic cannot be read here, so neither end may be one.
     by_name = {it["topic"]: it for it in topics if it.get("state") != "unusable"}
     return [
         Declaration(topic, by_name[topic["source"]["topic"]])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
+from typing import ClassVar
 
 from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.keys.errors import TextInvalid
@@ -14,12 +15,75 @@ from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import parse_interval, whole_ms
 from tidegate.pipeline.connection import default_gateway
 from tidegate.pipeline.definitions.conflation import PLAIN, ConflationDefinition, read_conflation
-from tidegate.pipeline.definitions.sink import ParquetSink, Sink, read_sink
 from tidegate.pipeline.definitions.source import BOUNDS, SOURCE, Source, TopicSource, read_source
-from tidegate.pipeline.definitions.terms import RECORDS, STREAM, read_paths
-from tidegate.pipeline.definitions.toml import TomlTable, read_toml
+from tidegate.pipeline.definitions.toml import (
+    RECORDS,
+    STREAM,
+    TOPIC,
+    TomlTable,
+    read_paths,
+    read_toml,
+)
 from tidegate.pipeline.definitions.view import ViewDefinition, read_view, refuse_place_in_key
 from tidegate.pipeline.errors import DefinitionInvalid
+
+# --- the table `sink`
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSink:
+    """A gateway topic, created if it is absent, unless it was `declared` at the gateway."""
+
+    topic: str
+    declared: bool = False
+
+    @property
+    def place(self) -> str:
+        """The name of the sink in a checkpoint; no two streams of a file share it."""
+        return f"topic {self.topic}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """A folder that gets a Parquet file a batch."""
+
+    folder: Path
+    topic: ClassVar[None] = None
+
+    @property
+    def place(self) -> str:
+        """The name of the sink in a checkpoint; no two streams of a file share it."""
+        return f"parquet {self.folder}"
+
+
+Sink = TopicSink | ParquetSink
+
+
+def read_sink(table: TomlTable, folder: Path) -> Sink:
+    """Read the sink of a stream; paths are below `folder`."""
+    kind = table.text("kind", default="topic")
+    sink: Sink
+    if kind == "topic":
+        sink = TopicSink(_topic(table))
+    elif kind == "parquet":
+        path = table.checked("path", str.strip, "a folder")
+        if "://" in path:
+            raise table.wrong("path", "a folder that is mounted", path)
+        sink = ParquetSink((folder / path).resolve())
+    else:
+        raise table.wrong("kind", "topic or parquet", kind)
+    table.finish()
+    return sink
+
+
+def _topic(table: TomlTable) -> str:
+    topic = table.checked("topic", TOPIC.fullmatch, "a topic name")
+    if topic.startswith("tidegate."):
+        raise table.wrong("topic", "a name outside the gateway's own tidegate.", topic)
+    return topic
+
+
+# --- the table of a stream
 
 STREAMS = "at least one table [pipeline.NAME]"
 INTERVAL = "a duration from 1ms to 1d, such as 500ms"
@@ -29,7 +93,7 @@ NOT_HERE = {
     "never": "not available yet",
     **BOUNDS,
     "record_key": "only with grouping and projection",
-    "watermark": 'stands in the table time, such as {field = "/ts", watermark = "5s"}',
+    "watermark": 'belongs in the table time, such as {field = "/ts", watermark = "5s"}',
     "conflation_key": "is called key",
 }
 
@@ -58,19 +122,19 @@ class StreamDefinition:
         return (self.source,) if join is None else (self.source, join.source)
 
     def own_topic(self, source: Source) -> str | None:
-        """The topic of the stream's own gateway that a source is or names, if there is one."""
+        """Return the topic of the stream's own gateway that a source is or names, or None."""
         if isinstance(source, TopicSource) and source.gateway(self.gateway) != self.gateway:
             return None
         return source.topic
 
     @property
     def begins_with_records(self) -> bool:
-        """Whether its first batch has all records of its source, whatever the journal has."""
+        """True if its first batch has all records of its source, whatever the journal has."""
         return isinstance(self.source, TopicSource) and self.source.start == RECORDS
 
 
 def read_definitions(path: Path) -> list[StreamDefinition]:
-    """The streams of a file, in its order.
+    """Read the streams of a file, in its order.
 
     Raises:
         DefinitionInvalid: one line with the file, the place and what was expected.
@@ -98,6 +162,7 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
     view = read_view(table, folder)
     grouped = view.projection if view else None
     key_spec = grouped.grouping if grouped else read_paths(table, "key")
+    # Only now is the key known: a view without grouping has the stream's own.
     if view is not None:
         refuse_place_in_key(table, view, key_spec)
     checkpoint = _folder(table, "checkpoint", folder, f"checkpoints/{name}")
@@ -116,13 +181,14 @@ def _stream(name: str, table: TomlTable, gateway: str, folder: Path) -> StreamDe
         conflation=read_conflation(table, key_spec) if view is None else PLAIN,
     )
     table.finish(NOT_HERE)
+    # The stream would read what it has published, without end.
     if sink.topic is not None and sink.topic in map(definition.own_topic, definition.sources):
         raise table.wrong("sink.topic", "a topic other than the source", sink.topic)
     return definition
 
 
 def _interval(table: TomlTable) -> tuple[str, int]:
-    """The interval as it is shown, and in whole milliseconds, as Spark counts."""
+    """Return the interval as it is shown, and in whole milliseconds, as Spark counts."""
     text = table.text("interval", expected=INTERVAL)
     try:
         return text.lower(), whole_ms(parse_interval(text))
@@ -147,7 +213,7 @@ _PLACES: dict[str, Callable[[StreamDefinition], str]] = {
 
 
 def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
-    """Each would overwrite what the other has written."""
+    """Refuse streams that would overwrite each other's files or topics."""
     for what, place_of in _PLACES.items():
         owners: dict[str, str] = {}
         for stream in streams:
@@ -156,6 +222,7 @@ def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
                 both = f"{owners[place]} and {stream.name}"
                 raise DefinitionInvalid(f"{file}: two streams have the {what} {place}: {both}")
             owners[place] = stream.name
+    # A checkpoint is removed as a whole; files of another stream in it would go with it.
     for owner, other in permutations(streams, 2):
         for what, folder in _folders(other):
             if folder.is_relative_to(owner.checkpoint):
@@ -166,7 +233,7 @@ def _refuse_shared(file: str, streams: list[StreamDefinition]) -> None:
 
 
 def _folders(stream: StreamDefinition) -> list[tuple[str, Path]]:
-    """What it writes to, and how each is called."""
+    """Return the folders that a stream writes to, with their names in the definition."""
     folders = [("checkpoint", stream.checkpoint), ("dead_letters", stream.dead_letters)]
     if isinstance(stream.sink, ParquetSink):
         folders.append(("sink", stream.sink.folder))

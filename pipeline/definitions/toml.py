@@ -9,12 +9,16 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from tidegate.keys.errors import KeysError
+from tidegate.keys.filter import Filter
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.errors import DefinitionInvalid
 
 COUNT_MAX = 2**31 - 1
-ALIKE_MIN = 0.66  # `kye` is a `key`; no required field is as like another that may stand beside it
+ALIKE_MIN = 0.66  # finds `kye` for `key`; no two fields of one table are so alike
 SHOWN_MAX = 100
 PLACE_MAX = 200
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
@@ -23,7 +27,7 @@ _CREDENTIALS = re.compile(r"//[^/@\s]*@")
 class TomlTable:
     """A TOML table whose fields are taken one by one; what is left at the end is unknown.
 
-    `asked` are the fields that it might have, as far as anybody has asked for them.
+    `asked` are the fields that callers have asked for.
     """
 
     def __init__(self, fields: Mapping[str, Any], file: str, place: str) -> None:
@@ -38,17 +42,17 @@ class TomlTable:
         return list(self._left)
 
     def where(self, field: str) -> str:
-        """Where a field stands, as errors name it: on one line, and never at length."""
+        """Return the place of a field for errors: on one line, of bounded length."""
         place = f"{self._place}{field}"[:PLACE_MAX]
         plain = "".join(each if each.isprintable() else "?" for each in place)
         return f"{self._file}: {plain}"
 
     def wrong(self, field: str, expected: str, found: object) -> DefinitionInvalid:
-        """The error for a field of the wrong kind."""
+        """Return the error for a field of the wrong kind."""
         return DefinitionInvalid(f"{self.where(field)}: expected {expected}, found {shown(found)}")
 
     def missing(self, field: str, expected: str) -> DefinitionInvalid:
-        """The error for a field that must be there, and may have been misspelt."""
+        """Return the error for a required field that is missing or misspelt."""
         if other := alike(field, self._left):
             hint = f"; did you mean {field} instead of {other[:SHOWN_MAX]}?"
         else:
@@ -56,24 +60,24 @@ class TomlTable:
         return DefinitionInvalid(f"{self.where(field)}: is missing{hint}")
 
     def has(self, field: str) -> bool:
-        """Whether an optional field is there and has not been taken."""
+        """Return whether an optional field is there and has not been taken."""
         self.asked.add(field)
         return field in self._left
 
     def raw(self, field: str) -> Any:
-        """The value of a field, whatever its type, or None; it is known from now on."""
+        """Take the value of a field, whatever its type, or None."""
         self.asked.add(field)
         return self._left.pop(field, None)
 
     def says(self, field: str, text: str) -> bool:
-        """Whether a field is just this text; then it is taken."""
+        """Return whether a field is just this text; take it then."""
         if not self.has(field) or self._left[field] != text:
             return False
         self.raw(field)
         return True
 
     def take(self, field: str, kind: type, expected: str) -> Any:
-        """The value of a field, of this type, or None; it is known from now on."""
+        """Take the value of a field of this type, or None."""
         found = self.raw(field)
         # A TOML boolean is a Python int as well.
         if found is not None and (not isinstance(found, kind) or isinstance(found, bool)):
@@ -81,7 +85,7 @@ class TomlTable:
         return found
 
     def text(self, field: str, default: str | None = None, expected: str = "a text") -> str:
-        """A text; `default` None makes the field required."""
+        """Take a text; `default` None makes the field required."""
         found: str | None = self.take(field, str, expected)
         if found is not None:
             return found
@@ -90,7 +94,7 @@ class TomlTable:
         return default
 
     def texts(self, field: str, expected: str) -> list[str]:
-        """A required list of texts, at least one."""
+        """Take a required list of texts, at least one."""
         found: list[str] | None = self.take(field, list, expected)
         if found is None:
             raise self.missing(field, expected)
@@ -99,21 +103,21 @@ class TomlTable:
         return found
 
     def checked(self, field: str, fits: Callable[[str], object], expected: str) -> str:
-        """A required text for which `fits` gives something true."""
+        """Take a required text for which `fits` returns something true."""
         found = self.text(field, expected=expected)
         if not fits(found):
             raise self.wrong(field, expected, found)
         return found
 
     def secret(self, field: str, form: re.Pattern[str], expected: str) -> str:
-        """A required text of a form that no error repeats: it may hold a password."""
+        """Take a required text that no error repeats: it may hold a password."""
         found = self.text(field, expected=expected)
         if not form.fullmatch(found):
             raise DefinitionInvalid(f"{self.where(field)}: expected {expected}")
         return found
 
     def count(self, field: str, most: int = COUNT_MAX) -> int | None:
-        """A whole number above 0, or None."""
+        """Take a whole number above 0, or None."""
         expected = f"a whole number from 1 to {most}"
         found: int | None = self.take(field, int, expected)
         if found is not None and not 1 <= found <= most:
@@ -121,7 +125,7 @@ class TomlTable:
         return found
 
     def flag(self, field: str, default: bool) -> bool:
-        """True or false."""
+        """Take true or false."""
         found = self.raw(field)
         if found is None:
             return default
@@ -130,7 +134,7 @@ class TomlTable:
         return found
 
     def table(self, field: str, expected: str = "a table") -> TomlTable:
-        """A required table inside this one."""
+        """Take a required table inside this one."""
         found = self.take(field, dict, expected)
         if found is None:
             raise self.missing(field, expected)
@@ -150,25 +154,24 @@ class TomlTable:
 
 
 def alike(field: str, others: Iterable[str]) -> str | None:
-    """Which of other names is nearly the same, if one is; capitals make no difference."""
+    """Return which of other names is nearly the same, or None; ignore capitals."""
     by_name = {other.lower(): other for other in others}
     found = difflib.get_close_matches(field.lower(), by_name, 1, ALIKE_MIN)
     return by_name[found[0]] if found else None
 
 
 def shown(found: object) -> str:
-    """A value much as it stands in the file, never at length, and without a password."""
+    """Return a value as in the file, shortened and without a password."""
     text = json.dumps(found, ensure_ascii=False, default=str)
     return _CREDENTIALS.sub("//...@", text)[:SHOWN_MAX]
 
 
-# A TOML file as tables; what is wrong with it is one sentence with the line.
-
+# --- tables; each error is one sentence with the line
 
 _PLACED = re.compile(r"(.*) \(at (?:(line \d+, column \d+)|end of document)\)", re.DOTALL)
 _NAMES = re.compile(r"\((['\"].*)\)")  # how Python writes the parts of a dotted name
-_QUOTES = 'a text stands in quotes, such as "1s"'
-# What is nearly always meant, where the parser only says what it cannot go on with.
+_QUOTES = 'a text needs quotes, such as "1s"'
+# The parser names only the character that it cannot take; these are the usual reasons.
 _ADVICE = {
     "Invalid value": _QUOTES,
     "Expected newline or end of document after a statement": _QUOTES,
@@ -177,15 +180,15 @@ _ADVICE = {
     "Unclosed array": "a comma between two values is missing, or ] at the end",
     "Unclosed inline table": "a comma between two fields is missing, or } at the end",
     "Invalid initial character for a key part": (
-        "a table in braces stands on one line, without a comma at its end"
+        "write a table in braces on one line, without a comma at its end"
     ),
-    "Cannot overwrite a value": "the same field stands twice",
+    "Cannot overwrite a value": "the same field is there twice",
     "Unescaped '\\' in a string": "write \\\\ for a backslash, or put the text in single quotes",
 }
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The tables of a file.
+    """Return the tables of a file.
 
     Raises:
         DefinitionInvalid: it cannot be read, or is no TOML; the text names the line.
@@ -202,13 +205,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise DefinitionInvalid(f"{path}: {_sentence(str(error))}") from None
     except RecursionError:
-        raise DefinitionInvalid(f"{path}: lists or tables stand too deep in one another") from None
+        raise DefinitionInvalid(f"{path}: lists or tables are nested too deep") from None
     except ValueError:  # of Python, which reads no number of thousands of digits
         raise DefinitionInvalid(f"{path}: a number has too many digits") from None
 
 
 def _sentence(said: str) -> str:
-    """The place before the reason, and what to do if that is known."""
+    """Return the place before the reason, and what to do if that is known."""
     found = _PLACED.fullmatch(said)
     if found is None:
         return f"not TOML, {said}"
@@ -220,3 +223,75 @@ def _sentence(said: str) -> str:
 
 def _dotted(names: re.Match[str]) -> str:
     return ".".join(re.findall(r"['\"](.*?)['\"]", names[1]))
+
+
+# --- filters, field paths and lists in a table; errors have the position in the text
+
+PATHS = 'field paths, such as ["/symbol", "/venue"]'
+
+Read = TypeVar("Read")
+
+
+def refused(
+    table: TomlTable, field: str, error: KeysError, position: int | None = None
+) -> DefinitionInvalid:
+    """Return the error for a malformed text; `position` (0-based) replaces the error's own."""
+    at = error.position if position is None else position
+    place = table.where(field) if at is None else f"{table.where(field)}, position {at}"
+    return DefinitionInvalid(f"{place}: {error.detail}")
+
+
+def read_filter(table: TomlTable) -> Filter | None:
+    """Take the field `filter`, if there is one."""
+    if not table.has("filter"):
+        return None
+    text = table.checked("filter", str.strip, "a filter, such as /qty > 0")
+    try:
+        return Filter.parse(text)
+    except KeysError as error:
+        raise refused(table, "filter", error) from None
+
+
+def read_path(table: TomlTable, field: str, expected: str) -> FieldPath:
+    """Take a required field path."""
+    text = table.text(field, expected=expected)
+    try:
+        return FieldPath.parse(text)
+    except KeysError as error:
+        raise refused(table, field, error) from None
+
+
+def read_paths(table: TomlTable, field: str) -> KeySpec:
+    """Take a required list of field paths, at least one."""
+    return read_list(table, field, PATHS, KeySpec.of)
+
+
+def read_list(
+    table: TomlTable, field: str, expected: str, parse: Callable[[list[str]], Read]
+) -> Read:
+    """Parse a required list of texts; errors of `parse` have positions in the last text.
+
+    It is asked for one text more each time, so that the first which is wrong is the one named.
+    """
+    texts = table.texts(field, expected)
+    for at in range(len(texts)):
+        try:
+            read = parse(texts[: at + 1])
+        except KeysError as error:
+            raise refused(table, f"{field}[{at}]", error) from None
+    return read
+
+
+def bracketed(texts: list[str]) -> tuple[str, int]:
+    """Return a list as options spell it, and its start if the last text starts at 0."""
+    text = f"[{','.join(texts)}]"
+    return text, len(texts[-1]) + 1 - len(text)
+
+
+# --- names
+
+RECORDS = "records"
+"""As `from`: the records that a topic has, which its journal may no longer hold."""
+
+STREAM = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+TOPIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}")

@@ -11,7 +11,8 @@ from tidegate.keys.path import FieldPath
 from tidegate.keys.projection import Projection
 from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.definitions.source import BOUNDS, SOURCE, Source, read_source
-from tidegate.pipeline.definitions.terms import (
+from tidegate.pipeline.definitions.toml import (
+    TomlTable,
     bracketed,
     read_filter,
     read_list,
@@ -19,7 +20,6 @@ from tidegate.pipeline.definitions.terms import (
     read_paths,
     refused,
 )
-from tidegate.pipeline.definitions.toml import TomlTable
 from tidegate.pipeline.errors import DefinitionInvalid
 
 COLUMNS = 'columns, such as ["SUM(/qty) AS /qty", "/price"]'
@@ -54,13 +54,13 @@ class ViewDefinition:
     join: JoinDefinition | None
 
     def __str__(self) -> str:
-        """What a checkpoint remembers of it: another view has other state."""
+        """Return what a checkpoint notes: another view has other state."""
         key = self.record_key or "own"
         return f"key {key} filter {self.filter} {self.projection or ''} join {self.join}"
 
 
 def refuse_place_in_key(table: TomlTable, view: ViewDefinition, key_spec: KeySpec) -> None:
-    """The right record would stand where the key of a joined record is told.
+    """Refuse a join that would put the right record into a field of the key.
 
     Raises:
         DefinitionInvalid: it does; records of groups have their own key, whatever was joined.
@@ -72,17 +72,18 @@ def refuse_place_in_key(table: TomlTable, view: ViewDefinition, key_spec: KeySpe
         field = tuple(map(str, path.steps))
         if field[: len(place)] == place or place[: len(field)] == field:
             where = table.where("join.as")
-            raise DefinitionInvalid(f"{where}: the right record would stand in a field of the key")
+            raise DefinitionInvalid(f"{where}: the right record would replace a field of the key")
 
 
 def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
-    """The view that a stream is, if it is one: then it has `grouping`, or a table `join`.
+    """Read the view of a stream, if it has `grouping` or a table `join`.
 
     Raises:
         DefinitionInvalid: the place, and what was expected there.
     """
     if not any(map(table.has, (*SHAPE, "join"))):
         return None
+    # Saying the default is no mistake; anything else is refused below.
     for field, usual in (("time", "processing"), ("merge", "replace")):
         table.says(field, usual)
     for field in NOT_WITH:
@@ -96,7 +97,7 @@ def read_view(table: TomlTable, folder: Path) -> ViewDefinition | None:
 
 
 def _record_key(table: TomlTable, projection: Projection | None) -> KeySpec | None:
-    """What tells source records apart; joined records that are not grouped have it as their key."""
+    """Return what tells source records apart; joined, ungrouped records use the stream's key."""
     if projection is None:
         if table.has("record_key"):
             raise DefinitionInvalid(f"{table.where('record_key')}: only with grouping, else key")
@@ -115,6 +116,7 @@ def _projection(table: TomlTable) -> Projection | None:
         return None
     grouping = read_paths(table, "grouping")
     for at, path in enumerate(grouping.paths):
+        # A place in an array moves with every insertion, so it does not name a group.
         if any(isinstance(step, int) for step in path.steps):
             where = table.where(f"grouping[{at}]")
             raise DefinitionInvalid(f"{where}: groups are by fields, not by places in an array")
@@ -159,7 +161,7 @@ def _side(table: TomlTable, text: str, place: str) -> FieldPath:
 
 
 def _place(table: TomlTable) -> FieldPath:
-    expected = "the field in which the right record stands, such as /quote"
+    expected = "the field for the right record, such as /quote"
     place = read_path(table, "as", expected)
     if any(isinstance(step, int) for step in place.steps):
         raise table.wrong("as", expected, str(place))

@@ -13,8 +13,7 @@ from tidegate.keys.text.bookmark import join_bookmark, split_bookmark
 from tidegate.keys.text.time import parse_time
 from tidegate.pipeline.errors import SourceLost
 
-# Rows of format "tidegate": a message or removal each, as columns.
-
+# --- rows of format "tidegate": a message or removal each, as columns
 
 SCHEMA = "offset long, key string, value string, timestamp_ms long, bookmark string, removed string"
 ROWS = pa.schema(
@@ -42,12 +41,12 @@ class Row(NamedTuple):
 
 
 def row_batch(rows: Sequence[Row], epoch: str, after: int) -> pa.RecordBatch:
-    """Rows at contiguous positions behind `after`, as `ROWS`."""
+    """Return rows at contiguous positions behind `after`, as `ROWS`."""
     return placed_batch(rows, epoch, range(after + 1, after + 1 + len(rows)))
 
 
 def placed_batch(rows: Sequence[Row], epoch: str, positions: Sequence[int]) -> pa.RecordBatch:
-    """Rows at these positions, as `ROWS`."""
+    """Return rows at these positions, as `ROWS`."""
     keys, values, times, reasons = zip(*rows, strict=True) if rows else ((), (), (), ())
     columns = (
         positions,
@@ -64,13 +63,13 @@ def placed_batch(rows: Sequence[Row], epoch: str, positions: Sequence[int]) -> p
 
 
 def of_shard(batch: pa.RecordBatch, shard: int, shards: int) -> pa.RecordBatch:
-    """The rows whose keys belong to a shard; of a topic without key all belong to the first."""
+    """Return the rows whose keys belong to a shard; rows without key belong to the first one."""
     keys = batch.column("key").to_pylist()
     return batch.filter(pa.array([shard_of(text, shards) == shard for text in keys], pa.bool_()))
 
 
 def shard_of(key_text: str | None, shards: int) -> int:
-    """Which of so many shards has a key; the same in every process."""
+    """Return the shard of a key, the same in every process."""
     return 0 if key_text is None else zlib.crc32(key_text.encode()) % shards
 
 
@@ -88,13 +87,14 @@ _lines = msgspec.json.Decoder(Envelope).decode_lines
 
 
 def envelope_batch(body: bytes, epoch: str, after: int) -> pa.RecordBatch:
-    """The rows of one page, which must continue position `after` of `epoch` without a gap.
+    """Return the rows of one page, which must continue position `after` without a gap.
 
     Raises:
         SourceLost: a gap or another epoch: some message would have been passed over.
     """
     envelopes = _lines(body)
     for position, envelope in enumerate(envelopes, start=after + 1):
+        # The gateway answers from the oldest message it has; only this check notices a gap.
         if split_bookmark(envelope.bookmark) != (epoch, position):
             raise SourceLost(
                 f"expected position {position} of epoch {epoch} in the journal, "
@@ -104,7 +104,7 @@ def envelope_batch(body: bytes, epoch: str, after: int) -> pa.RecordBatch:
 
 
 def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
-    """The records of a state of the world that were published up to position `last`.
+    """Return the records of a state of the world that were published up to position `last`.
 
     Raises:
         SourceLost: they are of another epoch.
@@ -112,8 +112,10 @@ def record_batch(body: bytes, epoch: str, last: int) -> pa.RecordBatch:
     rows, positions = [], []
     for envelope in _lines(body):
         found, position = split_bookmark(envelope.bookmark)
+        # The topic began again between planning and reading: these records are of another history.
         if found != epoch:
             raise SourceLost(f"expected records of epoch {epoch}, found {envelope.bookmark}")
+        # Records that changed after position `last` are read from the journal instead.
         if position <= last:
             rows.append(_row(envelope))
             positions.append(position)

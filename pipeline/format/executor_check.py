@@ -1,7 +1,8 @@
-"""What goes to executors says in a sentence what they lack.
+"""Objects that Spark sends to executors, which say in a sentence what an executor lacks.
 
 Pickle names classes, and an executor without our package fails to find them with a traceback about
-modules that its user has never heard of. The one function here goes along as code, and tells.
+modules unknown to its user. The function here travels as code and raises one sentence instead.
+The whole module is pickled by value: keep it small, and free of imports of ours.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pyspark import cloudpickle
 
 
 def unpacked(packed: bytes) -> Any:
-    """What was packed, on an executor; only the standard library is there for certain.
+    """Unpack on an executor, where only the standard library is sure to be installed.
 
     Raises:
         RuntimeError: the executor's Python has no such package; one sentence.
@@ -35,8 +36,8 @@ def unpacked(packed: bytes) -> Any:
     return traveller
 
 
-class Traveller:
-    """Something that Spark takes to executors: its fields are plain."""
+class SentToExecutors:
+    """Base of objects that Spark sends to executors; their fields are plain."""
 
     def __reduce__(self) -> tuple[Callable[[bytes], Any], tuple[bytes]]:
         return unpacked, (pickle.dumps((type(self), self.__dict__)),)

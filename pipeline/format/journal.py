@@ -5,11 +5,13 @@ Both give the same rows and the same bookmarks, so a checkpoint made one way goe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import base64
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
+import msgspec
 import pyarrow as pa
 
 from tidegate.clients.answers import Journal
@@ -17,10 +19,150 @@ from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.retry import TOPIC_UNKNOWN, Retry
 from tidegate.keys.text.bookmark import START, join_bookmark
 from tidegate.pipeline.connection import PATIENT, gateway_at
-from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.format.bus_journal import BusJournal
-from tidegate.pipeline.format.envelope import envelope_batch, record_batch
+from tidegate.pipeline.errors import GatewayRefused, SourceLost
+from tidegate.pipeline.format.envelope import Row, envelope_batch, record_batch, row_batch
 from tidegate.pipeline.format.options import ReadOptions
+from tidegate.pipeline.redis_server import RedisServer
+
+# --- the journal in the Redis that gateways share
+#
+# An entry of the stream is what was published in one step: its id is its last offset, `f` the
+# first, `t` the time, and `i` its messages and removals (MessagePack), as in docs/bus.md.
+
+# KEYS state stream: epoch, last offset, and the first that the stream still has. The values of an
+# entry stay where they are.
+_ENDS = """
+local known = redis.call('HMGET', KEYS[1], 'epoch', 'head')
+local oldest = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', 1)[1]
+local first = ''
+for at = 1, oldest and #oldest[2] or 0, 2 do
+    if oldest[2][at] == 'f' then first = oldest[2][at + 1] end
+end
+return {known[1] or '', known[2] or '0', first}
+"""
+
+
+class Published(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=0):
+    """A message in an entry."""
+
+    payload: bytes
+    record_key: str = ""
+
+
+class Removed(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=1):
+    """A removal in an entry."""
+
+    record_key: str
+    reason: str
+
+
+_items = msgspec.msgpack.Decoder(list[Published | Removed]).decode
+
+Spelling = Callable[[bytes], bytes]
+
+
+class BusJournal:
+    """The journal of a topic in Redis or Valkey (a `TopicJournal`); it only ever reads."""
+
+    def __init__(self, address: str, prefix: str, topic: str, retry: Retry = PATIENT) -> None:
+        """Connect to nothing yet; all keys begin with `prefix`.
+
+        Raises:
+            DefinitionInvalid: not the address of a Redis.
+        """
+        self._redis = RedisServer(address, retry)
+        self._topic = topic
+        self._documents = f"{{{prefix}}}:documents"
+        self._state = f"{{{prefix}:{topic}}}:state"
+        self._stream = f"{{{prefix}:{topic}}}:stream"
+        self._spelled: Spelling | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._redis.__exit__()
+
+    def ends(self) -> Journal:
+        """Return the ends with one script and three short texts."""
+        answer = self._redis.ask("EVAL", _ENDS, 2, self._state, self._stream)
+        epoch, head, first = (word.decode() for word in answer)
+        if not epoch:
+            raise GatewayRefused(
+                f"{self._redis.place} has no topic {self._topic} (topic-unknown): create it at a "
+                "gateway, and look at the option prefix, before a stream reads it"
+            )
+        if not first:
+            return Journal(epoch, None, join_bookmark(epoch, int(head)) if head != "0" else None)
+        return Journal(epoch, join_bookmark(epoch, int(first)), join_bookmark(epoch, int(head)))
+
+    def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
+        """Return rows as `TopicJournal` does."""
+        entries = self._entries(epoch, after, last)
+        return row_batch(list(self._rows(entries, epoch, after, last)), epoch, after)
+
+    def _entries(self, epoch: str, after: int, last: int) -> list[Any]:
+        """Return entries behind a position: several small ones, or one large one alone."""
+        through = min(last, after + MESSAGES_PER_REQUEST_MAX)
+        known, entries = self._redis.ask_together(
+            ("HGET", self._state, "epoch"),
+            ("XRANGE", self._stream, f"({after}-0", f"{through}-0"),
+        )
+        if not entries:
+            # A large entry may end behind `through`: take just the next one, however large.
+            known, entries = self._redis.ask_together(
+                ("HGET", self._state, "epoch"),
+                ("XRANGE", self._stream, f"({after}-0", "+", "COUNT", 1),
+            )
+        if (known or b"").decode() != epoch:
+            raise SourceLost(
+                f"topic {self._topic} is in another epoch ({(known or b'none').decode()}, "
+                f"no longer {epoch}): what was still to be read is not of this one"
+            )
+        return list(entries)
+
+    def _rows(self, entries: list[Any], epoch: str, after: int, last: int) -> Iterator[Row]:
+        spell = self._spelling()
+        due = after + 1
+        for _, fields in entries:
+            first, timestamp_ms = int(fields[b"f"]), int(fields[b"t"])
+            if first > due:
+                raise SourceLost(
+                    f"expected position {due} of epoch {epoch} in the journal, "
+                    f"found {join_bookmark(epoch, first)}: messages between are gone"
+                )
+            for offset, item in enumerate(_items(fields[b"i"]), first):
+                if offset == due and due <= last:
+                    due += 1
+                    yield _row(item, timestamp_ms, spell)
+
+    def _spelling(self) -> Spelling:
+        """Return how a value of the topic's type is written as JSON."""
+        if self._spelled is None:
+            document = self._redis.ask("HGET", self._documents, self._topic)
+            kind = msgspec.json.decode(document or b"{}").get("type", "json")
+            self._spelled = {"text": _text, "binary": _binary}.get(kind, bytes)
+        return self._spelled
+
+
+def _row(item: Published | Removed, timestamp_ms: int, spell: Spelling) -> Row:
+    key_text = item.record_key.encode() or None
+    if isinstance(item, Removed):
+        return Row(key_text, None, timestamp_ms, item.reason)
+    return Row(key_text, spell(item.payload), timestamp_ms, None)
+
+
+def _text(payload: bytes) -> bytes:
+    return msgspec.json.encode(payload.decode())
+
+
+def _binary(payload: bytes) -> bytes:
+    return b'"' + base64.b64encode(payload) + b'"'
+
+
+# --- the journal at a gateway, and the choice between both
+#
+# Rows and bookmarks are the same, so a checkpoint made one way continues the other way.
 
 MESSAGES_PER_REQUEST_MAX = 5_000
 
@@ -39,17 +181,17 @@ class TopicJournal(Protocol):
     ) -> None: ...
 
     def ends(self) -> Journal:
-        """The bookmarks of the oldest and the newest message; no message crosses the wire.
+        """Return the bookmarks of the oldest and the newest message, without any message.
 
         Raises:
             GatewayRefused: there is no such topic.
-            GatewayUnreachable: nobody answers.
+            GatewayUnreachable: it does not answer.
         """
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
-        """Rows that follow on position `after` without a gap, none behind `last`, not all perhaps.
+        """Return rows that follow position `after` without a gap, up to `last` or fewer.
 
-        No rows mean that there are none any more.
+        An empty batch means that the journal no longer has them.
 
         Raises:
             SourceLost: they are gone, or the topic has another epoch.
@@ -78,7 +220,7 @@ class GatewayJournal:
         self._opened.__exit__(kind, error, trace)
 
     def ends(self) -> Journal:
-        """As `TopicJournal` has it: one small request."""
+        """Return the ends with one small request."""
         try:
             return self._gateway.journal(self._topic)
         except GatewayProblem as problem:
@@ -90,13 +232,13 @@ class GatewayJournal:
             ) from None
 
     def page(self, epoch: str, after: int, last: int) -> pa.RecordBatch:
-        """As `TopicJournal` has it."""
+        """Return rows as `TopicJournal` does."""
         since = join_bookmark(epoch, after) if after else START
         wanted = min(last - after, MESSAGES_PER_REQUEST_MAX)
         return envelope_batch(self._gateway.journal_page(self._topic, since, wanted), epoch, after)
 
     def records(self, epoch: str, last: int) -> Iterator[pa.RecordBatch]:
-        """The records that were published up to position `last` and are the same since, in pieces.
+        """Yield, in pieces, the records that were published up to position `last`.
 
         Raises:
             SourceLost: the topic has another epoch.
@@ -107,7 +249,7 @@ class GatewayJournal:
 
 
 def open_journal(options: ReadOptions, retry: Retry = PATIENT) -> TopicJournal:
-    """The journal that the options name; `retry`: how it is asked again.
+    """Open the journal that the options name; `retry` repeats its requests.
 
     Raises:
         DefinitionInvalid: not an address.

@@ -9,8 +9,7 @@ from tidegate.clients import DEFAULT_ADDRESS
 from tidegate.keys.errors import KeysError
 from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.bookmark import START
-from tidegate.pipeline.definitions.terms import RECORDS
-from tidegate.pipeline.definitions.toml import alike
+from tidegate.pipeline.definitions.toml import RECORDS, alike
 from tidegate.pipeline.errors import DefinitionInvalid
 
 BUS_SCHEMES = ("redis://", "rediss://", "unix://")
@@ -19,12 +18,12 @@ SHARDS_MAX = 1_000
 READS = {"gateway", "prefix", "topic", "from", "rows_per_batch", "shards"}
 WRITES = {"gateway", "topic", "key", "run"}
 OF_SPARK = {"checkpointlocation", "path", "queryname", "triggerinterval"}
-"""What Spark's own methods put among the options."""
+"""Options that Spark's own methods add."""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What is read, and how it is cut.
+    """The options of reading.
 
     `start` is `epoch`, `now`, `records` or a bookmark. `gateway` is the address of a gateway, or of
     the Redis that gateways share, where the names of keys begin with `prefix`. With `shards` each
@@ -40,7 +39,7 @@ class ReadOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> ReadOptions:
-        """From Spark's option texts.
+        """Read Spark's option texts.
 
         Raises:
             DefinitionInvalid: unknown, missing or malformed options.
@@ -51,7 +50,7 @@ class ReadOptions:
             raise DefinitionInvalid("prefix has no braces")
         gateway, start = _address(given), given.get("from", START)
         if start == RECORDS and gateway.startswith(BUS_SCHEMES):
-            raise DefinitionInvalid("a gateway tells records, a Redis does not")
+            raise DefinitionInvalid("from = records needs the address of a gateway, not of a Redis")
         return cls(
             gateway=gateway,
             topic=given["topic"],
@@ -63,7 +62,7 @@ class ReadOptions:
 
     @property
     def is_bus(self) -> bool:
-        """Whether it is read straight from Redis."""
+        """True if it is read straight from Redis."""
         return self.gateway.startswith(BUS_SCHEMES)
 
 
@@ -71,8 +70,8 @@ class ReadOptions:
 class WriteOptions:
     """Where it is written.
 
-    With `fields`, its key, the topic is made if it is not there. `run` numbers the lives of a
-    stream; None: the time at which it was started.
+    With `fields`, its key, the topic is made if it is not there. `run` numbers the runs of
+    a stream; None: the time at which it was started.
     """
 
     gateway: str
@@ -82,7 +81,7 @@ class WriteOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> WriteOptions:
-        """From Spark's option texts.
+        """Read Spark's option texts.
 
         Raises:
             DefinitionInvalid: unknown, missing or malformed options; the address of a Redis.
@@ -92,13 +91,14 @@ class WriteOptions:
         if gateway.startswith(BUS_SCHEMES):
             raise DefinitionInvalid(
                 "format tidegate writes through a gateway, which checks each message and its key "
-                "before anybody sees it: give the http address of a gateway on that Redis"
+                "before subscribers see it: give the http address of a gateway on that Redis"
             )
         run = _whole(given, "run", 2**63 - 1)
         return cls(gateway=gateway, topic=given["topic"], fields=_fields(given), run=run)
 
 
 def _given(options: Mapping[str, str], known: set[str]) -> dict[str, str]:
+    # Spark's options are case-insensitive.
     given = {name.lower(): text for name, text in options.items()}
     unknown = sorted(given.keys() - known - OF_SPARK)
     if unknown:
@@ -121,7 +121,7 @@ def _address(given: Mapping[str, str]) -> str:
 
 
 def _fields(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The paths of a key as a topic spells them, by which one that is there is compared."""
+    """Return the paths of a key in a topic's spelling, to compare them with an existing key."""
     texts = [text.strip() for text in given.get("key", "").split(",")]
     try:
         return tuple(str(path) for path in KeySpec.of(list(filter(None, texts))).paths)

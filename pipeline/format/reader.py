@@ -17,15 +17,14 @@ from pyspark.sql.streaming.datasource import (
 
 from tidegate.clients.answers import Journal
 from tidegate.keys.text.bookmark import START, join_bookmark, split_bookmark
-from tidegate.pipeline.definitions.terms import RECORDS
+from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, SourceLost
 from tidegate.pipeline.format.envelope import of_shard
-from tidegate.pipeline.format.executor_check import Traveller
+from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.journal import GatewayJournal, open_journal
 from tidegate.pipeline.format.options import ReadOptions
 
-# What lies between two bookmarks of a topic, cut into slices that tasks read.
-
+# --- the messages between two bookmarks, cut into slices for tasks
 
 MESSAGES_PER_TASK_MAX = 20_000
 
@@ -53,7 +52,7 @@ class JournalEdge:
         self._options = options
 
     def initial(self) -> str:
-        """The bookmark after which reading begins; `epoch` if an empty topic tells no epoch.
+        """Return the bookmark before the first message; `epoch` if an empty topic has no epoch.
 
         Raises:
             DefinitionInvalid: `from` is no bookmark.
@@ -73,11 +72,11 @@ class JournalEdge:
         return self._given(end)
 
     def end(self) -> str | None:
-        """The bookmark of the newest message, None if an empty topic tells no epoch."""
+        """Return the bookmark of the newest message, None if an empty topic has no epoch."""
         return _end(self._journal())
 
     def resolve(self, start: str, end: str | None) -> int:
-        """The position of `start`, after proof that it belongs to the topic's life of `end`.
+        """Return the position of `start`, after a check that its epoch is that of `end`.
 
         Raises:
             SourceLost: another epoch, or a position that the topic has not reached.
@@ -85,10 +84,10 @@ class JournalEdge:
         if start == START:
             return 0
         epoch, position = split_bookmark(start)
-        live_epoch, live_position = _life(end)
+        live_epoch, live_position = _epoch_and_position(end)
         if epoch != live_epoch:
             raise SourceLost(
-                f"the checkpoint was made with another life of topic {self._options.topic} "
+                f"the checkpoint was made with another epoch of topic {self._options.topic} "
                 f"(epoch {epoch}, now {live_epoch}): "
                 "remove the checkpoint to read the new one from its start"
             )
@@ -100,14 +99,18 @@ class JournalEdge:
         return position
 
     def slices(self, start: str, end: str) -> list[JournalSlice]:
-        """Even slices of what lies between two bookmarks, or all of it for each shard."""
+        """Cut what lies between two bookmarks into even slices, or repeat it for each shard."""
         epoch, last = split_bookmark(end)
         after = self.resolve(start, end)
         if after == 0 and self._options.start == RECORDS:
             first = self._journal().first
             known = last if first is None else min(last, split_bookmark(first)[1] - 1)
-            told = self._even(epoch, known, last)
-            return [JournalSlice(epoch, 0, known, trimmed=True), *told] if known else told
+            journal_slices = self._even(epoch, known, last)
+            return (
+                [JournalSlice(epoch, 0, known, trimmed=True), *journal_slices]
+                if known
+                else journal_slices
+            )
         return self._even(epoch, after, last)
 
     def _even(self, epoch: str, after: int, last: int) -> list[JournalSlice]:
@@ -115,18 +118,19 @@ class JournalEdge:
         if self._options.shards is not None and rows > 0:
             shards = self._options.shards
             return [JournalSlice(epoch, after, last, shard, shards) for shard in range(shards)]
+        # Even slices, so that no task is left with a small rest or a double share.
         count = -(-rows // MESSAGES_PER_TASK_MAX)
         cuts = [after + rows * part // count for part in range(count)] + [last] if rows > 0 else []
         return [JournalSlice(epoch=epoch, after=low, last=high) for low, high in pairwise(cuts)]
 
     def _given(self, end: str | None) -> str:
-        """The bookmark that `from` is, proven as `resolve` does: no checkpoint is to blame yet."""
+        """Check the bookmark of `from` as `resolve` does, but blame no checkpoint."""
         start, topic = self._options.start, self._options.topic
         try:
             epoch, position = split_bookmark(start)
         except ValueError as error:
             raise DefinitionInvalid(f"from is epoch, now, records or a bookmark: {error}") from None
-        live_epoch, live_position = _life(end)
+        live_epoch, live_position = _epoch_and_position(end)
         if epoch != live_epoch:
             raise SourceLost(
                 f"from = {start[:140]!r} is no bookmark of topic {topic}, "
@@ -143,8 +147,8 @@ class JournalEdge:
             return journal.ends()
 
 
-def _life(end: str | None) -> tuple[str, int]:
-    """Epoch and position of a topic's end."""
+def _epoch_and_position(end: str | None) -> tuple[str, int]:
+    """Return epoch and position of a topic's end."""
     return split_bookmark(end) if end else ("that of an empty topic", 0)
 
 
@@ -158,7 +162,7 @@ def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBa
     """Fetch one slice in pages; positions must be contiguous, else messages are missing.
 
     Raises:
-        SourceLost: the journal was trimmed, or the topic began a new life.
+        SourceLost: the journal was trimmed, or the topic began a new epoch.
     """
     after = part.after
     if part.trimmed:
@@ -176,26 +180,26 @@ def read_slice(options: ReadOptions, part: JournalSlice) -> Iterator[pa.RecordBa
             yield page if part.shards == 1 else of_shard(page, part.shard, part.shards)
 
 
-class JournalReader(Traveller, DataSourceReader):
+class JournalReader(SentToExecutors, DataSourceReader):
     """A topic's journal, read once."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Slices from the option `from` to the newest message."""
+        """Return slices from the option `from` to the newest message."""
         edge = JournalEdge(self._options)
         start, end = edge.initial(), edge.end()
         return [] if end is None else edge.slices(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one slice, from an executor."""
+        """Return the rows of one slice, on an executor."""
         if not isinstance(partition, JournalSlice):  # Spark makes one up where there is none
             return iter(())
         return read_slice(self._options, partition)
 
 
-class JournalStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class JournalStreamReader(SentToExecutors, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A topic's journal, followed; admission is by rows, targets by bookmark."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -206,11 +210,11 @@ class JournalStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvai
         self._targeted = False
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """Where a stream without checkpoint begins."""
+        """Return where a stream without checkpoint begins."""
         return {"bookmark": self._edge.initial()}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """`rows_per_batch` as Spark knows it."""
+        """Return `rows_per_batch` as Spark's limit."""
         rows = self._options.rows_per_batch
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
@@ -220,35 +224,36 @@ class JournalStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvai
         self._targeted = True
 
     def latestOffset(self, start: dict[str, str], limit: ReadLimit) -> dict[str, str]:  # noqa: N802 - Spark's name
-        """The end of the next micro-batch, at most `limit` rows on; `start` if nothing is new."""
+        """Return the end of the next batch, at most `limit` rows on; `start` if nothing is new."""
         self._newest = newest = self._edge.end()
         last = self._target if self._targeted else newest
         after = self._edge.resolve(_bookmark(start), newest)
         if last is None:
             return start
         epoch, position = split_bookmark(last)
+        # Positions are contiguous, so a number of rows is a number of positions.
         if isinstance(limit, ReadMaxRows):
             position = min(position, after + limit.max_rows)
         return start if position <= after else {"bookmark": join_bookmark(epoch, position)}
 
     def reportLatestOffset(self) -> dict[str, str] | None:  # noqa: N802 - Spark's name
-        """The topic's newest message as it was last seen: how far a stream is behind."""
+        """Return the newest message that was seen; Spark derives the lag from it."""
         return None if self._newest is None else {"bookmark": self._newest}
 
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
-        """Slices of one micro-batch, each small enough for one task."""
+        """Return slices of one micro-batch, each small enough for one task."""
         if start == end:
             return []
         return self._edge.slices(_bookmark(start), _bookmark(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one slice, from an executor."""
+        """Return the rows of one slice, on an executor."""
         assert isinstance(partition, JournalSlice)
         return read_slice(self._options, partition)
 
 
 def _bookmark(offset: dict[str, str]) -> str:
-    """The bookmark of an offset in a checkpoint.
+    """Return the bookmark of an offset in a checkpoint.
 
     Raises:
         CheckpointMismatch: another source has written it.

@@ -3,7 +3,7 @@
 Reading takes the options `gateway` (the address of a gateway, or of the Redis that gateways share,
 there with `prefix`), `topic`, `from` (`epoch`, `now` or a bookmark), `rows_per_batch` and `shards`;
 writing takes `gateway`, `topic`, `key` and `run`. Offsets are bookmarks,
-`{"bookmark": "<epoch>-<position>"}`, so a checkpoint says by itself which life of the topic it
+`{"bookmark": "<epoch>-<position>"}`, so a checkpoint names the epoch of the topic that it
 belongs to. Planning costs one small request; messages are fetched by the executors alone.
 """
 
@@ -22,13 +22,13 @@ from pyspark.sql.types import StructType
 
 from tidegate.pipeline.errors import DefinitionInvalid
 from tidegate.pipeline.format.envelope import SCHEMA
-from tidegate.pipeline.format.executor_check import Traveller
+from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.options import ReadOptions, WriteOptions
 from tidegate.pipeline.format.reader import JournalReader, JournalStreamReader
 from tidegate.pipeline.format.writer import batch_writer, stream_writer
 
 
-class TidegateSource(Traveller, DataSource):
+class TidegateSource(SentToExecutors, DataSource):
     """A topic; read with the columns of `rows.SCHEMA`, written as `writer` says."""
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -38,35 +38,35 @@ class TidegateSource(Traveller, DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "tidegate"
 
     def schema(self) -> str:
-        """The columns, always the same."""
+        """Return the columns, always the same."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch: all that the journal holds now, from `from` on."""
+        """Return a batch: all that the journal holds now, from `from` on."""
         _require_own(schema)
         return JournalReader(ReadOptions.of(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A stream that follows the journal."""
+        """Return a stream that follows the journal."""
         _require_own(schema)
         return JournalStreamReader(ReadOptions.of(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch of messages, published in one step."""
+        """Return a writer of one batch of messages, published in one step."""
         return batch_writer(WriteOptions.of(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
-        """Messages of a stream, each of its batches published in one step, once."""
+        """Return a writer of a stream, which publishes each batch in one step, once."""
         options = WriteOptions.of(self.options)
         return stream_writer(options, schema, options.run or self._started_ms, overwrite=overwrite)
 
 
 def _require_own(schema: StructType) -> None:
-    """Refuse columns that somebody has asked for: rows have those that they have.
+    """Refuse a schema given by the user: the columns are fixed.
 
     Raises:
         DefinitionInvalid: there are others.

@@ -1,6 +1,6 @@
 """A topic as Spark writes it: tasks stage, the driver commits a batch in one step, once.
 
-The number of a commit is the batch's, its producer has the id that lives in the checkpoint: so a
+The number of a commit is the batch's, its producer has the id of the checkpoint: so a
 batch that comes again, after a retry, in other partitions or from another driver, publishes nothing
 more. The run is when the stream was started: what an older driver still sends is refused.
 """
@@ -22,17 +22,15 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
-from tidegate.clients.gateway import Gateway
 from tidegate.keys.errors import KeysError
 from tidegate.keys.jsontext import check_json, one_line
 from tidegate.keys.spec import canonical_key
-from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, StreamFailed
-from tidegate.pipeline.format.executor_check import Traveller
+from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.options import WriteOptions
 
-# Rows of a frame on their way to a topic: checked here, where the row is still known.
-
+# --- rows of a frame as lines: checked here, where the row is still known
 
 REASONS = ("deleted", "expired", "match")
 
@@ -45,7 +43,7 @@ class Line(NamedTuple):
 
 
 def lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
-    """The lines of rows with a column `value`, and perhaps `key` and `removed`.
+    """Yield the lines of rows with a column `value`, and perhaps `key` and `removed`.
 
     A row without a value, or with a reason in `removed`, removes the record of its key. A key
     beside a value goes along: only the gateway knows whether it is the one that the value says.
@@ -64,16 +62,6 @@ def lines_of(batch: pa.RecordBatch) -> Iterator[Line]:
             yield Line(envelope, is_envelope=True)
         else:
             yield Line(_message(value), is_envelope=False)
-
-
-def body_of(lines: list[Line]) -> tuple[bytes, bool]:
-    """Lines as the body of a request, and whether it is one of envelopes."""
-    if not any(line.is_envelope for line in lines):
-        return b"\n".join(line.text for line in lines) + b"\n", False
-    envelopes = (
-        line.text if line.is_envelope else b'{"value":' + line.text + b"}" for line in lines
-    )
-    return b"\n".join(envelopes) + b"\n", True
 
 
 def _texts(batch: pa.RecordBatch, name: str) -> list[bytes | None]:
@@ -109,16 +97,12 @@ def _key(text: bytes) -> bytes:
         raise StreamFailed(f"the key of a row is none: {error.detail}") from None
 
 
-# What one task writes, kept aside at the gateway until the driver commits it.
-
-
-STAGE_MESSAGES_MAX = 10_000
-STAGE_BYTES_MAX = 8 * 1024 * 1024
+# --- the stages of one task: kept at the gateway until the driver commits them
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task has kept aside, as `producer`: stages in their order, and how many messages."""
+    """The stages of one task in their order, their producer, and how many messages they have."""
 
     producer: str
     messages: int = 0
@@ -133,47 +117,12 @@ def stage_rows(options: WriteOptions, producer: str, batches: Iterable[pa.Record
         GatewayRefused, GatewayUnreachable: it could not be done.
     """
     with gateway_at(options.gateway) as gateway:
-        staging = Staging(gateway, options.topic, Staged(producer))
+        stages = Stages(gateway, options.topic, producer, f"{producer}.{uuid.uuid4().hex}")
         for batch in batches:
-            for line in lines_of(batch):
-                staging.add(line)
-        return staging.end()
-
-
-class Staging:
-    """Fills stage after stage. No two attempts, batches or runs have a stage's name in common."""
-
-    def __init__(self, gateway: Gateway, topic: str, staged: Staged) -> None:
-        self._gateway = gateway
-        self._topic = topic
-        self._staged = staged
-        self._attempt = uuid.uuid4().hex
-        self._lines: list[Line] = []
-        self._bytes = 0
-
-    def add(self, line: Line) -> None:
-        """One line more; a full stage goes to the gateway."""
-        is_full = len(self._lines) == STAGE_MESSAGES_MAX
-        if is_full or self._bytes + len(line.text) >= STAGE_BYTES_MAX:
-            self._stage()
-        self._lines.append(line)
-        self._bytes += len(line.text) + 1
-
-    def end(self) -> Staged:
-        """What is left goes too."""
-        self._stage()
-        return self._staged
-
-    def _stage(self) -> None:
-        if not self._lines:
-            return
-        staged = self._staged
-        name = f"{staged.producer}.{self._attempt}.{len(staged.stages)}"
-        body, enveloped = body_of(self._lines)
-        self._gateway.stage(self._topic, [body], name, staged.producer, enveloped=enveloped)
-        staged.stages.append(name)
-        staged.messages += len(self._lines)
-        self._lines, self._bytes = [], 0
+            for text, is_envelope in lines_of(batch):
+                stages.add(text, is_envelope=is_envelope)
+        stages.end()
+    return Staged(producer, stages.messages, stages.names)
 
 
 PRODUCER_PREFIX = "tidegate.spark."
@@ -186,8 +135,8 @@ COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 STAGES_MAX = 10_000
 
 
-class TopicStreamWriter(Traveller, DataSourceStreamArrowWriter):
-    """Writes the batches of a stream; `run` numbers the stream's lives."""
+class TopicStreamWriter(SentToExecutors, DataSourceStreamArrowWriter):
+    """Writes the batches of a stream; `run` rises with each start of the stream."""
 
     def __init__(self, options: WriteOptions, run: int) -> None:
         self._options = options
@@ -197,6 +146,7 @@ class TopicStreamWriter(Traveller, DataSourceStreamArrowWriter):
         """Keep a task's rows aside, on an executor."""
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY_ID) if context else None
+        # Without the query's id every stream would share one producer, and one its numbers.
         if not query:
             raise StreamFailed("Spark does not say which query this is, so it cannot be numbered")
         return stage_rows(self._options, PRODUCER_PREFIX + query, iterator)
@@ -206,10 +156,10 @@ class TopicStreamWriter(Traveller, DataSourceStreamArrowWriter):
         commit_stages(self._options, messages, self._run, batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is to do: what nobody commits is forgotten after an hour."""
+        """Do nothing: the gateway forgets uncommitted stages after an hour."""
 
 
-class TopicBatchWriter(Traveller, DataSourceArrowWriter):
+class TopicBatchWriter(SentToExecutors, DataSourceArrowWriter):
     """Writes one frame, of whatever size a commit may have."""
 
     def __init__(self, options: WriteOptions) -> None:
@@ -225,13 +175,13 @@ class TopicBatchWriter(Traveller, DataSourceArrowWriter):
         commit_stages(self._options, messages, run=0, number=0)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Nothing is to do: what nobody commits is forgotten after an hour."""
+        """Do nothing: the gateway forgets uncommitted stages after an hour."""
 
 
 def stream_writer(
     options: WriteOptions, schema: StructType, run: int, *, overwrite: bool
 ) -> TopicStreamWriter:
-    """A writer for a topic that is there.
+    """Return a writer for a topic, which exists then.
 
     Raises:
         DefinitionInvalid: columns that make no message, or output mode complete.
@@ -242,7 +192,7 @@ def stream_writer(
 
 
 def batch_writer(options: WriteOptions, schema: StructType, *, overwrite: bool) -> TopicBatchWriter:
-    """As `stream_writer`, for one frame."""
+    """Return a writer as `stream_writer` does, for one frame."""
     _check(options, schema, overwrite=overwrite)
     return TopicBatchWriter(options)
 
@@ -261,6 +211,7 @@ def commit_stages(
     stages = [name for report in reports for name in report.stages]
     if not stages:
         return False
+    # Before the request: the gateway would refuse it, without a word about partitions.
     if len(stages) > STAGES_MAX:
         raise StreamFailed(
             f"a batch in {len(stages)} stages is more than one commit takes ({STAGES_MAX}): "
@@ -276,6 +227,7 @@ def _check(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Non
         raise DefinitionInvalid(
             "a topic is added to: use mode append (of a stream, output mode append or update)"
         )
+    # On the driver and before the first batch: a task would fail once for each of its attempts.
     _check_columns(schema)
     with gateway_at(options.gateway) as gateway:
         found = gateway.find_topic(options.topic)

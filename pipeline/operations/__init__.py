@@ -1,1 +1,1 @@
-"""Running streams watched over: started again, told of, counted."""
+"""Supervision of running streams: restarts, status, metrics, signals."""

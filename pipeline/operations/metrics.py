@@ -1,4 +1,4 @@
-"""What Prometheus gets of a running command: one row for each stream, on a port of its own."""
+"""Metrics of a running command for Prometheus: a sample for each stream, on its own port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PORT_MAX = 65_535
 class Figure:
     """A metric: its name without prefix, what it says, and where it comes from.
 
-    A condition that has no such figure has no sample. `rises` tells a counter, whose samples are
+    A status without this figure has no sample. `rises` marks a counter, whose samples are
     called `..._total`, from a gauge.
     """
 
@@ -35,12 +35,12 @@ class Figure:
 FIGURES = (
     Figure(
         "running",
-        "1 while the query runs; 0 while it waits for its next start, and once it has ended.",
+        "1 while the query runs; 0 while it waits for a restart, and after its end.",
         lambda now: now.state is State.RUNNING,
     ),
     Figure(
         "failed",
-        "1 once it has ended for a reason that no start mends.",
+        "1 after an error that no restart mends.",
         lambda now: now.state is State.FAILED,
     ),
     Figure("batches", "Batches done.", lambda now: now.batches, rises=True),
@@ -48,50 +48,51 @@ FIGURES = (
     Figure("published", "Rows written to the sink.", lambda now: now.published, rises=True),
     Figure(
         "repeated",
-        "Rows that an earlier try had written already.",
+        "Rows that an earlier attempt had written.",
         lambda now: now.repeated,
         rises=True,
     ),
     Figure("dead_letters", "Lines refused.", lambda now: now.refused, rises=True),
     Figure("restarts", "Starts after a failure.", lambda now: now.restarts, rises=True),
     Figure("batch", "Number of the newest batch.", lambda now: now.pace.batch),
-    Figure("batch_seconds", "How long the newest batch took.", lambda now: now.pace.batch_s),
+    Figure("batch_seconds", "Duration of the newest batch.", lambda now: now.pace.batch_s),
     Figure(
         "rows_per_second",
-        "How fast the rows of the newest batch were worked off.",
+        "Rows a second of the newest batch.",
         lambda now: now.pace.rows_per_s,
     ),
     Figure(
         "lag_messages",
-        "Messages of the source topic that the newest batch left for the next.",
+        "Messages of the source topic behind the newest batch.",
         lambda now: now.pace.lag,
     ),
     Figure("held_keys", "Keys that wait for the end of their interval.", lambda now: now.held),
     Figure(
         "merger_failures",
-        "How often its registered merger has failed, since its checkpoint began.",
+        "Failures of the registered merger since the checkpoint began.",
         lambda now: now.merger_failures,
     ),
     Figure(
         "told_timestamp_seconds",
-        "When all this was looked at: long ago, where the command hangs.",
+        "Time of this status; it is old if the command hangs.",
         lambda now: now.at_s,
     ),
 )
 
 
-class StatusBoard(Collector):
+class MetricsSink(Collector):
     """The newest conditions, as the main thread saw them; scraped by another."""
 
     def __init__(self) -> None:
         self._conditions: Sequence[StreamStatus] = ()
 
     def show(self, conditions: Sequence[StreamStatus]) -> None:
-        """Replace what is told."""
+        """Replace the status that is scraped."""
         self._conditions = conditions
 
     def collect(self) -> Iterator[Metric]:
-        """A family for each figure."""
+        """Yield a family for each figure."""
+        # One read: the main thread replaces the sequence while a scrape runs.
         conditions = self._conditions
         for figure in FIGURES:
             kind = CounterMetricFamily if figure.rises else GaugeMetricFamily
@@ -104,16 +105,17 @@ class StatusBoard(Collector):
 
 
 @contextmanager
-def serving_metrics(board: StatusBoard, port: int, host: str) -> Iterator[int]:
+def serving_metrics(sink: MetricsSink, port: int, host: str) -> Iterator[int]:
     """Answer scrapes while the block runs; the answer is the port, which 0 leaves open.
 
     Raises:
-        UsageInvalid: it is no port, or somebody else listens there.
+        UsageInvalid: it is no port, or another process listens there.
     """
     if not 0 <= port <= PORT_MAX:
         raise UsageInvalid(f"--metrics-port: expected 1 to {PORT_MAX}, not {port}")
+    # A registry of our own: the default one adds metrics of the Python process.
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(board)
+    registry.register(sink)
     try:
         server, thread = start_http_server(port, addr=host, registry=registry)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What there is to say of a running stream at a moment: on the terminal, to metrics, to a topic."""
+"""The status of a running stream at a moment, and its line on the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidegate.keys.text.bookmark import split_bookmark
 
 
 class State(StrEnum):
-    """Where a stream stands."""
+    """The state of a stream."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -66,11 +66,12 @@ class StreamStatus:
 
 
 def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
-    """From what Spark tells of a query's newest trigger (`StreamingQuery.lastProgress`).
+    """Return the pace of a query's newest trigger (`StreamingQuery.lastProgress`).
 
     One that found nothing to read was no batch: the pace is what it was `before`.
     """
     took = (progress or {}).get("durationMs", {})
+    # Spark reports triggers without a batch too; these must not reset the pace.
     if not progress or "addBatch" not in took:
         return before
     lags = [lag for source in progress.get("sources", ()) if (lag := _lag(source)) is not None]
@@ -84,18 +85,18 @@ def pace_of(progress: Mapping[str, Any] | None, before: Pace = Pace()) -> Pace:
 
 
 def finds_nothing(status: Mapping[str, Any]) -> bool:
-    """Whether a query waits since there is nothing to read (`StreamingQuery.status`)."""
+    """Return whether a query waits because there is nothing to read (`StreamingQuery.status`)."""
     is_busy = status.get("isDataAvailable") or status.get("isTriggerActive")
     return not is_initializing(status) and not is_busy
 
 
 def is_initializing(status: Mapping[str, Any]) -> bool:
-    """Whether a query has not looked at its sources yet (`StreamingQuery.status`)."""
+    """Return whether a query has not read its sources yet (`StreamingQuery.status`)."""
     return str(status.get("message", "")).startswith("Initializing")
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:
-    """Positions between where a batch of a topic ended and the topic's newest."""
+    """Return the positions between the end of a topic's batch and the topic's newest."""
     ended, newest = _position(source.get("endOffset")), _position(source.get("latestOffset"))
     if ended is None or newest is None:
         return None
@@ -103,7 +104,7 @@ def _lag(source: Mapping[str, Any]) -> int | None:
 
 
 def _position(offset: Any) -> int | None:
-    """Of `{"bookmark": "<epoch>-<position>"}`, which Spark gives as a text or as it is."""
+    """Return the position of `{"bookmark": "<epoch>-<position>"}`, a text or a mapping."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
@@ -116,7 +117,7 @@ def _position(offset: Any) -> int | None:
         return None
 
 
-# What a stream did since its command was started.
+# --- counts since the command was started
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Totals:
     def with_batch(
         self, *, messages: int, published: int, repeated: int = 0, refused: int = 0
     ) -> Totals:
-        """These, and one batch more."""
+        """Return these counts with one more batch."""
         return Totals(
             batches=self.batches + 1,
             messages=self.messages + messages,
@@ -142,16 +143,16 @@ class Totals:
         )
 
 
-# What is said of streams on the terminal.
+# --- lines on the terminal
 
 
 PROGRESS_EVERY_S = 3.0
 WORKING_S_MIN = 1.0
-"""A batch that takes less needs no word."""
+"""Do not mention a batch that takes less."""
 
 
 def progress_line(now: StreamStatus, dead_letters: Path | None = None) -> str:
-    """How far a stream is, how fast, how much is left, and what was refused, if it may refuse."""
+    """Return how far a stream is, how fast, how far behind, and what was refused."""
     parts = [
         f"{now.batches:,} batches",
         f"{now.messages:,} messages in",
@@ -178,7 +179,7 @@ def progress_line(now: StreamStatus, dead_letters: Path | None = None) -> str:
 
 
 def _doing(now: StreamStatus) -> str:
-    """Why nothing seems to happen, if nothing does."""
+    """Return why nothing seems to happen, or an empty text."""
     match now.state:
         case State.RUNNING if now.working_s is not None:
             return f"at a batch for {now.working_s:.0f} s" * (now.working_s >= WORKING_S_MIN)
@@ -194,5 +195,5 @@ def _doing(now: StreamStatus) -> str:
 
 
 def restart_line(error: str, pause_s: float) -> str:
-    """Why a stream stands still, and until when."""
+    """Return why a stream has stopped, and when it starts again."""
     return f"{error}; it is started again in {pause_s:.0f} s"

@@ -1,10 +1,11 @@
-"""One stream through its failures: what a new start may mend is started again, later each time."""
+"""Supervision of one stream: failures that a new start may mend lead to one, after a pause."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.clients.retry import doubled_s
@@ -23,19 +24,46 @@ from tidegate.pipeline.operations.status import (
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+Say = Callable[[str], None]
+"""Prints one line."""
 
-# Whose turn it is to start: one stream at a time.
-#
-# Spark gives the Python that plans a stream ten seconds to come up, and no setting changes that:
-# many
-# that start at one moment keep one another from it, and would at each new start.
+DEFAULT_MASTER = "local[*]"
+LOCALHOST = "127.0.0.1"
+START_SECONDS_MAX = 25.0  # a start may need two Pythons, one after the other, of ten seconds each
+LATE_STARTS_MAX = 5
+PAUSE_FIRST_S = 1.0
+PAUSE_MOST_S = 60.0
 
 
-TURN_SECONDS_MAX = 25.0  # a stream may have two such Pythons, one after the other
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How streams are run.
+
+    `master` is Spark's. With `available_now` streams end when all that is there was read;
+    `restarts` says whether a stream that failed is started again. Without a `metrics_port` there
+    are no metrics.
+    """
+
+    master: str = DEFAULT_MASTER
+    available_now: bool = False
+    restarts: bool = True
+    metrics_port: int | None = None
+    metrics_host: str = LOCALHOST
+
+    @property
+    def goes_on(self) -> bool:
+        """True if a stream that failed is started again; a run that ends by itself does not."""
+        return self.restarts and not self.available_now
+
+
+DEFAULT_OPTIONS = RunOptions()
 
 
 class StartGate:
-    """Taken with a start, free once that query reads, has ended, or took longer than Spark waits.
+    """Lets one stream start at a time.
+
+    Spark gives the Python that plans a stream ten seconds to start, and no setting changes that.
+    Many that start at one moment slow one another down, and would again at each restart.
 
     Args:
         monotonic: seconds; for tests.
@@ -47,31 +75,23 @@ class StartGate:
         self._until_s = 0.0
 
     def take(self, query: StreamingQuery | None) -> None:
-        """This one was started."""
-        self._starting, self._until_s = query, self._monotonic() + TURN_SECONDS_MAX
+        """Close the gate for this query: until it reads, has ended, or took too long."""
+        self._starting, self._until_s = query, self._monotonic() + START_SECONDS_MAX
 
     def is_free(self) -> bool:
-        """Whether another may be started."""
+        """Return whether another stream may start."""
         query = self._starting
         if query is None or self._monotonic() >= self._until_s:
             return True
         return not (query.isActive and is_initializing(query.status))
 
 
-Say = Callable[[str], None]
-
-LATE_STARTS_MAX = 5
-
-PAUSE_FIRST_S = 1.0
-PAUSE_MOST_S = 60.0
-
-
-class Watched(Protocol):
-    """A stream, as far as it is looked at from outside."""
+class SupervisedStream(Protocol):
+    """A stream as its supervisor sees it: one of a definition, or one that archives a topic."""
 
     @property
     def totals(self) -> Totals:
-        """What it did so far."""
+        """Counts since the first start."""
 
     @property
     def held_keys(self) -> int | None:
@@ -83,40 +103,40 @@ class Watched(Protocol):
 
     @property
     def working_s(self) -> float | None:
-        """For how many seconds a batch has been worked on; None between two of them."""
+        """Seconds since the current batch began; None between two batches."""
 
     @property
     def query(self) -> StreamingQuery | None:
-        """That of its newest start."""
+        """The query of the newest start."""
 
 
 class Supervisor:
-    """A stream and how it stands.
+    """Starts one stream, and starts it again after failures that a new start may mend.
 
     Args:
         name: of the stream.
-        stream: not started.
+        stream: not started yet.
         start: starts it from its checkpoint, any number of times.
         restarts: whether it is started again.
-        say: told why it stands still.
-        turn: whose turn it is to start, for all who start on one Spark.
-        mends: whether a new start mends what otherwise would not pass.
+        say: gets the reason of each pause.
+        gate: shared by all streams of one Spark.
+        mends: whether a new start mends an error that otherwise would be final.
         monotonic: seconds; for tests.
-        chance: from 0 to 1, how pauses are spread; for tests. By default another for each name.
+        chance: from 0 to 1, the jitter of pauses; for tests. The default is seeded by the name.
 
     Attributes:
-        failure: why it has ended for good, if it has failed.
+        failure: why the stream has ended for good, if it has failed.
     """
 
     def __init__(
         self,
         name: str,
-        stream: Watched,
+        stream: SupervisedStream,
         start: Callable[[], None],
         *,
         restarts: bool,
         say: Say,
-        turn: StartGate,
+        gate: StartGate,
         mends: Callable[[PipelineError], bool] = lambda _: False,
         monotonic: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] | None = None,
@@ -127,7 +147,7 @@ class Supervisor:
         self._start = start
         self._may_restart = restarts
         self._say = say
-        self._turn = turn
+        self._gate = gate
         self._mends = mends
         self._monotonic = monotonic
         self._chance = chance or random.Random(name).random
@@ -141,14 +161,16 @@ class Supervisor:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """True if the stream has ended or failed for good."""
         return self._state in (State.ENDED, State.FAILED)
 
     def begin(self) -> None:
-        """Start it for the first time.
+        """Start the stream for the first time.
+
+        A Python worker of Spark's that came too late is retried: the stream is not to blame.
 
         Raises:
-            PipelineError: it does not start. Nobody waits for what never ran, but for Spark itself.
+            PipelineError: it does not start.
         """
         try:
             self._begin()
@@ -156,23 +178,23 @@ class Supervisor:
             self._fail(error)
 
     def look(self) -> None:
-        """Notice its end or its failure; start it if that is due, and its turn."""
+        """Notice the end or a failure; start the stream if that is due and the gate is free."""
         match self._state:
             case State.RUNNING:
                 self._look_at_query()
-            case State.STARTING if self._turn.is_free():
+            case State.STARTING if self._gate.is_free():
                 self._attempt()
-            case State.WAITING if self._monotonic() >= self._due_s and self._turn.is_free():
+            case State.WAITING if self._monotonic() >= self._due_s and self._gate.is_free():
                 self._restarts += 1
                 self._attempt()
 
     def end(self) -> None:
-        """Its query was stopped because the end was asked for."""
+        """Note that the query was stopped on request."""
         if self.failure is None:
             self._state = State.ENDED
 
     def condition(self) -> StreamStatus:
-        """How it stands now."""
+        """Return the current status."""
         done, query = self.stream.totals, self.stream.query
         self._pace = pace_of(query.lastProgress if query is not None else None, self._pace)
         return StreamStatus(
@@ -194,7 +216,7 @@ class Supervisor:
         )
 
     def _attempt(self) -> None:
-        """Start it; a start that fails is a failure like any."""
+        """Start the stream; treat a start that fails like any failure."""
         try:
             self._begin()
         except PipelineError as error:
@@ -208,13 +230,13 @@ class Supervisor:
             self._start()
         except (PySparkException, Py4JJavaError) as error:
             raise from_spark(self.name, str(error)) from error
-        self._turn.take(self.stream.query)
+        self._gate.take(self.stream.query)
         self._state = State.RUNNING
 
     def _look_at_query(self) -> None:
         query = self.stream.query
         assert query is not None, "it runs"
-        # Asked in this order: one that fails in between is still active, or has its reason.
+        # In this order: a query that fails between the two calls is still active or has its reason.
         is_active, failure = query.isActive, query.exception()
         if failure is not None:
             self._fail(from_spark(self.name, str(failure)))
@@ -227,11 +249,12 @@ class Supervisor:
             self._state, self.failure = State.FAILED, error
             return
         batches = self.stream.totals.batches
+        # A batch done proves that the start worked: begin with short pauses again.
         if batches > self._batches_at_failure:
             self._failures = 0
         self._batches_at_failure = batches
         self._failures += 1
-        # Streams that have failed at one moment are not started again at another.
+        # With jitter, streams that failed at one moment do not all start again at one moment.
         pause = doubled_s(self._failures, PAUSE_FIRST_S, PAUSE_MOST_S) * (1 + self._chance() / 2)
         self._state, self._due_s = State.WAITING, self._monotonic() + pause
         self._say(restart_line(str(error), pause))
@@ -240,5 +263,5 @@ class Supervisor:
         return error.may_pass or self._mends(error)
 
     def _was_too_busy(self, error: PipelineError) -> bool:
-        """Then it is tried a few times more in any case: of the stream nothing went wrong."""
+        """Return whether only the machine was too slow; allow a few more attempts then."""
         return isinstance(error, WorkerLate) and self._failures < LATE_STARTS_MAX

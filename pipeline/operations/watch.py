@@ -1,35 +1,35 @@
-"""The loop of the main thread: streams are looked at until all are over or the end is asked for."""
+"""The main thread's loop over running streams, the places that get their status, and their end."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from tidegate.pipeline.errors import PipelineError
-from tidegate.pipeline.operations.run_options import RunOptions
+import msgspec
+
+from tidegate.clients.errors import GatewayError
+from tidegate.clients.transport import JSON
+from tidegate.pipeline.connection import AT_ONCE, gateway_at, pipeline_error
+from tidegate.pipeline.errors import GatewayRefused, PipelineError, StreamFailed
+from tidegate.pipeline.operations.shutdown import CutOff, Stop
 from tidegate.pipeline.operations.status import PROGRESS_EVERY_S, StreamStatus
-from tidegate.pipeline.operations.supervisor import Say, Supervisor
+from tidegate.pipeline.operations.supervisor import RunOptions, Say, Supervisor
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 WATCH_EVERY_S = 0.1
-
-
-class Asked(Protocol):
-    """Somebody may ask for the end."""
-
-    @property
-    def asked(self) -> bool:
-        """Whether it was."""
-
-    def wait(self, seconds: float) -> None:
-        """Return after `seconds`, or at once when it is asked for."""
+LOOK_EVERY_S = 0.05
+LAST_BATCH_SECONDS_MAX = 4.0
 
 
 @dataclass
 class StatusSink:
-    """Somebody who is told how all streams stand, so often."""
+    """A place that gets the status of all streams, every so many seconds."""
 
     look: Callable[[Sequence[StreamStatus]], None]
     every_s: float
@@ -38,21 +38,21 @@ class StatusSink:
 
 def watch(
     watched: Sequence[Supervisor],
-    onlookers: Sequence[StatusSink],
-    stop: Asked,
+    sinks: Sequence[StatusSink],
+    stop: Stop,
     say: Say,
     monotonic: Callable[[], float] = time.monotonic,
     *,
     renew: Callable[[], None] | None = None,
 ) -> None:
-    """Look at streams and tell onlookers, until all are over or the end is asked for.
+    """Look at streams and report their status, until all are over or `stop` is asked for.
 
-    A stream that fails for good is told at once where others go on. `renew` may bring streams in
-    and take them out; more may always come then.
+    A stream that fails for good while others go on is reported at once. `renew` may add and
+    remove streams; with it the loop ends only by `stop`, because more streams may always come.
     """
-    for onlooker in onlookers:
-        onlooker.due_s = monotonic() + onlooker.every_s
-    told: list[PipelineError] = []
+    for sink in sinks:
+        sink.due_s = monotonic() + sink.every_s
+    reported: list[PipelineError] = []
     while not stop.asked:
         if renew is not None:
             renew()
@@ -61,66 +61,209 @@ def watch(
         if renew is None and all(each.is_over for each in watched):
             return
         for each in watched:
-            if each.failure is not None and each.failure not in told:
-                told.append(each.failure)
+            if each.failure is not None and each.failure not in reported:
+                reported.append(each.failure)
                 say(f"{each.failure}; the other streams go on")
         now_s = monotonic()
-        due = [each for each in onlookers if now_s >= each.due_s]
-        tell(watched, due)
-        for onlooker in due:  # what was missed meanwhile is not made up for
-            onlooker.due_s += onlooker.every_s * (1 + (now_s - onlooker.due_s) // onlooker.every_s)
+        due = [sink for sink in sinks if now_s >= sink.due_s]
+        report_status(watched, due)
+        for sink in due:  # skip the reports that a long look has missed
+            sink.due_s += sink.every_s * (1 + (now_s - sink.due_s) // sink.every_s)
         stop.wait(WATCH_EVERY_S)
 
 
-def tell(watched: Sequence[Supervisor], onlookers: Sequence[StatusSink]) -> None:
-    """Tell these onlookers how streams stand now."""
-    if not onlookers:
+def report_status(watched: Sequence[Supervisor], sinks: Sequence[StatusSink]) -> None:
+    """Send the status of all streams to these sinks."""
+    if not sinks:
         return
     conditions = [each.condition() for each in watched]
-    for onlooker in onlookers:
-        onlooker.look(conditions)
+    for sink in sinks:
+        sink.look(conditions)
 
 
-# Who is told how streams stand: the terminal, gateways, a scraper where one is wanted.
+# --- where the status goes: the terminal, gateways, Prometheus
 
-
-BOARD_EVERY_S = 1.0
+METRICS_EVERY_S = 1.0
+TOPIC = "tidegate.pipelines"
+PRODUCER_PREFIX = "tidegate.pipeline."
+ERROR_CHARACTERS_MAX = 1_000
+GOODBYE_SECONDS_MAX = 2.0
+MS_PER_S = 1_000
 
 
 @contextmanager
-def onlookers(
-    manner: RunOptions, gateways: Iterable[str], line: Callable[[StreamStatus], str], say: Say
+def status_sinks(
+    options: RunOptions, gateways: Iterable[str], line: Callable[[StreamStatus], str], say: Say
 ) -> Iterator[list[StatusSink]]:
-    """Those there are, each at hand while the block runs.
+    """Yield the sinks of a command, each open while the block runs.
 
     Args:
-        manner: whether metrics are told, and where.
-        gateways: addresses of those that are told.
-        line: what the terminal is told of one.
-        say: tells the terminal.
+        options: have the port of Prometheus, if there is one.
+        gateways: addresses; the topic `tidegate.pipelines` of each gets the status.
+        line: returns the line for the terminal.
+        say: prints it.
 
     Raises:
-        UsageInvalid: an address is none, or where metrics are to be told somebody else listens.
+        UsageInvalid: an address is malformed, or the port is in use.
     """
 
-    def speak(conditions: Sequence[StreamStatus]) -> None:
+    def print_lines(conditions: Sequence[StreamStatus]) -> None:
         for condition in conditions:
             say(line(condition))
 
-    found = [StatusSink(speak, PROGRESS_EVERY_S)]
-    with ExitStack() as held:
+    found = [StatusSink(print_lines, PROGRESS_EVERY_S)]
+    with ExitStack() as opened:
         for gateway in sorted(gateways):
-            # Loads an HTTP client, which help and complaints of the command line do without.
-            from tidegate.pipeline.operations.reporter import Reporter, reporting
-
             reporter = Reporter(gateway, say)
-            held.enter_context(reporting(reporter))
+            opened.enter_context(reporting(reporter))
             found.append(StatusSink(reporter.tell, PROGRESS_EVERY_S))
-        if manner.metrics_port is not None:
-            # Loads a Prometheus client, which the base installation lacks.
-            from tidegate.pipeline.operations.metrics import StatusBoard, serving_metrics
+        if options.metrics_port is not None:
+            # Import it only here: the base installation has no Prometheus client.
+            from tidegate.pipeline.operations.metrics import MetricsSink, serving_metrics
 
-            board = StatusBoard()
-            held.enter_context(serving_metrics(board, manner.metrics_port, manner.metrics_host))
-            found.append(StatusSink(board.show, BOARD_EVERY_S))
+            metrics = MetricsSink()
+            opened.enter_context(
+                serving_metrics(metrics, options.metrics_port, options.metrics_host)
+            )
+            found.append(StatusSink(metrics.show, METRICS_EVERY_S))
         yield found
+
+
+class Reporter:
+    """Publishes the status to one gateway, from a thread of its own.
+
+    A gateway that does not answer therefore delays no stream. Only the newest status counts: what
+    could not be published is not published later. `say` gets one line if the gateway refuses.
+
+    Raises:
+        UsageInvalid: the address is malformed.
+    """
+
+    def __init__(self, gateway: str, say: Say) -> None:
+        self._address = gateway
+        self._opened = ExitStack()
+        self._gateway = self._opened.enter_context(gateway_at(gateway, AT_ONCE))
+        self._say = say
+        self._newest: Sequence[StreamStatus] = ()
+        self._woken = threading.Event()
+        self._ended = False
+
+    def tell(self, conditions: Sequence[StreamStatus]) -> None:
+        """Publish this status as soon as possible, and no older one; return at once."""
+        self._newest = conditions
+        self._woken.set()
+
+    def end(self) -> None:
+        """Publish the newest status once more, then stop."""
+        self._ended = True
+        self._woken.set()
+
+    def run(self) -> None:
+        """Publish each new status until `end` is called."""
+        with self._opened:
+            is_last = False
+            while not is_last:
+                self._woken.wait()
+                self._woken.clear()
+                is_last = self._ended
+                try:
+                    for condition in self._newest:
+                        producer, number, message = message_of(condition)
+                        self._gateway.publish_body(TOPIC, message, producer, number, JSON)
+                except GatewayError as error:
+                    refusal = pipeline_error(error, self._address)
+                    if isinstance(refusal, GatewayRefused):
+                        self._say(f"the gateway does not get the status of streams: {refusal}")
+                        return
+                    # The gateway is down: the next status will replace this one.
+
+
+@contextmanager
+def reporting(reporter: Reporter) -> Iterator[None]:
+    """Run a reporter's thread during the block; a gateway that hangs does not delay the end."""
+    thread = threading.Thread(target=reporter.run, name="report status", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        reporter.end()
+        thread.join(GOODBYE_SECONDS_MAX)
+
+
+def message_of(now: StreamStatus) -> tuple[str, int, bytes]:
+    """Return the producer, the number and the body of a status message.
+
+    The number is the time in ms, so that a command that is started again continues above the last
+    number of its earlier run.
+    """
+    at_ms = int(now.at_s * MS_PER_S)
+    document = {
+        "pipeline": now.name,
+        "state": now.state.value,
+        "batch": now.pace.batch,
+        "batches": now.batches,
+        "messages": now.messages,
+        "published": now.published,
+        "dead_letters": now.refused,
+        "rows_per_s": round(now.pace.rows_per_s, 3),
+        "batch_s": now.pace.batch_s,
+        "lag": now.pace.lag,
+        "held_keys": now.held,
+        "restarts": now.restarts,
+        "error": now.error[:ERROR_CHARACTERS_MAX],
+        "at_ms": at_ms,
+    }
+    return f"{PRODUCER_PREFIX}{now.name}.state", at_ms, msgspec.json.encode(document)
+
+
+# --- how running queries end: between two batches, with a last status
+
+
+def stop_queries(queries: Sequence[StreamingQuery | None]) -> None:
+    """Stop each query between two batches; a batch that does not end is repeated next time."""
+    give_up_at = time.monotonic() + LAST_BATCH_SECONDS_MAX
+    for query in queries:
+        if query is None:
+            continue
+        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < give_up_at:
+            time.sleep(LOOK_EVERY_S)
+        query.stop()
+
+
+@contextmanager
+def ending_in_order(
+    stop_all: Callable[[], None], members: Sequence[Supervisor], sinks: Sequence[StatusSink]
+) -> Iterator[None]:
+    """Stop the queries between two batches when the block ends, and report their last status.
+
+    A signal that has cut off the start is the exception: PySpark was interrupted in the middle of
+    an answer of Java's, and nothing more can be asked of it.
+    """
+    is_cut_off = False
+    try:
+        yield
+    except CutOff:
+        is_cut_off = True
+        raise
+    finally:
+        if not is_cut_off:
+            stop_all()
+            for each in members:
+                each.end()
+            report_status(members, sinks)
+
+
+@contextmanager
+def outliving_its_jvm(stop: Stop) -> Iterator[None]:
+    """Turn the loss of Java during the block into one sentence.
+
+    Raises:
+        StreamFailed: Java has ended, and `stop` was not asked for.
+    """
+    from py4j.protocol import Py4JError
+
+    try:
+        yield
+    except (Py4JError, ConnectionError) as error:
+        if not stop.asked:
+            raise StreamFailed("Spark's Java process has ended, or refuses to go on") from error

@@ -1,1 +1,1 @@
-"""What an interval would cost: one pass over a history for many choices."""
+"""The cost of intervals: one pass over a history for many choices."""

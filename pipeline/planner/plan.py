@@ -14,7 +14,7 @@ from tidegate.keys.spec import KeySpec
 from tidegate.keys.text.duration import parse_interval, whole_ms
 from tidegate.pipeline.columns.history import read_history, require_history
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Pace
-from tidegate.pipeline.columns.times import TimeField, Unit
+from tidegate.pipeline.columns.reading import TimeField, Unit
 from tidegate.pipeline.errors import (
     EXIT_DONE,
     HistoryInvalid,
@@ -48,16 +48,16 @@ class PlanArguments:
     master: str
 
 
-def plan(wish: PlanArguments) -> int:
+def plan(arguments: PlanArguments) -> int:
     """Answer on standard output; returns the exit code of the command line.
 
     0: answered; 1: a line is no message; 2: wrong usage, no such history; 78: no Spark; each
     after one line on standard error.
     """
     try:
-        found = make_plan(wish)
-        text = json.dumps(found.document(), indent=2) + "\n" if wish.as_json else found.table()
-        for path in wish.charts:
+        found = make_plan(arguments)
+        text = json.dumps(found.document(), indent=2) + "\n" if arguments.as_json else found.table()
+        for path in arguments.charts:
             _write(found, path)
     except PipelineError as error:
         complain(str(error))
@@ -66,33 +66,35 @@ def plan(wish: PlanArguments) -> int:
     return EXIT_DONE
 
 
-def make_plan(wish: PlanArguments) -> Plan:
+def make_plan(arguments: PlanArguments) -> Plan:
     """Read the history once, for all choices.
 
     Raises:
         PipelineError: as one sentence.
     """
-    specs = {_key_text(spec): spec for spec in map(_spec, wish.keys)}
-    texts = {_interval_ns(text): text.lower() for text in _listed(wish.intervals)}
-    for chart in wish.charts:
+    # By text, so that a key given twice is one choice.
+    specs = {_key_text(spec): spec for spec in map(_spec, arguments.keys)}
+    texts = {_interval_ns(text): text.lower() for text in _listed(arguments.intervals)}
+    for chart in arguments.charts:
         _require_place(chart)
-    paces = tuple(dict.fromkeys(_pace(text) for text in _listed(wish.paces)))
+    paces = tuple(dict.fromkeys(_pace(text) for text in _listed(arguments.paces)))
     if len(specs) * len(texts) * len(paces) > CHOICES_MAX:
         raise UsageInvalid(f"more than {CHOICES_MAX} choices")
-    time = _time(wish.time_field, wish.time_unit)
-    if not require_history(wish.path) and time is None:
+    time = _time(arguments.time_field, arguments.time_unit)
+    if not require_history(arguments.path) and time is None:
         raise UsageInvalid("--time-field is missing, such as --time-field /ts")
-    with spark_session(wish.master) as spark:
+    with spark_session(arguments.master) as spark:
         try:
             shards = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
             question = Question(tuple(specs.values()), tuple(texts), paces, time, shards)
-            answer = answered(planned(read_history(spark, wish.path), question), question)
+            answer = answered(planned(read_history(spark, arguments.path), question), question)
         except PipelineError:
             raise
         except Exception as error:  # whatever Spark, py4j or the JVM has to say
-            raise _told(wish.path, str(error)) from None
+            raise _history_error(arguments.path, str(error)) from None
+    # Savings are shares of the messages: without any there is no answer.
     if not answer.seen[0].messages:
-        raise HistoryInvalid(f"{wish.path}: there is no message in it")
+        raise HistoryInvalid(f"{arguments.path}: there is no message in it")
     return Plan(
         [
             Choice(
@@ -104,7 +106,7 @@ def make_plan(wish: PlanArguments) -> Plan:
 
 
 def _require_place(chart: Path) -> None:
-    """What is known before the history is read is said before."""
+    """Check a chart's name and folder before the history is read, which may take long."""
     if chart.suffix.lower() not in CHARTS:
         raise UsageInvalid(f"--chart {chart}: expected a name that ends in .svg or .png")
     if not chart.parent.is_dir():
@@ -118,7 +120,7 @@ def _write(found: Plan, path: Path) -> None:
         raise UsageInvalid(f"--chart {path}: {error.strerror or error}") from None
 
 
-def _told(path: Path, said: str) -> PipelineError:
+def _history_error(path: Path, said: str) -> PipelineError:
     if any(word in said for word in DAMAGED):
         return HistoryUnreadable(f"{path}: is not a whole gzip file")
     return from_spark(str(path), said)
@@ -129,7 +131,7 @@ def _listed(texts: Sequence[str]) -> list[str]:
 
 
 def _spec(text: str) -> KeySpec:
-    """A key as `/a`, `/a,/b` or `[/a,/b]`."""
+    """Parse a key: `/a`, `/a,/b` or `[/a,/b]`."""
     inner = text.strip()
     bracketed = inner if inner.startswith("[") else f"[{inner}]"
     try:

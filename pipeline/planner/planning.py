@@ -1,4 +1,4 @@
-"""What intervals, keys and paces would have cost over a recorded history, in one pass of Spark.
+"""The cost of intervals, keys and paces over a recorded history, in one pass of Spark.
 
     lines ──► blocks (mapInArrow, where the lines are) ──► shuffle of blocks ──► tallies ──► driver
 
@@ -26,14 +26,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.blocks import ORDER, ROWS, Block, packed, split, unpacked
+from tidegate.pipeline.columns.conflation import EARLIEST_NS
 from tidegate.pipeline.columns.history import lines_by_block, stripped, wrong_line
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Column, Interval, Pace
-from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader
-from tidegate.pipeline.columns.timeline import EARLIEST_NS
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.columns.reading import LineInvalidError, MessageReader, TimeField
+from tidegate.pipeline.columns.rows import (
+    ORDER,
+    ROWS,
+    Block,
+    bound_batches,
+    packed,
+    split,
+    unpacked,
+)
 from tidegate.pipeline.planner.tally import IntervalTally, KeyTally, Seen, Sent
-from tidegate.pipeline.streams.plans import bound_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,7 +60,7 @@ class Question:
     shards: int
 
     def choices(self) -> list[tuple[int, Interval]]:
-        """Each choice: the place of its key among `keys`, and its interval."""
+        """Return each choice: the place of its key among `keys`, and its interval."""
         return [
             (place, Interval(interval_ns, pace))
             for place in range(len(self.keys))
@@ -63,7 +69,7 @@ class Question:
         ]
 
     def streams(self) -> list[tuple[int, Pace]]:
-        """What is told apart by the shuffle: the place of a key, and the pace; shards in a row."""
+        """Return what the shuffle keeps apart: place of a key and pace, a row for each shard."""
         return [
             (place, pace)
             for place in range(len(self.keys))
@@ -74,14 +80,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was seen of each key spec, and what each choice would have sent, as in `choices`."""
+    """Counts of the input for each key spec, and of the output for each of `choices`."""
 
     seen: list[Seen]
     sent: list[Sent]
 
 
 def planned(lines: DataFrame, question: Question) -> DataFrame:
-    """Tallies, as in `TALLIES`, of the lines of a history."""
+    """Return tallies (`TALLIES`) of the lines of a history."""
     bound_batches(lines)
     blocks = lines.mapInArrow(partial(cut_blocks, question=question), ROWS)
     in_order = blocks.repartition(question.shards, "stream").sortWithinPartitions(*ORDER)
@@ -89,7 +95,7 @@ def planned(lines: DataFrame, question: Question) -> DataFrame:
 
 
 def answered(tallies: DataFrame, question: Question) -> Answer:
-    """The tallies of all streams put together."""
+    """Add up the tallies of all streams."""
     seen: defaultdict[int, Seen] = defaultdict(Seen)
     sent: defaultdict[int, Sent] = defaultdict(Sent)
     for row in tallies.collect():
@@ -104,7 +110,7 @@ def answered(tallies: DataFrame, question: Question) -> Answer:
 
 
 def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterator[pa.RecordBatch]:
-    """One task's lines as blocks, a row for each stream and piece of lines.
+    """Yield one task's lines as blocks, a row for each stream and piece of lines.
 
     Raises:
         HistoryInvalid: a line is no message, or has no time.
@@ -114,12 +120,13 @@ def cut_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterato
         sizes, times_ns, codes = _read(reader, piece, part, row)
         if not len(sizes):
             continue
+        # The recorded clock never runs back, as in the engine under that clock.
         times_ns = np.maximum.accumulate(times_ns)
         yield packed(list(_blocks(question, reader, part, row, (sizes, times_ns, codes))))
 
 
 def tally_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Iterator[pa.RecordBatch]:
-    """The tallies of the streams of one task, whose blocks come in order."""
+    """Yield the tallies of the streams of one task, whose blocks come in order."""
     for stream, blocks in groupby(unpacked(batches), lambda block: block.stream):
         rows = zip(*_tallies(stream, blocks, question), strict=True)
         arrays = [pa.array(row, kind) for row, kind in zip(rows, ARROW_TALLIES.types, strict=True)]
@@ -129,7 +136,7 @@ def tally_blocks(batches: Iterator[pa.RecordBatch], question: Question) -> Itera
 def _read(
     reader: MessageReader, piece: pa.RecordBatch, part: str, row: int
 ) -> tuple[Column, Column, list[Column]]:
-    """Size, time and, for each key spec, key code of each line that is not blank."""
+    """Return size, time and, for each key spec, key code of each line that is not blank."""
     lines = piece.column("line")
     with suppress(pa.ArrowInvalid):  # the reader says which line is no UTF-8
         lines = stripped(lines)
@@ -162,7 +169,7 @@ def _blocks(
     for place in range(len(question.keys)):
         for pace in question.paces:
             shards = question.shards if pace is Pace.KEY else 1
-            # A stream is told of every block, since its clock runs on with all messages.
+            # Every stream gets a row of every block, because its clock advances with all messages.
             for chosen, keys, numbers in split(codes[place], reader.codes[place].texts, shards):
                 weights = pa.array(sizes[chosen], pa.int64())
                 yield Block(stream, part, row, clock_ns, keys, numbers, times_ns[chosen], weights)
@@ -178,6 +185,7 @@ def _tallies(
         for number, (key_place, interval) in enumerate(question.choices())
         if key_place == place and interval.pace is pace
     ]
+    # Every pace sees all messages; one of them is enough to count what came in.
     counts = KeyTally() if pace is question.paces[0] else None
     numbers: dict[str, int] = {}
     clock_ns = EARLIEST_NS
@@ -200,11 +208,10 @@ def _text(tally: Any) -> str:
     return msgspec.json.encode(tally).decode()
 
 
-# What a plan says: each choice with its cost, and which one is recommended.
-
+# --- the plan: each choice with its cost, and the recommended ones
 
 ENOUGH = Fraction(9, 10)
-"""What part of the longest interval's saving is enough."""
+"""The share of the longest interval's saving that is enough."""
 
 HEADS = ("key", "pace", "interval", "messages", "bytes", "saving", "age p50", "age p99", "keys", "")
 LEFT_HEADS = frozenset({"key", "pace", ""})
@@ -232,7 +239,7 @@ class Choice:
         return self.key, self.interval.pace
 
     def document(self) -> dict[str, Any]:
-        """As in the contract, section 8."""
+        """Return the choice as in the contract, section 8."""
         return {
             "key": self.key,
             "interval": self.interval_text,
@@ -253,11 +260,11 @@ class Plan:
     choices: list[Choice]
 
     def recommended(self) -> list[Choice]:
-        """For each group the shortest interval that saves enough of what its longest saves."""
+        """Return for each group the shortest interval that saves enough of the longest's saving."""
         return [_best(list(group)) for _, group in groupby(self.choices, lambda one: one.group)]
 
     def document(self) -> dict[str, Any]:
-        """The answer as JSON; `recommended` is that of the first key and pace asked for."""
+        """Return the answer as JSON; `recommended` is for the first key and pace asked for."""
         best = self.recommended()
         seen = {choice.key: choice.seen for choice in self.choices}
         return {
@@ -268,7 +275,7 @@ class Plan:
         }
 
     def table(self) -> str:
-        """The answer for people, the recommended rows marked."""
+        """Return the answer as a table, with the recommended rows marked."""
         best = self.recommended()
         rows = [HEADS, *(_cells(choice, choice in best) for choice in self.choices)]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -1,4 +1,4 @@
-"""What an interval would have sent, counted while messages pass by; tallies of shards add up."""
+"""Counts of the messages that an interval would have sent; tallies of shards add up."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Sent(msgspec.Struct):
     ages_ms: dict[int, int] = {}
 
     def plus(self, other: Sent) -> Sent:
-        """Both shards' together."""
+        """Return the sum of both shards."""
         ages = Counter(self.ages_ms)
         ages.update(other.ages_ms)
         return Sent(self.messages + other.messages, self.bytes + other.bytes, dict(ages))
 
     def age_ms(self, percent: int) -> int | None:
-        """The age that so many percent of what goes out do not exceed; None if nothing does."""
+        """Return the age that this percentage of rows does not exceed; None without rows."""
         rank = -(-self.messages * percent // 100)
         for age, count in sorted(self.ages_ms.items()):
             rank -= count
@@ -45,7 +45,7 @@ class Hot(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct):
-    """What came in: messages, bytes, keys, the hottest of them, and what their newest weigh."""
+    """Counts of the input: messages, bytes, keys, hottest keys, bytes of the newest messages."""
 
     messages: int = 0
     bytes: int = 0
@@ -54,7 +54,7 @@ class Seen(msgspec.Struct):
     hot: list[Hot] = []
 
     def plus(self, other: Seen) -> Seen:
-        """Both shards' together; no key is in both."""
+        """Return the sum of both shards; no key is in both."""
         return Seen(
             self.messages + other.messages,
             self.bytes + other.bytes,
@@ -67,7 +67,7 @@ class Seen(msgspec.Struct):
 class IntervalTally:
     """Counts what one interval sends; what is still held is carried from block to block.
 
-    An age is that of the oldest news in a row when it goes out, as everywhere (rule interval-8).
+    An age is that of the first message in a row when it goes out, as everywhere (interval-8).
     For intervals above 10 s it is counted in steps of a ten-thousandth of the interval.
     """
 
@@ -79,12 +79,12 @@ class IntervalTally:
         self._ages: Counter[int] = Counter()
 
     def add(self, codes: Column, times_ns: Column, sizes: Column) -> None:
-        """The next messages, in order of publication."""
+        """Take the next messages, in order of publication."""
         if len(codes):
             self._advance(codes, times_ns, sizes, until_ns=int(times_ns[-1]))
 
     def finish(self) -> Sent:
-        """All that has been sent, once everything held is due."""
+        """Return all that was sent, once everything held is due."""
         if len(self._codes):
             self._advance(NOTHING, NOTHING, NOTHING, until_ns=None)
         return Sent(self._messages, self._bytes, dict(self._ages))
@@ -120,7 +120,7 @@ class KeyTally:
         self._counts, self._newest = NOTHING, NOTHING
 
     def add(self, codes: Column, sizes: Column) -> None:
-        """The next messages, in order of publication."""
+        """Take the next messages, in order of publication."""
         if not len(codes):
             return
         counts = np.bincount(codes, minlength=len(self._counts))
@@ -132,7 +132,7 @@ class KeyTally:
         self._bytes += int(sizes.sum())
 
     def finish(self, keys: list[str]) -> Seen:
-        """All that was seen; `keys` are the texts of the codes."""
+        """Return all that was seen; `keys` are the texts of the codes."""
         hot = _hottest([Hot(keys[code], count) for code, count in _top(self._counts)])
         return Seen(int(self._counts.sum()), self._bytes, len(keys), int(self._newest.sum()), hot)
 

@@ -23,15 +23,20 @@ import pyarrow.parquet as pq
 from tidegate.pipeline.atomic_files import sync
 from tidegate.pipeline.columns.rows import arrow_schema, file_name
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
-from tidegate.pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
-from tidegate.pipeline.sinks.sink import Batch, Receipt, wait_until
+from tidegate.pipeline.sinks.sink import (
+    Batch,
+    DeadLetterFile,
+    DeadLetters,
+    Receipt,
+    attempt,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-# A Parquet file on its way: what one attempt of a task writes of a batch, for a driver to name.
-
+# --- an unfinished file: the rows of one attempt of a task, which the driver will name
 
 COLUMNS = arrow_schema(
     "batch long, row long, key string, value string, removed string, messages long, "
@@ -42,7 +47,7 @@ REPORT = "messages long, written long, refused long, unfinished string"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one task did: messages read, rows written, lines refused; the file, if there is one."""
+    """The report of one task: messages read, rows written, lines refused, and its file or None."""
 
     messages: int
     written: int
@@ -51,7 +56,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Draft:
+class UnfinishedFile:
     """The rows of one batch in a file that readers pass over, beside where they will be.
 
     `target` is what the file will be called; `attempt` is the task attempt's own number.
@@ -64,31 +69,31 @@ class Draft:
     messages: int = 0
     written: int = 0
     _file: Any = field(default=None, repr=False)
-    _burial: Burial = field(init=False, repr=False)
+    _refused_lines: DeadLetterFile = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._burial = Burial(self.dead_letters, self.batch, self.attempt)
+        self._refused_lines = DeadLetterFile(self.dead_letters, self.batch, self.attempt)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Add rows, which come in their order."""
         self.messages += pc.sum(rows.column("messages")).as_py() or 0
-        self._burial.take(rows)
-        told = rows.filter(pc.is_null(rows.column("refused")))
-        if told.num_rows:
-            self._open().write_batch(self._columns(told))
-            self.written += told.num_rows
+        self._refused_lines.take(rows)
+        sent = rows.filter(pc.is_null(rows.column("refused")))
+        if sent.num_rows:
+            self._open().write_batch(self._columns(sent))
+            self.written += sent.num_rows
 
     def end(self) -> None:
-        """Bring everything to the disk."""
+        """Write everything to the disk."""
         if self._file is not None:
             self._file.close()
             sync(self._unfinished())
-        self._burial.end()
+        self._refused_lines.end()
 
     def report(self) -> pa.RecordBatch:
-        """What was done so far: a `Report`, as columns `REPORT`."""
+        """Return what was done so far: a `Report`, as columns `REPORT`."""
         unfinished = str(self._unfinished()) if self.written else None
-        done = Report(self.messages, self.written, self._burial.letters, unfinished)
+        done = Report(self.messages, self.written, self._refused_lines.count, unfinished)
         return pa.RecordBatch.from_pylist([asdict(done)], schema=arrow_schema(REPORT))
 
     def _open(self) -> pq.ParquetWriter:
@@ -99,6 +104,7 @@ class Draft:
     def _columns(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         first = self.batch.first_row + self.written
         numbers = range(first, first + rows.num_rows)
+        # `file` sorts by what stands before its last NUL; users only need the name behind it.
         files = [file_name(file or "") or None for file in rows.column("file").to_pylist()]
         made = {
             "batch": pa.array([self.batch.number] * rows.num_rows),
@@ -112,6 +118,7 @@ class Draft:
         return pa.RecordBatch.from_arrays(columns, schema=COLUMNS)
 
     def _unfinished(self) -> Path:
+        # A leading dot: Spark and pyarrow skip such names when they list the folder.
         name = f".{self.target.stem}.{self.batch.run}.{self.attempt}"
         return self.target.with_name(name)
 
@@ -128,7 +135,7 @@ class ParquetWriter:
     dead_letters: DeadLetters
 
     def prepare(self) -> str:
-        """Make the folder if it is not there; it has one life.
+        """Create the folder if it is missing; a folder has no epoch.
 
         Raises:
             DefinitionInvalid: it cannot be made, or is no folder.
@@ -143,12 +150,13 @@ class ParquetWriter:
         """Write a batch's rows; only counts and the name of a file come to the driver."""
 
         def write_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            draft = Draft(self.path(batch), batch, attempt(), self.dead_letters)
+            unfinished = UnfinishedFile(self.path(batch), batch, attempt(), self.dead_letters)
             for each in batches:
-                draft.take(each)
-            draft.end()
-            yield draft.report()
+                unfinished.take(each)
+            unfinished.end()
+            yield unfinished.report()
 
+        # One file for a batch, so that one rename publishes all of it.
         in_order = rows.repartition(1).sortWithinPartitions("due_ns", "file", "block", "position")
         reports = [Report(*row) for row in in_order.mapInArrow(write_task, REPORT).collect()]
         waited_s = wait_until(batch.not_before_s)
@@ -173,26 +181,30 @@ class ParquetWriter:
         )
 
     def path(self, batch: Batch) -> Path:
-        """The file of a batch; a stream begun anew has others."""
+        """Return the file of a batch; a stream with a new checkpoint has other files."""
         return Path(self.folder) / f"{self.stream}-{batch.query[:8]}-{batch.label}.parquet"
 
     def _name(self, unfinished: Path, target: Path) -> bool:
         if not unfinished.exists():
+            # The executor has written it: if the driver does not see it, the disk is not shared.
             raise StreamFailed(f"{self.folder} is not the same folder on all nodes")
         is_new = not target.exists()
         if is_new:
             unfinished.replace(target)
             sync(target.parent)
+        # A checkpoint restored from a copy numbers new batches like old ones: never overwrite
+        # those.
         elif not _same_rows(unfinished, target):
             raise CheckpointMismatch(
                 f"{target} has other rows than this batch: the checkpoint is older than the folder"
             )
+        # Attempts that Spark did not take have left theirs.
         for left in target.parent.glob(f".{target.stem}.*"):
             left.unlink(missing_ok=True)
         return is_new
 
 
 def _same_rows(one: Path, other: Path) -> bool:
-    """Whether two files stand for the same messages; their values are not looked at."""
+    """Return whether two files are of the same messages; ignore their values."""
     tables = [pq.ParquetFile(path).read(columns=PLACES) for path in (one, other)]
     return bool(tables[0].equals(tables[1]))

@@ -1,16 +1,24 @@
-"""What a stream asks of a sink: each batch once, whatever is tried again."""
+"""The interface of sinks: each batch is written once, whatever is repeated."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.pipeline.columns.rows import file_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+
 END = "_end"
-"""Sorts behind the name of its batch, whatever ending that has: "-" would stand before "."."""
+"""Sorts behind the name of its batch with any ending; "-" would sort before "."."""
 END_ROWS = 1_000_000_000_000
 
 
@@ -18,8 +26,8 @@ END_ROWS = 1_000_000_000_000
 class Batch:
     """A micro-batch of a stream.
 
-    `number` is Spark's; `run` counts the lives of the stream and rises with each start; `query` is
-    the id that lives in the checkpoint: a stream that is begun anew has another one. Nothing is to
+    `number` is Spark's; `run` rises with each start of the stream; `query` is the id in the
+    checkpoint: with a new checkpoint it is another one. Nothing is to
     be seen of the batch before `not_before_s` (monotonic). What is still held at the end of
     recorded input is a batch of its own, which follows the one of its number: `is_end`. The first
     of a start that no start before can have planned is marked: `is_first`.
@@ -48,7 +56,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a micro-batch.
+    """The result of a micro-batch.
 
     `messages` its rows stand for; `published` rows it wrote; `repeated` rows that an earlier try
     had written; `refused` lines that went to the dead letters; `sent_at_s` monotonic time of the
@@ -74,7 +82,7 @@ class Sink(Protocol):
     """Where a stream's rows go."""
 
     def prepare(self) -> str:
-        """Make it if it is not there; answers which life of it this is, empty where it has one.
+        """Make it if it is not there; return its epoch, empty if it has none.
 
         Raises:
             PipelineError: it is there, and not what the stream asks for.
@@ -89,3 +97,78 @@ class Sink(Protocol):
         Raises:
             PipelineError: the sink does not take it.
         """
+
+
+# --- dead letters: lines that a stream read and refused, as NDJSON, one file a batch
+#
+# A letter is `{"reason", "file", "row", "line"}`; `row` counts the lines of the file's block. The
+# file is named by its batch, so a batch that comes again writes the same one.
+
+
+_COLUMNS = ["refused", "file", "position", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """A folder that all nodes share."""
+
+    folder: str
+
+    def path(self, batch: Batch) -> Path:
+        """Return the file of a batch."""
+        return Path(self.folder) / f"batch-{batch.label}.ndjson"
+
+
+@dataclass(slots=True)
+class DeadLetterFile:
+    """The refused lines of one batch, written by one attempt of a task: all of them, or none."""
+
+    to: DeadLetters
+    batch: Batch
+    attempt: int
+    count: int = 0
+    _file: BinaryIO | None = field(default=None, repr=False)
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Write down those of some rows that were refused."""
+        columns = rows.select(_COLUMNS).filter(pc.is_valid(rows.column("refused")))
+        for refused, file, position, value in zip(
+            *(column.to_pylist() for column in columns), strict=True
+        ):
+            self._open().write(_letter(refused, file, position, value))
+            self.count += 1
+
+    def end(self) -> None:
+        """Give the file its name."""
+        if self._file is not None:
+            self._file.close()
+            self._unfinished().replace(self.to.path(self.batch))
+            self._file = None
+
+    def _open(self) -> BinaryIO:
+        if self._file is None:
+            Path(self.to.folder).mkdir(parents=True, exist_ok=True)
+            self._file = self._unfinished().open("wb")
+        return self._file
+
+    def _unfinished(self) -> Path:
+        suffix = f".{self.batch.run}.{self.attempt}.unfinished"
+        return self.to.path(self.batch).with_suffix(suffix)
+
+
+def attempt() -> int:
+    """Return the number of this attempt of a task, which no other has; 0 outside of Spark."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.taskAttemptId() if context else 0
+
+
+def _letter(refused: str, file: str | None, position: int, value: bytes) -> bytes:
+    letter: dict[str, Any] = {
+        "reason": refused,
+        "file": file_name(file or "") or None,
+        "row": position,
+        "line": value.decode("utf-8", "backslashreplace"),
+    }
+    return msgspec.json.encode(letter) + b"\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,16 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.clients.gateway import Gateway
-from tidegate.pipeline.connection import gateway_at
+from tidegate.pipeline.connection import Stages, gateway_at
 from tidegate.pipeline.errors import CheckpointMismatch, GatewayRefused
-from tidegate.pipeline.sinks.dead_letters import Burial, DeadLetters, attempt
-from tidegate.pipeline.sinks.sink import Batch, Receipt, wait_until
+from tidegate.pipeline.sinks.sink import (
+    Batch,
+    DeadLetterFile,
+    DeadLetters,
+    Receipt,
+    attempt,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-# What a topic has as its stream begins: what of the stream's rows is news to it, what is left.
+# --- the records that a topic has when a stream begins from the records of its source
 
 
 DIGEST_BYTES = 16
@@ -46,7 +52,7 @@ class ExistingRecords:
     """The records of a topic, by the JSON text of their key; values as digests."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
-        """From NDJSON envelopes of the topic's state of the world, whole lines in each piece."""
+        """Read NDJSON envelopes of the topic's state of the world, whole lines in each piece."""
         self._left = {
             bytes(record.key).decode(): _digest(bytes(record.value))
             for piece in pieces
@@ -55,20 +61,20 @@ class ExistingRecords:
 
     @classmethod
     def of(cls, gateway: Gateway, topic: str) -> ExistingRecords:
-        """As it is now.
+        """Read the topic's records as they are now.
 
         Raises:
             GatewayRefused: there is no such topic, or it keeps no records.
         """
         return cls(gateway.records(topic))
 
-    def is_news(self, record: str, value: bytes | None) -> bool:
-        """Whether the topic has a record otherwise; None is its removal. Each is asked once."""
+    def differs(self, record: str, value: bytes | None) -> bool:
+        """Return whether the topic's record differs (None: removed); ask once for each record."""
         known = self._left.pop(record, None)
         return known != (None if value is None else _digest(value))
 
     def left(self) -> Iterator[str]:
-        """The keys of records that nobody asked for, in the order of their last change."""
+        """Yield the keys of records not asked for, in the order of their last change."""
         yield from self._left
 
 
@@ -77,8 +83,6 @@ def _digest(value: bytes) -> bytes:
 
 
 PRODUCER_PREFIX = "tidegate.pipeline."
-STAGE_MESSAGES_MAX = 10_000
-STAGE_BYTES_MAX = 8 * 1024 * 1024
 WORKED_OFF_MAX = 4
 STAGED_AHEAD_S_MAX = 600.0  # far below the hour for which a gateway keeps a stage
 REPORT = "messages long, staged long, refused long, stages array<string>"
@@ -94,7 +98,7 @@ ARROW_REPORT = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one task did: messages read, rows staged, lines refused; the stages in their order."""
+    """The report of one task: messages read, rows staged, lines refused, stages in order."""
 
     messages: int
     staged: int
@@ -104,7 +108,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class TopicWriter:
-    """Where and as whom a stream writes (a `Sink`); travels to the executors that stage.
+    """Writes a stream to a topic (a `Sink`); also sent to the executors, which stage.
 
     `stream` is its name; `definition` is the topic's, as `PUT /v1/topics/{topic}` takes it. A topic
     that is `declared` is never made here. Where the first batch of a checkpoint has all records of
@@ -132,7 +136,7 @@ class TopicWriter:
             found = gateway.find_topic(self.topic)
             if found is None and self.declared:
                 raise GatewayRefused(
-                    f"{self.stream}: {self.gateway} has no topic {self.topic} any more"
+                    f"{self.stream}: {self.gateway} no longer has topic {self.topic}"
                 )
             if found is None:
                 gateway.put_topic(self.topic, self.definition)
@@ -150,16 +154,16 @@ class TopicWriter:
         Waiting for `not_before_s` keeps two batches from bringing a key twice within an interval.
 
         Raises:
-            CheckpointMismatch: the topic has a batch that nobody can have planned yet.
+            CheckpointMismatch: the topic already has a batch that is only now being planned.
             GatewayRefused: as `commit`.
         """
 
         def stage_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with gateway_at(self.gateway) as gateway:
-                standing = (
+                existing = (
                     ExistingRecords.of(gateway, self.topic) if self._restated(batch) else None
                 )
-                staging = Staging(self, gateway, batch, attempt(), standing)
+                staging = Staging(self, gateway, batch, attempt(), existing)
                 for each in batches:
                     staging.take(each)
                 staging.end()
@@ -167,7 +171,9 @@ class TopicWriter:
 
         if batch.is_first and not self._restated(batch):
             self._require_unknown(batch)
+        # Stages expire after an hour: with long intervals do not stage too early.
         waited_s = wait_until(batch.not_before_s - STAGED_AHEAD_S_MAX)
+        # The topic gets rows in the order in which the task stages them.
         in_order = _in_one_task(rows).sortWithinPartitions("due_ns", "file", "block", "position")
         reports = [Report(*row) for row in in_order.mapInArrow(stage_task, REPORT).collect()]
         waited_s += wait_until(batch.not_before_s)
@@ -198,7 +204,7 @@ class TopicWriter:
         )
 
     def _require_unknown(self, batch: Batch) -> None:
-        """A checkpoint that was put back from a copy would count what is new as sent."""
+        """Refuse a checkpoint that is older than the topic: its new batches would count as sent."""
         with gateway_at(self.gateway) as gateway:
             if gateway.knows(self.topic, self.producer(batch), batch.run, batch.number):
                 raise CheckpointMismatch(
@@ -208,10 +214,10 @@ class TopicWriter:
                 )
 
     def producer(self, batch: Batch) -> str:
-        """As whom a batch is committed.
+        """Return the producer that commits a batch.
 
-        The query's id lives in the checkpoint. Without it in the name, a stream begun anew would
-        count from 0 again and have every batch taken for one sent before.
+        Its name has the query's id, which is in the checkpoint. Without it, a stream with a new
+        checkpoint would count from 0 again, and each of its batches would pass for a repeated one.
         """
         part = ".end" if batch.is_end else ".begin" if self._restated(batch) else ""
         return f"{PRODUCER_PREFIX}{self.stream}.{batch.query[:8]}{part}"
@@ -220,86 +226,63 @@ class TopicWriter:
         return self.restates and batch.number == 0 and not batch.is_end
 
 
-@dataclass
 class Staging:
     """One task's part of a micro-batch on its way out, on an executor.
 
-    No two attempts, batches or runs share a stage: `attempt` is the task attempt's own number.
+    `attempt` is the task attempt's own number: no two attempts, batches or runs share a stage.
     """
 
-    writer: TopicWriter
-    gateway: Gateway
-    batch: Batch
-    attempt: int
-    standing: ExistingRecords | None = None
-    lines: list[bytes] = field(default_factory=list)
-    lines_bytes: int = 0
-    removals: set[int] = field(default_factory=set)
-    messages: int = 0
-    staged: int = 0
-    stages: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._burial = Burial(self.writer.dead_letters, self.batch, self.attempt)
+    def __init__(
+        self,
+        writer: TopicWriter,
+        gateway: Gateway,
+        batch: Batch,
+        attempt: int,
+        existing: ExistingRecords | None = None,
+    ) -> None:
+        self.messages = 0
+        producer = writer.producer(batch)
+        name = f"{producer}.{batch.run}.{batch.number}.{attempt}"
+        self._stages = Stages(gateway, writer.topic, producer, name)
+        self._existing = existing
+        self._refused_lines = DeadLetterFile(writer.dead_letters, batch, attempt)
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Add rows, which come in the order in which they are to be published."""
         self.messages += pc.sum(rows.column("messages")).as_py() or 0
-        self._burial.take(rows)
-        told = rows.filter(pc.is_null(rows.column("refused")))
-        columns = (told.column(name).to_pylist() for name in ("key", "value", "removed"))
+        self._refused_lines.take(rows)
+        sent = rows.filter(pc.is_null(rows.column("refused")))
+        columns = (sent.column(name).to_pylist() for name in ("key", "value", "removed"))
         for record, value, removed in zip(*columns, strict=True):
-            if self.standing is not None and not self.standing.is_news(record, value):
+            if self._existing is not None and not self._existing.differs(record, value):
                 continue
             if removed is None:
-                self._add(value)
+                self._stages.add(value)
             else:
                 self._remove(record, removed)
 
     def end(self) -> None:
         """Stage what is left, then give the dead letters their name."""
-        for record in self.standing.left() if self.standing is not None else ():
+        for record in self._existing.left() if self._existing is not None else ():
             self._remove(record, "deleted")
-        self._stage()
-        self._burial.end()
+        self._stages.end()
+        self._refused_lines.end()
 
     def report(self) -> Report:
-        """What was done so far."""
-        return Report(self.messages, self.staged, self._burial.letters, self.stages)
+        """Return what was done so far."""
+        stages = self._stages
+        return Report(self.messages, stages.messages, self._refused_lines.count, stages.names)
 
     def _remove(self, record: str, reason: str) -> None:
-        self._add(b'{"key":%s,"reason":"%s"}' % (record.encode(), reason.encode()))
-        self.removals.add(len(self.lines) - 1)
-
-    def _add(self, line: bytes) -> None:
-        full = len(self.lines) == STAGE_MESSAGES_MAX
-        if full or self.lines_bytes + len(line) >= STAGE_BYTES_MAX:
-            self._stage()
-        self.lines.append(line)
-        self.lines_bytes += len(line) + 1
-
-    def _stage(self) -> None:
-        if not self.lines:
-            return
-        writer, batch = self.writer, self.batch
-        producer = writer.producer(batch)
-        name = f"{producer}.{batch.run}.{batch.number}.{self.attempt}.{len(self.stages)}"
-        enveloped = bool(self.removals)  # else texts as they are: nothing to put in and take out
-        lines = map(self._in_envelope, range(len(self.lines))) if enveloped else self.lines
-        body = b"\n".join(lines) + b"\n"
-        self.gateway.stage(writer.topic, [body], name, producer, enveloped=enveloped)
-        self.stages.append(name)
-        self.staged += len(self.lines)
-        self.lines, self.lines_bytes, self.removals = [], 0, set()
-
-    def _in_envelope(self, at: int) -> bytes:
-        return self.lines[at] if at in self.removals else b'{"value":%s}' % self.lines[at]
+        line = b'{"key":%s,"reason":"%s"}' % (record.encode(), reason.encode())
+        self._stages.add(line, is_envelope=True)
 
 
 def _in_one_task(rows: DataFrame) -> DataFrame:
-    """One task, as a topic has one order; a few partitions are worked off in it, one by one.
+    """Gather the rows in one task, as a topic has one order.
 
     A stage less is a tenth of a second; many partitions gain more from their own tasks.
     """
     partitions = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    # coalesce runs the few partitions one by one in that task; repartition keeps their own tasks.
     return rows.coalesce(1) if partitions <= WORKED_OFF_MAX else rows.repartition(1)

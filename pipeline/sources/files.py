@@ -2,7 +2,7 @@
 
 Files count in the order in which they came (modification time, then name), lines in the order
 of the file. Spark takes files in that order too, so what a batch boundary separates is not
-reordered. What is gzipped is read as what it holds.
+reordered. A gzipped file is read as its content.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidegate.pipeline.columns.history import (
     wrong_line,
 )
 from tidegate.pipeline.columns.rows import PUBLISHED
-from tidegate.pipeline.definitions.external import FileFormat, FilesSource
+from tidegate.pipeline.definitions.source import FileFormat, FilesSource
 from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, innermost
 
 if TYPE_CHECKING:
@@ -35,17 +35,16 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-# Lines of CSV as rows: those that are none keep their bytes, and are refused with a reason.
+# --- CSV: lines that do not fit keep their bytes and are refused with a reason
 #
-# The lines are read as texts, since Spark's own reader of CSV makes valid UTF-8 of anything.
+# Lines are read as text, because Spark's own CSV reader turns any bytes into valid UTF-8.
 
-
-REFUSED = "_tidegate_refused"  # where Spark tells of a line that it could not read
+REFUSED = "_tidegate_refused"  # where Spark puts a line that it could not read
 LINE = ("file", "block", "position", "line")
 
 
 def csv_options(source: FilesSource) -> dict[str, str]:
-    """As Spark takes them."""
+    """Return the options of Spark's CSV parser."""
     return {
         "sep": source.delimiter,
         "header": str(source.has_header).lower(),
@@ -58,7 +57,7 @@ def csv_options(source: FilesSource) -> dict[str, str]:
 def without_headers(
     batches: Iterator[pa.RecordBatch], names: Sequence[str], delimiter: str
 ) -> Iterator[pa.RecordBatch]:
-    """One task's lines, but for the first of each file; each at its `position` from 1.
+    """Yield one task's lines without each file's first, each at its `position` from 1.
 
     Raises:
         HistoryInvalid: a file's header has other names, or another order.
@@ -83,7 +82,7 @@ def without_headers(
 def _require_header(
     part: str, number: int, line: bytes, names: Sequence[str], delimiter: str
 ) -> None:
-    """As Spark compares them: whatever the case, and where there is none it counts."""
+    """Compare a header as Spark does: ignore case; an empty name counts by its place."""
     text = line.decode(errors="replace")
     [cells] = csv.reader([text], delimiter=delimiter)
     found = [cell or f"_c{at}" for at, cell in enumerate(cells)]
@@ -93,7 +92,7 @@ def _require_header(
 
 
 def csv_rows(lines: DataFrame, columns: StructType, source: FilesSource) -> DataFrame:
-    """`lines` with what they say as `body`, or why they are `refused`: then the line is the body.
+    """Add `body` to `lines`, or why they are `refused`; then the body is the line.
 
     Of `lines` columns are `file`, `block`, `position`, `line`, and those that folders' names make.
     """
@@ -123,7 +122,7 @@ def _parsed(text: Column, columns: StructType, source: FilesSource) -> Column:
 
 
 def _reason(text: Column, columns: StructType, source: FilesSource) -> Column:
-    """Why a line is no row of these columns; null if it is one."""
+    """Return why a line is not a row of these columns; null if it is."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -153,7 +152,7 @@ NOTHING_THERE = {"PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"}
 
 
 def read_files(spark: SparkSession, source: FilesSource) -> DataFrame:
-    """The messages of files (`columns.rows.PUBLISHED`), unchecked.
+    """Return the messages of files (`columns.rows.PUBLISHED`), unchecked.
 
     `file` is when it came, and NUL.
 
@@ -196,7 +195,7 @@ def _of_csv(lines: DataFrame, schema: StructType, source: FilesSource) -> DataFr
 
 
 def _of_parquet(rows: DataFrame) -> dict[str, Column]:
-    """What a row says: its column `value`, as archives have it, or else all of its columns."""
+    """Return a row's message: its column `value`, as in archives, or else all its columns."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     kinds = dict(rows.dtypes)
@@ -222,25 +221,25 @@ def _place() -> dict[str, Column]:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     came_ms = F.unix_millis("_metadata.file_modification_time").cast("string")
-    # NUL stands in no path, and sorts before whatever a longer name goes on with.
+    # No path has a NUL, and it sorts before every character with which a longer name continues.
     file = F.concat_ws("\0", F.lpad(came_ms, TIME_DIGITS, "0"), F.col("_metadata.file_path"))
     return {"file": file, "block": F.col("_metadata.file_block_start")}
 
 
-def _published(rows: DataFrame, **told: Column) -> DataFrame:
-    """PUBLISHED rows that say this; of the rest nothing is known."""
+def _published(rows: DataFrame, **columns: Column) -> DataFrame:
+    """Return PUBLISHED rows with these columns; the others are null."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    if "refused" in told:
-        told["refused"] = F.concat(F.lit(f"{JsonInvalid.code}: "), told["refused"])
+    if "refused" in columns:
+        columns["refused"] = F.concat(F.lit(f"{JsonInvalid.code}: "), columns["refused"])
     spelled = (column.split(" ") for column in PUBLISHED.split(", "))
     return rows.select(
-        *(told.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in spelled)
+        *(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in spelled)
     )
 
 
 def _address(spark: SparkSession, pattern: str) -> str:
-    """As Spark takes it: the path of one file as a pattern, since else it must be a folder's."""
+    """Return the path as Spark takes it: one file as a pattern, since it expects a folder."""
     from py4j.protocol import Py4JJavaError
 
     java: Any = spark.sparkContext
@@ -253,7 +252,7 @@ def _address(spark: SparkSession, pattern: str) -> str:
 
 
 def _schema(spark: SparkSession, source: FilesSource) -> StructType:
-    """The columns that the definition names, or those of what is there."""
+    """Return the columns of the definition, or those of the files that are there."""
     from pyspark.errors import AnalysisException
     from pyspark.sql.types import StructType
 
@@ -270,7 +269,7 @@ def _schema(spark: SparkSession, source: FilesSource) -> StructType:
     except AnalysisException as error:
         if error.getCondition() in NOTHING_THERE:
             raise DefinitionInvalid(
-                f"{source.pattern}: no file yet to tell its columns: name them as source.schema"
+                f"{source.pattern}: no file shows the columns yet: name them in source.schema"
             ) from error
         raise HistoryUnreadable(
             f"{source.pattern}: Spark cannot read it: {innermost(str(error))}"

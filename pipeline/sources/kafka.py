@@ -1,14 +1,20 @@
 """A topic of Kafka as a stream of PUBLISHED rows, through Spark's own connector.
 
-Kafka orders what is in one partition, and nothing across them: the newest of a key is exact as long
-as the key lives in one partition, where producers put it. Across partitions the order is theirs:
+Kafka orders messages within a partition only. The newest message of a key is exact if the key is
+always in one partition, as with producers that partition by key. Across partitions the order is
 (partition, offset). A tombstone removes the record that its Kafka key names.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
 
 import msgspec
 import pyarrow as pa
@@ -18,15 +24,94 @@ from tidegate.keys.jsontext import check_json
 from tidegate.keys.spec import KeyOf, KeySpec, canonical_key, record_key
 from tidegate.keys.text.bookmark import START
 from tidegate.pipeline.errors import SparkUnavailable
-from tidegate.pipeline.spark.packages import fetch_jars
+from tidegate.pipeline.spark.jvm import java_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.pipeline.definitions.external import KafkaSource
+    from tidegate.pipeline.definitions.source import KafkaSource
+
+
+# --- the connector: Java packages that Spark's distribution lacks
+#
+# Spark's jars have Ivy among them. Ivy asks the repositories that Spark would ask and keeps the
+# packages in `~/.ivy2`. It runs in a process of its own, so a package that cannot be fetched is one
+# sentence and not a Spark that fails to start.
+
+FETCH_SECONDS_MAX = 600
+NOT_FOUND = re.compile(r"::\s+(\S+#\S+;\S+): (.*\S)")
+
+
+def fetch_jars(
+    modules: Iterable[str], *, without: Iterable[str] = (), is_transitive: bool = True
+) -> list[Path]:
+    """Return the jars of modules (`organisation:name:version`) and of what they need.
+
+    Organisations `without` are left out.
+
+    Raises:
+        SparkUnavailable: no Java, no such package, or no repository that answers.
+    """
+    asked = list(modules)
+    with tempfile.TemporaryDirectory(prefix="tidegate-ivy-") as folder:
+        wanted, found = Path(folder, "ivy.xml"), Path(folder, "classpath")
+        wanted.write_text(_ivy_file(asked, list(without), is_transitive), encoding="utf-8")
+        command = [java_command(), "-jar", str(_ivy()), "-ivy", str(wanted)]
+        command += ["-types", "jar", "bundle", "-cachepath", str(found)]
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                cwd=folder,
+                timeout=FETCH_SECONDS_MAX,
+                start_new_session=True,  # a terminal's Ctrl-C is for us alone
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise _missing(asked, type(error).__name__) from None
+        if done.returncode or not found.exists():
+            raise _missing(asked, _reason(done.stdout + done.stderr))
+        return [Path(name) for name in found.read_text().strip().split(os.pathsep)]
+
+
+def _ivy() -> Path:
+    from pyspark.find_spark_home import _find_spark_home
+
+    jars = sorted(Path(_find_spark_home(), "jars").glob("ivy-*.jar"))
+    if not jars:
+        raise SparkUnavailable("this Spark has no Ivy among its jars: name a folder of jars")
+    return jars[-1]
+
+
+def _ivy_file(modules: list[str], without: list[str], is_transitive: bool) -> str:
+    excluded = "".join(f"<exclude org={quoteattr(name)}/>" for name in without)
+    how = f'conf="default->default" transitive="{str(is_transitive).lower()}"'
+    lines: list[str] = []
+    for module in modules:
+        organisation, name, version = map(quoteattr, module.split(":"))
+        place = f"org={organisation} name={name} rev={version}"
+        lines.append(f"<dependency {place} {how}>{excluded}</dependency>")
+    head = '<ivy-module version="2.0"><info organisation="tidegate" module="packages"/>'
+    return f"{head}<dependencies>{''.join(lines)}</dependencies></ivy-module>\n"
+
+
+def _reason(said: str) -> str:
+    """Return the first package that Ivy did not find, or its last line."""
+    missing = NOT_FOUND.search(said)
+    if missing:
+        return f"{missing[1].replace('#', ':').replace(';', ':')} {missing[2]}"
+    lines = [line.strip() for line in said.splitlines() if line.strip()] or ["no reason given"]
+    return lines[-1][:200]
+
+
+def _missing(modules: list[str], reason: str) -> SparkUnavailable:
+    return SparkUnavailable(f"{modules[0]} cannot be had ({reason})")
+
+
+# --- messages
 
 CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
-# What the connector needs as well, and every Spark has.
+# The connector depends on these too, but every Spark has them.
 IN_SPARK = (
     "at.yawk.lz4",
     "com.github.luben",
@@ -41,7 +126,7 @@ IN_SPARK = (
 
 
 def connector_jars(source: KafkaSource) -> list[Path]:
-    """The jars of Spark's Kafka connector: from the folder that the source names, or fetched.
+    """Return the jars of Spark's Kafka connector: the source's folder of them, or fetched.
 
     Raises:
         SparkUnavailable: they cannot be had; the text says what to do.
@@ -60,7 +145,7 @@ def connector_jars(source: KafkaSource) -> list[Path]:
 
 
 def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataFrame:
-    """The messages of a topic (`columns.rows.PUBLISHED`), unchecked; `block` is the partition.
+    """Return the messages of a topic (`columns.rows.PUBLISHED`), unchecked.
 
     A tombstone whose key names no record of `spec` has the body `null`, which is no record either.
     """
@@ -101,7 +186,7 @@ def read_kafka(spark: SparkSession, source: KafkaSource, spec: KeySpec) -> DataF
 
 
 def removed_keys(texts: pa.Array, spec: KeySpec) -> pa.Array:
-    """The records that keys of Kafka name; null where there is no text, or no record."""
+    """Return the records that keys of Kafka name; null where there is no text, or no record."""
     key_of = record_key(spec)
     named = [
         None if text is None else removed_key(text, spec, key_of) for text in texts.to_pylist()
@@ -110,7 +195,7 @@ def removed_keys(texts: pa.Array, spec: KeySpec) -> pa.Array:
 
 
 def removed_key(text: bytes, spec: KeySpec, key_of: KeyOf) -> str | None:
-    """The record that a key of Kafka names: its object's fields, its array, or its one value.
+    """Return the record that a Kafka key names: an object's fields, an array, or one value.
 
     A text that is no JSON is a string.
     """

@@ -1,8 +1,8 @@
 """Spark's data source over a Redis stream of others: PUBLISHED rows, one for each entry.
 
 An offset is `{"id", "entries"}`: the entry that was read last, and how many were read until then.
-So a batch says how many rows it has, and one that comes again with fewer is told from one that is
-whole. Planning takes ids to the driver; entries are fetched by the executors alone.
+So a batch has a number of rows, and a repeated batch with fewer entries is noticed. Planning takes
+ids to the driver; only executors fetch entries.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ from tidegate.pipeline.redis_server import RedisServer
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.pipeline.definitions.external import RedisSource
+    from tidegate.pipeline.definitions.source import RedisSource
 
 
-# A Redis stream of others, as it is read: by id, by whoever holds two ids. Redis 6.2 or newer.
-
+# --- the entries of a stream, read by id; Redis 6.2 or newer
 
 BEGINNING = "0-0"
 ENTRIES_PER_PAGE = 1_000
@@ -62,14 +61,14 @@ class Entries:
         self._stream = stream
 
     def last(self) -> str:
-        """The id of the newest entry there ever was; `BEGINNING` if there is no stream."""
+        """Return the id of the newest entry there ever was; `BEGINNING` if there is no stream."""
         if not self._ask("EXISTS", self._stream):
             return BEGINNING
         found: bytes = self._ask("XINFO STREAM", self._stream)["last-generated-id"]
         return found.decode()
 
     def has(self, at: str) -> bool:
-        """Whether the entry `at` is there, or was the newest that there ever was."""
+        """Return whether the entry `at` is there, or was the newest that there ever was."""
         return bool(
             at == BEGINNING or self._ask("XRANGE", self._stream, at, at) or self.last() == at
         )
@@ -89,7 +88,7 @@ class Entries:
         )
 
     def step(self, after: str, until: str, rows: int) -> tuple[int, str]:
-        """How many entries, `rows` at most, there are after one id up to another; the last id."""
+        """Count the entries, `rows` at most, between two ids; return the count and the last id."""
         count, at = 0, after
         while count < rows:
             wanted = min(rows - count, ENTRIES_PER_PAGE)
@@ -100,7 +99,7 @@ class Entries:
         return count, at
 
     def pages(self, after: str, last: str) -> Iterator[list[tuple[bytes, Fields]]]:
-        """Ids and fields of the entries after one id up to another, in order."""
+        """Yield ids and fields of the entries after one id up to another, in order."""
         while after != last:
             page = self._ask("XRANGE", self._stream, f"({after}", last, "COUNT", ENTRIES_PER_PAGE)
             if not page:
@@ -117,7 +116,7 @@ Offset = dict[str, str | int]
 
 
 def read_redis(spark: SparkSession, source: RedisSource) -> DataFrame:
-    """The entries of a stream (`columns.rows.PUBLISHED`), unchecked; `position` counts them."""
+    """Return the entries of a stream (`columns.rows.PUBLISHED`), unchecked."""
     spark.dataSource.register(RedisStreams)
     reader = (
         spark.readStream.format(FORMAT)
@@ -146,15 +145,15 @@ class RedisStreams(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return FORMAT
 
     def schema(self) -> str:
-        """The columns, always the same."""
+        """Return the columns, always the same."""
         return PUBLISHED
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A stream that follows the entries."""
+        """Return a stream that follows the entries."""
         return EntriesReader({name.lower(): text for name, text in self.options.items()})
 
 
@@ -166,7 +165,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: str | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Where a stream without checkpoint begins.
+        """Return where a stream without checkpoint begins.
 
         Raises:
             SourceLost: `from` names an entry that is not there.
@@ -185,7 +184,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"id": begun, "entries": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """`rows_per_batch` as Spark knows it."""
+        """Return `rows_per_batch` as Spark's limit."""
         rows = self._options.get("rows_per_batch")
         return ReadMaxRows(int(rows)) if rows else ReadAllAvailable()
 
@@ -195,9 +194,11 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._target = entries.last()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """The end of the next micro-batch, at most `limit` rows on; `start` if nothing is new."""
+        """Return the end of the next batch, at most `limit` rows on; `start` if nothing is new."""
         with self._entries() as entries:
             after, read = _parts(start)
+            # Trimming leaves no trace in later reads: only the last read entry can prove that none
+            # is missing.
             entries.require(after)
             until = self._target or entries.last()
             bound = limit.max_rows if isinstance(limit, ReadMaxRows) else 2**62
@@ -205,7 +206,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"id": last, "entries": read + rows}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Slices of one micro-batch, each small enough for one task.
+        """Return slices of one micro-batch, each small enough for one task.
 
         Raises:
             SourceLost: there are fewer entries than when the batch was planned.
@@ -222,7 +223,7 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one slice, from an executor.
+        """Yield the rows of one slice, on an executor.
 
         Raises:
             SourceLost: entries were deleted or trimmed since the batch was planned.
@@ -244,14 +245,14 @@ class EntriesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def lost(stream: str, after: str) -> SourceLost:
-    """The error for entries that are gone."""
+    """Return the error for entries that are gone."""
     return SourceLost(f"Redis stream {stream} no longer holds all entries after {after}")
 
 
 def entries_batch(
     stream: str, page: Sequence[tuple[bytes, Fields]], read: int, field: bytes
 ) -> pa.RecordBatch:
-    """PUBLISHED rows of some entries, `read` of which came before; published as their ids say.
+    """Return PUBLISHED rows of entries that follow `read` others; ids give their times.
 
     An entry without `field` has the body `null`, which is no record.
     """
@@ -274,7 +275,7 @@ def entries_batch(
 
 
 def as_json(fields: Fields) -> bytes:
-    """All fields of an entry as one JSON object of texts."""
+    """Return all fields of an entry as one JSON object of texts."""
     texts = (
         (name.decode("utf-8", "backslashreplace"), text.decode("utf-8", "backslashreplace"))
         for name, text in fields.items()

@@ -6,18 +6,76 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.pipeline.definitions.external import FilesSource, KafkaSource, RateSource, RedisSource
-from tidegate.pipeline.definitions.source import TopicSource
+from tidegate.pipeline.definitions.source import (
+    FilesSource,
+    KafkaSource,
+    RateSource,
+    RedisSource,
+    TopicSource,
+)
 from tidegate.pipeline.errors import DefinitionInvalid
+from tidegate.pipeline.format.source import TidegateSource
 from tidegate.pipeline.sources.files import read_files
 from tidegate.pipeline.sources.kafka import connector_jars, read_kafka
-from tidegate.pipeline.sources.topic import read_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.pipeline.definitions.source import TopicSource
     from tidegate.pipeline.definitions.stream import StreamDefinition
 
+
+# --- a gateway topic; its positions are the order of publication
+
+
+class TopicJournals(TidegateSource):
+    """The data source under a name that is registered.
+
+    Spark looks for formats once in a session. If the Python that looks starts too late, the
+    session would never find one by itself.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return "tidegate-topic"
+
+
+def journal_rows(spark: SparkSession, source: TopicSource, gateway: str) -> DataFrame:
+    """Return a topic's journal as a stream (`format.envelope.SCHEMA`)."""
+    spark.dataSource.register(TopicJournals)
+    reader = (
+        spark.readStream.format(TopicJournals.name())
+        .option("gateway", source.address or gateway)
+        .option("prefix", source.prefix)
+        .option("topic", source.topic)
+        .option("from", source.start)
+    )
+    if source.rows_per_batch is not None:
+        reader = reader.option("rows_per_batch", source.rows_per_batch)
+    return reader.load()
+
+
+def read_topic(
+    spark: SparkSession, source: TopicSource, gateway: str, *, with_keys: bool = False
+) -> DataFrame:
+    """Return the messages of a topic (`columns.rows.PUBLISHED`); its gateway has checked them.
+
+    `with_keys`: the topic's own keys are the records', whatever fields these have.
+    """
+    return journal_rows(spark, source, gateway).selectExpr(
+        "'' AS file",
+        "CAST(0 AS LONG) AS block",
+        "offset AS position",
+        "timestamp_ms AS time_ms",
+        "key" if with_keys else "IF(removed IS NULL, NULL, key) AS key",
+        "CAST(value AS BINARY) AS body",
+        "removed",
+        "CAST(NULL AS STRING) AS refused",
+    )
+
+
+# --- the source of a definition
 
 # Made rows for trying out, as a stream of PUBLISHED rows: what a row says is its number's doing.
 #
@@ -29,13 +87,13 @@ if TYPE_CHECKING:
 
 
 def read_rate(spark: SparkSession, source: RateSource) -> DataFrame:
-    """Rows (`columns.rows.PUBLISHED`) as fast as the source says."""
+    """Return rows (`columns.rows.PUBLISHED`) as fast as the source says."""
     reader = spark.readStream.format("rate").option("rowsPerSecond", source.rows_per_second)
     return made(reader.load(), source)
 
 
 def made(counted: DataFrame, source: RateSource) -> DataFrame:
-    """Rows of a counter, columns `value` and `timestamp`; the same for the same source."""
+    """Return rows of a counter (`value`, `timestamp`); the same for the same source."""
     return counted.selectExpr(
         "'rate' AS file",
         "CAST(0 AS LONG) AS block",
@@ -54,7 +112,7 @@ def made(counted: DataFrame, source: RateSource) -> DataFrame:
 
 
 def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
-    """What Spark needs besides its own jars for the sources of some streams; most need nothing.
+    """Return the jars that the sources of some streams need besides Spark's own.
 
     Raises:
         DefinitionInvalid: they name different connectors; one Spark has one.
@@ -62,22 +120,23 @@ def jars_of(definitions: Iterable[StreamDefinition]) -> list[Path]:
     """
     sources = [source for each in definitions for source in each.sources]
     kafka = {each.connector: each for each in sources if isinstance(each, KafkaSource)}
+    # Spark has one class path: two versions of a connector cannot be loaded into it.
     if len(kafka) > 1:
         raise DefinitionInvalid("the Kafka sources of a file have one connector, not several")
     return [jar for source in kafka.values() for jar in connector_jars(source)]
 
 
 def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
-    """The messages of a definition's source (`columns.rows.PUBLISHED`).
+    """Return the messages of a definition's source (`columns.rows.PUBLISHED`).
 
-    Where the definition has no key a topic's messages tell theirs.
+    Without a key in the definition a topic's messages come with their keys.
 
     Raises:
         PipelineError: the source is not as the definition says.
     """
     match definition.source:
         case TopicSource() as source:
-            return read_topic(spark, source, definition.gateway, tells_keys=not definition.key)
+            return read_topic(spark, source, definition.gateway, with_keys=not definition.key)
         case FilesSource() as source:
             return read_files(spark, source)
         case KafkaSource() as source:
@@ -92,5 +151,5 @@ def open_source(spark: SparkSession, definition: StreamDefinition) -> DataFrame:
 
 
 def are_checked(definition: StreamDefinition) -> bool:
-    """Whether a gateway has seen that the messages of a source are records."""
+    """Return whether a gateway has checked that the messages of a source are records."""
     return isinstance(definition.source, TopicSource)

@@ -1,7 +1,7 @@
-"""The Java that Spark runs in: no signal that is meant for us reaches it, and it ends with us.
+"""The Java that Spark runs in: signals for this process do not reach it, and it ends with us.
 
-PySpark would start it among our own processes, where Ctrl-C, and whoever stops a whole group, would
-end it before us; and what it prints would be on the terminal.
+PySpark would start it in our own process group, where Ctrl-C would end it before us; and its output
+would appear on the terminal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOOK_EVERY_S = 0.05
 BEGUN_SECONDS_MAX = 30.0
 GONE_SECONDS_MAX = 3.0
 LINES_KEPT = 50
-TOLD = "told"
+CONNECTION = "connection"
 _PLACE = "_PYSPARK_DRIVER_CONN_INFO_PATH"  # where Spark's Java writes its port and its secret
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _NOISE = ("WARNING:", "Picked up ", "NOTE: ", "\tat ")
@@ -57,13 +57,14 @@ class Jvm:
         self._listening = Thread(target=self._listen, name="what Java says", daemon=True)
         folder = Path(tempfile.mkdtemp(prefix="tidegate-java-"))
         starting: Future[subprocess.Popen[bytes]] = Future()
-        begin = Thread(target=_begin, args=(starting, settings, folder / TOLD), daemon=True)
+        begin = Thread(target=_begin, args=(starting, settings, folder / CONNECTION), daemon=True)
         try:
-            # A signal is heeded in the main thread alone: whom another starts is not lost by it.
+            # Python handles signals in the main thread only. So none can come between the start of
+            # the process, in another thread, and the note of its id.
             begin.start()
             self._process = starting.result()
             self._listening.start()
-            self._place = self._await(folder / TOLD)
+            self._place = self._await(folder / CONNECTION)
         except BaseException:
             with suppress(Exception):  # it was never there, and why is what is raised
                 self._process = starting.result(BEGUN_SECONDS_MAX)
@@ -74,7 +75,7 @@ class Jvm:
 
     @contextmanager
     def at_hand(self) -> Iterator[None]:
-        """While the block runs PySpark connects to it instead of starting another."""
+        """Let PySpark connect to this Java during the block instead of starting another."""
         port, secret = self._place
         os.environ |= {_PORT: str(port), _SECRET: secret}
         try:
@@ -90,19 +91,19 @@ class Jvm:
             self._process.wait(GONE_SECONDS_MAX)
         self._kill()
 
-    def _await(self, told: Path) -> tuple[int, str]:
-        """Its port and its secret, once it has told them."""
-        while not told.exists():
+    def _await(self, path: Path) -> tuple[int, str]:
+        """Return its port and its secret, once it has written them."""
+        while not path.exists():
             if self._process.poll() is not None:
                 self._listening.join(GONE_SECONDS_MAX)
                 raise SparkUnavailable(f"Spark's Java does not start: {first_word(self._said)}")
             time.sleep(LOOK_EVERY_S)
-        content = told.read_bytes()
+        content = path.read_bytes()
         port, size = struct.unpack_from(">ii", content)
         return port, content[8 : 8 + size].decode()
 
     def _listen(self) -> None:
-        """Keep what it and Spark's Python workers print; nobody is to read it but for a reason."""
+        """Keep what it and Spark's Python workers print, for the sentence about a failure."""
         is_wanted = os.environ.get("TIDEGATE_LOG_LEVEL") == "debug"
         with suppress(ValueError):  # closed while it is read
             for line in self._process.stdout or ():
@@ -112,7 +113,7 @@ class Jvm:
                     sys.stderr.write(text)
 
     def _kill(self) -> None:
-        """Whatever is left of it, and what held it to us."""
+        """Kill what is left of it, and close its pipes."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         if self._listening.is_alive():
@@ -121,7 +122,7 @@ class Jvm:
 
 
 def java_command() -> str:
-    """The Java that Spark will use.
+    """Return the Java that Spark will use.
 
     Raises:
         SparkUnavailable: there is none.
@@ -134,7 +135,7 @@ def java_command() -> str:
 
 
 def require_java() -> int:
-    """The major version of the Java that Spark will use.
+    """Return the major version of the Java that Spark will use.
 
     Raises:
         SparkUnavailable: no Java, or one below 17; the text says what to do.
@@ -158,21 +159,21 @@ def require_java() -> int:
 
 
 def first_word(said: Iterator[str] | deque[str]) -> str:
-    """The first line that says what is wrong."""
+    """Return the first line that says what is wrong."""
     lines = (line.strip() for line in said if line.strip() and not line.startswith(_NOISE))
     return next(lines, "it says nothing")[:500]
 
 
 def _begin(
-    starting: Future[subprocess.Popen[bytes]], settings: Mapping[str, str], told: Path
+    starting: Future[subprocess.Popen[bytes]], settings: Mapping[str, str], path: Path
 ) -> None:
     try:
-        starting.set_result(_started(settings, told))
+        starting.set_result(_started(settings, path))
     except Exception as error:
         starting.set_exception(error)
 
 
-def _started(settings: Mapping[str, str], told: Path) -> subprocess.Popen[bytes]:
+def _started(settings: Mapping[str, str], path: Path) -> subprocess.Popen[bytes]:
     from pyspark.find_spark_home import _find_spark_home
 
     command = [str(Path(_find_spark_home(), "bin", "spark-submit"))]
@@ -184,6 +185,6 @@ def _started(settings: Mapping[str, str], told: Path) -> subprocess.Popen[bytes]
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, _PLACE: str(told), "SPARK_CONNECT_MODE": "0"},
+        env={**os.environ, _PLACE: str(path), "SPARK_CONNECT_MODE": "0"},
         start_new_session=True,
     )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
+import threading
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -14,12 +17,97 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate import HOME
-from tidegate.pipeline.errors import SparkUnavailable
-from tidegate.pipeline.spark.executors import prepare_executors
+from tidegate.pipeline.errors import SparkUnavailable, innermost
 from tidegate.pipeline.spark.jvm import Jvm, require_java
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+
+# --- executors on other machines: our code travels from the driver, packages must be installed
+#
+# Ask them before a stream starts: a missing package is then one sentence and not a failed query.
+
+OURS = ("clients", "keys", "pipeline")
+SOURCE = "pyspark_tidegate"
+IMPORTED = (SOURCE, "tidegate.pipeline.sinks.topic", "tidegate.pipeline.streams.shard_state")
+EXECUTOR_SECONDS_MAX = 120.0
+PROBE = "tidegate-probe"
+
+
+def prepare_executors(spark: SparkSession, seconds_max: float = EXECUTOR_SECONDS_MAX) -> None:
+    """Send our code to the executors and see that it can be imported there.
+
+    Raises:
+        SparkUnavailable: no executor takes a task in time, it has no such Python, or it lacks a
+            package; the text says which.
+    """
+    from pyspark import SparkFiles
+
+    context = spark.sparkContext
+    # In the session's own folder: executors that start later fetch it from there.
+    folder = Path(SparkFiles.getRootDirectory()) / "sent"
+    folder.mkdir(exist_ok=True)
+    context.addPyFile(str(pack_ours(folder / "tidegate.zip")))
+    # One sentence names one package: sorted, so that it is the same each time.
+    missing = sorted(_ask(context, seconds_max))
+    if missing:
+        raise SparkUnavailable(
+            f"an executor of {context.master} has no Python package {missing[0]}: "
+            "install the requirements of Tidegate on every node"
+        )
+
+
+def pack_ours(target: Path) -> Path:
+    """Write this code to a zip that Python imports from, and return its path.
+
+    The checkout has links in `tidegate`; a zip has none, so put the packages there.
+    """
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(HOME / "tidegate" / "__init__.py", "tidegate/__init__.py")
+        for package in OURS:
+            for module in sorted((HOME / package).rglob("*.py")):
+                archive.write(module, "tidegate" / module.relative_to(HOME))
+        for module in sorted((HOME / SOURCE).rglob("*.py")):
+            archive.write(module, module.relative_to(HOME))
+    return target
+
+
+def missing_package() -> str:
+    """Return the package that this Python lacks for our work, or an empty text."""
+    try:
+        for module in IMPORTED:
+            importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        return error.name or str(error)
+    return ""
+
+
+def _ask(context: SparkContext, seconds_max: float) -> set[str]:
+    """Return what executors lack, asked by as many tasks as there are cores."""
+    context.setJobGroup(PROBE, "are our packages there?")
+    too_late = threading.Timer(seconds_max, context.cancelJobGroup, [PROBE])
+    too_late.start()
+    try:
+        tasks = context.parallelize(range(context.defaultParallelism), context.defaultParallelism)
+        return set(tasks.map(lambda _: missing_package()).collect()) - {""}
+    except Exception as error:  # whatever Spark, py4j or an executor has to say
+        raise SparkUnavailable(_why(str(context.master), str(error), seconds_max)) from error
+    finally:
+        too_late.cancel()
+
+
+def _why(master: str, text: str, seconds_max: float) -> str:
+    if "cancelled" in text and PROBE in text:
+        return (
+            f"no executor of {master} took a task in {seconds_max:.0f} s: "
+            "it needs a worker with a free core and 1 GB of memory"
+        )
+    return f"the executors of {master} cannot work: {innermost(text)}"
+
+
+# --- the session: quiet, and cheap for small batches
 
 SHUFFLES = "spark.sql.shuffle.partitions"
 SPARKS_SHUFFLES = "200"  # Spark's default: many times what a batch of a second has work for
@@ -34,7 +122,7 @@ _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 
 @contextmanager
 def spark_session(master: str, jars: Sequence[Path] = ()) -> Iterator[SparkSession]:
-    """Spark as `open_session` starts it, while the block runs.
+    """Open Spark as `open_session` does, while the block runs.
 
     A `KeyboardInterrupt` finds PySpark in the middle of an answer: nothing more can be asked then,
     and Java ends as it is.
@@ -83,7 +171,7 @@ def open_session(master: str, jars: Sequence[Path] = ()) -> SparkSession:
 
 
 def close_session(spark: SparkSession) -> None:
-    """Close it, if its JVM is still there to be told."""
+    """Close it, if its JVM still runs."""
     from py4j.protocol import Py4JError
 
     with warnings.catch_warnings(), suppress(Py4JError, OSError):
@@ -92,10 +180,10 @@ def close_session(spark: SparkSession) -> None:
 
 
 def _java(settings: Mapping[str, str]) -> AbstractContextManager[None]:
-    """The one Java that a process has: at hand for PySpark, unless that has one already."""
+    """Start the one Java of this process for PySpark, unless PySpark has one already."""
     from pyspark import SparkContext
 
-    begun = SparkContext._gateway  # noqa: SLF001 - whether PySpark has a Java tells nothing else
+    begun = SparkContext._gateway  # noqa: SLF001 - no public name says whether PySpark has a Java
     if begun is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return nullcontext()
     jvm = Jvm(settings)
@@ -109,11 +197,12 @@ def _end_java() -> None:
 
 
 def _aside(make: Callable[[], SparkSession]) -> SparkSession:
-    """What `make` returns, made in a thread of its own.
+    """Run `make` in a thread of its own and return its result.
 
     In the main one PySpark would put its own reaction to SIGINT in the place of ours, and a signal
     would come in the middle of one of Java's answers.
     """
+    # A thread of the pool is joined at the end of the block, so nothing outlives it.
     with warnings.catch_warnings(), ThreadPoolExecutor(1) as aside:
         try:
             return aside.submit(make).result()
@@ -151,9 +240,9 @@ def _connected(settings: Mapping[str, str]) -> SparkSession:
 
 
 def _silence_py4j() -> None:
-    """It would print tracebacks of failed batches, and of interrupts, which we tell as sentences.
+    """Keep py4j from printing tracebacks of failed batches and interrupts.
 
-    Of these it tells the root logger, whose filter sees nothing but what it is told itself.
+    py4j logs interrupts to the root logger, so they need a filter there.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)
@@ -168,7 +257,7 @@ def _say_nothing(*_: object) -> None:
 
 
 def _fit_shuffles(spark: SparkSession) -> None:
-    """As many partitions as the cluster has cores, unless its configuration says how many."""
+    """Use as many partitions as the cluster has cores, unless its configuration says how many."""
     if spark.conf.get(SHUFFLES) == SPARKS_SHUFFLES:
         cores = max(spark.sparkContext.defaultParallelism, LOCAL_SHUFFLE_PARTITIONS)
         spark.conf.set(SHUFFLES, str(cores))

@@ -1,14 +1,18 @@
-"""The batches of a stream that is no view: its source, what a batch comes to, and its end."""
+"""The batches of a stream that is not a view: how each is conflated, and how a stream ends."""
 
 from __future__ import annotations
 
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intake import combine, merge
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS, Interval, Pace
+from tidegate.pipeline.columns.rows import DELIVERIES
 from tidegate.pipeline.columns.shard import FAILURES, KEYS
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.definitions.source import TopicSource
@@ -16,8 +20,7 @@ from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid
 from tidegate.pipeline.sinks.sink import END, Batch
 from tidegate.pipeline.sources.source import are_checked, open_source
-from tidegate.pipeline.streams.plans import PlanKind, plan_latest, way_of
-from tidegate.pipeline.streams.shard_state import Keeping, ShardState, ended, kept
+from tidegate.pipeline.streams.shard_state import ShardBatch, ShardState, conflated, conflated_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +28,43 @@ if TYPE_CHECKING:
 LINE_BYTES_MAX = 1024 * 1024
 PARTS_PER_INTERVAL = 10
 TRIGGER_MS_MIN, TRIGGER_MS_MAX = 50, 1_000
+
+
+class PlanKind(StrEnum):
+    """How a running stream conflates: the cheapest way that is correct for its definition.
+
+    No way keeps state inside Spark. State that spans batches is one row for each held key, in the
+    task that reads that key's messages.
+    """
+
+    LATEST = "latest"
+    """A batch is an interval: combine where the messages are, then merge the rows of each key."""
+
+    HELD = "held"
+    """Each key has its own interval, or removals are sent, or a merger needs the messages of a
+    key in order: held rows go from batch to batch."""
+
+    TIMED = "timed"
+    """Event time: messages wait for the watermark in the shard of their key."""
+
+
+def way_of(asked: Conflation) -> PlanKind:
+    """Return the plan of a running stream."""
+    if asked.time is not None:
+        return PlanKind.TIMED
+    if asked.interval.pace is Pace.KEY or asked.sends_removals or asked.merger:
+        return PlanKind.HELD
+    return PlanKind.LATEST
+
+
+def plan_latest(messages: DataFrame, asked: Conflation) -> DataFrame:
+    """Return DELIVERIES of one batch of PUBLISHED rows.
+
+    Only one row for each key and task is shuffled, not the messages.
+    """
+    rows = messages.mapInArrow(partial(combine, conflation=asked), DELIVERIES)
+    in_order = rows.repartition("key").sortWithinPartitions("file", "block", "position")
+    return in_order.mapInArrow(partial(merge, conflation=asked), DELIVERIES)
 
 
 class ConflatedBatches:
@@ -64,15 +104,16 @@ class ConflatedBatches:
         return self._asked.time is None and self._asked.interval.pace is Pace.BATCH
 
     def open(self, spark: SparkSession) -> DataFrame:
-        """The messages of its source, and a clock where keys may be due in silence.
+        """Return the messages of its source, with a clock if keys may be due in silence.
 
         Raises:
             PipelineError: the source is not as the definition says, or has another key while
-                removals are told.
+                removals are sent.
         """
-        if self._asked.tells_removals:
+        if self._asked.sends_removals:
             _require_own_key(self._definition)
         messages = open_source(spark, self._definition)
+        # With pace=batch a batch is an interval: nothing is due between two batches.
         if self.way is PlanKind.HELD and not self.is_paced:
             from tidegate.pipeline.streams.clock import due_batches
 
@@ -80,10 +121,10 @@ class ConflatedBatches:
         return messages
 
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
-        """DELIVERIES of a batch."""
+        """Return DELIVERIES of a batch."""
         if self.way is PlanKind.LATEST:
-            return plan_latest(messages, self._asked).frame
-        return kept(messages, self._keeping(messages.sparkSession, batch))
+            return plan_latest(messages, self._asked)
+        return conflated(messages, self._shard_batch(messages.sparkSession, batch))
 
     def forget(self, batch: Batch) -> None:
         """Remove what was held before the batch before."""
@@ -97,23 +138,24 @@ class ConflatedBatches:
 
     @property
     def is_ending(self) -> bool:
-        """Whether an end was begun, and nobody noted that it was done."""
+        """True if an end was begun and not noted as done."""
         last = self._held.last
         return self.unended is not None and last is not None and last.name.endswith(END)
 
     def ended(self, spark: SparkSession, batch: Batch) -> DataFrame:
-        """DELIVERIES of all that is held after the last batch, as a batch that follows it."""
-        return ended(spark, self._keeping(spark, batch))
+        """Return DELIVERIES of all that is held after the last batch, as a batch after it."""
+        return conflated_end(spark, self._shard_batch(spark, batch))
 
     def note_end(self, batch: Batch) -> None:
-        """What was held has gone out: the next batch goes on from there."""
+        """Note that what was held has gone out: the next batch continues from there."""
         self._held.end(batch.number)
 
-    def _keeping(self, spark: SparkSession, batch: Batch) -> Keeping:
+    def _shard_batch(self, spark: SparkSession, batch: Batch) -> ShardBatch:
         before = self._held.before(batch)
+        # pace=batch has one interval for all keys, so one shard must see all of them.
         shares = self.way is PlanKind.TIMED and self._asked.interval.pace is Pace.BATCH
         partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        return Keeping(
+        return ShardBatch(
             asked=self._asked,
             held=self._held,
             batch=batch,
@@ -123,12 +165,12 @@ class ConflatedBatches:
         )
 
     def _now_ms(self, batch: Batch) -> int:
-        """When a batch was, as Spark's own log has it: the same if it comes again."""
+        """Return the time of a batch from Spark's own log: the same if the batch is repeated."""
         return batch_time_ms(self._definition.checkpoint / "spark", batch.number)
 
 
 def asked_of(definition: StreamDefinition) -> Conflation:
-    """What a definition asks for, over columns."""
+    """Return what a definition asks for, in terms of columns."""
     wanted = definition.conflation
     return Conflation(
         key=definition.key,
@@ -137,7 +179,7 @@ def asked_of(definition: StreamDefinition) -> Conflation:
         filter=wanted.filter,
         reduce=wanted.reduce,
         merger=wanted.merger,
-        tells_removals=wanted.oof,
+        sends_removals=wanted.oof,
         topic=definition.source.topic or "",
         lateness_ns=wanted.time.watermark_ms * MILLISECOND_NS if wanted.time else 0,
         sets_aside=True,
@@ -146,7 +188,7 @@ def asked_of(definition: StreamDefinition) -> Conflation:
 
 
 def _require_own_key(definition: StreamDefinition) -> None:
-    """A removal names its record by the key of the topic that it was in."""
+    """Require the topic's key: a removal names its record by it."""
     source = definition.source
     if not isinstance(source, TopicSource):
         return
@@ -161,14 +203,15 @@ def _require_own_key(definition: StreamDefinition) -> None:
 
 
 def batch_time_ms(spark_folder: Path, number: int) -> int:
-    """The time of a batch in Spark's log of offsets, which it writes before the batch.
+    """Return the time of a batch in Spark's log of offsets, which precedes the batch.
 
     Raises:
         CheckpointMismatch: the log does not say.
     """
+    # The second line of Spark's log has the batch's metadata, the first only a version.
     path = spark_folder / "offsets" / str(number)
     try:
         notes = path.read_bytes().split(b"\n")[1]
         return int(msgspec.json.decode(notes)["batchTimestampMs"])
     except (OSError, IndexError, KeyError, TypeError, ValueError):
-        raise CheckpointMismatch(f"{path} does not tell the time of its batch") from None
+        raise CheckpointMismatch(f"{path} does not contain the time of its batch") from None

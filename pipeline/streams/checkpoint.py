@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import time
@@ -21,30 +20,29 @@ from typing import Any, Self
 
 import msgspec
 
-from tidegate.pipeline.atomic_files import write
+from tidegate.pipeline.atomic_files import lock, write
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed
 
-# Spark's own logs in a checkpoint: which batches were planned, and whether what is there is whole.
+# --- Spark's own files in a checkpoint
 #
-# <folder>/metadata     the query's id: as whom batches are written
+# <folder>/metadata     the query's id, a part of the producer's name
 # <folder>/offsets/N    what batch N reads, written before it begins
 # <folder>/commits/N    that it is done
 #
-# Spark reads the newest of each, and makes what is missing anew: a query without its id, or a plan
-# for a number that was used, would pass messages over in silence.
-
+# Spark reads the newest of each and silently creates what is missing. A query without its id, or a
+# plan for a number that was used, would skip messages without a word.
 
 _VERSION = re.compile(rb"v\d+")
 
 
 def planned(folder: Path) -> int:
-    """The number of the newest batch that was planned, which may be done already; -1 for none."""
+    """Return the number of the newest planned batch, perhaps done already; -1 for none."""
     return max(_numbers(folder / "offsets"), default=-1)
 
 
 def require_whole(folder: Path) -> None:
-    """Check what Spark goes on from.
+    """Check the files from which Spark continues.
 
     Raises:
         CheckpointMismatch: something is missing, or cannot be read; the text says which file.
@@ -61,7 +59,7 @@ def require_whole(folder: Path) -> None:
 
 
 def _require_texts(path: Path, *, versioned: bool = True) -> None:
-    """JSON texts, a line each, behind a line with a version; a dash stands for none."""
+    """Require JSON texts, one on a line, after a line with a version; a dash is no text."""
     if not path.exists():
         raise _not_whole(path, "is gone")
     content = path.read_bytes() if versioned else b"v1\n" + path.read_bytes()
@@ -87,7 +85,7 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def wall_ms() -> int:
-    """Wall time in milliseconds of the epoch."""
+    """Return wall time in milliseconds of the epoch."""
     return time.time_ns() // 1_000_000
 
 
@@ -128,14 +126,14 @@ class Checkpoint:
         return str(msgspec.json.decode(path.read_bytes())["id"]) if path.exists() else ""
 
     def planned(self) -> int:
-        """The number of the newest batch that was planned, which may be done already; or -1."""
+        """Return the number of the newest planned batch, perhaps done already; or -1."""
         return planned(self.spark_folder)
 
     def require_sink(self, epoch: str) -> None:
-        """Note the life of the sink at the first start; what was sent is in that one alone.
+        """Note the epoch of the sink at the first start; later starts must find the same one.
 
         Args:
-            epoch: of the topic as it is now; empty where the sink has no lives.
+            epoch: of the topic as it is now; empty where the sink has none.
 
         Raises:
             CheckpointMismatch: it is another one, without what was sent before.
@@ -145,7 +143,7 @@ class Checkpoint:
         if known and epoch and known != epoch:
             raise CheckpointMismatch(
                 f"{self._definition.name}: the checkpoint {self._folder} has written to another "
-                f"life of {self._definition.sink.place} (epoch {known}, now {epoch}: made again, "
+                f"epoch of {self._definition.sink.place} ({known}, now {epoch}: made again, "
                 "or at another gateway), which has what was sent so far: remove the checkpoint to "
                 f"send all again, or {path} to go on behind it"
             )
@@ -155,8 +153,7 @@ class Checkpoint:
     def __enter__(self) -> Self:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = lock(self._folder / "lock")
             self._require_own()
             require_whole(self.spark_folder)
             self.run = self._next_run()
@@ -218,7 +215,7 @@ class Checkpoint:
 
 
 def identity(definition: StreamDefinition) -> dict[str, str]:
-    """What may not change between two runs of one checkpoint; the interval and limits may.
+    """Return what may not change between two runs; interval and limits may.
 
     The name is that of the producer, by which a batch that comes again is known.
     """

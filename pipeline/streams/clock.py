@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def due_batches(spark: SparkSession, held: ShardState) -> DataFrame:
-    """No messages (`columns.rows.PUBLISHED`), in a batch for whatever is due of what is held."""
+    """Return a stream of no messages whose batches come when something held is due."""
     spark.dataSource.register(ClockSource)
     return spark.readStream.format(ClockSource.name()).option("held", str(held.folder)).load()
 
@@ -37,15 +37,15 @@ class ClockSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "tidegate-clock"
 
     def schema(self) -> str:
-        """The columns of messages, of which there are none."""
+        """Return the columns of messages, of which there are none."""
         return PUBLISHED
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A stream of batches."""
+        """Return a stream of batches."""
         from pathlib import Path
 
         return ClockReader(ShardState(Path(self.options["held"])))
@@ -56,31 +56,33 @@ class ClockReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, held: ShardState) -> None:
         self._held = held
-        self._stands = False
+        self._stopped = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Before the first."""
+        """Return the offset before the first."""
         return {"due_ns": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """There is nothing to limit."""
+        """Return no limit: there are no messages."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What is held goes out at the end of recorded input, whatever the time is."""
-        self._stands = True
+        """Stand still: at the end of recorded input all that is held goes out anyway."""
+        self._stopped = True
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """The earliest time that something is due, if it has come; else where it stood."""
-        due_ns = None if self._stands else self._held.earliest(DUE)
+        """Return the earliest due time once it has come; else the offset as it was."""
+        # Read on every trigger, so it must be cheap: a note in each table's footer, not its rows.
+        due_ns = None if self._stopped else self._held.earliest(DUE)
+        # An offset must not go back, or Spark would take the batch for one that was done.
         if due_ns is None or due_ns > time.time_ns() or due_ns <= start["due_ns"]:
             return start
         return {"due_ns": due_ns}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """None: it has no messages."""
+        """Return none: there are no messages."""
         return []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Never asked for."""
+        """Return nothing; Spark never calls this."""
         yield from ()

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from tidegate.pipeline.connection import AT_ONCE, gateway_at
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.errors import SourceLost
-from tidegate.pipeline.operations.run_options import RunOptions
-from tidegate.pipeline.operations.shutdown import LOOK_EVERY_S, stop_queries
-from tidegate.pipeline.operations.supervisor import Say, StartGate, Supervisor
+from tidegate.pipeline.operations.supervisor import RunOptions, Say, StartGate, Supervisor
+from tidegate.pipeline.operations.watch import LOOK_EVERY_S, stop_queries
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
 
@@ -23,50 +22,53 @@ if TYPE_CHECKING:
 
 
 class RunningStream:
-    """A stream's place in a crew; the checkpoint is held from its first start to `leave`."""
+    """One stream of a runner; it holds its checkpoint from the first start to `close`."""
 
-    def __init__(self, crew: StreamRunner, definition: StreamDefinition) -> None:
+    def __init__(self, runner: StreamRunner, definition: StreamDefinition) -> None:
         self.definition = definition
         self.stream = Stream(definition)
         self.supervised = Supervisor(
             definition.name,
             self.stream,
             self._start,
-            restarts=crew.restarts,
-            say=crew.say,
-            turn=crew.turn,
+            restarts=runner.restarts,
+            say=runner.say,
+            gate=runner.gate,
         )
-        self._crew = crew
-        self._held = ExitStack()
+        self._runner = runner
+        self._opened = ExitStack()
         self._checkpoint: Checkpoint | None = None
 
     def hold(self) -> Checkpoint:
-        """Take hold of the checkpoint.
+        """Lock the checkpoint and return it.
 
         Raises:
-            PipelineError: it is another's, or is not whole.
+            PipelineError: it belongs to another stream or process, or is not whole.
         """
         if self._checkpoint is None:
-            self._checkpoint = self._held.enter_context(Checkpoint(self.definition))
+            self._checkpoint = self._opened.enter_context(Checkpoint(self.definition))
         return self._checkpoint
 
-    def leave(self) -> None:
-        """Let it go; the query has been stopped."""
+    def close(self) -> None:
+        """Release the checkpoint, once the query is stopped."""
         self.supervised.end()
-        self._held.close()
+        self._opened.close()
 
     def _start(self) -> None:
-        spark = self._crew.spark
+        spark = self._runner.spark
         assert spark is not None, "nothing starts before Spark does"
         if self.stream.query is not None:
             self._look_for_gateway()
-        self.stream.start(spark, self.hold(), available_now=self._crew.available_now)
+        self.stream.start(spark, self.hold(), available_now=self._runner.available_now)
 
     def _look_for_gateway(self) -> None:
-        """A new start has pauses of its own: the others, and the end, do not wait for a gateway.
+        """Ask the gateway once, without a retry.
+
+        A restart would otherwise wait a minute in the main thread for a gateway that is down, and
+        so would the other streams and the end. The supervisor's pauses take its place.
 
         Raises:
-            GatewayUnreachable: it is out.
+            GatewayUnreachable: it is down.
         """
         topic = self.definition.sink.topic
         if topic is not None:
@@ -78,83 +80,84 @@ class StreamRunner:
     """Streams by name.
 
     Args:
-        manner: how they are run.
-        say: told of starts and failures.
+        options: how they are run.
+        say: gets a line at each start and failure.
 
     Attributes:
-        members: those who run, as they are looked at; alive.
-        letters: where the dead letters of each are.
-        spark: what they run on, once it is there.
-        turn: whose it is to start.
+        members: the running streams; the list changes as they join and leave.
+        dead_letters: the folder of each stream's dead letters.
+        spark: the session, once it is there.
+        gate: lets one stream start at a time.
     """
 
-    def __init__(self, manner: RunOptions, say: Say) -> None:
-        self.available_now = manner.available_now
-        self.restarts = manner.goes_on
+    def __init__(self, options: RunOptions, say: Say) -> None:
+        self.available_now = options.available_now
+        self.restarts = options.goes_on
         self.say = say
         self.spark: SparkSession | None = None
-        self.turn = StartGate()
+        self.gate = StartGate()
         self.members: list[Supervisor] = []
-        self.letters: dict[str, Path] = {}
-        self._seats: dict[str, RunningStream] = {}
+        self.dead_letters: dict[str, Path] = {}
+        self._streams: dict[str, RunningStream] = {}
 
-    def take(self, definition: StreamDefinition) -> RunningStream:
-        """A place for a stream that is not started."""
-        seat = RunningStream(self, definition)
-        self._seats[definition.name] = seat
-        self.members.append(seat.supervised)
-        self.letters[definition.name] = definition.dead_letters
-        return seat
+    def add(self, definition: StreamDefinition) -> RunningStream:
+        """Add a stream without starting it."""
+        running = RunningStream(self, definition)
+        self._streams[definition.name] = running
+        self.members.append(running.supervised)
+        self.dead_letters[definition.name] = definition.dead_letters
+        return running
 
     def hold(self) -> None:
-        """Take hold of the checkpoints of those that have a place.
+        """Lock the checkpoints of all streams.
 
         Raises:
-            PipelineError: one is another's, or is not whole.
+            PipelineError: one belongs to another stream or process, or is not whole.
         """
-        for seat in self._seats.values():
-            seat.hold()
+        for running in self._streams.values():
+            running.hold()
 
     def begin(self) -> None:
-        """Start those that have a place, one by one.
+        """Start all streams, one by one.
 
         Raises:
             PipelineError: one of them does not start.
         """
-        for seat in self._seats.values():
-            while not self.turn.is_free():
+        for running in self._streams.values():
+            while not self.gate.is_free():
                 time.sleep(LOOK_EVERY_S)
-            seat.supervised.begin()
-            self.say(_started(seat.definition))
+            running.supervised.begin()
+            self.say(_started(running.definition))
 
     def join(self, definition: StreamDefinition) -> None:
-        """Have a stream start beside the others at its turn, when it is looked at.
+        """Add a stream, which starts when the supervisor looks at it and the gate is free.
 
-        Checkpoints that its topic had before are removed.
+        Remove checkpoints that earlier definitions of its topic have left.
         """
+        # The topic was defined otherwise before; its old state is of no use to this stream.
         for path in _children(definition.checkpoint.parent):
             if path not in (definition.checkpoint, definition.dead_letters):
                 shutil.rmtree(path, ignore_errors=True)
         self.say(_started(definition))
-        self.take(definition)
+        self.add(definition)
 
     def leave(self, name: str, *, forget: bool) -> None:
         """Stop a stream, and with `forget` remove its checkpoint."""
-        seat = self._seats.pop(name)
-        _stop([seat.stream])
-        seat.leave()
-        self.members.remove(seat.supervised)
+        running = self._streams.pop(name)
+        _stop([running.stream])
+        running.close()
+        self.members.remove(running.supervised)
         if forget:
-            shutil.rmtree(seat.definition.checkpoint, ignore_errors=True)
+            shutil.rmtree(running.definition.checkpoint, ignore_errors=True)
         self.say(f"{name}: stopped")
 
     def lost(self) -> Collection[str]:
-        """Streams that may begin anew: what they had still to read is gone, records are there."""
+        """Return the streams whose source no longer has what they need, but has all records."""
         return [
             name
-            for name, seat in self._seats.items()
-            if isinstance(seat.supervised.failure, SourceLost)
-            and seat.definition.begins_with_records
+            for name, running in self._streams.items()
+            if isinstance(running.supervised.failure, SourceLost)
+            and running.definition.begins_with_records
         ]
 
     def end(self) -> None:
@@ -163,22 +166,23 @@ class StreamRunner:
         Raises:
             PipelineError: it cannot be sent.
         """
-        for seat in self._seats.values():
-            seat.stream.end()
+        for running in self._streams.values():
+            running.stream.end()
 
     def stop(self) -> None:
         """Stop all queries between two batches."""
-        _stop([seat.stream for seat in self._seats.values()])
+        _stop([running.stream for running in self._streams.values()])
 
     def close(self) -> None:
-        """Let the checkpoints go."""
-        for seat in self._seats.values():
-            seat.leave()
+        """Release all checkpoints."""
+        for running in self._streams.values():
+            running.close()
 
 
 def _stop(streams: Sequence[Stream]) -> None:
+    # All at once before any is waited for: a paced batch may stay open for its whole interval.
     for stream in streams:
-        stream.hurry()
+        stream.stop_holding()
     stop_queries([stream.query for stream in streams])
 
 

@@ -3,9 +3,9 @@
     <checkpoint>/held/<batch>/<shard>.arrow   what a shard holds after a batch
     <checkpoint>/held/ended                   the batch after which all that was held went out
 
-A task writes what its shard holds after batch n, and reads what it held after n - 1. What it
-writes follows from those two, so that attempts and replays write the same; batch n forgets what
-was before n - 1. All nodes share the folder.
+A task reads what its shard held after batch n - 1, and writes what it holds after batch n. This
+follows from the batch and the earlier table alone, so attempts and repetitions write the same.
+Batch n removes tables before n - 1. All nodes share the folder.
 """
 
 from __future__ import annotations
@@ -23,17 +23,21 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.pipeline.atomic_files import write, written
-from tidegate.pipeline.columns.blocks import ORDER, ROWS, Block, Messages, unpacked
-from tidegate.pipeline.columns.conflation import Conflation
-from tidegate.pipeline.columns.deliveries import REFUSED, cut_messages
+from tidegate.pipeline.columns.conflation import EARLIEST_NS, Conflation
+from tidegate.pipeline.columns.intake import REFUSED, cut_messages
 from tidegate.pipeline.columns.intervals import MILLISECOND_NS
-from tidegate.pipeline.columns.rows import DELIVERIES
+from tidegate.pipeline.columns.rows import (
+    DELIVERIES,
+    ORDER,
+    ROWS,
+    Block,
+    Messages,
+    bound_batches,
+    unpacked,
+)
 from tidegate.pipeline.columns.shard import Shard, refused, restored, saved
-from tidegate.pipeline.columns.timeline import EARLIEST_NS
 from tidegate.pipeline.errors import CheckpointMismatch
-from tidegate.pipeline.sinks.dead_letters import attempt
-from tidegate.pipeline.sinks.sink import END, Batch
-from tidegate.pipeline.streams.plans import bound_batches
+from tidegate.pipeline.sinks.sink import END, Batch, attempt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +54,7 @@ class ShardState:
     folder: Path
 
     def before(self, batch: Batch) -> str | None:
-        """The label of what was held before a batch; None before the first."""
+        """Return the label of what was held before a batch; None before the first."""
         if batch.is_end:
             return Batch(batch.number, 0, "").label
         if batch.number == 0:
@@ -59,7 +63,7 @@ class ShardState:
         return Batch(last, 0, "", is_end=self.ended == last).label
 
     def shards(self, label: str | None, new: int) -> int:
-        """How many shards there are: as many as were before, `new` for a stream that begins.
+        """Return the number of shards: as before, or `new` for a stream that begins.
 
         Raises:
             CheckpointMismatch: one of their tables is not there.
@@ -67,6 +71,7 @@ class ShardState:
         if label is None:
             return new
         found = sorted((self.folder / label).glob("*.arrow"))
+        # The number is fixed when a stream begins: a key's state must not change its shard.
         shards = int(self.notes(found[0])[SHARDS]) if found else 1
         for shard in range(shards):
             if not self.path(label, shard).exists():
@@ -74,7 +79,7 @@ class ShardState:
         return shards
 
     def read(self, label: str, shard: int) -> pa.Table:
-        """What a shard held.
+        """Return what a shard held.
 
         Raises:
             CheckpointMismatch: it is not there, or cannot be read.
@@ -90,6 +95,7 @@ class ShardState:
         """Keep what a shard holds; `table` has its `SHARDS` in the schema's notes."""
         path = self.path(label, shard)
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Speculative attempts write at the same time: each needs a file of its own.
         unfinished = path.with_suffix(f".{attempt}.unfinished")
         with (
             written(path, unfinished) as file,
@@ -98,7 +104,7 @@ class ShardState:
             stream.write_table(table)
 
     def notes(self, path: Path) -> Mapping[bytes, bytes]:
-        """What the schema of a table notes beside its columns.
+        """Return what the schema of a table notes beside its columns.
 
         Raises:
             CheckpointMismatch: it cannot be read.
@@ -112,16 +118,17 @@ class ShardState:
     def forget(self, number: int) -> None:
         """Remove what no batch from `number` on needs."""
         for path in self._tables():
+            # Spark may repeat batch `number`, which reads the table of the one before.
             if _number(path) < number - 1:
                 shutil.rmtree(path, ignore_errors=True)
 
     def earliest(self, note: bytes) -> int | None:
-        """The least that the newest tables note; None where there are none."""
+        """Return the least value of a note in the newest tables; None without tables."""
         tables = [] if self.last is None else self.last.glob("*.arrow")
         return min((int(self.notes(path)[note]) for path in tables), default=None)
 
     def total(self, note: bytes) -> int:
-        """What the newest tables note, summed up; those that go away meanwhile are left out."""
+        """Return the sum of a note over the newest tables; skip tables that go away meanwhile."""
         found = 0
         for path in [] if self.last is None else self.last.glob("*.arrow"):
             with suppress(CheckpointMismatch):
@@ -150,7 +157,7 @@ class ShardState:
         write(self.folder / "ended", b"%d\n" % number)
 
     def path(self, label: str, shard: int) -> Path:
-        """Where the table of a shard stands."""
+        """Return the path of a shard's table."""
         return self.folder / label / f"{shard:04d}.arrow"
 
     def _tables(self) -> list[Path]:
@@ -167,14 +174,12 @@ def _number(path: Path) -> int:
     return int(path.name.removesuffix(END))
 
 
-# Batches of a stream that holds something between them: by shards, from one batch to the next.
+# --- one batch over all shards
 #
-#     messages ──► blocks (mapInArrow, where they are) ──► shuffle of blocks ──► shards ──► SENT
-#                   rows
+#     messages ─► blocks (mapInArrow, where they are) ─► shuffle of blocks ─► shards ─► DELIVERIES
 #
-# A shard goes on from its table of the batch before, and leaves one for the batch after.
-# Every shard has its turn in every batch, also where nothing came for it: something may be due.
-
+# A shard continues from its table of the batch before, and leaves one for the next batch. Every
+# shard runs in every batch, even without messages: something may be due.
 
 NONE = np.zeros(0, np.int64)
 NOTHING = Messages(
@@ -183,8 +188,8 @@ NOTHING = Messages(
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
-    """What the shards of a batch go on from; travels to the executors.
+class ShardBatch:
+    """One batch over all shards; sent to the executors.
 
     `before` is the label of the tables of the batch before, None at the first; `now_ms` the time
     of the batch in processing time.
@@ -198,7 +203,7 @@ class Keeping:
     now_ms: int | None
 
     def opened(self, number: int) -> Shard:
-        """A shard as the batch before has left it.
+        """Return a shard as the batch before has left it.
 
         Raises:
             CheckpointMismatch: what it held is not there.
@@ -216,42 +221,43 @@ class Keeping:
         self.held.write(self.batch.label, number, noted, attempt())
 
 
-def kept(messages: DataFrame, keeping: Keeping) -> DataFrame:
-    """DELIVERIES of a batch of PUBLISHED rows."""
+def conflated(messages: DataFrame, shard_batch: ShardBatch) -> DataFrame:
+    """Return DELIVERIES of a batch of PUBLISHED rows."""
     bound_batches(messages)
-    cut = partial(cut_messages, conflation=keeping.asked, shards=keeping.shards)
+    cut = partial(cut_messages, conflation=shard_batch.asked, shards=shard_batch.shards)
     blocks = messages.mapInArrow(cut, ROWS)
-    return _conflated(blocks.union(_roll_call(messages.sparkSession, keeping)), keeping)
+    return _conflated(blocks.union(_empty_blocks(messages.sparkSession, shard_batch)), shard_batch)
 
 
-def ended(spark: SparkSession, keeping: Keeping) -> DataFrame:
-    """DELIVERIES of all that is held."""
-    return _conflated(_roll_call(spark, keeping), keeping)
+def conflated_end(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
+    """Return DELIVERIES of all that is held."""
+    return _conflated(_empty_blocks(spark, shard_batch), shard_batch)
 
 
 def conflate_shards(
-    batches: Iterator[pa.RecordBatch], keeping: Keeping
+    batches: Iterator[pa.RecordBatch], shard_batch: ShardBatch
 ) -> Iterator[pa.RecordBatch]:
-    """The shards of one task, whose blocks come in order."""
+    """Yield the deliveries of one task's shards, whose blocks come in order."""
     for number, blocks in groupby(unpacked(batches), lambda block: block.stream):
         if number == REFUSED:
             yield from map(refused, map(Messages.set_aside, blocks))
             continue
-        shard = keeping.opened(number)
+        shard = shard_batch.opened(number)
         for block in blocks:
             yield from shard.add(Messages.of_block(block), block.keys)
-        yield from shard.finish() if keeping.batch.is_end else shard.close()
-        keeping.close(number, shard)
+        yield from shard.finish() if shard_batch.batch.is_end else shard.close()
+        shard_batch.close(number, shard)
 
 
-def _conflated(blocks: DataFrame, keeping: Keeping) -> DataFrame:
-    in_order = blocks.repartition(keeping.shards, "stream").sortWithinPartitions(*ORDER)
-    return in_order.mapInArrow(partial(conflate_shards, keeping=keeping), DELIVERIES)
+def _conflated(blocks: DataFrame, shard_batch: ShardBatch) -> DataFrame:
+    in_order = blocks.repartition(shard_batch.shards, "stream").sortWithinPartitions(*ORDER)
+    return in_order.mapInArrow(partial(conflate_shards, shard_batch=shard_batch), DELIVERIES)
 
 
-def _roll_call(spark: SparkSession, keeping: Keeping) -> DataFrame:
-    """An empty block for each shard."""
+def _empty_blocks(spark: SparkSession, shard_batch: ShardBatch) -> DataFrame:
+    """Return an empty block for each shard."""
     blocks: list[Block] = [
-        NOTHING.block(number, NONE.astype(np.bool_), [], NONE) for number in range(keeping.shards)
+        NOTHING.block(number, NONE.astype(np.bool_), [], NONE)
+        for number in range(shard_batch.shards)
     ]
     return spark.createDataFrame([block.row_of_spark() for block in blocks], ROWS)

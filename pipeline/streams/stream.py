@@ -7,13 +7,11 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tidegate.pipeline.definitions.sink import ParquetSink, TopicSink
-from tidegate.pipeline.definitions.stream import StreamDefinition
+from tidegate.pipeline.definitions.stream import ParquetSink, StreamDefinition, TopicSink
 from tidegate.pipeline.errors import from_spark
 from tidegate.pipeline.operations.status import Totals
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
 from tidegate.pipeline.sinks.parquet import ParquetWriter
-from tidegate.pipeline.sinks.sink import Batch, Receipt, Sink
+from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt, Sink
 from tidegate.pipeline.sinks.topic import TopicWriter
 from tidegate.pipeline.streams.batches import ConflatedBatches
 from tidegate.pipeline.streams.checkpoint import Checkpoint
@@ -24,17 +22,16 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-# When a stream's batches go out: an interval apart, with what was published until just before.
+# --- pacing: batches go out an interval apart, with what was published until just before
 #
-# A batch that is written early has to wait for the end of its interval, and what it holds grows old
-# meanwhile. So the slack is taken before it reads: the batch before stays open for as long as the
-# next one is not expected to need.
-
+# A batch that is written early has to wait for the end of its interval, and its rows grow old. So
+# the wait comes before the read: the batch before stays open for as long as the next one is not
+# expected to need.
 
 WORK_KEPT = 5
 MARGIN_S = 0.1
 INTERVAL_S_MAX = 10.0
-"""Above it nothing is held open: who is killed meanwhile would do so much again."""
+"""Longer batches are not held open: a kill would repeat all their work."""
 
 
 class Pacing:
@@ -51,7 +48,7 @@ class Pacing:
 
     @property
     def holds(self) -> bool:
-        """Whether batches stay open; then the next may be begun at any time."""
+        """True if batches stay open; then the next may be begun at any time."""
         return 0 < self._interval_s <= INTERVAL_S_MAX
 
     @property
@@ -65,7 +62,7 @@ class Pacing:
         self._sent_at_s = sent_at_s or self._sent_at_s
 
     def slack_s(self, now_s: float) -> float:
-        """How long the batch that was just sent is to stay open."""
+        """Return how long the batch that was just sent is to stay open."""
         if not self.holds or not self._sent_at_s:
             return 0.0
         return max(0.0, self.not_before_s - max(self._work_s) - MARGIN_S - now_s)
@@ -123,6 +120,8 @@ class Stream:
         worked off as fast as it goes, and the query ends with what was there at its start.
         """
         definition = self.definition
+        # Before the query starts: a sink that was created again lacks what the checkpoint counts as
+        # sent.
         checkpoint.require_sink(self._sink.prepare())
         self._spark = spark
         is_paced = not available_now and self._batches.is_paced
@@ -144,8 +143,8 @@ class Stream:
             writer = writer.trigger(processingTime=f"{self._trigger_ms} milliseconds")
         self.query = writer.start()
 
-    def hurry(self) -> None:
-        """Hold no batch open any more: the query is about to be stopped."""
+    def stop_holding(self) -> None:
+        """Stop holding batches open, because the query is about to be stopped."""
         self._leaving.set()
 
     def end(self) -> None:
@@ -175,6 +174,7 @@ class Stream:
         from py4j.protocol import Py4JError
 
         query = messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID) or ""
+        # Only a batch that no earlier start has planned may be checked against the topic.
         is_first, begun_s = number == self._first, time.monotonic()
         batch = Batch(number, self._run, query, self._pacing.not_before_s, is_first=is_first)
         self._begun_s = begun_s
@@ -190,6 +190,7 @@ class Stream:
         self._batches.forget(batch)
         now_s = time.monotonic()
         self._pacing.worked(now_s - begun_s - receipt.waited_s, receipt.sent_at_s)
+        # An Event instead of a sleep: the end of the stream must not wait for an interval.
         if receipt.sent_at_s:
             self._leaving.wait(self._pacing.slack_s(now_s))
 
@@ -210,7 +211,7 @@ class Stream:
 
 
 def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
-    """The sink topic as `PUT /v1/topics/{topic}` takes it.
+    """Return the sink topic as `PUT /v1/topics/{topic}` takes it.
 
     With a source topic it is a conflated topic, read-only but for this pipeline; files, and a topic
     of another gateway, fill a plain keyed topic.
@@ -231,7 +232,7 @@ def sink_definition(definition: StreamDefinition) -> dict[str, Any]:
 
 
 def _shape(definition: StreamDefinition) -> dict[str, Any]:
-    """How the sink topic says that it is made of its source; of a join it has no words."""
+    """Return how the sink topic describes its making; for a join there are no such fields."""
     view = definition.view
     wanted = view.filter if view else definition.conflation.filter
     shape: dict[str, Any] = {} if wanted is None else {"filter": str(wanted)}
@@ -245,7 +246,7 @@ def _shape(definition: StreamDefinition) -> dict[str, Any]:
 
 
 def open_sink(definition: StreamDefinition) -> Sink:
-    """The sink of a definition; it is not made yet."""
+    """Return the sink of a definition, without creating its topic or folder yet."""
     dead_letters = DeadLetters(str(definition.dead_letters))
     match definition.sink:
         case ParquetSink(folder):

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tidegate.keys.spec import KeySpec
-from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema
+from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema, bound_batches
 from tidegate.pipeline.definitions.stream import StreamDefinition
 from tidegate.pipeline.definitions.view import JoinDefinition, ViewDefinition
-from tidegate.pipeline.sinks.dead_letters import attempt
-from tidegate.pipeline.sinks.sink import Batch
+from tidegate.pipeline.sinks.sink import Batch, attempt
 from tidegate.pipeline.sources.source import open_source
 from tidegate.pipeline.streams.batches import asked_of
-from tidegate.pipeline.streams.plans import bound_batches
 from tidegate.pipeline.streams.shard_state import SHARDS, ShardState
-from tidegate.pipeline.views.links import Join, Side
-from tidegate.pipeline.views.records import View, news
-from tidegate.pipeline.views.stages import Viewing, viewed
+from tidegate.pipeline.views.groups import View, newest_records
+from tidegate.pipeline.views.joins import Join, Side
+from tidegate.pipeline.views.stages import ViewBatch, view_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,14 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldTables:
-    """What the stages of a view keep: `folder` has a `ShardState` for each of them."""
+    """The tables that the stages of a view keep; `folder` has a `ShardState` for each stage."""
 
     folder: Path
     batch: Batch
     shards: int
 
     def read(self, stage: str, shard: int) -> pa.Table | None:
-        """What a shard kept at the batch before; None at the first.
+        """Return what a shard kept at the batch before; None at the first.
 
         Raises:
             CheckpointMismatch: it is not there, or cannot be read.
@@ -79,7 +77,7 @@ class ViewBatches:
         return True
 
     def open(self, spark: SparkSession) -> DataFrame:
-        """The messages of its sources (`PUBLISHED`), and of which `side` they are."""
+        """Return the messages of its sources (`PUBLISHED`), and the `side` of each."""
         frames = [
             open_source(spark, side).selectExpr("*", f"{at} AS side")
             for at, side in enumerate(self._sides)
@@ -87,37 +85,38 @@ class ViewBatches:
         return frames[0] if len(frames) == 1 else frames[0].unionByName(frames[1])
 
     def rows(self, messages: DataFrame, batch: Batch) -> DataFrame:
-        """SENT rows of a batch of messages as `open` gives them."""
-        news = [self._news(messages, at) for at in range(len(self._sides))]
+        """Return SENT rows of a batch of messages as `open` gives them."""
+        newest_records = [self._changed_records(messages, at) for at in range(len(self._sides))]
         shards = self._shards(messages, batch)
         tables = HeldTables(self._folder, batch, shards)
-        viewing = Viewing(self._view, self._join, batch.number, shards, tables)
-        return viewed(news[0], news[1] if self._join else None, viewing)
+        view_batch = ViewBatch(self._view, self._join, batch.number, shards, tables)
+        return view_rows(newest_records[0], newest_records[1] if self._join else None, view_batch)
 
     def forget(self, batch: Batch) -> None:
         """Remove what no batch from this one on needs."""
         for path in self._folder.iterdir():
             ShardState(path).forget(batch.number)
 
-    def _news(self, messages: DataFrame, side: int) -> DataFrame:
-        """The newest of each record of a side that a task has seen, removals too."""
+    def _changed_records(self, messages: DataFrame, side: int) -> DataFrame:
+        """Return the newest of each record of a side that a task has seen, removals too."""
         definition = self._sides[side]
+        # The source's own key must not hide the fields of record_key: keep it for removals only.
         columns = arrow_schema(PUBLISHED).names
-        if definition.key:  # of messages the fields tell it, of removals nothing else does
+        if definition.key:  # messages have it in their fields; a removal has nothing else
             columns[columns.index("key")] = "CASE WHEN body IS NULL THEN key END AS key"
         mine = messages.where(f"side = {side}").selectExpr(*columns)
         bound_batches(mine)
-        return mine.mapInArrow(partial(news, asked=asked_of(definition)), SENT)
+        return mine.mapInArrow(partial(newest_records, asked=asked_of(definition)), SENT)
 
     def _shards(self, messages: DataFrame, batch: Batch) -> int:
-        """As many as there were; for a stream that begins one for each task of a shuffle."""
+        """Return the number of shards: as before, or one for each task of a shuffle."""
         new = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
         held = ShardState(self._folder / ("groups" if self._view else "pairs"))
         return held.shards(held.before(batch), new)
 
 
 def _sides(definition: StreamDefinition, view: ViewDefinition) -> list[StreamDefinition]:
-    """The definition for each source, with the fields that tell its records apart as the key."""
+    """Return the definition for each source, with the fields that tell its records apart as key."""
     own = definition.key if view.projection is None else view.record_key
     sides = [replace(definition, key=own or KeySpec())]
     if view.join is not None:

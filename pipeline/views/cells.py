@@ -1,11 +1,14 @@
-"""What a projection keeps of a record: texts that its aggregates are made of, nothing more."""
+"""The cells that a projection keeps of a record: just the texts that its aggregates need."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,13 +16,12 @@ from tidegate.keys.filter.patterns import BRACKETS_MAX
 from tidegate.keys.filter.values import Scalar, number
 from tidegate.keys.projection import NUMERIC, Column, Projection
 from tidegate.keys.spec import read_fields
+from tidegate.pipeline.columns.intervals import Column as Integers
 
-# JSON texts of one field as columns: their values and decimals, where texts say it by themselves.
+# --- one field's JSON texts as columns: values and decimals
 #
-# What a text does not say by itself is answered by None: then the closures of `keys/` are asked,
-# one
-# record after the other, which is what these columns are measured by.
-
+# None stands for texts that columns cannot judge. The closures of `keys/` then take one record
+# after the other; tests compare these columns with them.
 
 DIGITS_MAX = 15
 """So many digits every double shows as they were."""
@@ -30,7 +32,7 @@ _OPENING = r"^[\[{]"
 
 
 def values(texts: pa.Array) -> pa.Array | None:
-    """Texts of values, null for NULL; None if there is an array or object among them."""
+    """Return texts of values, null for NULL; None if an array or object is among them."""
     if pc.any(pc.match_substring_regex(texts, _OPENING)).as_py():
         return None
     nothing = pc.fill_null(pc.is_in(texts, value_set=_NOTHING), True)
@@ -38,7 +40,7 @@ def values(texts: pa.Array) -> pa.Array | None:
 
 
 def decimals(texts: pa.Array) -> pa.Array | None:
-    """The same for numbers; None if anything else is there that is not NULL, or a long number."""
+    """Return the same for numbers; None if a long number or anything else is there."""
     found = values(texts)
     if found is None or not are_decimals(found):
         return None
@@ -46,7 +48,7 @@ def decimals(texts: pa.Array) -> pa.Array | None:
 
 
 def are_decimals(texts: pa.Array) -> bool:
-    """Whether all but nulls are plain decimals that a double is sure of."""
+    """Return whether all but nulls are plain decimals that a double holds exactly."""
     if (pc.max(pc.binary_length(texts)).as_py() or 0) > DIGITS_MAX:
         return False
     return pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py() is not False
@@ -69,14 +71,14 @@ class Form(StrEnum):
 
 
 def form_of(column: Column) -> Form:
-    """The form in which a column's values are kept."""
+    """Return the form in which a column's values are kept."""
     if column.aggregate is None:
         return Form.FIELD
     return Form.NUMBER if column.aggregate in NUMERIC else Form.VALUE
 
 
 def numeral(value: Scalar) -> bytes:
-    """A value as the decimal that it shows, `WORD` for what is no number."""
+    """Return a value as the decimal that it shows, `WORD` if it is not a number."""
     found = number(value)
     if isinstance(found, int):
         return b"%d" % found
@@ -102,11 +104,11 @@ class CellReader:
         return len(self._projection.grouping.paths) + len(self._kept)
 
     def place(self, column: Column) -> int:
-        """Which of a record's cells is a column's."""
+        """Return the place of a column's cell in a record."""
         return len(self._projection.grouping.paths) + list(self._kept).index(_name(column))
 
     def columns(self, bodies: Sequence[bytes]) -> list[pa.Array]:
-        """The cells of some records, column by column."""
+        """Return the cells of some records, column by column."""
         found = (
             zip(*map(self._texts_of, bodies), strict=True) if bodies else [[]] * len(self._paths)
         )
@@ -126,7 +128,7 @@ class CellReader:
 
 
 def _at_once(form: Form, texts: pa.Array) -> pa.Array | None:
-    """The cells of one field, if its texts say them by themselves."""
+    """Return the cells of one field, if its texts are enough to make them."""
     match form:
         case Form.FIELD:
             return texts
@@ -146,3 +148,52 @@ def _cell(column: Column, form: Form, body: bytes) -> bytes | None:
     if found is None:
         return None
     return numeral(found.value) if form is Form.NUMBER else found.text
+
+
+# --- the records of some groups: together by group, oldest publication first
+
+Place = tuple[int, str, int, int]
+PLACE = ("batch", "file", "block", "position")
+"""Where a record was last published: the number of the batch first, for pieces may come late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Records as columns: `group`, `PLACE`, and cells; group i is from `starts[i]` on."""
+
+    groups: list[str]
+    starts: Integers
+    records: pa.Table
+
+    @classmethod
+    def of(cls, records: pa.Table) -> Members:
+        """Bring records in order of publication together by group."""
+        encoded = records.column("group").combine_chunks().dictionary_encode()
+        codes = np.asarray(encoded.indices)
+        order = np.argsort(codes, kind="stable")
+        starts = np.searchsorted(codes[order], np.arange(len(encoded.dictionary)))
+        return cls(encoded.dictionary.to_pylist(), starts, records.take(pa.array(order)))
+
+    @property
+    def ends(self) -> Integers:
+        """Where each group ends."""
+        return np.append(self.starts, self.records.num_rows)[1:]
+
+    @property
+    def sizes(self) -> Integers:
+        """How many records each group has."""
+        return self.ends - self.starts
+
+    def cells(self, place: int) -> pa.Array:
+        """Return one cell of each record."""
+        return self.records.column(f"cell_{place}").combine_chunks()
+
+    def parts(self, column: Sequence[bytes | None]) -> list[Sequence[bytes | None]]:
+        """Return a column cut by group."""
+        bounds = [*self.starts.tolist(), len(column)]
+        return [column[low:high] for low, high in pairwise(bounds)]
+
+    def places(self, rows: Integers) -> list[Place]:
+        """Return where some of the records were published."""
+        chosen = self.records.select(PLACE).take(pa.array(rows))
+        return list(zip(*(chosen.column(name).to_pylist() for name in PLACE), strict=True))

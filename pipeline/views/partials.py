@@ -1,6 +1,6 @@
 """Parts of an aggregate: what the records of one task come to, joined to what all of them do.
 
-A record stands in one task, those of a group in several. Each tells of its own what is enough to
+A record is in one task, those of a group in several. Each task gives what is enough to
 go on with, exactly; in whichever order parts are joined, the result is that of
 `tidegate.keys.projection` over all records in order of publication. Parts are lists, numbers and
 texts, to be written down.
@@ -31,17 +31,15 @@ from tidegate.keys.jsontext import (
 from tidegate.keys.projection import DEVIATIONS, Aggregate, Column, Moments, calculated
 from tidegate.keys.reducers import MONOIDS, Monoid, Reducer, join
 from tidegate.pipeline.columns import intervals
-from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, are_decimals
-from tidegate.pipeline.views.members import Members
+from tidegate.pipeline.views.cells import DIGITS_MAX, WORD, Members, are_decimals
 
-# Exact sums of many decimals, group by group: over columns where these hold them exactly.
-
+# --- exact sums of decimals by group: over columns where these are exact
 
 WHOLE_MAX = 2**63 - 1
 
 
 def moments(texts: pa.Array, starts: intervals.Column, *, squared: bool) -> list[Moments]:
-    """Of the decimals of each group, of which there are some; group i is from `starts[i]` on."""
+    """Return the moments of each group's decimals; group i begins at `starts[i]`."""
     found = _scaled(texts)
     if found is not None:
         scaled, places = found
@@ -54,7 +52,7 @@ def moments(texts: pa.Array, starts: intervals.Column, *, squared: bool) -> list
 
 
 def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
-    """Decimals as integers, and how many of their digits stand behind the point.
+    """Return decimals as integers, and how many of their digits are behind the point.
 
     None where one has an exponent, or more digits than a double is sure of.
     """
@@ -64,7 +62,9 @@ def _scaled(texts: pa.Array) -> tuple[intervals.Column, int] | None:
     points = np.asarray(pc.find_substring(words, "."))
     behind = np.where(points < 0, 0, np.asarray(lengths) - points - 1)
     places = int(behind.max(initial=0))
+    # Doubles hold integers of 15 digits exactly, so scaling and rounding lose nothing.
     scaled = np.rint(np.asarray(words.cast(pa.float64())) * 10.0**places)
+    # One short decimal may need many places that a long one lacks room for.
     if np.abs(scaled).max(initial=0) >= 10.0**DIGITS_MAX:
         return None
     return scaled.astype(np.int64), places
@@ -90,7 +90,7 @@ def _exact_bytes(text: bytes) -> Exact:
     return found
 
 
-# Parts of `MIN` and `MAX`: the best number and the best string of some records.
+# --- parts of MIN and MAX: the best number and the best string of some records
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Extreme:
     reducer: Reducer
 
     def of(self, cells: pa.Array, members: Members) -> list[Any]:
-        """Of each the text, and where it was published; of equal ones the first."""
+        """Return for each group the text and where it was published; of equal ones the first."""
         if are_decimals(cells):
             return self._of_decimals(cells, members)
         pick = min if self.reducer is Reducer.MIN else max
@@ -116,7 +116,7 @@ class Extreme:
         return _picked(found, cells, members)
 
     def _of_decimals(self, cells: pa.Array, members: Members) -> list[Any]:
-        """The same at once: doubles are as far apart as short decimals."""
+        """Compare all at once: short decimals differ exactly if their doubles do."""
         sign = 1.0 if self.reducer is Reducer.MIN else -1.0
         numbers = cells.cast(pa.string()).cast(pa.float64()).fill_null(sign * np.inf)
         signed = sign * np.asarray(numbers)
@@ -127,7 +127,7 @@ class Extreme:
         return _picked([[row] if row < len(cells) else [] for row in rows], cells, members)
 
     def shown(self, parts: Sequence[Any]) -> bytes:
-        """The best of all in order of publication."""
+        """Return the best of all in order of publication."""
         monoid: Monoid = MONOIDS[self.reducer]
         candidates = sorted((each for part in parts for each in part), key=published)
         states = (monoid.lift(text) for _, text in candidates)
@@ -136,14 +136,14 @@ class Extreme:
 
 
 def _picked(found: list[list[int]], cells: pa.Array, members: Members) -> list[Any]:
-    """Some rows of each group: their texts, and where they were published."""
+    """Return texts and places of publication of some rows of each group."""
     rows = np.array([at for group in found for at in group], np.int64)
     places, texts = iter(members.places(rows)), iter(cells.take(pa.array(rows)).to_pylist())
     return [[[next(places), next(texts)] for _ in group] for group in found]
 
 
 def published(part: Any) -> tuple[Any, ...]:
-    """Where the text of a part was published."""
+    """Return where the text of a part was published."""
     return tuple(part[0])
 
 
@@ -158,14 +158,14 @@ class Parts(Protocol):
     """How a column's parts are made, joined and shown."""
 
     def of(self, cells: pa.Array, members: Members) -> list[Part]:
-        """One for each group; `cells` are the column's, in the order of `members`."""
+        """Return one part for each group; `cells` are in the order of `members`."""
 
     def shown(self, parts: Sequence[Part]) -> bytes | None:
-        """JSON text of what the parts of one group come to; None where nothing is shown."""
+        """Return the JSON text of one group's parts together; None where nothing is shown."""
 
 
 def parts_of(column: Column) -> Parts:
-    """The way of a column."""
+    """Return how a column's parts are made and joined."""
     match column.aggregate:
         case None:
             return NEWEST
@@ -188,12 +188,12 @@ class Counts:
     """How many values there are."""
 
     def of(self, cells: pa.Array, members: Members) -> list[Part]:
-        """Numbers."""
+        """Return a number for each group."""
         there = np.asarray(cells.is_valid()).astype(np.int64)
         return list(np.add.reduceat(there, members.starts).tolist())
 
     def shown(self, parts: Sequence[Part]) -> bytes:
-        """Their sum."""
+        """Return the sum."""
         return b"%d" % sum(parts)
 
 
@@ -201,26 +201,26 @@ class Distinct:
     """The values that differ, each in its one spelling."""
 
     def of(self, cells: pa.Array, members: Members) -> list[Part]:
-        """Lists of spellings."""
+        """Return a list of spellings for each group."""
         return [
             sorted({canonical_value(text) for text in texts if text is not None})
             for texts in members.parts(cells.to_pylist())
         ]
 
     def shown(self, parts: Sequence[Part]) -> bytes:
-        """How many there are together."""
+        """Return how many differ in all parts together."""
         return b"%d" % len(set().union(*parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The first or the last value; with `absent` that of the last record, be it there or not."""
+    """The first or the last value; with `absent` that of the last record, even if it is missing."""
 
     last: bool
     absent: bool = False
 
     def of(self, cells: pa.Array, members: Members) -> list[Part]:
-        """The value and where it was published, or None."""
+        """Return the value and where it was published, or None, for each group."""
         rows = np.arange(len(cells))
         if self.absent:
             found = members.ends - 1
@@ -236,7 +236,7 @@ class Edge:
         return [[next(places), next(texts)] if each else None for each in is_found.tolist()]
 
     def shown(self, parts: Sequence[Part]) -> bytes | None:
-        """The text of the part that was published first or last."""
+        """Return the text of the part that was published first or last."""
         found = sorted((part for part in parts if part is not None), key=published)
         if not found:
             return None if self.absent else NULL
@@ -249,7 +249,7 @@ NEWEST = Edge(last=True, absent=True)
 
 @dataclass(frozen=True, slots=True)
 class Numeric:
-    """What is calculated: moments as texts of fractions, and whether a value was no number."""
+    """Calculated aggregates: moments as texts of fractions; None if a value was not a number."""
 
     aggregate: Aggregate
 
@@ -274,7 +274,7 @@ class Numeric:
         return [None if word else _written(each) for each, word in pairs]
 
     def shown(self, parts: Sequence[Part]) -> bytes:
-        """The aggregate of all; null where there was a word."""
+        """Return the aggregate of all parts; null if a value was not a number."""
         if any(part is None for part in parts):
             return NULL
         return calculated(self.aggregate, sum(map(_read, parts), Moments(0, 0, 0)))
@@ -290,4 +290,5 @@ def _read(part: Sequence[Any]) -> Moments:
 
 
 def _exact(text: str) -> Exact:
+    # Most totals are whole numbers, and int is much faster than Fraction.
     return Fraction(text) if "/" in text else int(text)

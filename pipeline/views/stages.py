@@ -5,7 +5,7 @@
     routes    changed records of two topics, by key -> the same, to the task of their link
     pairs     these, by link                        -> joined records, or parts of their groups
 
-A group is stirred where its records are; what a stage keeps is a table a shard, written once a
+A group is touched where its records are; what a stage keeps is a table a shard, written once a
 batch from the batch before. Rows that were refused go along.
 """
 
@@ -19,10 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.views.groups import Groups
-from tidegate.pipeline.views.links import ROUTED, Join, Routes, Side
-from tidegate.pipeline.views.pairs import Pairs
-from tidegate.pipeline.views.records import PARTS, Records, View, newest
+from tidegate.pipeline.views.groups import PARTS, Groups, Records, View, newest
+from tidegate.pipeline.views.joins import ROUTED, Join, Pairs, Routes, Side
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,17 +32,17 @@ CHANGED = f"{SENT}, side long, home long"
 
 
 class Tables(Protocol):
-    """What stages keep: tables of the batch before, and of this one."""
+    """The tables that stages keep: of the batch before, and of this one."""
 
     def read(self, stage: str, shard: int) -> pa.Table | None:
-        """What a shard kept at the batch before; None at the first."""
+        """Return what a shard kept at the batch before; None at the first."""
 
     def write(self, stage: str, shard: int, table: pa.Table) -> None:
         """Keep a table for the next batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Viewing:
+class ViewBatch:
     """A view at one batch: of one topic, or of two that are joined; grouped, or as joined."""
 
     view: View | None
@@ -60,47 +58,47 @@ class Viewing:
         return joined if self.view is None else (*joined, "records", "groups")
 
     def records(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """CHANGED to PARTS."""
+        """Turn CHANGED into PARTS."""
         for shard, rows in _by_shard(batches, CHANGED):
             yield _refused(rows, PARTS)
-            yield self._stirred(shard, newest(_told(rows)))
+            yield self._group_parts(shard, newest(_records(rows)))
 
     def groups(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """PARTS to SENT."""
+        """Turn PARTS into SENT."""
         assert self.view is not None
         for shard, rows in _by_shard(batches, PARTS):
             yield _refused(rows, SENT)
             groups = Groups(self.view.projection, self.tables.read("groups", shard))
-            yield groups.change(_told(rows))
+            yield groups.change(_records(rows))
             self.tables.write("groups", shard, groups.table)
 
     def routes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """CHANGED to ROUTED."""
+        """Turn CHANGED into ROUTED."""
         assert self.join is not None
         for shard, rows in _by_shard(batches, CHANGED):
             yield _refused(rows, ROUTED)
-            told = _told(rows)
+            found = _records(rows)
             for side in Side:
                 stage = ROUTES[side]
                 routes = Routes(self.join, side, self.shards, self.tables.read(stage, shard))
-                mine = told.filter(pc.equal(told.column("side"), int(side)))
+                mine = found.filter(pc.equal(found.column("side"), int(side)))
                 yield routes.change(newest(mine))
                 self.tables.write(stage, shard, routes.table)
 
     def pairs(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """ROUTED to PARTS, or to SENT where nothing is grouped."""
+        """Turn ROUTED into PARTS, or into SENT without grouping."""
         assert self.join is not None
         for shard, rows in _by_shard(batches, ROUTED):
             yield _refused(rows, SENT if self.view is None else PARTS)
             pairs = Pairs(self.join, self.tables.read("pairs", shard))
-            joined = pairs.change(_told(rows), grouped=self.view is not None)
+            joined = pairs.change(_records(rows), grouped=self.view is not None)
             self.tables.write("pairs", shard, pairs.table)
             if self.view is None:
                 yield from joined.to_batches()
             else:
-                yield self._stirred(shard, joined)
+                yield self._group_parts(shard, joined)
 
-    def _stirred(self, shard: int, changes: pa.Table) -> pa.RecordBatch:
+    def _group_parts(self, shard: int, changes: pa.Table) -> pa.RecordBatch:
         assert self.view is not None
         held = self.tables.read("records", shard)
         records = Records(self.view, shard, self.shards, held)
@@ -110,7 +108,7 @@ class Viewing:
 
 
 def _by_shard(batches: Iterator[pa.RecordBatch], columns: str) -> Iterator[tuple[int, pa.Table]]:
-    """A task's rows by shard; each shard has at least a row that marks it."""
+    """Yield a task's rows by shard; a marking row makes every shard appear."""
     schema = arrow_schema(columns)
     # Spark says of some columns that they are never null, of which more is not asked.
     table = pa.Table.from_batches((batch.cast(schema) for batch in batches), schema)
@@ -118,48 +116,48 @@ def _by_shard(batches: Iterator[pa.RecordBatch], columns: str) -> Iterator[tuple
         yield shard, table.filter(pc.equal(table.column("home"), shard))
 
 
-def _told(rows: pa.Table) -> pa.Table:
-    """Rows of a record or group; not what was refused, and no marks."""
+def _records(rows: pa.Table) -> pa.Table:
+    """Return rows of a record or group, without refused rows and marks."""
     return rows.filter(rows.column("key").is_valid())
 
 
 def _refused(rows: pa.Table, columns: str) -> pa.RecordBatch:
-    """Rows that were refused, with other columns; any task may have them."""
+    """Return the refused rows with other columns; any task may have some."""
     refused = rows.filter(rows.column("refused").is_valid())
     return pa.RecordBatch.from_pylist(refused.to_pylist(), schema=arrow_schema(columns))
 
 
-# A view's stages as Spark runs them: on executors, with a shuffle of changes between two.
-
+# --- the stages on Spark: on executors, with a shuffle of changes between two
 
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def viewed(left: DataFrame, right: DataFrame | None, viewing: Viewing) -> DataFrame:
-    """SENT rows of a view.
+def view_rows(left: DataFrame, right: DataFrame | None, view_batch: ViewBatch) -> DataFrame:
+    """Return the SENT rows of a view.
 
     `left` and, for a join, `right` are SENT rows of the records that changed in a batch, one or
     more for each; where a record has several, the newest counts.
     """
-    by_key = f"coalesce(pmod(crc32(CAST(key AS BINARY)), {viewing.shards}), 0) AS home"
-    news = left.selectExpr("*", f"CAST({int(Side.LEFT)} AS LONG) AS side", by_key)
+    by_key = f"coalesce(pmod(crc32(CAST(key AS BINARY)), {view_batch.shards}), 0) AS home"
+    fresh = left.selectExpr("*", f"CAST({int(Side.LEFT)} AS LONG) AS side", by_key)
     if right is None:
-        return _grouped(_sharded(news, viewing.records, PARTS, viewing.shards), viewing)
+        return _grouped(_sharded(fresh, view_batch.records, PARTS, view_batch.shards), view_batch)
     rights = right.selectExpr("*", f"CAST({int(Side.RIGHT)} AS LONG) AS side", by_key)
-    routed = _sharded(news.unionByName(rights), viewing.routes, ROUTED, viewing.shards)
-    if viewing.view is None:
-        return _sharded(routed, viewing.pairs, SENT, viewing.shards)
-    return _grouped(_sharded(routed, viewing.pairs, PARTS, viewing.shards), viewing)
+    routed = _sharded(fresh.unionByName(rights), view_batch.routes, ROUTED, view_batch.shards)
+    if view_batch.view is None:
+        return _sharded(routed, view_batch.pairs, SENT, view_batch.shards)
+    return _grouped(_sharded(routed, view_batch.pairs, PARTS, view_batch.shards), view_batch)
 
 
-def _grouped(parts: DataFrame, viewing: Viewing) -> DataFrame:
-    return _sharded(parts, viewing.groups, SENT, viewing.shards)
+def _grouped(parts: DataFrame, view_batch: ViewBatch) -> DataFrame:
+    return _sharded(parts, view_batch.groups, SENT, view_batch.shards)
 
 
 def _sharded(rows: DataFrame, stage: Stage, columns: str, shards: int) -> DataFrame:
-    """Rows to the tasks of their `home`, of which each has a row: what is held is always read."""
+    """Move rows to the tasks of their `home`; each task has a row, so its state is always read."""
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
+    # Without a row a task is not run, and what its shard holds would not be carried on.
     marks = rows.sparkSession.range(shards).withColumnRenamed("id", "home")
     marked = rows.unionByName(marks, allowMissingColumns=True)
     return marked.repartitionById(shards, F.expr("CAST(home AS INT)")).mapInArrow(stage, columns)

@@ -17,8 +17,8 @@ from tests.support.commands import serving
 from tests.support.outside import require_chromium
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.transport import JSON
-from tidegate.pipeline.operations.reporter import TOPIC, message_of
 from tidegate.pipeline.operations.status import State, StreamStatus
+from tidegate.pipeline.operations.watch import TOPIC, message_of
 
 pytestmark = pytest.mark.browser
 

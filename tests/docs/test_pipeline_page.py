@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from dev import ROOT
-from tidegate.pipeline.definitions.sink import read_sink
 from tidegate.pipeline.definitions.source import read_source
-from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.definitions.stream import read_definitions, read_sink
 from tidegate.pipeline.definitions.toml import TomlTable, alike
 
 PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tests.pipeline.reordered import Timed
+from tests.pipeline.event_time import Timed
 from tidegate.keys.spec import KeySpec, record_key
 
 KEY = "[/tickerId,/exchange,/type]"

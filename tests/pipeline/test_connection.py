@@ -6,11 +6,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.pipeline.journals import Journals, Removed
+from tidegate.clients import errors as clients_errors
 from tidegate.clients.answers import Journal
 from tidegate.clients.errors import AnswerInvalid, GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.clients.retry import Retry
-from tidegate.pipeline.connection import gateway_at, pipeline_error
+from tidegate.clients.transport import is_temporary
+from tidegate.pipeline.connection import gateway_at, pipeline_error, reported_retry
 from tidegate.pipeline.errors import (
     GatewayRefused,
     GatewayUnreachable,
@@ -18,6 +20,7 @@ from tidegate.pipeline.errors import (
     SourceLost,
     UsageInvalid,
 )
+from tidegate.pipeline.operations.shutdown import Stop, Stopped
 
 QUICK = Retry(60.0, pause=lambda seconds: None, clock=lambda: 0.0)
 
@@ -28,7 +31,7 @@ def gateway(journals: Journals) -> Iterator[Gateway]:
         yield opened
 
 
-def test_a_number_published_before_is_told_and_publishes_nothing(
+def test_a_repeated_number_is_recognised_and_publishes_nothing(
     journals: Journals, gateway: Gateway
 ) -> None:
     topic = journals.topic("t")
@@ -68,7 +71,7 @@ def test_a_stage_of_envelopes_has_removals(journals: Journals, gateway: Gateway)
     "address",
     ["ftp://x", "redis://:word@x", "x:8080", "http://", "http:///p", "http://[::1", "http://a/v1"],
 )
-def test_what_is_no_address_of_a_gateway_is_told_and_not_tried(address: str) -> None:
+def test_a_malformed_address_is_refused_without_a_try(address: str) -> None:
     with pytest.raises(UsageInvalid, match=r"^the address of a gateway is such as http://[^@]*$"):
         gateway_at(address).__enter__()
 
@@ -94,11 +97,11 @@ def test_each_refusal_is_an_error_of_the_pipeline_with_its_sentence() -> None:
         return type(found), str(found)
 
     place = "the gateway at http://a"
-    said = f"{place} said no: No [limit-reached]: why"
+    said = f"{place} refused: No [limit-reached]: why"
     assert kind_of(422, "limit-reached") == (GatewayRefused, said)
     assert kind_of(409, "producer-fenced")[0] is RunFenced
     assert kind_of(410, "bookmark-expired")[0] is SourceLost
-    assert kind_of(429, "x") == (GatewayRefused, f"{place} still says no: No [x]: why")
+    assert kind_of(429, "x") == (GatewayRefused, f"{place} still refuses: No [x]: why")
     assert kind_of(503, "x") == (GatewayUnreachable, f"{place} is out of order: No [x]: why")
     nobody = pipeline_error(AnswerInvalid("/ did not answer as a Tidegate gateway does"), "")
     assert isinstance(nobody, GatewayRefused)
@@ -122,7 +125,7 @@ def test_a_refusal_is_not_repeated_and_says_why(journals: Journals, gateway: Gat
     assert journals.refusals == [422]
 
 
-def test_an_older_run_is_told_that_it_is_one(journals: Journals, gateway: Gateway) -> None:
+def test_an_older_run_is_refused(journals: Journals, gateway: Gateway) -> None:
     topic = journals.topic("t")
     for name in ("a", "b"):
         gateway.stage("t", [b"1\n"], name, "p")
@@ -133,7 +136,7 @@ def test_an_older_run_is_told_that_it_is_one(journals: Journals, gateway: Gatewa
 
 
 @pytest.mark.parametrize(("status", "kind"), [(503, GatewayUnreachable), (429, GatewayRefused)])
-def test_trouble_that_lasts_is_told_for_what_it_is(
+def test_an_outage_that_lasts_is_an_error_of_its_kind(
     journals: Journals, status: int, kind: type[Exception]
 ) -> None:
     journals.refusals = [status] * 50
@@ -170,3 +173,33 @@ def test_the_journals_ends_are_bookmarks(journals: Journals, gateway: Gateway) -
     assert gateway.journal("t") == Journal("e1", None, None)
     journals.topic("t", [b"1", b"2", b"3"]).trimmed = 1
     assert gateway.journal("t") == Journal("e1", "e1-2", "e1-3")
+
+
+def test_an_outage_is_reported_when_it_begins() -> None:
+    stop, told = Stop(), list[str]()
+    retry = reported_retry("http://a", told.append, stop.pause)
+    calls = 0
+
+    def ask() -> str:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise clients_errors.GatewayUnreachable("Cannot reach it: nobody is there")
+        return "here"
+
+    for outage in (1, 2):
+        calls = 0
+        assert retry.call(ask, is_temporary) == "here"
+        assert told == ["cannot reach it: nobody is there; trying again for 60 s"] * outage
+
+
+def test_a_signal_ends_the_wait_for_a_gateway() -> None:
+    stop, told = Stop(), list[str]()
+
+    def ask() -> None:
+        stop.ask()
+        raise clients_errors.GatewayUnreachable("nobody is there")
+
+    with pytest.raises(Stopped):
+        reported_retry("http://a", told.append, stop.pause).call(ask, is_temporary)
+    assert len(told) == 1

@@ -36,7 +36,7 @@ def test_a_definition_that_only_a_worker_finds_wrong_is_still_wrong() -> None:
     assert (type(found), found.exit_code) == (DefinitionInvalid, 78)
 
 
-def test_what_is_not_ours_is_told_by_the_last_line_of_the_traceback() -> None:
+def test_an_error_of_others_is_the_last_line_of_the_traceback() -> None:
     found = from_spark("newest", WRAPPED.replace("tidegate.pipeline.errors.SourceLost", "KeyError"))
     assert isinstance(found, StreamFailed)
     assert str(found) == "newest: Spark ended the stream: KeyError: messages are gone"
@@ -62,7 +62,7 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
     )
 
 
-def test_what_java_says_is_told_by_its_innermost_cause() -> None:
+def test_an_error_of_java_is_its_innermost_cause() -> None:
     text = (
         "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call "
         "last):\n  File x\npy4j.protocol.Py4JJavaError: An error occurred while calling o1\n"
@@ -90,7 +90,7 @@ def test_what_spark_says_of_its_logs_is_about_the_checkpoint() -> None:
         "Caused by: x: Timed out while waiting for the Python worker to connect back",
     ],
 )
-def test_a_worker_that_does_not_come_up_in_time_is_told_as_that(said: str) -> None:
+def test_a_worker_that_starts_too_late_is_an_error_of_its_own(said: str) -> None:
     found = from_spark("s", f"[STREAM_FAILED] Query terminated\n{said}\n")
     assert isinstance(found, WorkerLate)
     assert found.may_pass

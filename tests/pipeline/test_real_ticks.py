@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.pipeline.children import Child
-from tests.pipeline.newest import identity
+from tests.pipeline.naive_newest import identity
 from tests.support.commands import command, serving
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java, require_ticks

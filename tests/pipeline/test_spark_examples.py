@@ -86,7 +86,7 @@ def test_a_driver_that_is_killed_between_two_commits_loses_and_doubles_nothing(
     assert topic.publications[2].run > topic.publications[1].run == topic.publications[0].run
 
 
-def test_the_page_shows_what_stands_in_the_examples() -> None:
+def test_the_page_shows_the_examples() -> None:
     page = (ROOT / "docs" / "pipeline.md").read_text("utf-8").partition("## For Spark users")[2]
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     examples = [textwrap.dedent(path.read_text("utf-8")) for path in sorted(EXAMPLES.iterdir())]

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from tests.support.deadlines import HANGS_S
 from tidegate.pipeline.errors import SparkUnavailable
+from tidegate.pipeline.sources.kafka import fetch_jars
 from tidegate.pipeline.spark.jvm import java_command
-from tidegate.pipeline.spark.packages import fetch_jars
 
 VERSION = "4.2.0"
 BROKER = f"org.apache.kafka:kafka_2.13:{VERSION}"

@@ -23,7 +23,7 @@ from tests.faults.stages.pipeline_stage import (
     publish_lines,
 )
 from tests.faults.stages.stage import Stage
-from tests.pipeline.reordered import Timed, event_deliveries
+from tests.pipeline.event_time import Timed, event_deliveries
 from tests.support.turnstile import Hold, Turnstile, turnstile
 
 HELD, VIEW = "held", "view"

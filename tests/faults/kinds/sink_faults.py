@@ -11,8 +11,7 @@ from tests.faults.stages.stage import Stage
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
-from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
 from tidegate.pipeline.sinks.topic import Staging, TopicWriter
 
 ROWS, BATCHES = 40, 6

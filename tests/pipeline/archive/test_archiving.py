@@ -75,7 +75,7 @@ def test_messages_that_are_gone_are_mended_by_another_epoch_alone(tmp_path: Path
     assert stream.mends(SourceLost("ticks: gone"))
 
 
-def test_while_nobody_tells_the_epoch_the_next_start_will_see(tmp_path: Path) -> None:
+def test_while_the_gateway_is_out_the_epoch_counts_as_new(tmp_path: Path) -> None:
     def ask() -> str:
         raise GatewayUnreachable("nobody")
 

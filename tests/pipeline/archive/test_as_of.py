@@ -60,7 +60,9 @@ def test_a_time_leads_to_a_place(folder: TopicFolder) -> None:
 
 
 @rule("archive-6")
-def test_what_cannot_be_told_is_refused(folder: TopicFolder, spark_less: SparkSession) -> None:
+def test_times_that_the_archive_lacks_are_refused(
+    folder: TopicFolder, spark_less: SparkSession
+) -> None:
     archive_folder = folder.path.parent
     for time in ("yesterday", cast(Any, 1.5), cast(Any, None)):
         with pytest.raises(UsageInvalid, match="expected 2026-11-21T21:37:10Z or milliseconds"):

@@ -17,7 +17,7 @@ from tidegate.keys.path import FieldPath
 from tidegate.pipeline.archive.folder import TopicFolder
 from tidegate.pipeline.archive.histories import open_history
 from tidegate.pipeline.archive.recorded import BEGINNING, History, RecordedPlace, Window
-from tidegate.pipeline.columns.times import TimeField
+from tidegate.pipeline.columns.reading import TimeField
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, UsageInvalid
 
 EVERYTHING = Window()
@@ -90,9 +90,7 @@ def test_times_stand_in_a_field(tmp_path: Path) -> None:
         (b'1,"key":["a"],"reason":"deleted"', "not JSON: trailing characters, at byte 2"),
     ],
 )
-def test_a_line_that_is_no_message_is_told_with_its_number(
-    tmp_path: Path, line: bytes, said: str
-) -> None:
+def test_a_bad_line_is_an_error_with_its_number(tmp_path: Path, line: bytes, said: str) -> None:
     """The last would have been a removal in an envelope."""
     (tmp_path / "1.ndjson").write_bytes(b'{"n":1}\n\n{"n":2}\n')
     (tmp_path / "2.ndjson").write_bytes(b'\n{"n":3}\n' + line + b"\n")
@@ -106,7 +104,7 @@ def test_a_line_that_is_no_message_is_told_with_its_number(
         next(found)
 
 
-def test_a_text_of_parquet_that_is_none_is_told_with_its_row(
+def test_a_bad_text_of_parquet_is_an_error_with_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidegate.pipeline.archive.histories.ROWS_AT_ONCE", 2)
@@ -129,7 +127,7 @@ def test_a_text_of_parquet_that_is_none_is_told_with_its_row(
         pa.array([[("bid", math.nan)]], pa.map_(pa.string(), pa.float64())),
     ],
 )
-def test_a_number_that_json_has_not_is_told_and_not_published_as_null(
+def test_a_number_that_json_lacks_is_an_error_and_not_null(
     tmp_path: Path, prices: pa.Array
 ) -> None:
     pq.write_table(pa.table({"n": [1], "price": prices}), tmp_path / "a.parquet")

@@ -29,10 +29,10 @@ from tidegate.keys.archived import Part
 from tidegate.pipeline.archive import journal as journal_module
 from tidegate.pipeline.archive.archiving import Archiving
 from tidegate.pipeline.archive.folder import TopicFolder
-from tidegate.pipeline.archive.journal import JournalArguments, journal, keep
+from tidegate.pipeline.archive.journal import JournalArguments, archive_topic, journal
 from tidegate.pipeline.errors import ArchiveUnusable, SourceLost, UsageInvalid
-from tidegate.pipeline.operations.run_options import RunOptions
 from tidegate.pipeline.operations.shutdown import CutOff, Stop
+from tidegate.pipeline.operations.supervisor import RunOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 HELD_S = 3600
 
 
-def wish(folder: Path, address: str = "http://127.0.0.1:1", **given: Any) -> JournalArguments:
+def arguments(folder: Path, address: str = "http://127.0.0.1:1", **given: Any) -> JournalArguments:
     asked: dict[str, Any] = {
         "topic": "ticks",
         "archive": folder,
@@ -51,7 +51,7 @@ def wish(folder: Path, address: str = "http://127.0.0.1:1", **given: Any) -> Jou
         "checkpoint": None,
         "interval": "1s",
         "compact": False,
-        "manner": RunOptions(master="local[2]", available_now=True),
+        "options": RunOptions(master="local[2]", available_now=True),
     }
     return JournalArguments(**{**asked, **given})
 
@@ -71,7 +71,7 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
 ) -> None:
     """Killed before and after a file is seen, without its checkpoint, anew."""
     told: list[str] = []
-    asked = wish(tmp_path / "kept", served.address)
+    asked = arguments(tmp_path / "kept", served.address)
     folder = TopicFolder(tmp_path / "kept", "ticks")
     publish, runs = TopicFolder.publish, set[str]()
 
@@ -89,21 +89,21 @@ def test_a_topic_is_archived_once_whatever_happens_in_between(
         with monkeypatch.context() as patched:
             patched.setattr(TopicFolder, "publish", killed)
             with pytest.raises(Exception, match="killed"):
-                keep(asked, Stop(), told.append, spark)
+                archive_topic(asked, Stop(), told.append, spark)
         served.remove("ticks", '["a"]')
         served.publish("ticks", {"k": "a", "n": 3})
     assert len(runs) == 2, "a task that outlives its driver writes to no file of the next one"
-    totals = keep(asked, Stop(), told.append, spark)
+    totals = archive_topic(asked, Stop(), told.append, spark)
     assert totals.messages == 4
     assert positions(folder) == [1, 2, 3, 4, 5, 6]
     assert told[-1].startswith("journal.ticks: 1 batches, 4 messages in, 4 out, ")
-    other = wish(tmp_path / "kept", served.address, checkpoint=tmp_path / "another")
+    other = arguments(tmp_path / "kept", served.address, checkpoint=tmp_path / "another")
     served.publish("ticks", {"k": "c", "n": 4})
-    assert keep(other, Stop(), told.append, spark).messages == 1
+    assert archive_topic(other, Stop(), told.append, spark).messages == 1
     served.drop("ticks")
     served.define("ticks", key=["/k"])
     served.publish("ticks", {"k": "z"})
-    keep(asked, Stop(), told.append, spark)
+    archive_topic(asked, Stop(), told.append, spark)
     assert positions(folder) == [1, 2, 3, 4, 5, 6, 7, 1]
     plainly_read(spark, tmp_path / "kept")
 
@@ -136,14 +136,14 @@ def test_a_kill_in_the_midst_of_a_batch_neither_loses_nor_doubles(
             child.await_until(standing.is_set, HANGS_S)
             child.kill()
         assert positions(folder) == []
-        keep(wish(tmp_path, journals.address), Stop(), unheard, spark)
+        archive_topic(arguments(tmp_path, journals.address), Stop(), unheard, spark)
     assert positions(folder) == [*range(1, messages + 1)]
 
 
 @rule("archive-2", "pipeline-9")
 @pytest.mark.spark
 @pytest.mark.slow
-def test_an_archiver_goes_on_through_failures_and_another_life_of_its_topic(
+def test_an_archiver_survives_failures_and_another_epoch_of_its_topic(
     spark: SparkSession, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk, and a topic that is deleted and made again meanwhile."""
@@ -158,9 +158,9 @@ def test_an_archiver_goes_on_through_failures_and_another_life_of_its_topic(
 
     monkeypatch.setattr(TopicFolder, "publish", publish_or_fail)
     served.publish("ticks", {"k": "a"}, {"k": "b"})
-    asked = wish(tmp_path, served.address, interval="50ms", manner=RunOptions("local[2]"))
+    asked = arguments(tmp_path, served.address, interval="50ms", options=RunOptions("local[2]"))
     with ThreadPoolExecutor(1) as aside:
-        archiving = aside.submit(keep, asked, stop, said.put, spark)
+        archiving = aside.submit(archive_topic, asked, stop, said.put, spark)
         try:
             await_line(said, "no room; it is started again in 1 s")
             assert seen.get(timeout=HANGS_S) == 2
@@ -206,21 +206,21 @@ def plainly_read(spark: SparkSession, archive_folder: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_what_is_gone_is_told_and_never_skipped(
+def test_lost_messages_are_an_error_and_never_skipped(
     spark: SparkSession, served: Served, tmp_path: Path
 ) -> None:
     served.define("short", history={"messages": 2})
-    asked = wish(tmp_path, served.address, topic="short")
+    asked = arguments(tmp_path, served.address, topic="short")
     served.publish("short", {"n": 1}, {"n": 2}, {"n": 3})
-    keep(asked, Stop(), unheard, spark)
+    archive_topic(asked, Stop(), unheard, spark)
     assert positions(TopicFolder(tmp_path, "short")) == [2, 3]
     served.publish("short", *({"n": n} for n in range(4, 9)))
     with pytest.raises(SourceLost, match="gone from the journal"):
-        keep(asked, Stop(), unheard, spark)
+        archive_topic(asked, Stop(), unheard, spark)
     folder = TopicFolder(tmp_path, "short")
     folder.file(folder.parts()[-1]).unlink()
     with pytest.raises((ArchiveUnusable, SourceLost)):
-        keep(asked, Stop(), unheard, spark)
+        archive_topic(asked, Stop(), unheard, spark)
 
 
 def test_small_files_are_put_together_without_spark_or_gateway(
@@ -228,17 +228,17 @@ def test_small_files_are_put_together_without_spark_or_gateway(
 ) -> None:
     folder = TopicFolder(tmp_path, "ticks")
     archive(folder, [row(1)], [row(2)], [row(3)])
-    assert journal(wish(tmp_path, compact=True)) == 0
-    assert capsys.readouterr().out == "ticks: 2 files fewer\n"
+    assert journal(arguments(tmp_path, compact=True)) == 0
+    assert capsys.readouterr().out == "ticks: 2 fewer files\n"
     assert len(files(folder)) == 1
 
 
 @pytest.mark.parametrize(
     ("given", "code", "sentence"),
     [
-        ({"topic": "a/b"}, 2, "is no name of a topic"),
+        ({"topic": "a/b"}, 2, "is not the name of a topic"),
         ({"interval": "0s"}, 2, "--interval: expected 1ms to 1d"),
-        ({"compact": True}, 2, "holds no archive of topic ticks"),
+        ({"compact": True}, 2, "has no archive of topic ticks"),
     ],
 )
 def test_a_wrong_argument_is_one_sentence(
@@ -248,17 +248,17 @@ def test_a_wrong_argument_is_one_sentence(
     code: int,
     sentence: str,
 ) -> None:
-    assert journal(wish(tmp_path / "none", **given)) == code
+    assert journal(arguments(tmp_path / "none", **given)) == code
     assert sentence in capsys.readouterr().err
     with pytest.raises(UsageInvalid):
-        keep(wish(tmp_path / "none", **given), Stop(), unheard)
+        archive_topic(arguments(tmp_path / "none", **given), Stop(), unheard)
 
 
-def test_a_gateway_that_does_not_answer_is_told_before_spark_is_started(
+def test_an_outage_is_reported_before_spark_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.pipeline.archive.progress.PATIENCE_S", 1.0)
-    assert journal(wish(tmp_path)) == 3
+    monkeypatch.setattr("tidegate.pipeline.connection.PATIENCE_S", 1.0)
+    assert journal(arguments(tmp_path)) == 3
     out, err = capsys.readouterr()
     first, last = err.splitlines()
     assert first.startswith("tidegate: cannot reach the gateway at http://127.0.0.1:1: ")
@@ -295,7 +295,7 @@ def test_a_gateway_that_hangs_does_not_hold_up_the_end(
     monkeypatch.setattr(journal_module, "open_journal", Hanging)
     monkeypatch.setattr(journal_module, "_run", run)
     with stop.listening(), pytest.raises(CutOff) as cut:
-        keep(wish(tmp_path), stop, unheard)
+        archive_topic(arguments(tmp_path), stop, unheard)
     assert cut.value.exit_code == 130
     assert len(asked) == hangs_at
 
@@ -304,14 +304,14 @@ def test_a_second_archiver_is_refused_before_spark_is_started(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with TopicFolder(tmp_path, "ticks").locked():
-        assert journal(wish(tmp_path)) == 78
+        assert journal(arguments(tmp_path)) == 78
     assert "another process writes this archive" in capsys.readouterr().err
 
 
 def test_the_command_knows_its_arguments() -> None:
     command = [sys.executable, "-P", "-m", "tidegate.pipeline", "journal", "--to=x", "--", "a/b"]
     ended = subprocess.run(command, capture_output=True, text=True, cwd=journal_root())
-    assert (ended.returncode, ended.stderr) == (2, "tidegate: 'a/b' is no name of a topic\n")
+    assert (ended.returncode, ended.stderr) == (2, "tidegate: 'a/b' is not the name of a topic\n")
 
 
 def journal_root() -> Path:

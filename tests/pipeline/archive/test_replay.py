@@ -14,7 +14,7 @@ import pytest
 
 from tests.pipeline.archive.archives import NOON_MS, archive, files, removal, row, unheard
 from tests.pipeline.archive.served import Served, gateway
-from tests.pipeline.archive.test_pacing import Turned
+from tests.pipeline.archive.test_replaying import ManualClock
 from tests.pipeline.children import Child
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
@@ -22,10 +22,17 @@ from tidegate.clients.answers import Published
 from tidegate.clients.errors import GatewayProblem
 from tidegate.clients.gateway import Gateway
 from tidegate.pipeline.archive.folder import TopicFolder
-from tidegate.pipeline.archive.replay import ReplayArguments, mark_of, publish, replay
+from tidegate.pipeline.archive.replay import (
+    Progress,
+    ReplayArguments,
+    checkpoint_of,
+    publish,
+    replay,
+)
 from tidegate.pipeline.archive.replaying import Totals
 from tidegate.pipeline.errors import ArchiveUnusable, GatewayRefused, HistoryInvalid
 from tidegate.pipeline.operations.shutdown import CutOff
+from tidegate.pipeline.operations.status import PROGRESS_EVERY_S
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +49,12 @@ def kept(tmp_path: Path) -> Path:
     return tmp_path / "kept"
 
 
-def wish(path: Path, address: str, topic: str, **given: Any) -> ReplayArguments:
+def arguments(path: Path, address: str, topic: str, **given: Any) -> ReplayArguments:
     asked: dict[str, Any] = {
         "path": path,
         "topic": topic,
         "gateway": address,
-        "checkpoint": path.parent / f"mark-{topic}",
+        "checkpoint": path.parent / f"replay-{topic}",
         "time_unit": "auto",
     }
     names = ("source_topic", "rate", "max_gap", "from_time", "until_time", "time_field")
@@ -66,20 +73,20 @@ PUBLISHED = [
 def test_all_is_published_in_order_removals_too(served: Served, kept: Path) -> None:
     served.define("keyed", key=["/k"])
     told: list[str] = []
-    clock = Turned()
-    asked = wish(kept, served.address, "keyed", rate="1x", max_gap="2s")
+    clock = ManualClock()
+    asked = arguments(kept, served.address, "keyed", rate="1x", max_gap="2s")
     assert publish(asked, clock, told.append).messages == 5
     assert served.values("keyed") == PUBLISHED
     assert round(clock.now_s() - 100, 2) == 2.02
     assert told == ["keyed: 5 messages published, up to 2024-10-04T12:00:05.001Z"]
-    assert publish(asked, Turned(), told.append).messages == 5, "a finished replay begins anew"
+    assert publish(asked, ManualClock(), told.append).messages == 5, "a finished replay begins anew"
     assert len(served.values("keyed")) == 10
 
 
 def test_a_topic_without_key_has_no_records_to_remove(served: Served, kept: Path) -> None:
     told: list[str] = []
-    asked = wish(kept, served.address, "plain", until_time=str(NOON_MS + 1))
-    assert publish(asked, Turned(), told.append) == Totals(2, passed=1, clock_ms=NOON_MS)
+    asked = arguments(kept, served.address, "plain", until_time=str(NOON_MS + 1))
+    assert publish(asked, ManualClock(), told.append) == Totals(2, passed=1, clock_ms=NOON_MS)
     assert served.values("plain") == PUBLISHED[:2]
     assert "1 removals passed over" in told[-1]
 
@@ -109,23 +116,23 @@ def test_a_kill_neither_loses_nor_doubles(
             raise Killed
         return taken(self, *given)
 
-    asked = wish(kept, served.address, topic, rate="1x")
+    asked = arguments(kept, served.address, topic, rate="1x")
     with monkeypatch.context() as patched:
         patched.setattr(Gateway, "publish_body", killed)
         with pytest.raises(Killed):
-            publish(asked, Turned(), unheard)
-    other_speed = wish(kept, served.address, topic)
-    totals = publish(other_speed, Turned(), unheard)
+            publish(asked, ManualClock(), unheard)
+    other_speed = arguments(kept, served.address, topic)
+    totals = publish(other_speed, ManualClock(), unheard)
     assert served.values(topic) == PUBLISHED
     assert bool(totals.repeated) == (place == "after")
 
 
-def test_who_stops_it_goes_on_with_the_same_command(served: Served, kept: Path) -> None:
+def test_the_same_command_continues_a_stopped_replay(served: Served, kept: Path) -> None:
     served.define("stopped", key=["/k"])
-    asked = wish(kept, served.address, "stopped", rate="1x")
-    publish(asked, Turned(stops_s=3), unheard)
+    asked = arguments(kept, served.address, "stopped", rate="1x")
+    publish(asked, ManualClock(stops_s=3), unheard)
     assert served.values("stopped") == PUBLISHED[:3]
-    publish(asked, Turned(), unheard)
+    publish(asked, ManualClock(), unheard)
     assert served.values("stopped") == PUBLISHED
 
 
@@ -135,7 +142,7 @@ def test_a_gateway_that_hangs_holds_up_the_end_until_the_second_signal(
 ) -> None:
     """What was under way is sent again."""
     served.define("hung", key=["/k"])
-    asked = wish(kept, served.address, "hung")
+    asked = arguments(kept, served.address, "hung")
     taken = Gateway.publish_body
 
     def hang(self: Gateway, *given: Any) -> Published:
@@ -149,7 +156,7 @@ def test_a_gateway_that_hangs_holds_up_the_end_until_the_second_signal(
         with pytest.raises(CutOff) as cut:
             replay(asked)
     assert cut.value.exit_code == 130
-    assert publish(asked, Turned(), unheard).repeated == 5
+    assert publish(asked, ManualClock(), unheard).repeated == 5
     assert served.values("hung") == PUBLISHED
 
 
@@ -159,33 +166,33 @@ def test_what_was_sent_is_sent_again_where_an_earlier_end_is_asked_for_by_now(
 ) -> None:
     """The request that was noted is what the gateway may know, whatever is asked now."""
     served.define("shorter", key=["/k"])
-    asked = wish(kept, served.address, "shorter", rate="1x")
-    publish(asked, Turned(stops_s=3), unheard)
+    asked = arguments(kept, served.address, "shorter", rate="1x")
+    publish(asked, ManualClock(stops_s=3), unheard)
     assert served.values("shorter") == PUBLISHED[:3]
     shorter = replace(asked, until_time=str(NOON_MS))
-    assert publish(shorter, Turned(), unheard).repeated == 3
+    assert publish(shorter, ManualClock(), unheard).repeated == 3
     assert served.values("shorter") == PUBLISHED[:3]
 
 
 def test_what_was_sent_last_must_be_there(served: Served, kept: Path) -> None:
     served.define("lost", key=["/k"])
-    asked = wish(kept, served.address, "lost", rate="1x")
-    publish(asked, Turned(stops_s=3), unheard)
+    asked = arguments(kept, served.address, "lost", rate="1x")
+    publish(asked, ManualClock(stops_s=3), unheard)
     files(TopicFolder(kept, "ticks"))[0].unlink()
     with pytest.raises(ArchiveUnusable, match="position 3, the last one sent, is gone"):
-        publish(asked, Turned(), unheard)
+        publish(asked, ManualClock(), unheard)
 
 
 def test_lines_of_a_file_are_published_too(served: Served, tmp_path: Path) -> None:
     path = tmp_path / "a.ndjson"
     path.write_bytes(b'{"ts":1000,"n":1}\n{"ts":9000,"n":2}\n')
-    clock = Turned()
-    publish(wish(path, served.address, "lines", rate="2x", time_field="/ts"), clock, unheard)
+    clock = ManualClock()
+    publish(arguments(path, served.address, "lines", rate="2x", time_field="/ts"), clock, unheard)
     assert [each["n"] for each in served.values("lines")] == [1, 2]
     assert round(clock.now_s() - 100, 2) == 4
 
 
-def test_a_line_that_is_refused_is_told_with_its_place_and_what_went_before(
+def test_a_refused_line_is_an_error_with_its_place_and_what_was_published(
     served: Served, tmp_path: Path
 ) -> None:
     """What the gateway alone can know, here the key; its own number counts in a request."""
@@ -193,9 +200,9 @@ def test_a_line_that_is_refused_is_told_with_its_place_and_what_went_before(
     (tmp_path / "h").mkdir()
     (tmp_path / "h" / "1.ndjson").write_bytes(b'{"k":1}\n\n' * 700)
     (tmp_path / "h" / "2.ndjson").write_bytes(b'{"k":2}\n' * 310 + b'{"n":3}\n{"k":4}\n')
-    asked = wish(tmp_path / "h", served.address, "placed")
+    asked = arguments(tmp_path / "h", served.address, "placed")
     with pytest.raises(GatewayRefused) as raised:
-        publish(asked, Turned(), unheard)
+        publish(asked, ManualClock(), unheard)
     said = str(raised.value)
     assert said.startswith("2.ndjson, line 311: the gateway at http://127.0.0.1:"), said
     assert "[key-missing]" in said
@@ -203,14 +210,14 @@ def test_a_line_that_is_refused_is_told_with_its_place_and_what_went_before(
     assert said.endswith("(placed: 1,000 messages published)")
     lines = (tmp_path / "h" / "2.ndjson").read_bytes().replace(b'{"n":3}', b'{"k":3}')
     (tmp_path / "h" / "2.ndjson").write_bytes(lines)
-    assert publish(asked, Turned(), unheard).messages == 12
+    assert publish(asked, ManualClock(), unheard).messages == 12
     assert [each["k"] for each in served.values("placed")] == [1] * 700 + [2] * 310 + [3, 4]
 
 
 def test_what_breaks_off_says_what_was_published(served: Served, tmp_path: Path) -> None:
     (tmp_path / "a.ndjson").write_bytes(b'{"n":1}\n' * 1_000 + b'{"n":"\xff"}\n')
     with pytest.raises(HistoryInvalid) as raised:
-        publish(wish(tmp_path / "a.ndjson", served.address, "broken"), Turned(), unheard)
+        publish(arguments(tmp_path / "a.ndjson", served.address, "broken"), ManualClock(), unheard)
     assert str(raised.value) == (
         "a.ndjson, line 1001: not valid UTF-8, at byte 6 (broken: 0 messages published)"
     )
@@ -219,8 +226,8 @@ def test_what_breaks_off_says_what_was_published(served: Served, tmp_path: Path)
 def test_the_last_line_of_progress_comes_once(served: Served, kept: Path) -> None:
     told: list[str] = []
     publish(
-        wish(kept, served.address, "silent", rate="1x", until_time=str(NOON_MS + 5_001)),
-        Turned(),
+        arguments(kept, served.address, "silent", rate="1x", until_time=str(NOON_MS + 5_001)),
+        ManualClock(),
         told.append,
     )
     assert len(told) == len(set(told)) == 1
@@ -245,10 +252,10 @@ def test_texts_and_bytes_are_published_again_as_they_were(
     folder = TopicFolder(tmp_path / "kept", source)
     texts = [msgspec.json.encode(value).decode() for value in served.values(source)]
     archive(folder, [(at, NOON_MS, None, text, None) for at, text in enumerate(texts, 1)])
-    asked = wish(tmp_path / "kept", served.address, target)
-    publish(replace(asked, rate="1"), Turned(stops_s=0.5), unheard)
+    asked = arguments(tmp_path / "kept", served.address, target)
+    publish(replace(asked, rate="1"), ManualClock(stops_s=0.5), unheard)
     assert len(served.values(target)) == 1
-    assert publish(asked, Turned(), unheard).messages == len(bodies)
+    assert publish(asked, ManualClock(), unheard).messages == len(bodies)
     assert served.values(target) == served.values(source)
 
 
@@ -258,16 +265,16 @@ def test_a_record_that_expired_has_expired_there_too(served: Served, tmp_path: P
     served.define("expiring", key=["/k"])
     folder = TopicFolder(tmp_path / "kept", "ticks")
     archive(folder, [row(1), removal(2, reason="expired")])
-    publish(wish(tmp_path / "kept", served.address, "expiring"), Turned(), unheard)
+    publish(arguments(tmp_path / "kept", served.address, "expiring"), ManualClock(), unheard)
     assert [line.get("reason") for line in served.journal("expiring")] == [None, "expired"]
 
 
-def test_a_gateway_that_does_not_answer_is_told_at_once(
+def test_an_outage_is_reported_at_once(
     kept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before it is given up with exit code 3."""
-    monkeypatch.setattr("tidegate.pipeline.archive.progress.PATIENCE_S", 1.0)
-    assert replay(wish(kept, "http://127.0.0.1:1", "t")) == 3
+    monkeypatch.setattr("tidegate.pipeline.connection.PATIENCE_S", 1.0)
+    assert replay(arguments(kept, "http://127.0.0.1:1", "t")) == 3
     first, last = capsys.readouterr().err.splitlines()
     assert first.startswith("tidegate: cannot reach the gateway at http://127.0.0.1:1: ")
     assert first.endswith("; trying again for 1 s")
@@ -296,9 +303,9 @@ def test_what_goes_wrong_is_one_sentence(
     code: int,
     sentence: str,
 ) -> None:
-    monkeypatch.setattr("tidegate.pipeline.archive.progress.PATIENCE_S", 0.0)
+    monkeypatch.setattr("tidegate.pipeline.connection.PATIENCE_S", 0.0)
     asked = {"path": kept, "address": "http://127.0.0.1:1", "topic": "t", **given}
-    assert replay(wish(**{**asked, "checkpoint": kept.parent / "mark"})) == code
+    assert replay(arguments(**{**asked, "checkpoint": kept.parent / "replay"})) == code
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
@@ -306,12 +313,12 @@ def test_what_goes_wrong_is_one_sentence(
 
 def test_a_history_without_times_has_no_speed(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "a.ndjson").write_bytes(b"{}\n")
-    assert replay(wish(tmp_path / "a.ndjson", "http://127.0.0.1:1", "t", rate="2x")) == 2
+    assert replay(arguments(tmp_path / "a.ndjson", "http://127.0.0.1:1", "t", rate="2x")) == 2
     assert "--time-field is missing" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_the_command_stops_at_a_signal_and_goes_on(
+def test_the_command_stops_at_a_signal_and_continues_later(
     served: Served, kept: Path, tmp_path: Path
 ) -> None:
     served.define("child", key=["/k"])
@@ -339,14 +346,14 @@ def test_another_beginning_is_another_replay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = wish(tmp_path, "http://x", "t", checkpoint=None)
+    asked = arguments(tmp_path, "http://x", "t", checkpoint=None)
     for each in (asked, asked, replace(asked, rate="2x"), replace(asked, from_time="2026-01-01")):
-        with mark_of(each).held():
+        with checkpoint_of(each).held():
             pass
     assert len(list((tmp_path / "checkpoints").iterdir())) == 2
 
 
-def test_a_gateway_that_refuses_is_told_with_what_was_published(
+def test_a_refusal_names_what_was_published(
     kept: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served.define("full", key=["/k"])
@@ -355,5 +362,17 @@ def test_a_gateway_that_refuses_is_told_with_what_was_published(
         raise GatewayProblem(429, "limit-reached", "A limit is reached")
 
     monkeypatch.setattr(Gateway, "publish_body", refuse)
-    with pytest.raises(GatewayRefused, match=r"still says no: .* \(full: 0 messages published\)$"):
-        publish(wish(kept, served.address, "full"), Turned(), unheard)
+    with pytest.raises(GatewayRefused, match=r"still refuses: .* \(full: 0 messages published\)$"):
+        publish(arguments(kept, served.address, "full"), ManualClock(), unheard)
+
+
+def test_a_line_comes_now_and_then_and_never_twice_in_a_row() -> None:
+    clock, told, lines = ManualClock(), list[str](), iter(["a", "a", "b"])
+    progress = Progress(told.append, clock.now_s)
+    for waits_s in (1.0, PROGRESS_EVERY_S, PROGRESS_EVERY_S, PROGRESS_EVERY_S):
+        clock.wait(waits_s)
+        progress.look(lambda: next(lines))
+    assert told == ["a", "b"]
+    progress.say("b")
+    progress.say("c")
+    assert told == ["a", "b", "c"]

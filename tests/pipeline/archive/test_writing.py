@@ -17,9 +17,11 @@ from tests.pipeline.archive.archives import (
     written,
 )
 from tests.support.rules import rule
+from tidegate.keys.archived import COLUMNS
 from tidegate.pipeline.archive.folder import TopicFolder
-from tidegate.pipeline.archive.writing import ROWS, Edge, edge_of
+from tidegate.pipeline.archive.writing import ROWS, Edge, archive_rows, edge_of
 from tidegate.pipeline.errors import ArchiveUnusable
+from tidegate.pipeline.format.envelope import Row, row_batch
 
 MIDNIGHT_MS = NOON_MS + DAY_MS // 2
 
@@ -88,7 +90,7 @@ def test_a_hole_is_refused(tmp_path: Path) -> None:
 
 
 @rule("archive-1")
-def test_another_epoch_stands_behind_whatever_its_clock_says(tmp_path: Path) -> None:
+def test_another_epoch_sorts_behind_whatever_its_clock_says(tmp_path: Path) -> None:
     folder = TopicFolder(tmp_path, "ticks")
     archive(folder, [row(1), row(2, NOON_MS + 50), row(3)])
     archive(folder, [row(1, NOON_MS - DAY_MS), row(2)], epoch="a0")
@@ -105,3 +107,14 @@ def test_a_file_that_is_not_whole_is_one_sentence(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ArchiveUnusable, match="is no whole Parquet file"):
         edge_of(path, file.part)
+
+
+def test_rows_are_called_as_an_archive_calls_them() -> None:
+    read = [Row(b'["a"]', b'{ "n":1.0 }', 7, None), Row(b'["a"]', None, 8, "expired")]
+    found = archive_rows(row_batch(read, "e1", 4), "e1")
+    assert found.schema.equals(ROWS)
+    assert found.schema.names == list(COLUMNS)
+    assert [list(row.values()) for row in found.to_pylist()] == [
+        ["e1", 5, 7, '["a"]', '{ "n":1.0 }', None],
+        ["e1", 6, 8, '["a"]', None, "expired"],
+    ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.pipeline.plain_count import by_batch, by_key
+from tests.pipeline.naive_plan import by_batch, by_key
 from tidegate.pipeline.columns.intervals import (
     MILLISECOND_NS,
     Interval,

@@ -1,10 +1,14 @@
+""""""
+
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.support.rules import rule
 from tidegate.pipeline.columns import rows
+from tidegate.pipeline.columns.rows import Block, Messages, compact, packed, shard_of, unpacked
 
 
 @pytest.mark.parametrize("columns", [rows.PUBLISHED, rows.SENT])
@@ -26,3 +30,54 @@ def test_nothing_says_which_messages_are_not_to_be_conflated() -> None:
         "removed",
         "refused",
     ]
+
+
+def test_a_block_comes_back_as_it_was_also_without_a_message() -> None:
+    full = Block(
+        3, "a\0", 7, 99, ["x", "é"], np.array([1, 0, 1]), np.array([5, 6, 7]),
+        pa.array([b"1", None, b"3"], pa.binary()),
+    )  # fmt: skip
+    none = np.zeros(0, np.int64)
+    empty = Block(4, "b", 0, 5, [], none, none, pa.array([], pa.int64()))
+    first, second = unpacked(iter([packed([full, empty])]))
+    assert (first.stream, first.part, first.row, first.clock_ns) == (3, "a\0", 7, 99)
+    assert first.keys == ["x", "é"]
+    assert first.codes.tolist() == [1, 0, 1]
+    assert first.times_ns.tolist() == [5, 6, 7]
+    assert first.values.to_pylist() == [b"1", None, b"3"]
+    assert (second.keys, len(second.codes), len(second.values)) == ([], 0, 0)
+
+
+def test_compact_numbers_what_is_there() -> None:
+    present, places = compact(np.array([4, 1, 4]), 6)
+    assert present.tolist() == [1, 4]
+    assert places.tolist() == [1, 0, 1]
+
+
+def test_a_key_has_one_shard_in_every_process() -> None:
+    assert [shard_of(f'["{name}"]', 4) for name in ("IBM", "AIG", "BAC", "SPY")] == [2, 0, 3, 1]
+
+
+NUMBERS = np.arange(4)
+FOUND = Messages(
+    "f\0" + "0" * 19, 7, 30, NUMBERS, NUMBERS * 10, NUMBERS * 11, NUMBERS + 7, NUMBERS * 2,
+    NUMBERS % 2, pa.array([b"a", None, b"c", None], pa.binary()),
+)  # fmt: skip
+
+
+def test_some_of_them_travel_as_a_block() -> None:
+    chosen = np.array([True, False, True, False])
+    [block] = unpacked(iter([packed([FOUND.block(3, chosen, ["x", "y"], np.array([1, 0]))])]))
+    found = Messages.of_block(block)
+    assert (block.stream, found.part, found.row, found.clock_ns) == (3, FOUND.part, 7, 30)
+    assert [block.keys[code] for code in found.codes.tolist()] == ["y", "x"]
+    assert found.times_ns.tolist() == [0, 20]
+    assert found.greatest_ns.tolist() == [0, 22]
+    assert (found.positions.tolist(), found.published_ms.tolist()) == ([7, 9], [0, 4])
+    assert found.bodies.to_pylist() == [b"a", b"c"]
+
+
+def test_what_was_set_aside_brings_its_reasons_for_keys() -> None:
+    everything = np.ones(4, np.bool_)
+    block = FOUND.block(-1, everything, ["why", "so"], np.array([1, 0, 1, 1]))
+    assert Messages.set_aside(block).reasons == ("so", "why", "so", "so")

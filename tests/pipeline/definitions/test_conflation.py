@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
-from tests.pipeline.merged import MERGER
+from tests.pipeline.merger import MERGER
 from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
 from tidegate.keys.reducers import Reduce
 from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.times import TimeField, Unit
+from tidegate.pipeline.columns.reading import TimeField, Unit
 from tidegate.pipeline.definitions.conflation import ConflationDefinition, EventTime
 from tidegate.pipeline.definitions.stream import read_definitions
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_remembers_what_holds_something(
         ('time = {field = "/ts", watermark = "2d"}', "newest.time.watermark: expected a duration"),
         ('time = {field = "/ts", unit = "us"}', "newest.time.unit: expected auto, ms or s"),
         ('time = {field = "/ts", late = 1}', "newest.time.late: unknown field"),
-        ('watermark = "5s"', "newest.watermark: stands in the table time, such as"),
+        ('watermark = "5s"', "newest.watermark: belongs in the table time, such as"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(tmp_path: Path, new: str, said: str) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.pipeline.merged import MERGER
+from tests.pipeline.merger import MERGER
 from tests.support.rules import rule
-from tidegate.pipeline.definitions.sink import TopicSink
 from tidegate.pipeline.definitions.source import TopicSource
 from tidegate.pipeline.definitions.spark_topics import Declaration, declarations, streams_of
-from tidegate.pipeline.definitions.terms import STREAM
+from tidegate.pipeline.definitions.stream import TopicSink
+from tidegate.pipeline.definitions.toml import STREAM
 from tidegate.pipeline.errors import DefinitionInvalid
 
 PX: dict[str, Any] = {
@@ -105,7 +105,7 @@ def test_another_merge_has_another_checkpoint_but_for_a_view() -> None:
 
 
 @rule("pipeline-13")
-def test_another_life_has_another_checkpoint() -> None:
+def test_another_epoch_has_another_checkpoint() -> None:
     lives = [stream(), stream({**SLOW, "epoch": "e9"}), stream(source={**PX, "epoch": "e9"})]
     assert len({each.checkpoint for each in lives}) == 3
 
@@ -125,7 +125,7 @@ def test_who_is_filled() -> None:
     "topic",
     [{**SLOW, "key": ["/other"]}, {**SLOW, "source": {**SOURCE, "filter": "/a >"}}],
 )
-def test_what_cannot_be_filled_is_told(topic: dict[str, Any]) -> None:
+def test_a_topic_that_cannot_be_filled_is_reported(topic: dict[str, Any]) -> None:
     with pytest.raises(DefinitionInvalid, match=r"topic px\.slow is not filled: "):
         stream(topic)
     streams, unfit = streams_of([PX, topic], "http://g", Path("/c"), ())
@@ -140,7 +140,7 @@ def test_what_cannot_be_filled_is_told(topic: dict[str, Any]) -> None:
         ({"/qty": "sum@id"}, "a reducer of its source writes to a field of the key"),
     ],
 )
-def test_a_merge_that_cannot_be_done_here_is_told(merge: object, reason: str) -> None:
+def test_a_missing_merger_is_an_error(merge: object, reason: str) -> None:
     source = {**PX, "key": [], "retain": False, "merge": merge}
     with pytest.raises(DefinitionInvalid, match=rf"^topic px\.slow is not filled: {reason}"):
         stream(source=source)

@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 import subprocess
@@ -8,9 +10,8 @@ import pytest
 
 from dev import ROOT
 from tests.pipeline.definitions.streams_file import GOOD, check_mistake, written
-from tidegate.pipeline.definitions.external import FilesSource
-from tidegate.pipeline.definitions.source import TopicSource
-from tidegate.pipeline.definitions.stream import read_definitions
+from tidegate.pipeline.definitions.source import FilesSource, TopicSource
+from tidegate.pipeline.definitions.stream import ParquetSink, TopicSink, read_definitions
 from tidegate.pipeline.errors import DefinitionInvalid
 
 
@@ -147,19 +148,19 @@ as = "/quote"
 
 
 @pytest.mark.parametrize("place", ["/id", "/id/q", "/a", "/a/b", "$.a.b.c"])
-def test_the_right_record_of_a_join_stands_in_no_field_of_the_key(
+def test_the_right_record_of_a_join_replaces_no_field_of_the_key(
     tmp_path: Path, place: str
 ) -> None:
     text = JOINED.replace('"/quote"', f'"{place}"')
     with pytest.raises(DefinitionInvalid) as caught:
         read_definitions(written(tmp_path, text))
     assert str(caught.value) == (
-        "streams.toml: pipeline.j.join.as: the right record would stand in a field of the key"
+        "streams.toml: pipeline.j.join.as: the right record would replace a field of the key"
     )
 
 
 @pytest.mark.parametrize("place", ["/quote", "/identity", "/a/c"])
-def test_the_right_record_stands_beside_the_key(tmp_path: Path, place: str) -> None:
+def test_the_right_record_is_beside_the_key(tmp_path: Path, place: str) -> None:
     [joined] = read_definitions(written(tmp_path, JOINED.replace('"/quote"', f'"{place}"')))
     assert joined.view is not None
     grouped = JOINED.replace('key = ["/id", "/a/b"]', 'grouping = ["/id"]\nprojection = ["/id"]')
@@ -177,3 +178,45 @@ def test_reading_definitions_and_running_do_not_load_spark_beforehand() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True
     )
     assert said.stdout.strip() == "False"
+
+
+SINK = '{topic = "ticks.500ms"}'
+
+
+def test_a_sink_is_a_topic_or_a_folder_of_parquet(tmp_path: Path) -> None:
+    text = GOOD.replace(SINK, '{kind = "parquet", path = "out"}')
+    first, second = (each.sink for each in read_definitions(written(tmp_path, text)))
+    assert (first, second) == (ParquetSink(tmp_path / "out"), TopicSink("newest"))
+    assert (first.place, second.place) == (f"parquet {tmp_path}/out", "topic newest")
+
+
+def test_a_stream_from_no_topic_to_no_topic_names_none_twice(tmp_path: Path) -> None:
+    text = GOOD.replace('{kind = "tidegate", topic = "ticks"}', '{kind = "files", path = "in"}')
+    text = text.replace("rows_per_batch = 10\n", "")
+    text = text.replace(SINK, '{kind = "parquet", path = "out"}')
+    first, _ = read_definitions(written(tmp_path, text))
+    assert first.sink.topic is first.source.topic is None
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ('{topic = "tidegate.x"}', "sink.topic: expected a name outside the gateway's own"),
+        ('{kind = "table"}', 'sink.kind: expected topic or parquet, found "table"'),
+        ('{kind = "parquet"}', "sink.path: is missing, expected a folder"),
+        ('{kind = "parquet", path = " "}', "sink.path: expected a folder"),
+        ('{kind = "parquet", path = "s3://b/c"}', "sink.path: expected a folder that is mounted"),
+        ('{kind = "parquet", path = "out", topic = "t"}', "sink.topic: unknown field"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_its_place_sink(
+    tmp_path: Path, new: str, said: str
+) -> None:
+    check_mistake(tmp_path, SINK, new, said)
+
+
+def test_two_streams_share_no_folder(tmp_path: Path) -> None:
+    into = '{kind = "parquet", path = "out"}'
+    text = GOOD.replace(SINK, into).replace('{topic = "newest"}', into)
+    with pytest.raises(Exception, match=r"have the sink parquet .*out: newest and from-files"):
+        read_definitions(written(tmp_path, text))

@@ -80,8 +80,8 @@ def test_without_grouping_and_join_there_is_no_view() -> None:
         ('record_key = ["/id"]', 'time = "event"', "pipeline.v.time: not with grouping or join"),
         ('[["/symbol", "/ticker"]]', '["/symbol"]', "pipeline.v.join.on: expected pairs"),
         ('[["/symbol", "/ticker"]]', '[["/symbol", "t"]]', "pipeline.v.join.on[0][1], position 0"),
-        ('as = "/q"', "", "pipeline.v.join.as: is missing, expected the field in which"),
-        ('as = "/q"', 'as = "$.a[1]"', "pipeline.v.join.as: expected the field in which"),
+        ('as = "/q"', "", "pipeline.v.join.as: is missing, expected the field for the right"),
+        ('as = "/q"', 'as = "$.a[1]"', "pipeline.v.join.as: expected the field for the right"),
         ('as = "/q"', 'as = "/q"\nhow = "inner"', "pipeline.v.join.how: unknown field"),
         ('kind = "tidegate"', 'kind = "table"', "pipeline.v.join.source.kind: expected tidegate"),
     ],
@@ -94,7 +94,7 @@ def test_a_mistake_is_one_line_that_names_its_place(old: str, new: str, said: st
     assert "\n" not in str(caught.value)
 
 
-def test_what_a_view_does_anyway_may_be_said() -> None:
+def test_a_view_may_name_its_defaults() -> None:
     usual = 'time = "processing"\nmerge = "replace"\npace = "batch"\n'
     assert view_of(usual + GOOD) == view_of(GOOD)
 

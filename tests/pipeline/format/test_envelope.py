@@ -1,9 +1,19 @@
+""""""
+
 from __future__ import annotations
 
 import pytest
 
 from tidegate.pipeline.errors import SourceLost
-from tidegate.pipeline.format.envelope import envelope_batch
+from tidegate.pipeline.format.envelope import (
+    ROWS,
+    SCHEMA,
+    Row,
+    envelope_batch,
+    of_shard,
+    row_batch,
+    shard_of,
+)
 
 FIRST = b'{"topic":"t","op":"publish","key":["IBM",7],"bookmark":"e1-5","value":{"px" : 1.0e0}}\n'
 SECOND = b'{"value":"\xc3\xa9","bookmark":"e1-6","key":null,"timestamp":"2026-01-01T00:00:01.5Z"}\n'
@@ -31,3 +41,31 @@ def test_an_empty_page_has_no_rows() -> None:
 def test_a_page_that_does_not_continue_is_refused(body: bytes, epoch: str, after: int) -> None:
     with pytest.raises(SourceLost, match="expected position"):
         envelope_batch(body, epoch, after)
+
+
+def test_rows_follow_one_another() -> None:
+    rows = [Row(b'["a"]', b"1", 7, None), Row(b'["a"]', None, None, "deleted")]
+    assert row_batch(rows, "e1", 4).to_pylist() == [
+        {
+            "offset": 5, "key": '["a"]', "value": "1", "timestamp_ms": 7, "bookmark": "e1-5",
+            "removed": None,
+        },
+        {
+            "offset": 6, "key": '["a"]', "value": None, "timestamp_ms": None,
+            "bookmark": "e1-6", "removed": "deleted",
+        },
+    ]  # fmt: skip
+
+
+def test_no_rows_are_a_batch_too() -> None:
+    assert (row_batch([], "e", 0).num_rows, row_batch([], "e", 0).schema) == (0, ROWS)
+    assert [column.split(" ")[0] for column in SCHEMA.split(", ")] == ROWS.names
+
+
+def test_a_key_is_of_one_shard_in_every_process() -> None:
+    assert [shard_of(text, 4) for text in ('["a"]', '["b"]', '["c"]', None)] == [0, 1, 2, 0]
+    rows = [Row(text, b"1", 7, None) for text in (b'["a"]', b'["b"]', b'["c"]', None)]
+    batch = row_batch(rows, "e", 0)
+    assert [of_shard(batch, shard, 4)["offset"].to_pylist() for shard in range(4)] == [
+        [1, 4], [2], [3], [],
+    ]  # fmt: skip

@@ -15,7 +15,7 @@ from tests.pipeline.children import Child
 from tests.pipeline.journals import Journals
 from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
-from tidegate.pipeline.format.executor_check import Traveller
+from tidegate.pipeline.format.executor_check import SentToExecutors
 from tidegate.pipeline.format.options import ReadOptions, WriteOptions
 from tidegate.pipeline.format.reader import JournalReader, JournalStreamReader
 from tidegate.pipeline.format.source import TidegateSource
@@ -23,7 +23,7 @@ from tidegate.pipeline.format.writer import TopicBatchWriter, TopicStreamWriter
 
 # Import looks for a package in its parent, and here it is the parent's turn to be absent.
 SENTENCE = " has no package tidegate.pipeline: install tidegate with its requirements on every"
-TRAVELLERS: list[Traveller] = [
+SENT_TO_EXECUTORS: list[SentToExecutors] = [
     TidegateSource({"topic": "t"}),
     JournalReader(ReadOptions("http://h", "t")),
     JournalStreamReader(ReadOptions("http://h", "t")),
@@ -50,7 +50,7 @@ def elsewhere(folder: Path, sent: bytes, *, has_it: bool) -> subprocess.Complete
     )
 
 
-@pytest.mark.parametrize("traveller", TRAVELLERS, ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize("traveller", SENT_TO_EXECUTORS, ids=lambda it: type(it).__name__)
 def test_what_an_executor_lacks_is_one_sentence(tmp_path: Path, traveller: object) -> None:
     said = elsewhere(tmp_path, packed(traveller), has_it=False).stderr.splitlines()[-1]
     assert said.startswith("RuntimeError: the Python of executor ")
@@ -58,9 +58,9 @@ def test_what_an_executor_lacks_is_one_sentence(tmp_path: Path, traveller: objec
 
 
 def test_where_it_is_there_it_arrives_as_it_was(tmp_path: Path) -> None:
-    there = elsewhere(tmp_path, packed(TRAVELLERS[1]), has_it=True)
+    there = elsewhere(tmp_path, packed(SENT_TO_EXECUTORS[1]), has_it=True)
     assert there.stdout == "JournalReader\n", there.stderr
-    for traveller in TRAVELLERS:
+    for traveller in SENT_TO_EXECUTORS:
         arrived = cloudpickle.loads(packed(traveller))()
         assert (type(arrived), vars(arrived).keys()) == (type(traveller), vars(traveller).keys())
         assert vars(arrived).get("_options") == vars(traveller).get("_options")
@@ -72,7 +72,7 @@ def test_a_spark_whose_tasks_lack_it_says_so(journals: Journals, tmp_path: Path)
     """Whatever Spark takes along: what it packs beside a reader was once not ours to unpack."""
     require_java()
     journals.topic("t", [b"1", b"2"])
-    words = ["-m", "tests.pipeline.bare_workers", journals.address, str(tmp_path)]
+    words = ["-m", "tests.pipeline.workers_without_us", journals.address, str(tmp_path)]
     with Child([sys.executable, *words], tmp_path) as spark:
         assert spark.wait(HANGS_S) == 0, spark.output()
     told = json.loads((tmp_path / "told.json").read_text())

@@ -6,7 +6,9 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from tests.pipeline.journals import Journals
+from tests.pipeline.journals import Journals, Removed
+from tests.support.rules import rule
+from tidegate.pipeline.definitions.toml import RECORDS
 from tidegate.pipeline.errors import (
     CheckpointMismatch,
     DefinitionInvalid,
@@ -15,8 +17,15 @@ from tidegate.pipeline.errors import (
 )
 from tidegate.pipeline.format import journal
 from tidegate.pipeline.format import reader as slices
+from tidegate.pipeline.format.envelope import shard_of
 from tidegate.pipeline.format.options import ReadOptions
-from tidegate.pipeline.format.reader import JournalReader, JournalStreamReader
+from tidegate.pipeline.format.reader import (
+    JournalEdge,
+    JournalReader,
+    JournalSlice,
+    JournalStreamReader,
+    read_slice,
+)
 
 LINES = [b'{"n":%d}' % at for at in range(1, 11)]
 
@@ -75,9 +84,7 @@ def test_what_comes_after_the_start_is_no_part_of_available_now(journals: Journa
 @pytest.mark.parametrize(
     ("given", "expected"), [("epoch", at(2)), ("now", at(10)), ("e1-7", at(7))]
 )
-def test_a_stream_starts_where_it_is_told(
-    journals: Journals, given: str, expected: dict[str, str]
-) -> None:
+def test_a_stream_starts_at_from(journals: Journals, given: str, expected: dict[str, str]) -> None:
     journals.topic("t", LINES).trimmed = 2
     assert reader(journals, **{"from": given}).initialOffset() == expected
 
@@ -110,18 +117,18 @@ def test_a_batch_is_cut_into_slices_and_pages_without_gaps(
     assert read(journals, at(1), at(10)) == list(range(2, 11))
 
 
-def test_another_life_of_the_topic_is_told(journals: Journals) -> None:
+def test_another_epoch_of_the_topic_is_an_error(journals: Journals) -> None:
     topic = journals.topic("t", LINES)
     topic.epoch = "e2"
-    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e1, now e2\)"):
+    with pytest.raises(SourceLost, match=r"another epoch of topic t \(epoch e1, now e2\)"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
     topic.values.clear()
     journals.tells_epoch = False
-    with pytest.raises(SourceLost, match=r"another life of topic t \(epoch e1, now that of an"):
+    with pytest.raises(SourceLost, match=r"another epoch of topic t \(epoch e1, now that of an"):
         reader(journals).latestOffset(at(3), ReadAllAvailable())
 
 
-def test_messages_that_are_gone_are_told(journals: Journals) -> None:
+def test_lost_messages_are_an_error(journals: Journals) -> None:
     topic = journals.topic("t", LINES)
     [part] = reader(journals).partitions(at(0), at(10))
     topic.trimmed = 1
@@ -158,7 +165,68 @@ def test_a_batch_frame_has_all_that_the_journal_holds(journals: Journals) -> Non
     assert JournalReader(options(journals, **{"from": "now"})).partitions() == []
 
 
-def test_the_checkpoint_of_another_source_is_told(journals: Journals) -> None:
+def test_the_checkpoint_of_another_source_is_an_error(journals: Journals) -> None:
     journals.topic("t", LINES)
     with pytest.raises(CheckpointMismatch, match="offsets of another source"):
         reader(journals).latestOffset({"logOffset": "3"}, ReadAllAvailable())
+
+
+@rule("publish-11")
+def test_each_shard_has_all_messages_of_its_keys_and_removals_too(journals: Journals) -> None:
+    values = [b'{"n":%d}' % at for at in range(5)]
+    journals.topic("t", [*values, Removed(b'["a"]'), Removed(b'["b"]')])
+    options = ReadOptions(journals.address, "t", shards=3)
+    parts = JournalEdge(options).slices("e1-1", "e1-7")
+    assert parts == [JournalSlice("e1", 1, 7, shard, 3) for shard in range(3)]
+    read = {
+        part.shard: [
+            (row["offset"], row["key"])
+            for batch in read_slice(options, part)
+            for row in batch.to_pylist()
+        ]
+        for part in parts
+    }
+    keys = dict.fromkeys(range(2, 6), '["k"]') | {6: '["a"]', 7: '["b"]'}
+    assert read == {
+        shard: [(at, text) for at, text in keys.items() if shard_of(text, 3) == shard]
+        for shard in range(3)
+    }
+
+
+def test_nothing_new_is_no_slice(journals: Journals) -> None:
+    journals.topic("t", [b"1"])
+    assert JournalEdge(ReadOptions(journals.address, "t", shards=3)).slices("e1-1", "e1-1") == []
+    assert JournalEdge(ReadOptions(journals.address, "t")).slices("e1-1", "e1-1") == []
+
+
+@rule("pipeline-13")
+def test_trimmed_messages_come_as_their_records(journals: Journals) -> None:
+    topic = journals.topic("t", [b"1", b"2", b"3", b"4"])
+    topic.trimmed = 2
+    topic.records = {b'["a"]': (1, b"1"), b'["b"]': (4, b"4")}
+    options = ReadOptions(journals.address, "t", start=RECORDS)
+    edge = JournalEdge(options)
+    assert edge.initial() == "e1-0"
+    parts = edge.slices("e1-0", "e1-4")
+    assert parts == [JournalSlice("e1", 0, 2, trimmed=True), JournalSlice("e1", 2, 4)]
+    rows = [
+        row for part in parts for batch in read_slice(options, part) for row in batch.to_pylist()
+    ]
+    assert [(row["offset"], row["value"]) for row in rows] == [(1, "1"), (3, "3"), (4, "4")]
+    assert edge.slices("e1-3", "e1-4") == [JournalSlice("e1", 3, 4)]
+
+
+def test_a_journal_that_is_whole_or_empty_needs_no_records(journals: Journals) -> None:
+    topic = journals.topic("t", [b"1"])
+    edge = JournalEdge(ReadOptions(journals.address, "t", start=RECORDS))
+    assert edge.slices("e1-0", "e1-1") == [JournalSlice("e1", 0, 1)]
+    topic.trimmed = 1
+    assert edge.slices("e1-0", "e1-1") == [JournalSlice("e1", 0, 1, trimmed=True)]
+
+
+def test_records_of_another_epoch_are_lost(journals: Journals) -> None:
+    topic = journals.topic("t", [b"1"])
+    topic.records = {b'["a"]': (1, b"1")}
+    options = ReadOptions(journals.address, "t", start=RECORDS)
+    with pytest.raises(SourceLost, match="epoch e0"):
+        list(read_slice(options, JournalSlice("e0", 0, 1, trimmed=True)))

@@ -102,7 +102,9 @@ def test_a_frame_is_written_in_one_step_in_its_order(
     assert journals.topics["made"].definition["key"] == ["/id"]
 
 
-def test_what_cannot_be_written_is_told_in_words(spark: SparkSession, journals: Journals) -> None:
+def test_rows_that_cannot_be_written_are_an_error_in_words(
+    spark: SparkSession, journals: Journals
+) -> None:
     journals.topic("u")
     to = spark.range(3).write.format("tidegate").option("gateway", journals.address)
     with pytest.raises(Exception, match="not column id"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,14 +13,18 @@ from pyspark.sql.types import LongType, StringType, StructType
 from tests.pipeline.journals import Journals
 from tests.support.gateways import running_gateway
 from tests.support.rules import rule
+from tidegate.pipeline import connection
+from tidegate.pipeline.connection import body_of
 from tidegate.pipeline.errors import DefinitionInvalid, GatewayRefused, RunFenced, StreamFailed
 from tidegate.pipeline.format import writer
 from tidegate.pipeline.format.options import WriteOptions
 from tidegate.pipeline.format.writer import (
+    Line,
     Staged,
     TopicStreamWriter,
     batch_writer,
     commit_stages,
+    lines_of,
     stage_rows,
     stream_writer,
 )
@@ -137,3 +143,85 @@ async def test_a_key_that_is_not_the_values_is_refused() -> None:
         part = await asyncio.to_thread(stage_rows, options, "p", [page])
         assert await asyncio.to_thread(commit_stages, options, [part], 1, 0)
         assert await running.sow("t") == [{"k": 5}]
+
+
+def test_rows_go_to_stages_in_their_order(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "STAGE_MESSAGES_MAX", 2)
+    topic = journals.topic("t")
+    options = WriteOptions(journals.address, "t")
+    staged = stage_rows(options, "p", [rows("1", "2"), rows("3"), rows("4", "5")])
+    assert (staged.messages, len(staged.stages)) == (5, 3)
+    assert [topic.stages[name] for name in staged.stages] == [[b"1", b"2"], [b"3", b"4"], [b"5"]]
+    assert topic.values == []
+
+
+def test_a_large_stage_is_cut_by_its_bytes(
+    journals: Journals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "STAGE_BYTES_MAX", 10)
+    topic = journals.topic("t")
+    staged = stage_rows(WriteOptions(journals.address, "t"), "p", [rows("1234", "1234", "1" * 30)])
+    assert [len(topic.stages[name]) for name in staged.stages] == [2, 1]
+
+
+def test_two_attempts_have_no_stage_in_common(journals: Journals) -> None:
+    topic = journals.topic("t")
+    options = WriteOptions(journals.address, "t")
+    once, again = (stage_rows(options, "p", [rows("1")]) for _ in range(2))
+    assert len(topic.stages) == len({*once.stages, *again.stages}) == 2
+    assert stage_rows(options, "p", []).stages == []
+
+
+def lines(**columns: list[Any]) -> list[Line]:
+    return list(lines_of(pa.RecordBatch.from_pydict(columns)))
+
+
+def test_values_are_lines_as_they_are() -> None:
+    found = lines(value=['{"k": 1.0}', " [1,\n2]\n", "null"])
+    assert found == [Line(text, False) for text in (b'{"k": 1.0}', b"[1, 2]", b"null")]
+    assert body_of(found) == (b'{"k": 1.0}\n[1, 2]\nnull\n', False)
+    assert lines(value=pa.array([b"7"], pa.large_binary())) == [Line(b"7", False)]
+
+
+def test_a_row_without_value_or_with_a_reason_is_a_removal() -> None:
+    found = lines(
+        value=[None, '{"k":2}', '{"k":3}'], key=["[1.0]", "[2]", None],
+        removed=[None, "match", None],
+    )  # fmt: skip
+    body, enveloped = body_of(found)
+    assert enveloped
+    assert [json.loads(line) for line in body.splitlines()] == [
+        {"key": [1], "reason": "deleted"},
+        {"key": [2], "reason": "match"},
+        {"value": {"k": 3}},
+    ]
+
+
+@rule("publish-9")
+def test_a_key_beside_a_value_goes_along() -> None:
+    """It must be the one that the value says, and the gateway looks."""
+    found = lines(value=['{"k": 5}', '{"k":6}'], key=["[5.0]", None])
+    body, enveloped = body_of(found)
+    assert (body, enveloped) == (b'{"key":[5],"value":{"k": 5}}\n{"value":{"k":6}}\n', True)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"value": ["{"]}, "no JSON text"),
+        ({"value": [""]}, "no JSON text"),
+        ({"value": ["1\n2"]}, "no JSON text"),
+        ({"value": ['1,"reason":"deleted"']}, "no JSON text"),
+        ({"value": ["\ud800".encode("utf-8", "surrogatepass")]}, "no JSON text"),
+        ({"value": [None]}, "needs the record's key"),
+        ({"value": [None], "key": ["IBM"]}, "key of a row is none"),
+        ({"value": [None], "key": ['"IBM"']}, "key of a row is none"),
+        ({"value": ["1"], "key": ['[1],"value":2']}, "key of a row is none"),
+        ({"value": [None], "key": ["[1]"], "removed": ["gone"]}, "one of deleted"),
+    ],
+)
+def test_what_is_no_message_is_refused(columns: dict[str, list[Any]], said: str) -> None:
+    with pytest.raises(StreamFailed, match=said):
+        lines(**columns)

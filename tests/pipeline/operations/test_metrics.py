@@ -6,13 +6,13 @@ import pytest
 
 from tests.support.deadlines import HANGS_S
 from tidegate.pipeline.errors import UsageInvalid
-from tidegate.pipeline.operations.metrics import FIGURES, PREFIX, StatusBoard, serving_metrics
+from tidegate.pipeline.operations.metrics import FIGURES, PREFIX, MetricsSink, serving_metrics
 from tidegate.pipeline.operations.status import Pace, State, StreamStatus
 
 LOOPBACK = "127.0.0.1"
 
 
-def scraped(board: StatusBoard) -> dict[str, float]:
+def scraped(board: MetricsSink) -> dict[str, float]:
     with (
         serving_metrics(board, 0, LOOPBACK) as port,
         urlopen(f"http://{LOOPBACK}:{port}/metrics", timeout=HANGS_S) as answer,
@@ -23,7 +23,7 @@ def scraped(board: StatusBoard) -> dict[str, float]:
 
 
 def test_every_figure_of_every_stream_is_scraped() -> None:
-    board = StatusBoard()
+    board = MetricsSink()
     busy = StreamStatus(
         "busy",
         State.RUNNING,
@@ -48,15 +48,15 @@ def test_every_figure_of_every_stream_is_scraped() -> None:
 
 
 def test_before_anything_runs_there_are_families_without_samples() -> None:
-    assert scraped(StatusBoard()) == {}
+    assert scraped(MetricsSink()) == {}
     assert len({figure.name for figure in FIGURES}) == len(FIGURES)
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
     with (
-        serving_metrics(StatusBoard(), 0, LOOPBACK) as port,
+        serving_metrics(MetricsSink(), 0, LOOPBACK) as port,
         pytest.raises(UsageInvalid, match=f"^no metrics on 127.0.0.1:{port}: address already"),
-        serving_metrics(StatusBoard(), port, LOOPBACK),
+        serving_metrics(MetricsSink(), port, LOOPBACK),
     ):
         pass
 
@@ -65,6 +65,6 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
 def test_what_is_no_port_is_one_sentence(port: int) -> None:
     with (
         pytest.raises(UsageInvalid, match=f"^--metrics-port: expected 1 to 65535, not {port}$"),
-        serving_metrics(StatusBoard(), port, LOOPBACK),
+        serving_metrics(MetricsSink(), port, LOOPBACK),
     ):
         pass

@@ -9,10 +9,10 @@ import threading
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tidegate.pipeline.operations.shutdown import CutOff, Stop
+from tidegate.pipeline.operations.shutdown import CutOff, Stop, complain, say
 
 
-def test_signals_ask_for_the_end_while_somebody_listens() -> None:
+def test_signals_ask_for_the_end_during_listening() -> None:
     before = signal.getsignal(signal.SIGTERM)
     for number, interrupted in ((signal.SIGTERM, False), (signal.SIGINT, True)):
         stop = Stop()
@@ -65,7 +65,7 @@ def test_a_block_that_would_be_cut_off_is_not_begun_after_the_end_was_asked_for(
     assert stop.exit_code == 0
 
 
-def test_an_interrupt_that_somebody_else_has_taken_counts_as_ours() -> None:
+def test_an_interrupt_taken_by_a_library_counts_as_ours() -> None:
     stop = Stop()
     with pytest.raises(CutOff), stop.cutting_off():
         raise KeyboardInterrupt
@@ -86,3 +86,9 @@ def test_a_block_may_be_given_time_until_the_second_signal() -> None:
         go_on()
     assert places == [True], "the first has asked for the end"
     assert stop.exit_code == 130
+
+
+def test_lines_go_out_and_complaints_go_beside(capsys: pytest.CaptureFixture[str]) -> None:
+    say("so far")
+    complain("no")
+    assert capsys.readouterr() == ("so far\n", "tidegate: no\n")

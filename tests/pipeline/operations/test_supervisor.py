@@ -22,7 +22,12 @@ from tidegate.pipeline.errors import (
     WorkerLate,
 )
 from tidegate.pipeline.operations.status import Pace, State, Totals
-from tidegate.pipeline.operations.supervisor import LATE_STARTS_MAX, StartGate, Supervisor
+from tidegate.pipeline.operations.supervisor import (
+    LATE_STARTS_MAX,
+    START_SECONDS_MAX,
+    StartGate,
+    Supervisor,
+)
 
 
 @dataclass
@@ -34,7 +39,7 @@ class Play:
     starts: int = 0
     fails_to_start: PipelineError | None = None
     said: list[str] = field(default_factory=list)
-    turn: StartGate = field(default_factory=StartGate)
+    gate: StartGate = field(default_factory=StartGate)
     chance: float = 0.0
     mended: type[PipelineError] | None = None
 
@@ -52,7 +57,7 @@ class Play:
             self._start,
             restarts=self.restarts,
             say=self.said.append,
-            turn=self.turn,
+            gate=self.gate,
             mends=lambda error: type(error) is self.mended,
             monotonic=lambda: self.now_s,
             chance=lambda: self.chance,
@@ -90,7 +95,7 @@ def query(*, active: bool, exception: str | None, message: str = "") -> SimpleNa
 
 
 @rule("pipeline-9")
-def test_a_failure_is_told_and_the_stream_started_again_after_a_pause() -> None:
+def test_a_failed_stream_is_started_again_after_a_pause() -> None:
     play = Play()
     play.supervised.begin()
     play.fail(GatewayUnreachable)
@@ -140,8 +145,8 @@ def test_pauses_are_spread_and_each_stream_has_its_own() -> None:
 
 @rule("pipeline-9")
 def test_streams_are_started_again_one_by_one() -> None:
-    turn = StartGate()
-    first, second = Play(turn=turn), Play(turn=turn)
+    gate = StartGate()
+    first, second = Play(gate=gate), Play(gate=gate)
     for play in (first, second):
         play.supervised.begin()
         play.fail(StreamFailed)
@@ -156,10 +161,10 @@ def test_streams_are_started_again_one_by_one() -> None:
 
 def test_one_that_is_looked_at_before_it_was_begun_starts_at_its_turn() -> None:
     play = Play()
-    play.turn.take(cast(Any, query(active=True, exception=None, message="Initializing sources")))
+    play.gate.take(cast(Any, query(active=True, exception=None, message="Initializing sources")))
     play.pass_s(0)
     assert (play.starts, play.state) == (0, State.STARTING)
-    play.turn.take(None)
+    play.gate.take(None)
     play.pass_s(0)
     assert (play.starts, play.state) == (1, State.RUNNING)
 
@@ -273,3 +278,37 @@ def test_a_query_that_has_read_all_has_ended() -> None:
     assert play.supervised.is_over
     assert play.state is State.ENDED
     assert play.supervised.failure is None
+
+
+def starting_query(message: str, *, active: bool = True) -> Any:
+    return SimpleNamespace(isActive=active, status={"message": message})
+
+
+@rule("pipeline-9")
+@pytest.mark.parametrize(
+    ("message", "active", "is_free"),
+    [
+        ("Initializing StreamExecution", True, False),
+        ("Initializing sources", True, False),
+        ("Initializing sources", False, True),
+        ("Getting offsets from TopicStream", True, True),
+        ("Waiting for next trigger", True, True),
+    ],
+)
+def test_a_turn_is_over_when_the_query_reads_or_has_ended(
+    message: str, active: bool, is_free: bool
+) -> None:
+    gate = StartGate()
+    assert gate.is_free()
+    gate.take(starting_query(message, active=active))
+    assert gate.is_free() is is_free
+
+
+def test_the_gate_opens_when_spark_gives_up() -> None:
+    now = [0.0]
+    gate = StartGate(lambda: now[0])
+    gate.take(starting_query("Initializing sources"))
+    now[0] = START_SECONDS_MAX - 0.1
+    assert not gate.is_free()
+    now[0] = START_SECONDS_MAX
+    assert gate.is_free()

@@ -16,7 +16,7 @@ from tidegate.keys.spec import KeySpec
 from tidegate.pipeline.columns.history import read_history
 from tidegate.pipeline.columns.intervals import Pace
 from tidegate.pipeline.errors import HistoryInvalid, HistoryUnreadable, StreamFailed
-from tidegate.pipeline.planner.plan import PlanArguments, _told, plan
+from tidegate.pipeline.planner.plan import PlanArguments, _history_error, plan
 from tidegate.pipeline.planner.planning import Question, answered, planned
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ def test_text_needs_a_time_field(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("something else", StreamFailed),
     ],
 )
-def test_what_spark_says_becomes_a_sentence(said: str, kind: type[Exception]) -> None:
-    assert type(_told(Path("a.gz"), said)) is kind
+def test_an_error_of_spark_is_a_sentence(said: str, kind: type[Exception]) -> None:
+    assert type(_history_error(Path("a.gz"), said)) is kind
 
 
 @pytest.mark.spark
@@ -105,6 +105,6 @@ def test_a_bad_line_is_named_through_all_that_spark_wraps_around_it(
     question = Question((KeySpec.of(["/a"]),), (10**9,), (Pace.BATCH,), None, 1)
     with pytest.raises(Exception, match="HistoryInvalid") as raised:
         answered(planned(read_history(spark, tmp_path), question), question)
-    told = _told(Path("a"), str(raised.value))
+    told = _history_error(Path("a"), str(raised.value))
     assert str(told) == "a: a.ndjson, line 2: not JSON: Input data was truncated"
     assert told.exit_code == 1

@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -7,16 +9,15 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipeline.sinks.drafts import BATCH, ROWS, drafted
+from tests.pipeline.sinks.unfinished_files import BATCH, ROWS, drafted
 from tests.support.rules import rule
 from tidegate.pipeline.columns.rows import SENT
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, StreamFailed
 from tidegate.pipeline.operations.status import Totals
 from tidegate.pipeline.sinks import parquet as module
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
-from tidegate.pipeline.sinks.parquet import ParquetWriter, Report
-from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.parquet import COLUMNS, ParquetWriter, Report
+from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
 from tidegate.pipeline.streams.checkpoint import Checkpoint
 from tidegate.pipeline.streams.stream import Stream
 
@@ -191,3 +192,41 @@ def test_a_stream_that_is_run_again_from_its_checkpoint_adds_nothing_twice(
         ('["b"]', 5, 1),
         ('["c"]', 1, 2),
     ]
+
+
+def test_a_row_tells_what_was_sent_and_where_it_comes_from(tmp_path: Path) -> None:
+    [report] = drafted(tmp_path, ROWS).report().to_pylist()
+    unfinished = str(tmp_path / ".s-q-7.3.0")
+    assert report == {"messages": 6, "written": 2, "refused": 1, "unfinished": unfinished}
+    table = pq.ParquetFile(unfinished).read()
+    assert table.schema.equals(COLUMNS)
+    first, second = table.to_pylist()
+    assert first == {
+        "batch": 7,
+        "row": 1,
+        "key": '["a"]',
+        "value": '{"k":"a"}',
+        "removed": None,
+        "messages": 4,
+        "first_ms": 17,
+        "due_ns": 18_000_000,
+        "file": "file:/in/x",
+        "block": 3,
+        "position": 9,
+    }
+    told = {name: second[name] for name in ("row", "key", "value", "removed", "file")}
+    assert told == {"row": 2, "key": '["b"]', "value": None, "removed": "deleted", "file": None}
+    assert (tmp_path / "dead" / "batch-000000007.ndjson").exists()
+
+
+def test_readers_pass_over_a_draft(tmp_path: Path) -> None:
+    for attempt in range(2):
+        drafted(tmp_path, ROWS[:2], attempt)
+    assert pq.read_table(tmp_path).num_rows == 0
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_nothing_to_tell_is_no_file(tmp_path: Path) -> None:
+    [report] = drafted(tmp_path, ROWS[2:]).report().to_pylist()
+    assert report == {"messages": 1, "written": 0, "refused": 1, "unfinished": None}
+    assert [path.name for path in tmp_path.iterdir()] == ["dead"]

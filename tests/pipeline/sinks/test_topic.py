@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 import time
@@ -10,16 +12,16 @@ import pytest
 
 from tests.pipeline.journals import Journals, Removed
 from tests.support.rules import rule
+from tidegate.pipeline import connection
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
 from tidegate.pipeline.connection import gateway_at
 from tidegate.pipeline.errors import GatewayRefused
-from tidegate.pipeline.sinks import topic as sink
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
-from tidegate.pipeline.sinks.sink import Batch, Receipt
+from tidegate.pipeline.sinks.sink import Batch, DeadLetters, Receipt
 from tidegate.pipeline.sinks.topic import ExistingRecords, Report, Staging, TopicWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 PRODUCER = "tidegate.pipeline.s.0a"
 
@@ -59,7 +61,7 @@ def write(writer: TopicWriter, batch: Batch, rows: pa.RecordBatch, attempt: int 
 def test_a_batch_is_staged_in_pieces_and_published_in_one_step(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "STAGE_MESSAGES_MAX", 4)
+    monkeypatch.setattr(connection, "STAGE_MESSAGES_MAX", 4)
     topic = journals.topic("newest")
     writer = writer_to(journals, tmp_path)
     report = staged(writer, batch(3), winners(10))
@@ -75,7 +77,7 @@ def test_a_batch_is_staged_in_pieces_and_published_in_one_step(
 def test_removals_are_staged_in_their_place(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "STAGE_MESSAGES_MAX", 2)
+    monkeypatch.setattr(connection, "STAGE_MESSAGES_MAX", 2)
     topic = journals.topic("newest")
     told = [
         (None, "deleted"),
@@ -99,7 +101,7 @@ def test_removals_are_staged_in_their_place(
 def test_a_stage_is_bounded_in_bytes(
     journals: Journals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "STAGE_BYTES_MAX", 5)
+    monkeypatch.setattr(connection, "STAGE_BYTES_MAX", 5)
     topic = journals.topic("newest")
     staged(writer_to(journals, tmp_path), batch(0), winners(5))
     assert [len(lines) for lines in topic.stages.values()] == [2, 2, 1]
@@ -216,8 +218,8 @@ def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
     for run, told in ((5, [b"1", Removed(b'["gone"]')]), (6, [])):
         first = batch(0, run)
         with gateway_at(writer.gateway) as gateway:
-            standing = ExistingRecords.of(gateway, "newest")
-            staging = Staging(writer, gateway, first, 0, standing)
+            existing = ExistingRecords.of(gateway, "newest")
+            staging = Staging(writer, gateway, first, 0, existing)
             staging.take(batch_rows)
             staging.end()
         assert writer.commit([staging.report()], first).published == len(told)
@@ -229,6 +231,31 @@ def test_a_first_batch_restates_the_topic_as_often_as_it_comes(
 
 @rule("pipeline-14")
 def test_a_topic_that_was_declared_is_not_made(journals: Journals, tmp_path: Path) -> None:
-    with pytest.raises(GatewayRefused, match="no topic newest any more"):
+    with pytest.raises(GatewayRefused, match="no longer has topic newest"):
         replace(writer_to(journals, tmp_path), declared=True).prepare()
     assert journals.topics == {}
+
+
+HAS = [
+    b'{"key":["a"],"bookmark":"e-1","value":{"n":1}}\n{"key":["b"],"bookmark":"e-2","value":{"n":2}}\n',
+    b'{"key":["c"],"bookmark":"e-3","value":{"n":3}}\n',
+]
+
+
+@rule("pipeline-13")
+def test_news_is_what_is_not_there_so() -> None:
+    existing = ExistingRecords(HAS)
+    assert not existing.differs('["a"]', b'{"n":1}')
+    assert existing.differs('["b"]', b'{"n":9}')
+    assert existing.differs('["d"]', b'{"n":4}')
+    assert list(existing.left()) == ['["c"]']
+
+
+def test_a_removal_is_news_where_there_is_a_record() -> None:
+    existing = ExistingRecords(HAS)
+    assert existing.differs('["a"]', None)
+    assert not existing.differs('["d"]', None)
+
+
+def test_an_empty_topic_has_nothing_left() -> None:
+    assert list(ExistingRecords([]).left()) == []

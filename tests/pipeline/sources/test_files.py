@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 import gzip
@@ -12,16 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from tests.pipeline.drained import bodies, drained, names
+from tests.pipeline.read_out import bodies, drained, names
 from tests.support.rules import rule
-from tidegate.pipeline.definitions.external import FileFormat, FilesSource
-from tidegate.pipeline.errors import DefinitionInvalid, HistoryUnreadable, from_spark
-from tidegate.pipeline.sources.files import read_files
+from tidegate.pipeline.definitions.source import FileFormat, FilesSource
+from tidegate.pipeline.errors import (
+    DefinitionInvalid,
+    HistoryInvalid,
+    HistoryUnreadable,
+    from_spark,
+)
+from tidegate.pipeline.sources.files import read_files, without_headers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def came_at(path: Path, second: int) -> None:
@@ -36,6 +41,7 @@ def parquet(folder: Path) -> FilesSource:
     return FilesSource(str(folder / "*.parquet"), format=FileFormat.PARQUET)
 
 
+@pytest.mark.spark
 @rule("pipeline-6")
 def test_files_sort_by_time_then_name(spark: SparkSession, tmp_path: Path) -> None:
     for second, name in [(9, "0"), (3, "b c"), (3, "a"), (3, "a0")]:
@@ -50,6 +56,7 @@ def test_files_sort_by_time_then_name(spark: SparkSession, tmp_path: Path) -> No
     assert {(row.block, row.position, row.time_ms, row.key) for row in rows} == {(0,) + (None,) * 3}
 
 
+@pytest.mark.spark
 def test_rows_of_csv_are_objects_of_texts_named_by_the_header(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -67,6 +74,7 @@ def test_rows_of_csv_are_objects_of_texts_named_by_the_header(
     ]
 
 
+@pytest.mark.spark
 @rule("pipeline-7")
 def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_path: Path) -> None:
     schema = (("symbol", "string"), ("price", "double"), ("size", "long"))
@@ -81,10 +89,9 @@ def test_a_schema_gives_the_columns_of_csv_their_types(spark: SparkSession, tmp_
     ]
 
 
+@pytest.mark.spark
 @rule("pipeline-7")
-def test_a_line_of_csv_that_is_no_row_is_refused_as_it_stands(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_bad_line_of_csv_is_refused_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     lines = {
         b'{"symbol":"FROMJSON"}': "no row of the columns symbol, price, note",
         b"A,1,x,y": "no row of the columns symbol, price, note",
@@ -109,6 +116,7 @@ def test_a_line_of_csv_that_is_no_row_is_refused_as_it_stands(
     ]
 
 
+@pytest.mark.spark
 @rule("pipeline-7")
 def test_a_file_with_another_header_ends_the_stream(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("symbol,price\nA,1\n")
@@ -121,6 +129,7 @@ def test_a_file_with_another_header_ends_the_stream(spark: SparkSession, tmp_pat
     assert not failure.may_pass
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("name", ["l.ndjson", "l.csv.gz", "l (1).parquet"])
 def test_a_path_may_be_that_of_one_file(spark: SparkSession, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
@@ -135,6 +144,7 @@ def test_a_path_may_be_that_of_one_file(spark: SparkSession, tmp_path: Path, nam
     assert bodies(drained(read_files(spark, source))) == ['{"k":"1"}']
 
 
+@pytest.mark.spark
 def test_folders_may_name_columns(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "day=7").mkdir()
     (tmp_path / "day=7" / "a.csv").write_text("k\n1\n")
@@ -142,6 +152,7 @@ def test_folders_may_name_columns(spark: SparkSession, tmp_path: Path) -> None:
     assert bodies(drained(read_files(spark, source))) == ['{"k":"1","day":7}']
 
 
+@pytest.mark.spark
 def test_columns_that_nothing_tells_are_asked_for(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(DefinitionInvalid, match=r"no file yet .* source.schema"):
         read_files(spark, csv(tmp_path))
@@ -153,6 +164,7 @@ def test_columns_that_nothing_tells_are_asked_for(spark: SparkSession, tmp_path:
         read_files(spark, parquet(tmp_path))
 
 
+@pytest.mark.spark
 def test_a_row_of_parquet_is_its_value_or_an_object_of_its_columns(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -178,6 +190,7 @@ def test_a_row_of_parquet_is_its_value_or_an_object_of_its_columns(
     assert bodies(rows) == ['{"k":1,"price":0.5}', '{"k":2}']
 
 
+@pytest.mark.spark
 @rule("pipeline-7")
 def test_a_number_that_json_has_not_refuses_its_row(spark: SparkSession, tmp_path: Path) -> None:
     columns = {"k": [1, 2, 3], "price": [0.5, float("nan"), None], "l": [[1.0], [], [-math.inf]]}
@@ -188,3 +201,44 @@ def test_a_number_that_json_has_not_refuses_its_row(spark: SparkSession, tmp_pat
         ('{"k":2,"price":"NaN","l":[]}', "message-invalid: price is NaN or infinite"),
         ('{"k":3,"l":["-Infinity"]}', "message-invalid: l is NaN or infinite"),
     ]
+
+
+SCHEMA = pa.schema(
+    [
+        ("file", pa.string()),
+        ("block", pa.int64()),
+        ("position", pa.int64()),
+        ("line", pa.binary()),
+    ]
+)
+NAMES = ["k", "a;b", "_c2"]
+
+
+def batch(*rows: tuple[str, int, bytes]) -> pa.RecordBatch:
+    said = [{"file": file, "block": block, "line": line} for file, block, line in rows]
+    return pa.RecordBatch.from_pylist(said, schema=SCHEMA)
+
+
+def test_the_first_line_of_each_file_is_its_header() -> None:
+    batches = [
+        batch(("a", 0, b'K;"a;b";'), ("a", 0, b"1"), ("a", 9, b"2")),
+        batch(("b", 0, b" "), ("b", 0, b"")),
+        batch(("b", 0, b'k;"a;b";_c2'), ("b", 0, b'k;"a;b";_c2')),
+        batch(("b", 0, b"5")),
+    ]
+    found = [
+        row for piece in without_headers(iter(batches), NAMES, ";") for row in piece.to_pylist()
+    ]
+    assert [tuple(row.values()) for row in found] == [
+        ("a", 0, 2, b"1"),
+        ("a", 9, 1, b"2"),
+        ("b", 0, 4, b'k;"a;b";_c2'),
+        ("b", 0, 5, b"5"),
+    ]
+
+
+@rule("pipeline-7")
+@pytest.mark.parametrize("line", [b'"a;b";k;', b"k;a;b;", b'k;"a;b"', b'\xff;"a;b";', b'"k'])
+def test_another_header_is_an_error(line: bytes) -> None:
+    with pytest.raises(HistoryInvalid, match=r"^b\.csv, line 1: the header is .*, expected k;a;b;"):
+        list(without_headers(iter([batch(("0\0in/b.csv", 0, line))]), NAMES, ";"))

@@ -1,5 +1,8 @@
+""""""
+
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,17 +11,23 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from redis import Redis
 
-from tests.pipeline.drained import bodies, drained
+from tests.pipeline.read_out import bodies, drained
 from tests.support.rules import rule
-from tidegate.pipeline.definitions.external import RedisSource
+from tidegate.pipeline.definitions.source import RedisSource
 from tidegate.pipeline.errors import SourceLost, from_spark
+from tidegate.pipeline.redis_server import RedisServer
 from tidegate.pipeline.sources import redis_stream
-from tidegate.pipeline.sources.redis_stream import EntriesReader, EntriesSlice, read_redis
+from tidegate.pipeline.sources.redis_stream import (
+    BEGINNING,
+    ENTRIES_PER_PAGE,
+    Entries,
+    EntriesReader,
+    EntriesSlice,
+    read_redis,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = [pytest.mark.redis, pytest.mark.spark]
 
 
 @pytest.fixture
@@ -36,6 +45,8 @@ def add(redis: Redis, low: int, high: int) -> None:
         redis.xadd("ticks", {"k": at % 3, "n": at}, id=f"{1_700_000_000_000 + at}-0")
 
 
+@pytest.mark.redis
+@pytest.mark.spark
 def test_entries_are_one_piece_in_order_whatever_batches_and_runs_they_come_in(
     spark: SparkSession, source: RedisSource, redis: Redis, tmp_path: Path
 ) -> None:
@@ -61,6 +72,8 @@ def test_entries_are_one_piece_in_order_whatever_batches_and_runs_they_come_in(
     )
 
 
+@pytest.mark.redis
+@pytest.mark.spark
 def test_a_field_holds_the_message_and_one_without_it_is_no_record(
     spark: SparkSession, source: RedisSource, redis: Redis
 ) -> None:
@@ -71,7 +84,9 @@ def test_a_field_holds_the_message_and_one_without_it_is_no_record(
     assert [bytes(row.body) for row in rows] == [b'{"k":1}', b"null", b"\xff"]
 
 
-def test_a_stream_begins_where_it_is_told(source: RedisSource, redis: Redis) -> None:
+@pytest.mark.redis
+@pytest.mark.spark
+def test_a_stream_begins_at_from(source: RedisSource, redis: Redis) -> None:
     assert reader(source).initialOffset() == {"id": "0-0", "entries": 0}
     assert reader(replace(source, start="now")).initialOffset()["id"] == "0-0"
     add(redis, 0, 2)
@@ -83,6 +98,8 @@ def test_a_stream_begins_where_it_is_told(source: RedisSource, redis: Redis) -> 
         reader(replace(source, start="7-0")).initialOffset()
 
 
+@pytest.mark.redis
+@pytest.mark.spark
 def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
     source: RedisSource, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,10 +116,10 @@ def test_a_batch_is_cut_into_slices_that_know_how_many_they_are(
     assert told.partitions(end, end) == []
 
 
+@pytest.mark.redis
+@pytest.mark.spark
 @rule("pipeline-6")
-def test_a_batch_that_comes_again_with_fewer_entries_is_told(
-    source: RedisSource, redis: Redis
-) -> None:
+def test_a_repeated_batch_with_fewer_entries_is_an_error(source: RedisSource, redis: Redis) -> None:
     add(redis, 0, 10)
     told = reader(source)
     start = told.initialOffset()
@@ -113,3 +130,49 @@ def test_a_batch_that_comes_again_with_fewer_entries_is_told(
         list(told.read(planned))
     with pytest.raises(SourceLost, match="no longer holds all entries after 1700000000009-0"):
         told.partitions(start, end)
+
+
+@pytest.fixture
+def entries(redis_url: str, redis: Redis) -> Iterator[Entries]:
+    with RedisServer(redis_url) as server:
+        yield Entries(server, "ticks")
+
+
+def add_entry(redis: Redis, low: int, high: int) -> None:
+    with redis.pipeline() as commands:
+        for at in range(low, high):
+            commands.xadd("ticks", {"n": at}, id=f"{at}-0")
+        commands.execute()
+
+
+@pytest.mark.redis
+def test_what_lies_between_two_ids_is_counted_and_read(entries: Entries, redis: Redis) -> None:
+    assert (entries.last(), entries.step(BEGINNING, "+", 10)) == (BEGINNING, (0, BEGINNING))
+    rows = 2 * ENTRIES_PER_PAGE + 5
+    add_entry(redis, 1, rows + 1)
+    assert entries.last() == f"{rows}-0"
+    assert entries.step(BEGINNING, "+", 2 * rows) == (rows, f"{rows}-0")
+    assert entries.step("3-0", "+", ENTRIES_PER_PAGE + 1) == (1_001, "1004-0")
+    assert entries.step("3-0", "7-0", 100) == (4, "7-0")
+    assert entries.step(f"{rows}-0", "+", 5) == (0, f"{rows}-0")
+    read = [fields[b"n"] for page in entries.pages("3-0", "2000-0") for _, fields in page]
+    assert read == [b"%d" % at for at in range(4, 2001)]
+
+
+@pytest.mark.redis
+@rule("pipeline-6")
+def test_an_entry_that_was_read_last_must_be_there_or_be_the_newest(
+    entries: Entries, redis: Redis
+) -> None:
+    entries.require(BEGINNING)
+    add_entry(redis, 1, 10)
+    redis.xtrim("ticks", minid="5-0", approximate=False)
+    entries.require("5-0")
+    with pytest.raises(SourceLost, match="no longer holds entry 4-0") as caught:
+        entries.require("4-0")
+    assert "\n" not in str(caught.value)
+    redis.xtrim("ticks", maxlen=0, approximate=False)
+    entries.require("9-0")
+    redis.delete("ticks")
+    with pytest.raises(SourceLost):
+        entries.require("9-0")

@@ -17,7 +17,8 @@ from tests.support.deadlines import HANGS_S
 from tests.support.outside import require_java
 from tests.support.spark_cluster import ENVIRONMENT, spark_cluster
 from tidegate.pipeline.errors import SparkUnavailable
-from tidegate.pipeline.spark.executors import missing_package, pack_ours
+from tidegate.pipeline.spark import session
+from tidegate.pipeline.spark.session import missing_package, pack_ours
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,19 +78,19 @@ def test_our_code_can_be_imported_from_what_is_sent(tmp_path: Path) -> None:
     packed = pack_ours(tmp_path / "ours.zip")
     code = (
         f"import sys; sys.path.insert(0, {str(packed)!r}); "
-        "from tidegate.pipeline.spark import executors; "
-        "print(executors.__file__, executors.missing_package())"
+        "from tidegate.pipeline.spark import session; "
+        "print(session.__file__, session.missing_package())"
     )
     said = subprocess.run(
         [sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     ).stdout
-    assert said == f"{packed}/tidegate/pipeline/spark/executors.py \n"
+    assert said == f"{packed}/tidegate/pipeline/spark/session.py \n"
 
 
 def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing_package() == ""
     monkeypatch.setattr(
-        "tidegate.pipeline.spark.executors.IMPORTED",
+        "tidegate.pipeline.spark.session.IMPORTED",
         ("tidegate.pipeline", "no_such_package.at_all"),
     )
     assert missing_package() == "no_such_package"
@@ -99,11 +100,10 @@ def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_executors_that_lack_a_package_are_one_sentence(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.pipeline.spark import executors
 
-    monkeypatch.setattr(executors, "missing_package", lambda: "httpx2")
+    monkeypatch.setattr(session, "missing_package", lambda: "httpx2")
     with pytest.raises(SparkUnavailable) as raised:
-        executors.prepare_executors(spark)
+        session.prepare_executors(spark)
     assert str(raised.value) == (
         "an executor of local[2] has no Python package httpx2: "
         "install the requirements of Tidegate on every node"
@@ -114,12 +114,11 @@ def test_executors_that_lack_a_package_are_one_sentence(
 def test_executors_that_cannot_work_are_one_sentence(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.pipeline.spark import executors
 
     def broken() -> str:
         raise OSError("no room left")
 
-    monkeypatch.setattr(executors, "missing_package", broken)
+    monkeypatch.setattr(session, "missing_package", broken)
     with pytest.raises(SparkUnavailable) as raised:
-        executors.prepare_executors(spark)
+        session.prepare_executors(spark)
     assert str(raised.value) == "the executors of local[2] cannot work: OSError: no room left"

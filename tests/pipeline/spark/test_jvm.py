@@ -41,7 +41,7 @@ def test_java_17_and_newer_will_do(
     ("line", "said"),
     [('java version "1.8.0_392"', "is version 8"), ("nonsense", "of an unknown version")],
 )
-def test_an_old_java_is_told_in_one_sentence(
+def test_an_old_java_is_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, said: str
 ) -> None:
     java_that_says(tmp_path, line, monkeypatch)
@@ -109,7 +109,7 @@ def test_what_does_not_end_by_itself_is_killed(
     assert is_gone(pid(spark_home))
 
 
-def test_a_java_that_does_not_start_is_told_by_its_first_word(spark_home: Path) -> None:
+def test_a_java_that_does_not_start_is_an_error_with_its_first_line(spark_home: Path) -> None:
     submit_does(spark_home, "echo 'WARNING: none'; echo 'Error: no memory' >&2; exit 1")
     with pytest.raises(SparkUnavailable, match="Spark's Java does not start: Error: no memory"):
         Jvm({})

@@ -37,7 +37,7 @@ class FakeSpark:
     ("error", "closed", "cut_off"),
     [(None, 1, 0), (SparkUnavailable("no"), 1, 0), (KeyboardInterrupt(), 0, 1)],
 )
-def test_a_session_is_closed_in_order_but_where_it_cannot_be_asked_any_more(
+def test_a_session_is_closed_unless_its_jvm_is_gone(
     monkeypatch: pytest.MonkeyPatch, error: BaseException | None, closed: int, cut_off: int
 ) -> None:
     spark, java = FakeSpark(), FakeSpark()
@@ -137,7 +137,7 @@ def test_what_py4j_tells_the_root_logger_is_not_printed(
     assert caplog.messages == ["/elsewhere/source.py"]
 
 
-def test_no_java_is_told_in_one_sentence_and_exit_78(
+def test_no_java_is_one_sentence_and_exit_78(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)

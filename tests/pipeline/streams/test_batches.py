@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,28 +14,48 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipeline.columns.test_conflator import REDUCERS, REMOVED, WANTED, merger_of
-from tests.pipeline.columns.test_saved import timed
-from tests.pipeline.engine_deliveries import Delivered, Recorded, batch_deliveries, delivered
+from tests.pipeline.columns.test_conflation import (
+    REDUCERS,
+    REMOVED,
+    WANTED,
+    conflation,
+    merger_of,
+)
+from tests.pipeline.columns.test_shard import timed
+from tests.pipeline.engine_deliveries import (
+    Delivered,
+    Recorded,
+    batch_deliveries,
+    delivered,
+)
+from tests.pipeline.event_time import Timed, event_deliveries
 from tests.pipeline.journals import Journals
-from tests.pipeline.merged import MERGER
-from tests.pipeline.reordered import Timed, event_deliveries
+from tests.pipeline.merger import MERGER
+from tests.pipeline.naive_newest import newest_by_key
 from tests.support.rules import rule
+from tidegate.keys.path import FieldPath
+from tidegate.pipeline.columns.intake import combine
 from tidegate.pipeline.columns.intervals import Pace
-from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
+from tidegate.pipeline.columns.reading import TimeField
+from tidegate.pipeline.columns.rows import DELIVERIES, PUBLISHED, arrow_schema
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch, DefinitionInvalid, from_spark
 from tidegate.pipeline.sinks.sink import Batch, Receipt
 from tidegate.pipeline.streams import batches
-from tidegate.pipeline.streams.batches import ConflatedBatches, batch_time_ms
+from tidegate.pipeline.streams.batches import (
+    ConflatedBatches,
+    PlanKind,
+    batch_time_ms,
+    plan_latest,
+    way_of,
+)
 from tidegate.pipeline.streams.checkpoint import Checkpoint
-from tidegate.pipeline.streams.plans import PlanKind
 from tidegate.pipeline.streams.stream import Stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")]
+
 MESSAGES = 400
 FILES = 4
 INTERVAL_MS = 40
@@ -143,6 +163,8 @@ def options(pace: Pace, *more: str) -> str:
 EVENT = f'oof = true\ntime = {{field = "/t", watermark = "{LATENESS_MS}ms"}}'
 
 
+@pytest.mark.spark
+@rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.slow
 @pytest.mark.parametrize("pace", Pace)
 def test_event_time_whatever_the_batches_are(
@@ -161,6 +183,8 @@ def test_event_time_whatever_the_batches_are(
     assert rerun.totals.batches == 0  # the end is once
 
 
+@pytest.mark.spark
+@rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("pace", "more", "way"),
@@ -200,8 +224,10 @@ def test_processing_time_by_the_log_of_spark(
     assert [sorted(rows, key=str) for rows in found] == [sorted(rows, key=str) for rows in expected]
 
 
+@pytest.mark.spark
+@rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.parametrize("is_elsewhere", [False, True])
-def test_removals_are_told_by_the_key_of_their_topic(
+def test_removals_are_sent_by_the_key_of_their_topic(
     spark: SparkSession, tmp_path: Path, journals: Journals, is_elsewhere: bool
 ) -> None:
     journals.topic("raw", key=["/k", "/x"])
@@ -217,8 +243,10 @@ def test_removals_are_told_by_the_key_of_their_topic(
         ConflatedBatches(definition).open(spark)
 
 
+@pytest.mark.spark
+@rule("pipeline-1", "pipeline-3", "pipeline-4", "pipeline-5")
 @pytest.mark.slow
-def test_an_end_that_was_cut_short_is_gone_on_with_and_what_is_lost_is_said(
+def test_an_interrupted_end_is_continued_and_a_loss_is_an_error(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages = shared_case()
@@ -243,3 +271,45 @@ def test_an_end_that_was_cut_short_is_gone_on_with_and_what_is_lost_is_said(
     error = from_spark("s", str(failed.query.exception()))
     assert isinstance(error, CheckpointMismatch)
     assert "held/000000003/0000.arrow is missing or damaged" in str(error)
+
+
+@pytest.mark.spark
+def test_spark_agrees_with_one_pass_and_shuffles_only_winners(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "SELECT '' AS file, 0L AS block, id AS position, CAST(NULL AS LONG) AS time_ms, "
+        "CAST(NULL AS STRING) AS key, CAST(CASE "
+        "WHEN id % 100 = 99 THEN '{\"k\":' ELSE concat('{\"k\":', id % 7, CASE WHEN id % 2 = 0 "
+        "THEN '.0' ELSE '' END, ',\"n\":', id, '}') END AS BINARY) AS body, "
+        "CAST(NULL AS STRING) AS removed, "
+        "CAST(NULL AS STRING) AS refused "
+        "FROM range(0, 3000, 1, 3)"
+    )
+    asked = replace(conflation(Pace.BATCH, "", "", oof=False)[0], sets_aside=True)
+    rows = plan_latest(frame, asked).collect()
+    published = [bytes(row.body) for row in frame.orderBy("position").collect()]
+    kept = [bytes(row.value) for row in rows if row.refused is None]
+    assert newest_by_key(kept, "k") == newest_by_key(published, "k")
+    assert len(kept) == 7
+    assert len([row for row in rows if row.refused]) == 30
+    assert sum(row.messages for row in rows) == 3000
+    shuffled = frame.mapInArrow(partial(combine, conflation=asked), DELIVERIES).count()
+    assert shuffled == 3 * 7 + 30
+
+
+@pytest.mark.parametrize(
+    ("pace", "oof", "time", "way"),
+    [
+        (Pace.BATCH, False, None, PlanKind.LATEST),
+        (Pace.BATCH, True, None, PlanKind.HELD),
+        (Pace.KEY, False, None, PlanKind.HELD),
+        (Pace.BATCH, False, TimeField(FieldPath.parse("/ts")), PlanKind.TIMED),
+    ],
+)
+def test_a_running_stream_holds_only_what_it_must(
+    pace: Pace, oof: bool, time: TimeField | None, way: PlanKind
+) -> None:
+    assert way_of(replace(conflation(pace, "", "", oof=oof)[0], time=time)) is way
+
+
+def test_a_merger_sees_the_messages_of_a_key_in_their_order() -> None:
+    assert way_of(conflation(Pace.BATCH, "", MERGER, oof=False)[0]) is PlanKind.HELD

@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 from functools import partial
@@ -8,7 +10,7 @@ import pytest
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.stream import StreamDefinition, read_definitions
 from tidegate.pipeline.errors import CheckpointMismatch
-from tidegate.pipeline.streams.checkpoint import Checkpoint
+from tidegate.pipeline.streams.checkpoint import Checkpoint, planned, require_whole
 
 TOML = """\
 [pipeline.s]
@@ -78,19 +80,19 @@ def test_an_unreadable_one_is_refused(tmp_path: Path) -> None:
 
 
 @rule("pipeline-10")
-def test_what_was_sent_is_in_one_life_of_the_sink(tmp_path: Path) -> None:
+def test_a_checkpoint_belongs_to_one_epoch_of_the_sink(tmp_path: Path) -> None:
     """Made again, or at another gateway, it has not what was sent before."""
     with Checkpoint(defined(tmp_path)) as checkpoint:
         for told in ("e1", "e1", ""):  # a sink that tells no life is any
             checkpoint.require_sink(told)
     with (
         Checkpoint(defined(tmp_path)) as checkpoint,
-        pytest.raises(CheckpointMismatch, match=r"another life of topic newest \(epoch e1, now e2"),
+        pytest.raises(CheckpointMismatch, match=r"another epoch of topic newest \(e1, now e2"),
     ):
         checkpoint.require_sink("e2")
 
 
-def test_who_takes_the_loss_on_himself_goes_on_in_another_life_of_the_sink(tmp_path: Path) -> None:
+def test_without_the_file_sink_a_stream_continues_in_another_epoch(tmp_path: Path) -> None:
     with Checkpoint(defined(tmp_path)) as checkpoint:
         checkpoint.require_sink("e1")
     (tmp_path / "checkpoints/s/sink").unlink()
@@ -107,7 +109,7 @@ def test_each_run_has_a_number_above_all_before_it(tmp_path: Path) -> None:
     assert runs == [1_000, 5_000, 5_001, 5_002, 9_000]
 
 
-def test_a_folder_put_back_from_a_copy_goes_on_above_the_runs_it_does_not_know(
+def test_a_restored_folder_continues_above_the_runs_it_does_not_know(
     tmp_path: Path,
 ) -> None:
     with Checkpoint(defined(tmp_path), lambda: 1_000):
@@ -127,3 +129,58 @@ def test_a_number_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
         (tmp_path / "checkpoints/s/run").write_text(text)
         with Checkpoint(defined(tmp_path), lambda: 7) as checkpoint:
             assert checkpoint.run == 7
+
+
+OFFSETS = b'v1\n{"batchWatermarkMs":0}\n{"bookmark":"e-4"}\n-'
+
+
+def written(folder: Path) -> Path:
+    """A checkpoint in which batch 11 was planned and not done."""
+    for name, content in {
+        "metadata": b'{"id":"7"}',
+        "offsets/9": OFFSETS,
+        "offsets/10": OFFSETS,
+        "offsets/11": OFFSETS,
+        "offsets/.12.tmp": b"",
+        "commits/10": b'v1\n{"nextBatchWatermarkMs":0}',
+    }.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_one_that_was_never_used_is_whole(tmp_path: Path) -> None:
+    require_whole(tmp_path)
+    assert planned(tmp_path) == -1
+
+
+def test_one_of_a_batch_that_was_not_done_is_whole(tmp_path: Path) -> None:
+    require_whole(written(tmp_path))
+    assert planned(tmp_path) == 11
+
+
+def test_one_without_commits_is_whole(tmp_path: Path) -> None:
+    (written(tmp_path) / "commits/10").unlink()
+    require_whole(tmp_path)
+
+
+@rule("pipeline-10")
+@pytest.mark.parametrize("name", ["metadata", "offsets/11", "commits/10"])
+@pytest.mark.parametrize("content", [b"", b"v1", b"v1\n", b"v1\n{", b"\xff\n{}", b"v1\n{\xff}"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    (written(tmp_path) / name).write_bytes(content)
+    with pytest.raises(CheckpointMismatch, match=f"{name} is not whole: put all of it"):
+        require_whole(tmp_path)
+
+
+@rule("pipeline-10")
+@pytest.mark.parametrize(
+    ("gone", "named"),
+    [(["metadata"], "metadata"), (["offsets/11", "offsets/10"], "offsets/10")],
+)
+def test_a_file_that_is_gone_is_named(tmp_path: Path, gone: list[str], named: str) -> None:
+    written(tmp_path)
+    for name in gone:
+        (tmp_path / name).unlink()
+    with pytest.raises(CheckpointMismatch, match=f"{named} is gone: put all of it"):
+        require_whole(tmp_path)

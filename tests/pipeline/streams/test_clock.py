@@ -46,7 +46,7 @@ def test_the_earliest_due_time_is_a_batch_once_it_has_come(
     assert clock.partitions(start, found) == []
 
 
-def test_for_recorded_input_it_stands_still(tmp_path: Path) -> None:
+def test_the_clock_has_no_batches_for_recorded_input(tmp_path: Path) -> None:
     clock = ClockReader(holding(tmp_path, 40))
     clock.prepareForTriggerAvailableNow()
     assert clock.latestOffset({"due_ns": 0}, ReadAllAvailable()) == {"due_ns": 0}

@@ -15,8 +15,8 @@ from tests.pipeline.archive.served import Served, gateway
 from tests.support.deadlines import HANGS_S
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.stream import read_definitions
-from tidegate.pipeline.operations.run_options import RunOptions
 from tidegate.pipeline.operations.shutdown import Stop
+from tidegate.pipeline.operations.supervisor import RunOptions
 from tidegate.pipeline.streams import run as module
 from tidegate.pipeline.streams.run import Topics, run_streams
 from tidegate.pipeline.streams.runner import StreamRunner
@@ -97,10 +97,10 @@ def test_a_new_start_does_not_wait_for_a_gateway_that_is_out(tmp_path: Path) -> 
         'source = {kind = "tidegate", topic = "raw"}\nsink = {topic = "newest"}\n'
     )
     said: list[str] = []
-    crew = StreamRunner(RunOptions(), said.append)
-    seat = crew.take(*read_definitions(path))
-    crew.spark = seat.stream.query = cast(Any, "there was a start")
-    seat.supervised.look()
+    runner = StreamRunner(RunOptions(), said.append)
+    running = runner.add(*read_definitions(path))
+    runner.spark = running.stream.query = cast(Any, "there was a start")
+    running.supervised.look()
     assert len(said) == 1
     assert "; it is started again in " in said[0]
 

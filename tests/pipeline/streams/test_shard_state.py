@@ -1,3 +1,5 @@
+""""""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -5,9 +7,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from tidegate.keys.path import FieldPath
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intake import cut_messages
+from tidegate.pipeline.columns.intervals import Interval, Pace
+from tidegate.pipeline.columns.reading import TimeField
+from tidegate.pipeline.columns.rows import PUBLISHED, arrow_schema
 from tidegate.pipeline.errors import CheckpointMismatch
 from tidegate.pipeline.sinks.sink import Batch
-from tidegate.pipeline.streams.shard_state import SHARDS, ShardState
+from tidegate.pipeline.streams.shard_state import SHARDS, ShardBatch, ShardState, conflate_shards
 
 
 def batch(number: int, *, is_end: bool = False) -> Batch:
@@ -27,7 +36,7 @@ def filled(folder: Path, *labels: str) -> ShardState:
     return held
 
 
-def test_what_is_written_is_read_whoever_wrote_it_last(tmp_path: Path) -> None:
+def test_the_last_write_is_read(tmp_path: Path) -> None:
     held = filled(tmp_path, "000000000")
     held.write("000000000", 1, table(1), attempt=8)
     assert held.read("000000000", 1).to_pylist() == [{"value": 1}]
@@ -37,7 +46,7 @@ def test_what_is_written_is_read_whoever_wrote_it_last(tmp_path: Path) -> None:
     ]
 
 
-def test_a_batch_goes_on_from_the_one_before_or_from_its_end(tmp_path: Path) -> None:
+def test_a_batch_continues_from_the_one_before_or_from_its_end(tmp_path: Path) -> None:
     held = filled(tmp_path, "000000006")
     assert held.before(batch(0)) is None
     assert held.before(batch(7)) == "000000006"
@@ -55,7 +64,7 @@ def test_shards_are_as_many_as_there_were(tmp_path: Path) -> None:
     assert held.shards("000000006", 5) == 2
 
 
-def test_what_is_gone_is_said_and_not_passed_over(tmp_path: Path) -> None:
+def test_lost_entries_are_an_error_and_not_skipped(tmp_path: Path) -> None:
     held = filled(tmp_path, "000000006")
     with pytest.raises(CheckpointMismatch, match=r"000000005/0000.arrow is missing or damaged"):
         held.shards("000000005", 2)
@@ -84,3 +93,40 @@ def test_what_no_batch_needs_is_forgotten(tmp_path: Path) -> None:
     held.forget(7)
     assert sorted(path.name for path in held.folder.iterdir()) == ["000000006"]
     assert ShardState(tmp_path / "none").last_number is None
+
+
+SECOND = 1_000_000_000
+ASKED = Conflation(
+    KeySpec.of(["/k"]), Interval(SECOND, Pace.KEY), TimeField(FieldPath.parse("/t")),
+    sets_aside=True,
+)  # fmt: skip
+
+
+def conflated(folder: Path, number: int, *bodies: bytes, is_end: bool = False) -> list[object]:
+    """What the only shard sends in a batch."""
+    batch, held = Batch(number, 1, "q", is_end=is_end), ShardState(folder)
+    before = held.before(batch)
+    shard_batch = ShardBatch(ASKED, held, batch, before, held.shards(before, 1), now_ms=None)
+    rows = [{"file": f"{number}", "block": 0, "body": body} for body in bodies]
+    published = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
+    blocks = cut_messages(iter([published]), ASKED, 1)
+    found = [row for told in conflate_shards(blocks, shard_batch) for row in told.to_pylist()]
+    return [row["refused"] or (row["key"], row["messages"]) for row in found]
+
+
+def test_held_rows_continue_with_the_next_batch(tmp_path: Path) -> None:
+    line = b'{"k":%d,"t":%d}'
+    assert conflated(tmp_path, 0, line % (1, 1_000), line % (2, 1_500)) == []
+    assert conflated(tmp_path, 1, line % (1, 1_900), b"{}", line % (2, 2_400)) == [
+        "key-missing: the message has no field /k",
+        ("[1]", 2),
+    ]
+    assert conflated(tmp_path, 1, line % (1, 1_900), line % (2, 2_400)) == [("[1]", 2)]
+    assert conflated(tmp_path, 1, line % (2, 0), is_end=True) == [("[2]", 3)]
+
+
+def test_a_damaged_table_is_an_error(tmp_path: Path) -> None:
+    conflated(tmp_path, 0, b'{"k":1,"t":1}')
+    ShardState(tmp_path).path("000000000", 0).write_bytes(b"")
+    with pytest.raises(Exception, match="missing or damaged"):
+        conflated(tmp_path, 1, b'{"k":1,"t":1}')

@@ -1,25 +1,34 @@
+""""""
+
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from py4j.protocol import Py4JError
 
 from tests.pipeline.journals import Journals
-from tests.pipeline.newest import newest_by_key
-from tests.pipeline.running import run_to_its_end
+from tests.pipeline.naive_newest import newest_by_key
+from tests.pipeline.run_to_end import run_to_its_end
 from tidegate.app.definitions.source import TopicSource
 from tidegate.pipeline.definitions.stream import read_definitions
-from tidegate.pipeline.errors import CheckpointMismatch, from_spark
+from tidegate.pipeline.errors import CheckpointMismatch, StreamFailed, from_spark
 from tidegate.pipeline.operations.status import Totals
-from tidegate.pipeline.streams.stream import Stream, sink_definition
+from tidegate.pipeline.streams.stream import (
+    INTERVAL_S_MAX,
+    MARGIN_S,
+    Pacing,
+    Stream,
+    sink_definition,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
 
 FILES = 'source = {kind = "files", path = "in/*.ndjson"}\nfiles_per_batch = 2'
 TOPIC = 'source = {kind = "tidegate", topic = "raw"}\nrows_per_batch = 40'
@@ -39,6 +48,7 @@ def records(low: int, high: int, keys: int = 7) -> list[bytes]:
     return [b'{"k":%d,"n":%d}' % (at % keys, at) for at in range(low, high)]
 
 
+@pytest.mark.spark
 def test_files_count_by_time_then_name_and_lines_by_their_place(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
@@ -73,6 +83,7 @@ def test_files_count_by_time_then_name_and_lines_by_their_place(
     assert reasons == ["message-invalid", "key-missing"] * 2
 
 
+@pytest.mark.spark
 def test_a_batch_that_was_published_but_not_noted_is_not_doubled(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
@@ -93,7 +104,8 @@ def test_a_batch_that_was_published_but_not_noted_is_not_doubled(
     assert newest_by_key(sink.values, "k") == newest_by_key(journals.topics["raw"].values, "k")
 
 
-def test_a_stream_begun_anew_is_not_taken_for_the_old_one(
+@pytest.mark.spark
+def test_a_stream_with_a_new_checkpoint_is_another_producer(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
     journals.topic("raw", records(0, 10))
@@ -102,6 +114,7 @@ def test_a_stream_begun_anew_is_not_taken_for_the_old_one(
     assert ran(spark, journals, tmp_path, TOPIC).totals == Totals(1, 10, 7, 0, 0)
 
 
+@pytest.mark.spark
 def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
@@ -109,11 +122,12 @@ def test_a_sink_that_was_made_again_is_not_filled_from_the_middle(
     ran(spark, journals, tmp_path, TOPIC)
     del journals.topics["newest"]
     journals.topic("newest", key=["/k"]).epoch = "e2"
-    with pytest.raises(CheckpointMismatch, match="another life of topic newest"):
+    with pytest.raises(CheckpointMismatch, match="another epoch of topic newest"):
         ran(spark, journals, tmp_path, TOPIC)
 
 
-def test_another_life_of_the_source_ends_the_stream_with_a_sentence(
+@pytest.mark.spark
+def test_another_epoch_of_the_source_ends_the_stream_with_a_sentence(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
     topic = journals.topic("raw", records(0, 10))
@@ -122,10 +136,11 @@ def test_another_life_of_the_source_ends_the_stream_with_a_sentence(
     stream = ran(spark, journals, tmp_path, TOPIC)
     assert stream.query is not None
     said = str(from_spark("s", str(stream.query.exception())))
-    assert said.startswith("s: the checkpoint was made with another life of topic raw (epoch e1")
+    assert said.startswith("s: the checkpoint was made with another epoch of topic raw (epoch e1")
     assert "\n" not in said
 
 
+@pytest.mark.spark
 def test_a_gateway_that_refuses_ends_the_stream_with_its_reason(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
@@ -134,7 +149,7 @@ def test_a_gateway_that_refuses_ends_the_stream_with_its_reason(
     stream = ran(spark, journals, tmp_path, TOPIC)
     assert stream.query is not None
     said = str(from_spark("s", str(stream.query.exception())))
-    assert said == f"s: the gateway at {journals.address} said no: No [made-up]"
+    assert said == f"s: the gateway at {journals.address} refused: No [made-up]"
 
 
 GROUPED = 'grouping = ["/v"]\nprojection = ["SUM(/n) AS /n"]'
@@ -146,6 +161,7 @@ as = "/o"
 """
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
@@ -175,6 +191,7 @@ def test_a_sink_topic_says_how_it_is_made_of_its_source(
     assert {name: taken[name] for name in asked_of_gateway} == asked_of_gateway
 
 
+@pytest.mark.spark
 def test_a_topic_of_another_gateway_is_no_source_of_a_topic_here(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text(
@@ -183,3 +200,67 @@ def test_a_topic_of_another_gateway_is_no_source_of_a_topic_here(tmp_path: Path)
     )
     [definition] = read_definitions(path)
     assert "source" not in sink_definition(definition)
+
+
+def test_the_first_batch_waits_for_nothing() -> None:
+    pacing = Pacing(1.0)
+    assert pacing.not_before_s == 0
+    pacing.worked(0.5, 0.0)
+    assert (pacing.not_before_s, pacing.slack_s(10.0)) == (0, 0)
+
+
+def test_a_batch_stays_open_until_the_next_has_just_the_time_that_batches_take() -> None:
+    pacing = Pacing(1.0)
+    pacing.worked(0.4, 10.0)
+    assert pacing.not_before_s == 11.0
+    assert pacing.slack_s(10.0) == pytest.approx(0.6 - MARGIN_S)
+    pacing.worked(0.2, 11.0)
+    assert pacing.slack_s(11.1) == pytest.approx(0.5 - MARGIN_S), "the slowest of the last counts"
+    for at in range(12, 17):
+        pacing.worked(0.2, float(at))
+    assert pacing.slack_s(16.0) == pytest.approx(0.8 - MARGIN_S)
+
+
+def test_a_batch_that_takes_the_interval_leaves_no_slack() -> None:
+    pacing = Pacing(1.0)
+    pacing.worked(1.3, 10.0)
+    assert pacing.slack_s(10.0) == 0
+
+
+def test_a_batch_that_sent_nothing_leaves_the_interval_as_it_was() -> None:
+    pacing = Pacing(1.0)
+    pacing.worked(0.4, 10.0)
+    pacing.worked(0.1, 0.0)
+    assert pacing.not_before_s == 11.0
+
+
+@pytest.mark.parametrize("interval_s", [0.0, INTERVAL_S_MAX + 1])
+def test_what_is_not_paced_or_paced_slowly_holds_nothing_open(interval_s: float) -> None:
+    pacing = Pacing(interval_s)
+    pacing.worked(0.4, 10.0)
+    assert not pacing.holds
+    assert pacing.slack_s(10.0) == 0
+
+
+class Broken:
+    """A sink, and what batches are made of: both say what py4j does."""
+
+    def rows(self, messages: object, batch: object) -> object:
+        raise Py4JError("py4j.protocol.Py4JJavaError: An error occurred\n" + "\tat x\n" * 100_000)
+
+
+def test_what_java_says_of_a_batch_is_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text(
+        '[pipeline.s]\nkey = ["/k"]\ninterval = "1s"\nsink = {topic = "newest"}\n'
+        'source = {kind = "tidegate", topic = "raw"}\n'
+    )
+    [definition] = read_definitions(file)
+    stream = Stream(definition)
+    stream._batches = cast(Any, Broken())
+    context = SimpleNamespace(getLocalProperty=lambda name: "0a")
+    messages = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+    with pytest.raises(StreamFailed) as raised:
+        stream._write_batch(cast(Any, messages), 0)
+    assert len(str(raised.value)) < 600
+    assert raised.value.__suppress_context__

@@ -14,7 +14,7 @@ import pytest
 
 from dev import ROOT
 from tests.pipeline.journals import Journals, Removed
-from tests.pipeline.running import run_to_its_end
+from tests.pipeline.run_to_end import run_to_its_end
 from tests.support.rules import rule
 from tidegate.pipeline.errors import CheckpointMismatch, from_spark
 from tidegate.pipeline.sinks.sink import Batch
@@ -79,7 +79,7 @@ def order(name: str, region: str, qty: int, symbol: str = "A") -> dict[str, Any]
 @rule("view-9", "view-10")
 @pytest.mark.spark
 @pytest.mark.slow
-def test_groups_go_on_from_a_checkpoint(
+def test_groups_continue_from_a_checkpoint(
     spark: SparkSession, journals: Journals, tmp_path: Path
 ) -> None:
     landed(tmp_path, "orders", 1, order("a", "EU", 1), order("b", "US", 2), order("a", "EU", 3))

@@ -9,11 +9,10 @@ import pyarrow as pa
 
 from tidegate.keys.filter import Filter
 from tidegate.keys.projection import Projection
-from tidegate.pipeline.columns.blocks import shard_of
-from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.views.links import ROUTED, Join, Side
-from tidegate.pipeline.views.records import PARTS, View
-from tidegate.pipeline.views.stages import CHANGED, Viewing
+from tidegate.pipeline.columns.rows import SENT, arrow_schema, shard_of
+from tidegate.pipeline.views.groups import PARTS, View
+from tidegate.pipeline.views.joins import ROUTED, Join, Side
+from tidegate.pipeline.views.stages import CHANGED, ViewBatch
 
 Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -72,17 +71,17 @@ class Tasks:
     def batch(self, messages: list[Message]) -> dict[str, Told]:
         """One micro-batch; the rows by key."""
         self._kept = Kept(self._kept)
-        viewing = Viewing(self._grouped, self._join, self._batch, self._shards, self._kept)
+        view_batch = ViewBatch(self._grouped, self._join, self._batch, self._shards, self._kept)
         rows = self._changed(messages)
         if self._join is not None:
-            rows = self._staged(rows, viewing.routes, CHANGED, ROUTED)
+            rows = self._staged(rows, view_batch.routes, CHANGED, ROUTED)
             last = SENT if self._grouped is None else PARTS
-            rows = self._staged(rows, viewing.pairs, ROUTED, last)
+            rows = self._staged(rows, view_batch.pairs, ROUTED, last)
         else:
-            rows = self._staged(rows, viewing.records, CHANGED, PARTS)
+            rows = self._staged(rows, view_batch.records, CHANGED, PARTS)
         if self._grouped is not None:
-            rows = self._staged(rows, viewing.groups, PARTS, SENT)
-        assert {stage for stage, _ in self._kept.written} == set(viewing.stages)
+            rows = self._staged(rows, view_batch.groups, PARTS, SENT)
+        assert {stage for stage, _ in self._kept.written} == set(view_batch.stages)
         self._batch += 1
         self._position += len(messages)
         self.refused = [row["value"] for row in rows.to_pylist() if row["refused"]]

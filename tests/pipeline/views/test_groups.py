@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,7 +15,11 @@ from tests.support.profiles import examples
 from tests.support.rules import rule
 from tests.support.world import World, batches
 from tidegate.conflation.frame import Frame, Tombstone
-from tidegate.pipeline.views.records import View
+from tidegate.keys.spec import KeySpec
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intervals import Interval, Pace
+from tidegate.pipeline.columns.rows import PUBLISHED, SENT, arrow_schema, shard_of
+from tidegate.pipeline.views.groups import Records, View, newest, newest_records
 
 COLUMNS = (
     "[/g,/v AS /newest,/v + 1 AS /more,COUNT(/v) AS /count,COUNT_DISTINCT(/v) AS /distinct,"
@@ -129,7 +135,7 @@ def one(record: str, group: str, value: int) -> Message:
 
 
 @rule("view-9", "view-11")
-def test_only_groups_that_changed_are_told_of() -> None:
+def test_only_changed_groups_have_a_row() -> None:
     tasks = Tasks(view(TOTALS, wanted="/v < 100"), 4)
     assert tasks.batch([one("a", "X", 1), one("b", "Y", 2), one("a", "X", 3)]) == {
         '["X"]': Told(b'{"g":"X","v":3,"n":1}', None, 2),
@@ -141,7 +147,7 @@ def test_only_groups_that_changed_are_told_of() -> None:
         '["X"]': Told(None, "match", 0),
         '["Y"]': Told(b'{"g":"Y","v":7,"n":2}', None, 1),
     }
-    # One that matches no more, and one that is removed; a removal of nobody is no news.
+    # One that matches no more, and one that is removed; a removal of nobody is no newest_records.
     assert tasks.batch([one("a", "Y", 100), Message('["c"]', None)]) == {
         '["Y"]': Told(b'{"g":"Y","v":2,"n":1}', None, 1)
     }
@@ -163,3 +169,98 @@ def test_a_group_without_a_key_is_refused() -> None:
     assert sorted(tasks.refused) == [b'{"g":[1],"v":2,"n":0}', b'{"v":1,"n":0}']
     assert tasks.batch([Message("a", None), Message("b", None)]) == {}
     assert tasks.refused == []
+
+
+def row(record: str, place: tuple[str, int, int], first_ms: int | None) -> dict[str, Any]:
+    file, block, position = place
+    body = b"" if position == 9 else b"%d" % position
+    return {
+        "key": record, "file": file, "block": block, "position": position, "value": body,
+        "messages": position, "first_ms": first_ms,
+    }  # fmt: skip
+
+
+def test_the_newest_is_by_file_block_and_position() -> None:
+    rows = [
+        row("a", ("2", 0, 1), None), row("b", ("1", 5, 2), 30), row("a", ("1", 9, 9), 20),
+        row("b", ("1", 10, 1), 20), row("c", ("0", 0, 3), None),
+    ]  # fmt: skip
+    found = newest(pa.Table.from_pylist(rows, schema=arrow_schema(SENT))).to_pylist()
+    told = [(each["key"], each["value"], each["messages"], each["first_ms"]) for each in found]
+    assert told == [("c", b"3", 3, None), ("b", b"1", 3, 20), ("a", b"1", 10, 20)]
+
+
+def test_of_nothing_there_is_nothing() -> None:
+    assert newest(arrow_schema(SENT).empty_table()).num_rows == 0
+
+
+def published(*told: tuple[str | None, bytes | None]) -> pa.RecordBatch:
+    rows = [
+        {"file": "f", "block": 0, "key": key, "body": body, "time_ms": 10 - at}
+        for at, (key, body) in enumerate(told)
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(PUBLISHED))
+
+
+def told(spec: KeySpec, *batches: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    asked = Conflation(spec, Interval(1, Pace.BATCH), sets_aside=True, line_bytes_max=99)
+    names = ("key", "position", "value", "messages", "first_ms", "removed", "refused")
+    found = [row for rows in newest_records(iter(batches), asked) for row in rows.to_pylist()]
+    return [tuple(row[name] for name in names) for row in found]
+
+
+@rule("view-10")
+def test_a_task_tells_the_newest_of_each_record_and_removals_and_what_is_none() -> None:
+    rows = published(
+        (None, b'{"k":1}'), (None, b'{"k":2}'), ("[1]", None), (None, b" "), (None, b'{"k":1.0}'),
+        ("[2]", None),
+    )  # fmt: skip
+    found = told(KeySpec.of(["/k"]), rows, published((None, b'{"k":null}')))
+    assert found == [
+        ("[1]", 5, b'{"k":1.0}', 3, 6, None, None),
+        ("[2]", 6, None, 2, 5, "deleted", None),
+        (None, 7, b'{"k":null}', 1, 10, None, found[-1][-1]),
+    ]
+    assert found[-1][-1].startswith("key-invalid: ")
+
+
+@rule("view-10")
+def test_without_fields_of_a_key_a_message_tells_its_own() -> None:
+    found = told(KeySpec(), published(('["a"]', b"{}"), ('["a"]', b"[]")), published((None, b"{}")))
+    assert found == [
+        ('["a"]', 2, b"[]", 2, 9, None, None),
+        (None, 3, b"{}", 1, 10, None, "key-missing: the message does not contain its key"),
+    ]
+
+
+ASKED = view("[SUM(/v) AS /v]")
+
+
+def changes(*told: tuple[str, bytes | None]) -> pa.Table:
+    rows = [
+        {"key": record, "file": "", "block": 0, "position": at, "value": body, "messages": 1}
+        | {"removed": None if body else "deleted"}
+        for at, (record, body) in enumerate(told)
+    ]
+    return pa.Table.from_pylist(rows, schema=arrow_schema(SENT))
+
+
+@rule("view-9", "view-11")
+def test_only_touched_groups_have_parts() -> None:
+    records = Records(ASKED, 1, 4, None)
+    records.change(changes(("a", b'{"g":"X","v":1}'), ("b", b'{"g":"Y","v":2}')), 0)
+    again = Records(ASKED, 1, 4, records.table)
+    found = again.change(changes(("a", b'{"g":"Z","v":1}')), 1).to_pylist()
+    told = [(part["key"], part["records"], part["messages"], part["home"]) for part in found]
+    assert told == [('["X"]', 0, 0, shard_of('["X"]', 4)), ('["Z"]', 1, 1, shard_of('["Z"]', 4))]
+    assert {part["shard"] for part in found} == {1}
+    assert again.change(changes(), 2).num_rows == 0
+
+
+@rule("view-11")
+def test_what_is_kept_of_a_record_are_the_cells_that_its_view_asks_for() -> None:
+    records = Records(ASKED, 0, 1, None)
+    records.change(changes(("a", b'{"g":"X","v":1.50,"long":"text"}')), 7)
+    [kept] = records.table.to_pylist()
+    place: dict[str, Any] = {"batch": 7, "file": "", "block": 0, "position": 0}
+    assert kept == {"key": "a", "group": '["X"]', **place, "cell_0": b'"X"', "cell_1": b"1.50"}

@@ -32,7 +32,7 @@ SOURCES = {
     "topic": 'source = {{kind = "tidegate", topic = "raw"}}\nrows_per_batch = 30',
     "files": 'source = {{kind = "files", path = "{landing}/*.ndjson"}}\nfiles_per_batch = 1',
 }
-Hurt = Callable[[Path], None]
+Damage = Callable[[Path], None]
 """What is done to a file or folder of a checkpoint."""
 
 
@@ -139,14 +139,14 @@ def removed(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def hurt(checkpoint: Path, how: Hurt, pattern: str) -> None:
+def damage(checkpoint: Path, how: Damage, pattern: str) -> None:
     found = list(checkpoint.glob(pattern))
     assert found, f"no {pattern}"
     for path in found:
         how(path)
 
 
-def case(kind: str, how: Hurt, pattern: str, *more: str) -> Any:
+def case(kind: str, how: Damage, pattern: str, *more: str) -> Any:
     return pytest.param(kind, how, pattern, *more, id=f"{kind}-{how.__name__}-{pattern}")
 
 
@@ -171,10 +171,8 @@ MENDS = [
 
 @rule("pipeline-10")
 @pytest.mark.parametrize(("life", "how", "pattern", "said"), FAILS, indirect=["life"])
-def test_what_cannot_be_gone_on_with_is_told(
-    life: Life, how: Hurt, pattern: str, said: str
-) -> None:
-    hurt(life.checkpoint, how, pattern)
+def test_a_damaged_state_is_an_error(life: Life, how: Damage, pattern: str, said: str) -> None:
+    damage(life.checkpoint, how, pattern)
     error = life.run()
     assert isinstance(error, CheckpointMismatch), f"it went on, and has {len(life.sunk())} messages"
     assert said in str(error)
@@ -183,8 +181,8 @@ def test_what_cannot_be_gone_on_with_is_told(
 
 
 @pytest.mark.parametrize(("life", "how", "pattern"), MENDS, indirect=["life"])
-def test_what_is_written_anew_costs_nothing(life: Life, how: Hurt, pattern: str) -> None:
-    hurt(life.checkpoint, how, pattern)
+def test_files_that_are_made_again_cost_nothing(life: Life, how: Damage, pattern: str) -> None:
+    damage(life.checkpoint, how, pattern)
     assert life.run() is None
     assert life.sunk() == list(range(BEFORE + AFTER))
 
@@ -200,7 +198,7 @@ def fill(folder: Path) -> None:
         (folder / "ballast").write_bytes(bytes(1 << 20))
 
 
-def test_a_full_disk_stops_the_stream_and_room_lets_it_go_on(life: Life, tmp_path: Path) -> None:
+def test_a_full_disk_stops_the_stream_until_there_is_room(life: Life, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     life.checkpoint.rename(kept)
     life.checkpoint.mkdir()

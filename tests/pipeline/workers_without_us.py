@@ -1,6 +1,6 @@
 """Spark whose tasks run in a Python without our package: prints what each use of it is told.
 
-python -m tests.pipeline.bare_workers GATEWAY FOLDER
+python -m tests.pipeline.workers_without_us GATEWAY FOLDER
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidegate.keys.merging import Verdict
 
-MERGER = "tests.pipeline.merged:by_value"
+MERGER = "tests.pipeline.merger:by_value"
 
 
 def by_value(current: Any, new: Any) -> Any:

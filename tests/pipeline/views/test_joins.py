@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 from tests.pipeline.views.tasks import Message, Tasks, Told, view
 from tests.support.profiles import examples
 from tests.support.rules import rule
+from tidegate.keys.filter import Filter
 from tidegate.keys.path import FieldPath
-from tidegate.pipeline.views.links import Join, Side
-from tidegate.pipeline.views.records import View
+from tidegate.pipeline.columns.rows import SENT, arrow_schema, shard_of
+from tidegate.pipeline.views.groups import View
+from tidegate.pipeline.views.joins import ALONE, Join, Routes, Side
 
 ON = ((FieldPath.parse("/symbol"), FieldPath.parse("/ticker")),)
 JOIN = Join(ON, FieldPath.parse("/quote"))
@@ -157,3 +160,80 @@ def test_the_place_of_the_right_record_is_never_the_left_ones_own() -> None:
     tasks = Tasks(None, 1, JOIN)
     found = tasks.batch([Message("a", b'{"quote":1,"symbol":"A"}')])
     assert found == {"a": Told(b'{"symbol":"A"}', None, 1)}
+
+
+LINKS_ON = [("/a", "/x/y"), ("/b", "/z")]
+LINKS_JOIN = Join(
+    tuple((FieldPath.parse(left), FieldPath.parse(right)) for left, right in LINKS_ON),
+    FieldPath.parse("/in/quote"),
+)
+
+
+@rule("view-12")
+@pytest.mark.parametrize(
+    ("field", "link"),
+    [
+        ('"1"', '["1","B"]'), ("1", '["1","B"]'), ("1.0", '["1","B"]'), ("true", '["true","B"]'),
+        ('"\\u0041"', '["A","B"]'), ('""', None), ("null", None), ("[1]", None), ("{}", None),
+    ],
+)  # fmt: skip
+def test_records_are_joined_by_what_their_fields_say_as_text(field: str, link: str | None) -> None:
+    left, right = f'{{"a":{field},"b":"B"}}', f'{{"z":"B","x":{{"y":{field}}}}}'
+    assert LINKS_JOIN.link_of(Side.LEFT)(left.encode()) == link
+    assert LINKS_JOIN.link_of(Side.RIGHT)(right.encode()) == link
+    assert LINKS_JOIN.link_of(Side.LEFT)(b'{"b":"B"}') is None
+
+
+@rule("view-12")
+def test_the_right_record_is_in_its_place_byte_for_byte() -> None:
+    left = b'{"a": 1.0, "in": {"quote": 7, "n": 1}}'
+    assert LINKS_JOIN.joined(left, b'{"bid": 2.50}') == (
+        b'{"a":1.0,"in":{"quote":{"bid": 2.50},"n":1}}'
+    )
+    assert LINKS_JOIN.joined(left, None) == b'{"a":1.0,"in":{"n":1}}'
+    assert LINKS_JOIN.joined(b"[1]", b"{}") == b'{"in":{"quote":{}}}'
+
+
+ROUTES_JOIN = Join(
+    ((FieldPath.parse("/s"), FieldPath.parse("/t")),), FieldPath.parse("/q"),
+    (Filter.parse("/n > 0"), None),
+)  # fmt: skip
+
+
+def changed(body: bytes | None, removed: str | None = None) -> pa.Table:
+    row = {"key": "a", "file": "", "block": 0, "position": 1, "value": body, "messages": 3}
+    row |= {"first_ms": 5, "removed": removed}
+    return pa.Table.from_pylist([row], schema=arrow_schema(SENT))
+
+
+def told(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    names = ("link", "value", "messages", "removed", "moved")
+    return [tuple(row[name] for name in names) for row in rows.to_pylist()]
+
+
+@rule("view-11", "view-12")
+def test_a_record_that_moves_leaves_its_old_link_and_counts_at_the_new_one() -> None:
+    routes = Routes(ROUTES_JOIN, Side.LEFT, 4, None)
+    first, second = b'{"s":1,"n":1}', b'{"s":2,"n":1}'
+    [row] = routes.change(changed(first)).to_pylist()
+    assert (row["home"], row["side"]) == (shard_of('["1"]', 4), 0)
+    routes = Routes(ROUTES_JOIN, Side.LEFT, 4, routes.table)
+    assert told(routes.change(changed(second))) == [
+        ('["2"]', second, 3, None, 0),
+        ('["1"]', None, 0, None, 1),
+    ]
+    nowhere = b'{"n":1}'
+    assert told(routes.change(changed(nowhere)))[0] == (ALONE + "a", nowhere, 3, None, 0)
+    # What does not match is gone, and nobody asks twice.
+    unmatched = changed(b'{"s":2,"n":0}')
+    assert told(routes.change(unmatched)) == [(ALONE + "a", None, 3, "match", 0)]
+    assert told(routes.change(unmatched)) == []
+    assert routes.table.num_rows == 0
+
+
+@rule("view-12")
+def test_a_right_record_without_link_is_dropped() -> None:
+    routes = Routes(ROUTES_JOIN, Side.RIGHT, 4, None)
+    assert told(routes.change(changed(b'{"t":null}'))) == []
+    routes.change(changed(b'{"t":7}'))
+    assert told(routes.change(changed(None, "deleted"))) == [('["7"]', None, 3, "deleted", 0)]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidegate.pipeline.columns.rows import SENT, arrow_schema
-from tidegate.pipeline.sinks.dead_letters import DeadLetters
-from tidegate.pipeline.sinks.parquet import Draft
-from tidegate.pipeline.sinks.sink import Batch
+from tidegate.pipeline.sinks.parquet import UnfinishedFile
+from tidegate.pipeline.sinks.sink import Batch, DeadLetters
 
 ROWS = [
     {"key": '["a"]', "file": "0\0file:/in/x", "block": 3, "position": 9, "value": b'{"k":"a"}'}
@@ -25,11 +24,11 @@ BATCH = Batch(7, 3, "q")
 
 def drafted(
     folder: Path, rows: list[dict[str, object]], attempt: int = 0, batch: Batch = BATCH
-) -> Draft:
-    """A draft of rows that come in two pieces."""
+) -> UnfinishedFile:
+    """A unfinished of rows that come in two pieces."""
     letters = DeadLetters(str(folder / "dead"))
-    draft = Draft(folder / "s-q-7.parquet", batch, attempt, letters)
+    unfinished = UnfinishedFile(folder / "s-q-7.parquet", batch, attempt, letters)
     for piece in (rows[:1], rows[1:]):
-        draft.take(pa.RecordBatch.from_pylist(piece, schema=arrow_schema(SENT)))
-    draft.end()
-    return draft
+        unfinished.take(pa.RecordBatch.from_pylist(piece, schema=arrow_schema(SENT)))
+    unfinished.end()
+    return unfinished

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.pipeline.journals import Journals
-from tests.pipeline.newest import newest_by_key
+from tests.pipeline.naive_newest import newest_by_key
 from tests.support.rules import rule
 from tidegate.pipeline.definitions.stream import read_definitions
 from tidegate.pipeline.operations.status import Totals

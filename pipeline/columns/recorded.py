@@ -1,0 +1,110 @@
+"""Recorded messages as the deliveries that the engine makes of them, for use in a notebook.
+
+    lines = recorded_lines(read_history(spark, Path("ticks.ndjson.gz")))
+    deliveries = conflate_recorded(lines, Conflation(...))
+
+PUBLISHED rows in: those of one (`file`, `block`) are in order of publication, and these pairs sort
+in that order. DELIVERIES out, both as in `rows.py`. The engine's clock shows the recorded times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tidegate.pipeline.columns.conflation import Conflation
+from tidegate.pipeline.columns.intake import REFUSED, Intake, cut_messages
+from tidegate.pipeline.columns.intervals import Pace
+from tidegate.pipeline.columns.rows import (
+    DELIVERIES,
+    ORDER,
+    ROWS,
+    Messages,
+    bound_batches,
+    unpacked,
+)
+from tidegate.pipeline.columns.shard import Shard, refused
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def conflate_recorded(messages: DataFrame, asked: Conflation, *, by_key: bool = False) -> DataFrame:
+    """Return the deliveries of recorded messages, with a shuffle only where one is needed.
+
+    Args:
+        messages: PUBLISHED rows.
+        asked: how they are conflated.
+        by_key: each partition has all messages of its keys. A partition then has a clock of its
+            own, and the times in it must not run back.
+    """
+    # A single partition has all messages of all keys, whatever the pace.
+    has_all = messages.rdd.getNumPartitions() == 1
+    if has_all or (by_key and asked.interval.pace is Pace.KEY):
+        return in_place(messages, asked)
+    return by_shards(messages, asked)
+
+
+def recorded_lines(lines: DataFrame) -> DataFrame:
+    """Return the lines of a history (`history.SCHEMA`) as PUBLISHED rows."""
+    return lines.selectExpr(
+        "file",
+        "block",
+        "CAST(NULL AS LONG) AS position",
+        "time_ms",
+        "CAST(NULL AS STRING) AS key",
+        "line AS body",
+        "CAST(NULL AS STRING) AS removed",
+        "CAST(NULL AS STRING) AS refused",
+    )
+
+
+def in_place(messages: DataFrame, asked: Conflation) -> DataFrame:
+    """Conflate each partition by itself."""
+    bound_batches(messages)
+    return messages.mapInArrow(partial(conflate_in_place, conflation=asked), DELIVERIES)
+
+
+def by_shards(messages: DataFrame, asked: Conflation) -> DataFrame:
+    """Shuffle blocks to the shard of their keys and conflate there.
+
+    With `pace=batch` all keys share one interval, so one shard has all messages.
+    """
+    bound_batches(messages)
+    partitions = int(messages.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    shards = partitions if asked.interval.pace is Pace.KEY else 1
+    cut = partial(cut_messages, conflation=asked, shards=shards)
+    blocks = messages.mapInArrow(cut, ROWS).repartition(partitions, "stream")
+    in_order = blocks.sortWithinPartitions(*ORDER)
+    return in_order.mapInArrow(partial(conflate_blocks, conflation=asked), DELIVERIES)
+
+
+def conflate_blocks(
+    batches: Iterator[pa.RecordBatch], conflation: Conflation
+) -> Iterator[pa.RecordBatch]:
+    """Yield the deliveries of one task's shards, whose blocks come in order."""
+    for stream, blocks in groupby(unpacked(batches), lambda block: block.stream):
+        if stream == REFUSED:
+            yield from map(refused, map(Messages.set_aside, blocks))
+            continue
+        shard = Shard(conflation)
+        for block in blocks:
+            yield from shard.add(Messages.of_block(block), block.keys)
+        yield from shard.finish()
+
+
+def conflate_in_place(
+    batches: Iterator[pa.RecordBatch], conflation: Conflation
+) -> Iterator[pa.RecordBatch]:
+    """Yield the deliveries of one task's messages: all messages of their keys, in order."""
+    intake, shard = Intake(conflation), Shard(conflation)
+    for found in intake.messages(batches):
+        if found.reasons:
+            yield refused(found)
+        else:
+            yield from shard.add(found, intake.texts)
+    yield from shard.finish()
