@@ -177,3 +177,23 @@ def test_installers_are_not_led_astray(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "/elsewhere")
     assert "/elsewhere" not in dev.environment().values()
     assert dev.environment()["UV_PYTHON_DOWNLOADS"] == "never"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"PYTHONDONTWRITEBYTECODE": "1"}, ":{root}/.venv/bytecode"),
+        ({"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPYCACHEPREFIX": "/mine"}, ":/mine"),
+        ({}, ":"),
+    ],
+)
+def test_what_is_compiled_is_kept_where_only_the_project_looks(
+    set_up: Path, given: dict[str, str], kept: str
+) -> None:
+    write_script(
+        set_up / ".venv" / "bin" / "python",
+        'echo "$PYTHONDONTWRITEBYTECODE:$PYTHONPYCACHEPREFIX"',
+    )
+    stamp = set_up / ".venv" / "tidegate-setup"
+    stamp.write_text(stamp.read_text().replace("base", "all"))
+    assert run_dev(set_up, "test", **given)[:2] == (0, kept.format(root=set_up) + "\n")

@@ -30,7 +30,9 @@ def copy(tmp_path: Path) -> Path:
 
 def search(copy: Path, machine: str, examples: int) -> subprocess.CompletedProcess[str]:
     """A state machine in a process of its own, over the copy."""
-    environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}"}
+    # The copy runs once, so nobody reads bytecode of it again.
+    once = {"PYTHONPATH": f"{copy}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, **once}
     arguments = ["-P", "-m", "tests.support.search", str(copy), machine, str(examples)]
     return computed(arguments, cwd=copy, environment=environment)
 

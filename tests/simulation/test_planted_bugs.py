@@ -28,7 +28,9 @@ def copy(tmp_path: Path) -> Path:
 
 def search(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The simulation in a process of its own, over the copy."""
-    environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}"}
+    # The copy runs once, so nobody reads bytecode of it again.
+    once = {"PYTHONPATH": f"{copy}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, **once}
     return computed(["-P", "-m", "tests.simulation", *arguments], cwd=copy, environment=environment)
 
 
