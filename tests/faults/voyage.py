@@ -18,7 +18,7 @@ from tests.faults.judges.writer import Writer, writing
 from tests.faults.stages.children import Child
 from tests.faults.stages.waiting import happens
 from tests.faults.stages.world import LONG, SHORT, Held, define, held
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import HANGS_S, LOOPS_S
 
 CATCH_UP_S_MAX = HANGS_S / 2  # shorter than a run may take: who never catches up is a finding
 SELDOM_S, LEEWAY_S = 1.0, 0.35  # the road and a busy machine have their part in what is seen
@@ -109,7 +109,7 @@ class Voyage:
             await define(http)
             async with watching(self._address, self.watchers):
                 for number in range(runs):
-                    async with asyncio.timeout(HANGS_S):
+                    async with asyncio.timeout(LOOPS_S):
                         await self._run(http, f"seed {self._seed} run {number}", load_s)
                     self.tally.runs += 1
                     told()

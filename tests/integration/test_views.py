@@ -7,7 +7,7 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, running_gateway
 from tests.support.rules import rule
 
@@ -17,7 +17,7 @@ SLOW = {"topic": "px", "interval": "100ms"}
 async def until_sow(running: Running, topic: str, wanted: object) -> None:
     """Wait until a topic's records are these; every change of them is an event."""
     async with (
-        asyncio.timeout(HANGS_S),
+        asyncio.timeout(LOOPS_S),
         running.subscribe("oof", topic=topic, format="envelope") as stream,
     ):
         while await running.sow(topic) != wanted:

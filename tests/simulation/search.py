@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.simulation.judge import judge
 from tests.simulation.plan import make_plan
-from tests.simulation.told import Broken
 from tests.simulation.world import run
 
 FOUND = 3
@@ -29,21 +27,25 @@ class Search:
 
 
 def search(seeds: Iterable[int], clients_min: int | None = None) -> Search:
-    """Until one is broken, the seeds end, or that many clients were seen."""
+    """Search until an invariant is broken, the seeds end, or that many clients were seen.
+
+    An exception that is no broken invariant is raised, with a note that names the seed.
+    """
     found = Search()
     for seed in seeds:
         if clients_min is not None and found.clients >= clients_min:
             break
         found.seeds += 1
+        again = f"again: python -m tests.simulation {seed}"
         try:
             story = run(make_plan(seed))
             found.clients += len(story.clients)
             found.visits += sum(len(client.visits) for client in story.clients)
             judge(story)
-        except Broken as broken:
-            found.broken = f"{broken}\nagain: python -m tests.simulation {seed}"
+        except AssertionError as broken:
+            found.broken = f"{broken}\n{again}"
             break
-        except Exception:
-            found.broken = f"{traceback.format_exc(-3)}\nagain: python -m tests.simulation {seed}"
-            break
+        except Exception as crash:
+            crash.add_note(again)
+            raise
     return found

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.deadlines import HANGS_S
+from tests.support.ports import lasting_port
 from tidegate.pipeline.errors import SparkUnavailable
 from tidegate.pipeline.spark.jvm import java_command
 from tidegate.pipeline.spark.packages import fetch_jars
@@ -85,7 +86,7 @@ class Broker:
 @contextmanager
 def kafka_broker(jars: list[Path], folder: Path) -> Iterator[Broker]:
     """A broker that keeps its log in a folder, and ends with the block."""
-    broker_port, controller_port = free_ports(2)
+    broker_port, controller_port = lasting_port(), lasting_port()
     settings = folder / "server.properties"
     settings.write_text(_settings(folder / "log", broker_port, controller_port))
     classpath = os.pathsep.join(map(str, jars))
@@ -110,15 +111,6 @@ def kafka_broker(jars: list[Path], folder: Path) -> Iterator[Broker]:
 def java(*words: str) -> list[str]:
     """A small Java, quick to start."""
     return [java_command(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *words]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listened on a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def await_port(server: subprocess.Popen[bytes], port: int) -> None:

@@ -6,7 +6,6 @@ free, and all of it is gone with the block.
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from tests.pipeline.children import Child
 from tests.support.deadlines import HANGS_S
+from tests.support.ports import lasting_port
 
 LOOPBACK = "127.0.0.1"
 ENVIRONMENT = (
@@ -42,7 +42,7 @@ class SparkCluster:
 @contextmanager
 def spark_cluster(folder: Path, workers: int = 2) -> Iterator[SparkCluster]:
     """A master and workers of one core and one gigabyte each, ready to take a job."""
-    port = _free_port()
+    port = lasting_port()
     cluster = SparkCluster(f"spark://{LOOPBACK}:{port}", folder / "work")
     with ExitStack() as running:
         words = ["--host", LOOPBACK, "--port", str(port), "--webui-port", "0"]
@@ -62,10 +62,3 @@ def _spark_class(name: str, words: list[str]) -> list[str]:
     launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
     python = f"PYSPARK_PYTHON={sys.executable}"
     return [*ENVIRONMENT, python, str(launcher), f"org.apache.spark.deploy.{name}", *words]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port

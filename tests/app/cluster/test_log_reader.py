@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.buses import BusServer, bus_server
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Running, Stream, names, running_gateway
 from tests.support.rules import rule
 from tidegate.app.cluster.connection import BusConnection
@@ -64,7 +64,7 @@ async def next_value(stream: Stream) -> object:
 async def published(gateway: Running, *messages: object) -> str:
     """Published as soon as the bus takes it; the epoch that it is in."""
     lines = b"\n".join(json.dumps(message).encode() for message in messages)
-    async with asyncio.timeout(HANGS_S):
+    async with asyncio.timeout(LOOPS_S):
         while True:
             answer = await gateway.http.post(
                 "/v1/topics/px/messages",

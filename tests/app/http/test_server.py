@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.support.deadlines import HANGS_S
+from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.edge_app import Streams, edge_app
 from tests.support.servers import edge_settings, running, running_server
 from tests.support.stopwatch import Stopwatch
@@ -150,7 +150,7 @@ async def test_a_farewell_that_hangs_has_the_grace_and_no_more() -> None:
         await asyncio.Event().wait()
 
     settings = edge_settings(shutdown_grace="50ms")
-    async with asyncio.timeout(HANGS_S):
+    async with asyncio.timeout(LOOPS_S):
         async with running_server(edge_app(settings), settings, on_shutdown=hang):
             pass
 

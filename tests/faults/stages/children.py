@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import time
 from asyncio.subprocess import DEVNULL, Process
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.support.deadlines import HANGS_S
+from tests.support.ports import lasting_port
 
 ASK_AGAIN_S = 0.01
 TIDEGATE = Path(sys.executable).with_name("tidegate")
@@ -117,7 +117,7 @@ class GatewayChild(Child):
     def __init__(
         self, *store: str, log: Path, before: tuple[str, ...] = (), **environment: str
     ) -> None:
-        port = free_port()
+        port = lasting_port()
         command = (*before, str(TIDEGATE), "serve", "--port", str(port), *store)
         super().__init__(*command, port=port, log=log, **environment)
         self.address = f"http://127.0.0.1:{port}"
@@ -133,7 +133,7 @@ class RedisChild(Child):
 
     def __init__(self, binary: str, folder: Path, fsync: str | None, *more: str) -> None:
         self.fsync = fsync
-        port = free_port()
+        port = lasting_port()
         command = [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder)]
         command += ["--save", "", "--maxmemory-policy", "noeviction"]
         if fsync is not None:
@@ -158,11 +158,3 @@ async def ask(port: int, request: bytes) -> bytes:
                 writer.close()
     except OSError:
         return b""
-
-
-def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -8,7 +8,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.support.deadlines import HANGS_S
-from tests.support.kafka import free_ports
+from tests.support.ports import lasting_port
 from tidegate.pipeline.errors import UsageInvalid
 from tidegate.pipeline.operations import reporter
 from tidegate.pipeline.operations.reporter import Reporter
@@ -34,7 +34,7 @@ def test_the_terminal_each_gateway_and_prometheus_are_told(
             told.append((self._gateway.base_url, "told"))
 
     monkeypatch.setattr(reporter, "Reporter", Kept)
-    [port] = free_ports(1)
+    port = lasting_port()
     manner = RunOptions(metrics_port=port)
     with onlookers(manner, {"http://b", "http://a"}, lambda now: now.name, said.append) as found:
         for each in found:
