@@ -1,6 +1,6 @@
 """The engine against the naive model, under every order of calls that hypothesis thinks of.
 
-What is compared stands in tests/support/mirror.py and follower.py; here is what can happen.
+What is compared stands in tests/support/models/engine_lockstep.py and follower.py; here is what can happen.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import json
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.mirror import PLENTY, Mirror
-from tests.support.model import MILLISECOND, LaneWish, Replica
+from tests.support.models.engine_lockstep import PLENTY, Mirror
+from tests.support.models.engine_model import MILLISECOND, LaneWish, Replica
 from tests.support.profiles import examples
 from tidegate.conflation.outputs import CloseReason
 

@@ -1,6 +1,6 @@
 """Subscriptions that change while messages come: another interval, another filter, a pause.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+What is compared stands in tests/support/models/lockstep.py and consumer.py, what can happen in players.py.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.support.naive import Focus
-from tests.support.players import PICK, Removing
+from tests.support.models.boards import Focus
+from tests.support.models.lane_spec import Wish
+from tests.support.models.machine import PICK, Removing
 from tests.support.profiles import examples
-from tests.support.wishes import Wish
 
 ALL = Focus()
 GROUP_X = Focus("/g = 'X'", lambda value: value["g"] == "X")

@@ -1,7 +1,7 @@
 """Reducers and mergers on slow readers that change lanes: no message is lost, none told twice.
 
 Interval, pace, filter and rules change at any moment, as PATCH and `auto` change them. The judge
-stands in tests/support/conserved.py.
+stands in tests/support/models/conservation.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.conserved import MERGER, OTHER_REDUCE, REDUCE, Account, Asked
+from tests.support.models.conservation import MERGER, OTHER_REDUCE, REDUCE, Account, Asked
 from tests.support.profiles import examples
 from tests.support.world import PLENTY, World
 from tidegate.keys.spec import KeySpec

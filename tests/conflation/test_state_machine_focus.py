@@ -1,14 +1,14 @@
 """Removals, filters and every message: who is told that a key has left, and when.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+What is compared stands in tests/support/models/lockstep.py and consumer.py, what can happen in players.py.
 """
 
 from __future__ import annotations
 
-from tests.support.naive import Focus
-from tests.support.players import Removing
+from tests.support.models.boards import Focus
+from tests.support.models.lane_spec import Wish
+from tests.support.models.machine import Removing
 from tests.support.profiles import examples
-from tests.support.wishes import Wish
 
 ALL = Focus()
 GROUP_X = Focus("/g = 'X'", lambda value: value["g"] == "X")

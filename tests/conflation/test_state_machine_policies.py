@@ -14,8 +14,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.support.models.queues import Farewell, Fields, Queues, Reader, Told, TopicQueues, written
 from tests.support.profiles import examples
-from tests.support.queues import Farewell, Fields, Queues, Reader, Told, TopicQueues, written
 from tidegate.conflation.definition import Definition, Priority, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, Row, receipt_of

@@ -1,6 +1,6 @@
 """Bookmarks: replays at a speed, resumes by their three ways, and records that expire.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+What is compared stands in tests/support/models/lockstep.py and consumer.py, what can happen in players.py.
 """
 
 from __future__ import annotations
@@ -11,12 +11,18 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.support.listener import RatedReplay, ScriptLine
-from tests.support.naive import MILLISECOND, Chronicle, Event, Focus, Value
-from tests.support.players import PICK, Removing
+from tests.support.models.boards import MILLISECOND, Chronicle, Event, Focus, Value
+from tests.support.models.lane_spec import Wish
+from tests.support.models.lockstep import (
+    SECOND,
+    Stage,
+    journal_script,
+    script_line,
+    snapshot_script,
+)
+from tests.support.models.machine import PICK, Removing
+from tests.support.models.replica import RatedReplay, ScriptLine
 from tests.support.profiles import examples
-from tests.support.stage import SECOND, Stage, journal_script, script_line, snapshot_script
-from tests.support.wishes import Wish
 from tidegate.conflation.frame import RemovalReason
 from tidegate.conflation.subscription import Replay
 from tidegate.keys.text.bookmark import Bookmark

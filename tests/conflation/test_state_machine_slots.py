@@ -1,16 +1,16 @@
 """Lanes that look at every message: counts, deltas, reducers, mergers, match, never, flush_on.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+What is compared stands in tests/support/models/lockstep.py and consumer.py, what can happen in players.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.support.naive import Chronicle, Focus, Value, compact
-from tests.support.players import Players, Removing
+from tests.support.models.boards import Chronicle, Focus, Value, compact
+from tests.support.models.lane_spec import Wish
+from tests.support.models.machine import Players, Removing
 from tests.support.profiles import examples
-from tests.support.wishes import Wish
 from tidegate.keys.merging import Merger, Verdict
 from tidegate.keys.reducers import Reduce
 

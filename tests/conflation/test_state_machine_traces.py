@@ -15,7 +15,7 @@ from tests.conflation.test_state_machine_changes import ChangeMachine
 from tests.conflation.test_state_machine_replay import ReplayMachine
 from tests.conflation.test_state_machine_slots import PlainSlotMachine, SlotMachine
 from tests.conflation.test_state_machine_windows import GroupMachine, WindowMachine
-from tests.support.players import PICK, Players
+from tests.support.models.machine import PICK, Players
 from tests.support.profiles import examples
 from tidegate.conflation.outputs import Output, Rows
 from tidegate.conflation.sessions.recorder import Call, Taken, TraceRecorder

@@ -1,16 +1,16 @@
 """Windows and groups: boards whose rows are not simply messages.
 
-What is compared stands in tests/support/stage.py and consumer.py, what can happen in players.py.
+What is compared stands in tests/support/models/lockstep.py and consumer.py, what can happen in players.py.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.support.naive import Focus, Value
-from tests.support.players import Removing
+from tests.support.models.boards import Focus, Value
+from tests.support.models.lane_spec import Wish
+from tests.support.models.machine import Removing
 from tests.support.profiles import examples
-from tests.support.wishes import Wish
 
 
 def total(values: list[Value]) -> Value:

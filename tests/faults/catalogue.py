@@ -22,7 +22,7 @@ from tests.faults.kinds.starts import UNFIT, start_on
 from tests.faults.stages.children import DidNotStart
 from tests.faults.stages.stage import CannotRun, Stage, embedded, on_redis
 from tests.faults.voyage import Crash, Tally, Voyage
-from tests.support.fault_proxy import Line
+from tests.support.network.fault_proxy import Line
 
 LOAD_S = 0.5
 KEPT = "nothing acknowledged is lost, doubled or reordered"

@@ -15,10 +15,10 @@ import psutil
 import pytest
 
 from tests.support.children import ended, serving
+from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Remote, Stream, client_of
 from tests.support.sessions import attached, opened, subscribed
-from tests.support.stopwatch import Stopwatch
 from tidegate.clients.sse import Event
 
 POLICIES = ("conflate", "always", "unsubscribe", "off")

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from tests.support.children import ended, serving
+from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import Remote, client_of, eventually, running_gateway
-from tests.support.stopwatch import Stopwatch
 
 CROWD = 200
 OPTIONS = ("conflation=none", "conflation=50ms", "conflation=50ms,pace=key", "conflation=50ms,oof")

@@ -20,11 +20,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.buses import BusServer
 from tests.support.children import ended, runs, serving
+from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.deadlines import HANGS_S, LOOPS_S
 from tests.support.gateways import Remote, Stream, client_of, eventually
 from tests.support.rules import rule
 from tests.support.sessions import Follower, attached, opened, subscribed
-from tests.support.stopwatch import Stopwatch
 
 pytestmark = [pytest.mark.redis, pytest.mark.slow]
 

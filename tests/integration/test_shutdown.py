@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from tests.support.children import ended, serving
+from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.deadlines import LOOPS_S
 from tests.support.gateways import client_of
-from tests.support.stopwatch import Stopwatch
 
 END_S_MAX = 3.0  # the promise itself
 SHORT = {"TIDEGATE_WRITE_TIMEOUT": "2s", "TIDEGATE_QUEUE_MESSAGES_MAX": "100"}

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from tests.simulation.heard import Ear, Heard
 from tests.simulation.line import Line, Socket
 from tests.simulation.plan import ClientPlan
-from tests.support.virtual_loop import VirtualLoop
+from tests.support.clocks.virtual_loop import VirtualLoop
 from tidegate.app.http.problems import TRANSPORT_EXTENSION
 
 Application = Callable[..., Any]

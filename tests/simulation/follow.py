@@ -13,7 +13,7 @@ from tests.simulation.heard import Heard, RowHeard, rows_of
 from tests.simulation.ledger import Entry, Life
 from tests.simulation.line import Sent
 from tests.simulation.told import Broken, Seen, Told, require
-from tests.support.naive import patched
+from tests.support.models.boards import patched
 
 SPANS_MAX = 8
 REASONS = {

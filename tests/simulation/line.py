@@ -14,7 +14,7 @@ from typing import Protocol
 
 from starlette.types import Message
 
-from tests.support.virtual_loop import SECOND, VirtualLoop
+from tests.support.clocks.virtual_loop import SECOND, VirtualLoop
 
 NOTICED_LATE_NS = 25 * SECOND  # keep-alive probes: nobody said that the peer is gone
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.line import Line
-from tests.support.virtual_loop import SECOND
+from tests.support.clocks.virtual_loop import SECOND
 
 MS = SECOND // 1_000
 INTERVALS = (("50ms", 50), ("100ms", 100), ("250ms", 250), ("1s", 1_000))

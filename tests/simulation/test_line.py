@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from tests.simulation.line import Line, Socket
-from tests.support.virtual_loop import SECOND, VirtualLoop, virtual_loop
+from tests.support.clocks.virtual_loop import SECOND, VirtualLoop, virtual_loop
 
 
 class Listener:

@@ -11,8 +11,8 @@ import pytest
 from dev import ROOT
 from tests.simulation.planted import FOUND_BY, PLANTED
 from tests.simulation.search import FOUND
-from tests.support.copies import copy_product
 from tests.support.deadlines import computed
+from tests.support.planted.copies import copy_product
 
 SEEDS_MAX = 300
 

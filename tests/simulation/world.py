@@ -17,8 +17,8 @@ from fastapi import FastAPI
 from tests.simulation.client import Application, Client
 from tests.simulation.ledger import OWN, LedgerStore, Life
 from tests.simulation.plan import CALM_NS, Act, Plan, PublisherPlan, TopicPlan
+from tests.support.clocks.virtual_loop import SECOND, VirtualLoop, virtual_loop
 from tests.support.servers import edge_settings
-from tests.support.virtual_loop import SECOND, VirtualLoop, virtual_loop
 from tidegate.app.definitions.mergers import Mergers
 from tidegate.app.definitions.topic import TopicDocument
 from tidegate.app.gateway import Gateway

@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.commands import command, environment, run
 from tests.support.deadlines import HANGS_S, LOOPS_S
-from tests.support.fault_proxy import fault_proxy
 from tests.support.gateways import running_gateway
+from tests.support.network.fault_proxy import fault_proxy
 from tests.support.outside import require_ticks
 from tidegate.clients.gateway import Gateway
 

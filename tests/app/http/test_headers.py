@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from tests.app.http.test_requests import BAD_NAMES, asked
 from tests.support.deadlines import LOOPS_S
-from tests.support.edge_app import edge_app
+from tests.support.network.edge_app import edge_app
 from tests.support.servers import edge_settings, running_server
 from tests.support.wire import connected, exchange, request
 from tidegate.app.http.middleware import check_path, host_rule

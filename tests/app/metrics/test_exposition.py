@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.app.metrics.samples import samples
 from tests.support.gateways import Running, eventually, running_gateway
 from tests.support.rules import rule
-from tests.support.samples import samples
 from tidegate.app.metrics.exposition import families
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.app.metrics.samples import samples
 from tests.support.gateways import eventually, running_gateway
-from tests.support.samples import samples
 
 
 async def test_flushes_and_publishes_are_timed() -> None:

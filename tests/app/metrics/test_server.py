@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.app.metrics.samples import samples
 from tests.support.gateways import running_gateway
-from tests.support.samples import samples
 
 
 async def test_connections_are_counted() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.app.metrics.samples import samples
 from tests.support.gateways import eventually, running_gateway
-from tests.support.samples import samples
 
 
 async def test_closed_sessions_are_counted_by_reason() -> None:

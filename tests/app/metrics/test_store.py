@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.app.metrics.samples import samples
 from tests.support.gateways import running_gateway
-from tests.support.samples import samples
 from tidegate.app.http.counters import Counters
 from tidegate.app.http.problems import Problem
 from tidegate.app.metrics.store import store_families

@@ -10,8 +10,8 @@ import psutil
 from tests.faults.kinds.pipeline_faults import IN_STAGE, MESSAGES, finish, is_connected
 from tests.faults.stages.pipeline_stage import PipelineChild, publish
 from tests.faults.stages.stage import Stage
-from tests.support.spark_cluster import ENVIRONMENT, spark_cluster
-from tests.support.turnstile import turnstile
+from tests.support.external.spark_cluster import ENVIRONMENT, spark_cluster
+from tests.support.network.turnstile import turnstile
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 

@@ -15,7 +15,7 @@ from tests.faults.kinds import power
 from tests.faults.stages.stage import OK, Stage
 from tests.faults.stages.world import define
 from tests.faults.voyage import Crash, crash_of
-from tests.support.stopwatch import Stopwatch
+from tests.support.clocks.stopwatch import Stopwatch
 
 END_S_MAX = 6.0  # CONTRACT promises 3; as much again is a busy machine's
 NOTICED_S_MAX = 10.0

@@ -24,7 +24,7 @@ from tests.faults.stages.pipeline_stage import (
 )
 from tests.faults.stages.stage import Stage
 from tests.pipeline.reordered import Timed, event_deliveries
-from tests.support.turnstile import Hold, Turnstile, turnstile
+from tests.support.network.turnstile import Hold, Turnstile, turnstile
 
 HELD, VIEW = "held", "view"
 MESSAGES, KEYS = 300, 7

@@ -23,7 +23,7 @@ from tests.faults.stages.pipeline_stage import (
 from tests.faults.stages.stage import Stage
 from tests.faults.stages.waiting import happens
 from tests.support.deadlines import HANGS_S
-from tests.support.turnstile import Hold, Turnstile, turnstile
+from tests.support.network.turnstile import Hold, Turnstile, turnstile
 
 MESSAGES = 500
 SOME_BATCHES_MAX = 2

@@ -15,7 +15,7 @@ from tests.faults.stages.stage import OK, UNAVAILABLE, Stage, redis_binary
 from tests.faults.stages.world import LONG
 from tests.faults.voyage import Crash, crash_of
 from tests.support.deadlines import HANGS_S
-from tests.support.fault_proxy import BLACK_HOLE, Line
+from tests.support.network.fault_proxy import BLACK_HOLE, Line
 
 SCRIPTS = b"EVALSHA"
 INFO_REPLICATION = b"INFO replication\r\nQUIT\r\n"

@@ -18,9 +18,9 @@ import httpx2
 from tests.faults.kinds import power
 from tests.faults.stages.children import GatewayChild, RedisChild
 from tests.faults.stages.waiting import happens
+from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.deadlines import HANGS_S
-from tests.support.fault_proxy import FaultProxy, fault_proxy
-from tests.support.stopwatch import Stopwatch
+from tests.support.network.fault_proxy import FaultProxy, fault_proxy
 
 BACK_S_MAX = 10.0  # I20
 OK, UNAVAILABLE = 200, 503

@@ -16,7 +16,13 @@ from tests.pipeline.drained import bodies, drained
 from tests.pipeline.journals import Journals
 from tests.pipeline.newest import newest_by_key
 from tests.support.deadlines import HANGS_S
-from tests.support.kafka import PARTITIONS, Broker, broker_jars, connector_folder, kafka_broker
+from tests.support.external.kafka import (
+    PARTITIONS,
+    Broker,
+    broker_jars,
+    connector_folder,
+    kafka_broker,
+)
 from tests.support.outside import require_java
 from tests.support.rules import rule
 from tidegate.keys.spec import KeySpec

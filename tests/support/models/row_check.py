@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.support.listener import Listener
-from tests.support.naive import Event, Value, changed_fields, compact
-from tests.support.wishes import Wish
+from tests.support.models.boards import Event, Value, changed_fields, compact
+from tests.support.models.lane_spec import Wish
+from tests.support.models.replica import Listener
 from tidegate.conflation.frame import Frame, Row
 from tidegate.keys.merging import Merger
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.planted_in_lanes import Planted
+from tests.support.planted.lanes import Planted
 
 CONSERVED = "test_state_machine_conserved:ConservedMachine"
 RECEIPTS = "test_state_machine_conserved:ReceiptMachine"

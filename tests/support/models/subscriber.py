@@ -1,7 +1,7 @@
 """One subscription and all that it was told, held against the rules row by row.
 
 The consumer does what a client does: a value replaces, a delta is applied, a removal takes away.
-What it then holds is compared with what the naive model says (tests/support/naive.py).
+What it then holds is compared with what the naive model says (tests/support/models/boards.py).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tests.support.listener import Moved, ScriptLine
-from tests.support.naive import MILLISECOND, Event, Value, patched
-from tests.support.row_judge import RowJudge
-from tests.support.wishes import Wish
+from tests.support.models.boards import MILLISECOND, Event, Value, patched
+from tests.support.models.lane_spec import Wish
+from tests.support.models.replica import Moved, ScriptLine
+from tests.support.models.row_check import RowJudge
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.options.print import lane_text
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows

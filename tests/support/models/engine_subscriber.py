@@ -6,7 +6,7 @@ import json
 from collections import deque
 from dataclasses import dataclass, field
 
-from tests.support.model import (
+from tests.support.models.engine_model import (
     Key,
     LaneModel,
     LaneWish,

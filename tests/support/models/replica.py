@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.naive import MILLISECOND, Chronicle, Event, Value, key_text
-from tests.support.wishes import Wish
+from tests.support.models.boards import MILLISECOND, Chronicle, Event, Value, key_text
+from tests.support.models.lane_spec import Wish
 from tidegate.conflation.frame import Frame
 
 Place = tuple[str, str]

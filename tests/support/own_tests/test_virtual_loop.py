@@ -7,7 +7,7 @@ import asyncio
 import anyio
 import pytest
 
-from tests.support.virtual_loop import SECOND, Stuck, VirtualLoop, virtual_loop
+from tests.support.clocks.virtual_loop import SECOND, Stuck, VirtualLoop, virtual_loop
 
 
 def test_an_hour_passes_at_once() -> None:

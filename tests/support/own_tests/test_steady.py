@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.support.steady import HELD_S_MAX, SteadyTime, steady
+from tests.support.clocks.steady import HELD_S_MAX, SteadyTime, steady
 
 
 def test_a_hold_counts_for_little_and_a_wait_as_it_was_asked_for() -> None:

@@ -8,10 +8,10 @@ from typing import ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.consumer import Consumer
-from tests.support.naive import MILLISECOND, Chronicle, compact, key_text
-from tests.support.stage import PLENTY, Stage
-from tests.support.wishes import Wish
+from tests.support.models.boards import MILLISECOND, Chronicle, compact, key_text
+from tests.support.models.lane_spec import Wish
+from tests.support.models.lockstep import PLENTY, Stage
+from tests.support.models.subscriber import Consumer
 from tidegate.conflation.frame import RemovalReason
 
 STEPS_NS = tuple(round(ms * MILLISECOND) for ms in (0, 1, 3.5, 49, 100, 333, 1_000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.bad_case import JSON, NDJSON, Bad, bad
+from tests.support.cases.case import JSON, NDJSON, Bad, bad
 
 KNOWN = "/v1/sessions/known"
 SUB = KNOWN + "/subscriptions/s1"

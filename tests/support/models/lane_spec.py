@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.support.naive import MILLISECOND, Event, Focus, Predicate, Value
+from tests.support.models.boards import MILLISECOND, Event, Focus, Predicate, Value
 from tidegate.conflation.lane_id import FeedId, LaneId, Window
 from tidegate.keys.filter import Filter
 from tidegate.keys.merging import Merger

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from tests.support.consumer import Consumer
-from tests.support.listener import ScriptLine
-from tests.support.naive import MILLISECOND, Chronicle, Event, Focus
-from tests.support.wishes import Wish, spec
+from tests.support.models.boards import MILLISECOND, Chronicle, Event, Focus
+from tests.support.models.lane_spec import Wish, spec
+from tests.support.models.replica import ScriptLine
+from tests.support.models.subscriber import Consumer
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.bad_case import (
+from tests.support.cases.case import (
     BYTES,
     JSON,
     MESSAGE_BYTES_MAX,

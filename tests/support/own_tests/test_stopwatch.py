@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support import stopwatch as module
-from tests.support.stopwatch import Stopwatch, waited_for_a_core_s
+from tests.support.clocks import stopwatch as module
+from tests.support.clocks.stopwatch import Stopwatch, waited_for_a_core_s
 
 NOBODY = 1 << 30
 

@@ -1,8 +1,8 @@
-"""Bugs planted in queues and their policies; the columns are those of tests/support/planted.py."""
+"""Bugs planted in queues and their policies; the columns are those of tests/support/planted/bugs.py."""
 
 from __future__ import annotations
 
-from tests.support.planted_in_lanes import Planted
+from tests.support.planted.lanes import Planted
 
 POLICIES = "test_state_machine_policies:PolicyMachine"
 

@@ -10,8 +10,17 @@ from collections import defaultdict
 
 import pytest
 
-from tests.support.follower import Follower, SessionModel, key_text
-from tests.support.model import LaneModel, LaneWish, Mark, Replica, Said, Sums, TopicModel, opening
+from tests.support.models.engine_model import (
+    LaneModel,
+    LaneWish,
+    Mark,
+    Replica,
+    Said,
+    Sums,
+    TopicModel,
+    opening,
+)
+from tests.support.models.engine_subscriber import Follower, SessionModel, key_text
 from tidegate.conflation.definition import Definition, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError, LimitReached, SessionUnknown

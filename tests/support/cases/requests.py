@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.bad_case import JSON, NDJSON, bad, option, parameter, path
-from tests.support.bad_sessions import SESSIONS
-from tests.support.bad_topics import BODIES, COMMITS, DOCUMENTS, PRODUCERS, READS
+from tests.support.cases.case import JSON, NDJSON, bad, option, parameter, path
+from tests.support.cases.sessions import SESSIONS
+from tests.support.cases.topics import BODIES, COMMITS, DOCUMENTS, PRODUCERS, READS
 
 OPTIONS = [
     option("B1", "conflation=", 11),

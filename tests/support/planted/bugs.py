@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.planted_in_lanes import ENGINE, FOCUS, LANES, SLOTS, SLOTTED, Planted
-from tests.support.planted_in_queues import POLICIES, QUEUES
-from tests.support.planted_in_sums import CONSERVED, RECEIPTS, SUMS
+from tests.support.planted.lanes import ENGINE, FOCUS, LANES, SLOTS, SLOTTED, Planted
+from tests.support.planted.queues import POLICIES, QUEUES
+from tests.support.planted.sums import CONSERVED, RECEIPTS, SUMS
 
 WINDOWS = "test_state_machine_windows:WindowMachine"
 GROUPS = "test_state_machine_windows:GroupMachine"
