@@ -14,7 +14,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from tests.support.models.queues import Farewell, Fields, Queues, Reader, Told, TopicQueues, written
+from tests.support.models.queues import (
+    Farewell,
+    Fields,
+    QueuedRow,
+    Queues,
+    Reader,
+    TopicQueues,
+    written,
+)
 from tests.support.profiles import examples
 from tidegate.conflation.definition import Definition, Priority, QueuePolicy
 from tidegate.conflation.engine import Engine
@@ -71,7 +79,7 @@ class PolicyMachine(RuleBasedStateMachine):
         replaces=st.booleans(),
         tidies=st.sets(st.sampled_from(POLICIES)),
         limits=PICK,
-        wishes=st.lists(st.tuples(PICK, PICK, PICK), min_size=3, max_size=8),
+        lane_specs=st.lists(st.tuples(PICK, PICK, PICK), min_size=3, max_size=8),
     )
     def begin(
         self,
@@ -79,7 +87,7 @@ class PolicyMachine(RuleBasedStateMachine):
         replaces: bool,
         tidies: set[str],
         limits: int,
-        wishes: list[tuple[int, int, int]],
+        lane_specs: list[tuple[int, int, int]],
     ) -> None:
         """Only the topic that conflates keeps places; elsewhere nothing takes another's."""
         for policy, rank in zip(POLICIES, ranks, strict=True):
@@ -90,8 +98,8 @@ class PolicyMachine(RuleBasedStateMachine):
             self.engine.define_topic(policy, self.definition(topic), "e")
         for number in range(3):
             self.open_session(limits + number, number // 2)
-        for session, topic_pick, wish in wishes:
-            self.subscribe(session, topic_pick, wish)
+        for session, topic_pick, lane_spec in lane_specs:
+            self.subscribe(session, topic_pick, lane_spec)
 
     @precondition(lambda self: len(self.sessions) < 3)
     @rule(limits=PICK, pace=PICK)
@@ -104,16 +112,16 @@ class PolicyMachine(RuleBasedStateMachine):
             name, QueueLimits(messages_max, bytes_max), lasts=True, conflated=conflated
         )
 
-    @rule(session=PICK, topic=PICK, wish=PICK)
-    def subscribe(self, session: int, topic: int, wish: int) -> None:
+    @rule(session=PICK, topic=PICK, lane_spec=PICK)
+    def subscribe(self, session: int, topic: int, lane_spec: int) -> None:
         """Every message, deltas of it where they come one by one, or an interval."""
         found = self.pick(session)
         chosen = self.topics[POLICIES[topic % 4]]
         if found is None or len(found.readers) >= 5:
             return
         always = chosen.policy == "always" and found.conflated
-        delta = wish % 3 == 1 and chosen.policy != "always"
-        interval = wish % 4 == 3
+        delta = lane_spec % 3 == 1 and chosen.policy != "always"
+        interval = lane_spec % 4 == 3
         name = self.fresh("sub")
         found.readers[name] = Reader(name, chosen, delta and not interval, interval, always)
         subscription = decide(
@@ -249,11 +257,11 @@ class PolicyMachine(RuleBasedStateMachine):
         for output in outputs:
             match output:
                 case Rows():
-                    self.hear_rows(session, output, served)
+                    self.receive_rows(session, output, served)
                 case GroupEnd(name=name):
                     session.readers[name].begun = True
                 case Unsubscribed(name=name, reason=reason):
-                    self.hear_end(session, ("unsubscribed", name, reason))
+                    self.receive_end(session, ("unsubscribed", name, reason))
                 case Goodbye(reason=why):
                     assert self.next_line(session) == ("goodbye", why.value)
                     assert output is outputs[-1], "nothing follows a goodbye"
@@ -266,11 +274,11 @@ class PolicyMachine(RuleBasedStateMachine):
         session.note_level()
         return bool(outputs)
 
-    def hear_rows(self, session: Queues, output: Rows, served: list[int]) -> None:
+    def receive_rows(self, session: Queues, output: Rows, served: list[int]) -> None:
         line = session.outbox[0] if session.outbox else None
         if isinstance(line, Farewell) and line.reader.name == output.name and line.rows:
             for frame in output.batch.frames:
-                self.hear(line.reader, line.rows.pop(0), frame)
+                self.receive(line.reader, line.rows.pop(0), frame)
             return
         assert not session.outbox, "who comes and goes is told first"
         reader = session.readers[output.name]
@@ -278,10 +286,10 @@ class PolicyMachine(RuleBasedStateMachine):
             return
         served.append(reader.topic.rank)
         for frame in output.batch.frames:
-            self.hear(reader, reader.next_row(), frame)
+            self.receive(reader, reader.next_row(), frame)
         assert (output.batch.low_water is None) == bool(reader.rows()), "an id means all is out"
 
-    def hear(self, reader: Reader, row: Told, frame: Frame) -> None:
+    def receive(self, reader: Reader, row: QueuedRow, frame: Frame) -> None:
         """The very row, and for deltas one that leads from what is held to what it says."""
         assert (frame.offset, frame.payload) == (row.offset, written(row.value))
         patch = frame.patch if isinstance(frame, Row) else None
@@ -291,11 +299,11 @@ class PolicyMachine(RuleBasedStateMachine):
         if row.patch is not None and row.changes is not None:
             assert {**reader.holds[row.key], **row.changes} == row.value, "a delta without its base"
         reader.holds[row.key] = row.value
-        reader.heard.append(row.offset)
+        reader.received.append(row.offset)
         if reader.topic.policy == "off":
-            assert reader.heard == list(range(reader.heard[0], row.offset + 1)), "unbroken"
+            assert reader.received == list(range(reader.received[0], row.offset + 1)), "unbroken"
 
-    def hear_end(self, session: Queues, told: tuple[str, str, str]) -> None:
+    def receive_end(self, session: Queues, told: tuple[str, str, str]) -> None:
         """Who ends at one time does so in the order of the turns that they had."""
         line = self.next_line(session)
         if line != told:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tests.simulation.judge import judge
+from tests.simulation.checks import check
 from tests.simulation.plan import make_plan
 from tests.simulation.world import run
 
@@ -18,11 +18,11 @@ class Search:
 
     seeds: int = 0
     clients: int = 0
-    visits: int = 0
+    connections: int = 0
     broken: str = ""
 
     def __str__(self) -> str:
-        seen = f"{self.seeds} seeds, {self.clients} clients, {self.visits} connections"
+        seen = f"{self.seeds} seeds, {self.clients} clients, {self.connections} connections"
         return f"{seen}: {self.broken or 'nothing found'}"
 
 
@@ -38,10 +38,10 @@ def search(seeds: Iterable[int], clients_min: int | None = None) -> Search:
         found.seeds += 1
         again = f"again: python -m tests.simulation {seed}"
         try:
-            story = run(make_plan(seed))
-            found.clients += len(story.clients)
-            found.visits += sum(len(client.visits) for client in story.clients)
-            judge(story)
+            record = run(make_plan(seed))
+            found.clients += len(record.clients)
+            found.connections += sum(len(client.connections) for client in record.clients)
+            check(record)
         except AssertionError as broken:
             found.broken = f"{broken}\n{again}"
             break

@@ -36,10 +36,10 @@ def search(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_found(copy: Path, name: str) -> None:
-    file, line, wrong = PLANTED[name]
+    file, link, wrong = PLANTED[name]
     text = (copy / file).read_text()
-    assert text.count(f"\n{line}\n") == 1, f"{file} has changed: plant this bug anew"
-    (copy / file).write_text(text.replace(f"\n{line}\n", f"\n{wrong}\n"))
+    assert text.count(f"\n{link}\n") == 1, f"{file} has changed: plant this bug anew"
+    (copy / file).write_text(text.replace(f"\n{link}\n", f"\n{wrong}\n"))
     found_by = ["--first", str(FOUND_BY[name])] if name in FOUND_BY else []
     run = search(copy, "0", str(SEEDS_MAX), *found_by)
     assert run.returncode == FOUND, run.stderr or run.stdout

@@ -77,7 +77,7 @@ Shown = dict[str, tuple[bytes, Value]]
 
 
 @dataclass(eq=False)
-class Chronicle:
+class TopicModel:
     """All messages of a topic, and its records after each of them; `key` empty: it has none."""
 
     name: str

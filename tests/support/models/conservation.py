@@ -89,22 +89,22 @@ class Account:
             if serial not in self.told and key in (None, message.key)
         ]
 
-    def hear(self, output: Output) -> None:
+    def receive(self, output: Output) -> None:
         """Rows one by one; the rest says nothing about messages."""
         if isinstance(output, Rows) and output.op == "publish":
             for frame in output.batch.frames:
                 if isinstance(frame, Tombstone):
-                    self.hear_removal(frame)
+                    self.receive_removal(frame)
                 else:
-                    self.hear_value(frame)
+                    self.receive_value(frame)
 
-    def hear_value(self, frame: Frame) -> None:
+    def receive_value(self, frame: Frame) -> None:
         """What it says it stands for, and that none of it was told before."""
         value, count = json.loads(frame.payload), receipt_of(frame)
         if not count.messages:
             return  # a record that another filter brought in
         if self.by_count:
-            self.hear_count(value["k"], count, frame.offset)
+            self.receive_count(value["k"], count, frame.offset)
             return
         stood = value["all"]
         is_delta = isinstance(frame, Row) and frame.patch is not None
@@ -130,7 +130,7 @@ class Account:
         first = min(stood + taken)
         assert count.first == self.due[first].offset, "the first message"
 
-    def hear_count(self, key: str, count: Receipt, through: int) -> None:
+    def receive_count(self, key: str, count: Receipt, through: int) -> None:
         """The newest value of a key says nothing of the others but how many, and the first."""
         undelivered = [s for s in self.undelivered(key) if self.due[s].offset <= through]
         assert count.first in {self.due[serial].offset for serial in undelivered}, (
@@ -140,7 +140,7 @@ class Account:
         assert len(since) >= count.messages, "a row counts what was not told"
         self.told |= set(since[: count.messages])
 
-    def hear_removal(self, frame: Tombstone) -> None:
+    def receive_removal(self, frame: Tombstone) -> None:
         """It takes away what was not told of its key."""
         count = receipt_of(frame)
         if not count.messages:

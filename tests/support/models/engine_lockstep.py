@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.models.engine_model import (
     LaneModel,
-    LaneWish,
+    LaneSpec,
     Mark,
     Replica,
     Said,
@@ -20,7 +20,7 @@ from tests.support.models.engine_model import (
     TopicModel,
     opening,
 )
-from tests.support.models.engine_subscriber import Follower, SessionModel, key_text
+from tests.support.models.engine_subscriber import SessionModel, SubscriberModel, key_text
 from tidegate.conflation.definition import Definition, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError, LimitReached, SessionUnknown
@@ -46,7 +46,7 @@ SUBSCRIPTIONS_MAX = 4
 SESSIONS_MAX = 4
 
 
-class Mirror:
+class EngineLockstep:
     """Both worlds; every assertion that fails here is a rule of docs/semantics broken."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Mirror:
         self.now = 0
         self.serial = 0
         self.topics: dict[str, TopicModel] = {}
-        self.lanes: dict[tuple[str, LaneWish], LaneModel] = {}
+        self.lanes: dict[tuple[str, LaneSpec], LaneModel] = {}
         self.sessions: dict[str, SessionModel] = {}
         self.past: dict[str, Sums] = defaultdict(Sums)
         self.marks: list[Mark] = []
@@ -74,9 +74,9 @@ class Mirror:
         self.check()
 
     def drop(self, name: str) -> None:
-        for session, follower in self.all_followers():
-            if follower.topic is self.topics[name]:
-                self.leave(session, follower, "REMOVED")
+        for session, subscriber in self.all_subscribers():
+            if subscriber.topic is self.topics[name]:
+                self.leave(session, subscriber, "REMOVED")
         self.call("drop_topic", name)
         del self.topics[name], self.past[name]
 
@@ -94,9 +94,9 @@ class Mirror:
         self.call("publish", name, frames, self.now)
         self.check()
 
-    def unsubscribe(self, session: SessionModel, follower: Follower) -> None:
-        self.call("unsubscribe", session.name, follower.name)
-        self.leave(session, follower, "REQUESTED")
+    def unsubscribe(self, session: SessionModel, subscriber: SubscriberModel) -> None:
+        self.call("unsubscribe", session.name, subscriber.name)
+        self.leave(session, subscriber, "REQUESTED")
         self.check()
 
     def close(self, session: SessionModel, reason: CloseReason | None) -> None:
@@ -127,10 +127,10 @@ class Mirror:
             while session.ready and session.name in self.sessions:
                 self.take(session, PLENTY)
         self.check()
-        for _, follower in self.all_followers():
-            assert not follower.script
-            assert follower.sums().waiting == 0
-            follower.check_replica(follower.topic.head)
+        for _, subscriber in self.all_subscribers():
+            assert not subscriber.script
+            assert subscriber.sums().waiting == 0
+            subscriber.check_replica(subscriber.topic.head)
 
     def replay(self) -> None:
         """The same calls once more give the same answers: nothing but the calls counts."""
@@ -153,7 +153,7 @@ class Mirror:
         self,
         session: SessionModel,
         topic: TopicModel,
-        wish: LaneWish,
+        lane_spec: LaneSpec,
         command: str,
         place: tuple[str, int] | None,
         replica: Replica | None,
@@ -163,50 +163,52 @@ class Mirror:
         request = decide(
             topic.name,
             definition_of(topic),
-            Options.parse(wish.options),
+            Options.parse(lane_spec.options),
             command=command,
             resume=None if place is None else Bookmark(*place),
-            counted=wish.tells_first,
+            counted=lane_spec.tells_first,
         )
-        full = len(session.followers) == SUBSCRIPTIONS_MAX
+        full = len(session.subscribers) == SUBSCRIPTIONS_MAX
         if session.ended or full:
             with pytest.raises(SessionUnknown if session.ended else LimitReached):
                 self.call("subscribe", session.name, name, request, self.now)
             return
-        owed = opening(topic, wish, command, place, session.limits)
+        owed = opening(topic, lane_spec, command, place, session.limits)
         if replica is None:
             replica = Replica(topic.head if place is None else min(place[1], topic.head))
-        lane = None if command == "sow" else self.lane(topic, wish)
-        session.followers[name] = Follower(name, topic, lane, wish, session.fast, replica, owed)
+        lane = None if command == "sow" else self.lane(topic, lane_spec)
+        session.subscribers[name] = SubscriberModel(
+            name, topic, lane, lane_spec, session.fast, replica, owed
+        )
         cut = self.call("subscribe", session.name, name, request, self.now)
         assert cut == Bookmark(topic.epoch, topic.head)
         self.check()
 
-    def lane(self, topic: TopicModel, wish: LaneWish) -> LaneModel:
-        """The lane that this wish shares, made idle if nobody is in it."""
-        fields = topic.key if wish.fields is None else wish.fields
-        fresh = LaneModel(topic, fields, wish.interval_ns, wish.pace, topic.head)
-        return self.lanes.setdefault((topic.name, wish), fresh)
+    def lane(self, topic: TopicModel, lane_spec: LaneSpec) -> LaneModel:
+        """Return the lane of this specification; a new one is idle."""
+        fields = topic.key if lane_spec.fields is None else lane_spec.fields
+        fresh = LaneModel(topic, fields, lane_spec.interval_ns, lane_spec.pace, topic.head)
+        return self.lanes.setdefault((topic.name, lane_spec), fresh)
 
     def enqueue(self, topic: TopicModel, new: list[Said]) -> None:
         """Queue policies: conflate everything that may be; if that is not enough, close."""
         for session in list(self.sessions.values()):
-            lists = [follower for follower in session.queues() if follower.topic is topic]
-            for follower in lists:
-                follower.enqueue(new)
+            lists = [subscriber for subscriber in session.queues() if subscriber.topic is topic]
+            for subscriber in lists:
+                subscriber.enqueue(new)
             if lists and session.over_limit():
-                for follower in session.queues():
-                    if follower.topic.policy == "conflate":
-                        follower.give_up()
+                for subscriber in session.queues():
+                    if subscriber.topic.policy == "conflate":
+                        subscriber.give_up()
                 if session.over_limit():
                     self.end(session, CloseReason.QUEUE_LIMIT)
 
-    def leave(self, session: SessionModel, follower: Follower, reason: str) -> None:
-        self.account(follower)
-        del session.followers[follower.name]
+    def leave(self, session: SessionModel, subscriber: SubscriberModel, reason: str) -> None:
+        self.account(subscriber)
+        del session.subscribers[subscriber.name]
         self.drop_idle_lanes()
-        session.owed.append(Unsubscribed(follower.name, follower.topic.name, reason))
-        if not session.followers:
+        session.owed.append(Unsubscribed(subscriber.name, subscriber.topic.name, reason))
+        if not session.subscribers:
             self.end(session, CloseReason.UNSUBSCRIBED)
 
     def end(self, session: SessionModel, reason: CloseReason) -> None:
@@ -218,19 +220,19 @@ class Mirror:
         self.closed.append((session.name, reason))
 
     def vacate(self, session: SessionModel) -> None:
-        for follower in session.followers.values():
-            self.account(follower)
-        session.followers.clear()
+        for subscriber in session.subscribers.values():
+            self.account(subscriber)
+        session.subscribers.clear()
         self.drop_idle_lanes()
 
-    def account(self, follower: Follower) -> None:
+    def account(self, subscriber: SubscriberModel) -> None:
         """What waited is dropped."""
-        last = follower.sums()
+        last = subscriber.sums()
         last.dropped, last.waiting = last.waiting, 0
-        self.past[follower.topic.name].add(last)
+        self.past[subscriber.topic.name].add(last)
 
     def drop_idle_lanes(self) -> None:
-        used = {id(follower.lane) for _, follower in self.all_followers()}
+        used = {id(subscriber.lane) for _, subscriber in self.all_subscribers()}
         self.lanes = {name: lane for name, lane in self.lanes.items() if id(lane) in used}
 
     def serve(self) -> None:
@@ -240,9 +242,9 @@ class Mirror:
         deadline = self.engine.next_deadline()
         assert deadline is None or deadline > self.now, "a deadline that is never served"
         self.check()
-        for session, follower in self.all_followers():
-            if session.fast and follower.lane is not None:
-                follower.check_age(self.now)
+        for session, subscriber in self.all_subscribers():
+            if session.fast and subscriber.lane is not None:
+                subscriber.check_age(self.now)
 
     # --- what is seen -----------------------------------------------------------------------------
 
@@ -252,11 +254,11 @@ class Mirror:
         assert session.ready or not outputs, "something to take that was never announced"
         session.ready = bool(outputs)
         for output in outputs:
-            self.hear(session, output, bytes_max)
-        for name, follower in list(session.followers.items()):
-            if follower.lane is None and not follower.script:
-                del session.followers[name]
-                if not session.followers:
+            self.receive(session, output, bytes_max)
+        for name, subscriber in list(session.subscribers.items()):
+            if subscriber.lane is None and not subscriber.script:
+                del session.subscribers[name]
+                if not session.subscribers:
                     self.end(session, CloseReason.UNSUBSCRIBED)
         if any(isinstance(output, Goodbye) for output in outputs):
             assert isinstance(outputs[-1], Goodbye), "nothing follows a goodbye"
@@ -264,31 +266,31 @@ class Mirror:
             with pytest.raises(SessionUnknown):
                 self.call("take", session.name, bytes_max)
 
-    def hear(self, session: SessionModel, output: Output, bytes_max: int) -> None:
+    def receive(self, session: SessionModel, output: Output, bytes_max: int) -> None:
         if isinstance(output, Unsubscribed | Goodbye):
             session.owed.remove(output)
             assert not (session.owed and isinstance(output, Goodbye)), "goodbye comes last"
             return
-        follower = session.followers[output.name]
-        follower.hear(output, bytes_max, self.now)
-        self.marks = [*self.marks, *follower.marks][-20:]
-        follower.marks.clear()
+        subscriber = session.subscribers[output.name]
+        subscriber.receive(output, bytes_max, self.now)
+        self.marks = [*self.marks, *subscriber.marks][-20:]
+        subscriber.marks.clear()
 
     def check(self) -> None:
         """After every call: events, fast takers, figures, the next deadline."""
-        self.hear_events()
+        self.receive_events()
         for session in list(self.sessions.values()):
             while session.fast and session.ready and session.name in self.sessions:
                 self.take(session, PLENTY)
-                self.hear_events()
-        for session, follower in self.all_followers():
+                self.receive_events()
+        for session, subscriber in self.all_subscribers():
             if session.fast or not session.ready:
-                assert not follower.script
-                follower.check_complete()
+                assert not subscriber.script
+                subscriber.check_complete()
         self.check_figures()
         assert self.engine.next_deadline() == self.model_deadline()
 
-    def hear_events(self) -> None:
+    def receive_events(self) -> None:
         events = self.call("events")
         assert isinstance(events, list)
         closed = [(e.session, e.reason) for e in events if isinstance(e, SessionClosed)]
@@ -305,15 +307,15 @@ class Mirror:
             assert (figures.queued_messages, figures.queued_bytes) == session.queued()
             assert not session.over_limit()
             for row in figures.subscriptions:
-                seen = session.followers[row.name].sums()
+                seen = session.subscribers[row.name].sums()
                 counted = Sums(row.matched, row.delivered, row.conflated, row.waiting)
                 assert counted == seen, row
         for name, topic in self.topics.items():
             figures_of_topic = self.engine.topic_stats(name)
             total = Sums(**vars(self.past[name]))
-            for _, follower in self.all_followers():
-                if follower.topic is topic:
-                    total.add(follower.sums())
+            for _, subscriber in self.all_subscribers():
+                if subscriber.topic is topic:
+                    total.add(subscriber.sums())
             for count, value in vars(total).items():
                 assert getattr(figures_of_topic, count) == value, count
 
@@ -331,8 +333,8 @@ class Mirror:
         self.serial += 1
         return f"{kind}{self.serial}"
 
-    def all_followers(self) -> list[tuple[SessionModel, Follower]]:
-        return [(s, f) for s in self.sessions.values() for f in list(s.followers.values())]
+    def all_subscribers(self) -> list[tuple[SessionModel, SubscriberModel]]:
+        return [(s, f) for s in self.sessions.values() for f in list(s.subscribers.values())]
 
     def model_deadline(self) -> int | None:
         deadlines = [lane.deadline() for lane in self.lanes.values()]

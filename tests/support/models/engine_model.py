@@ -68,7 +68,7 @@ class TopicModel:
 
 
 @dataclass(frozen=True)
-class LaneWish:
+class LaneSpec:
     """What an options string asks for; `fields` None is the SOW key."""
 
     options: str
@@ -165,7 +165,7 @@ class Mark:
     topic: str
     epoch: str
     offset: int
-    wish: LaneWish
+    lane_spec: LaneSpec
     replica: Replica
 
 
@@ -179,7 +179,7 @@ class OpeningModel:
     gap: int | None = None
 
     def script(self, topic: TopicModel) -> list[tuple[object, ...]]:
-        """What must be heard, in this order."""
+        """What must be received, in this order."""
         op = "snapshot" if self.group else "publish"
         lines: list[tuple[object, ...]] = [("resumed", self.mode, self.gap)] if self.mode else []
         lines += [("begin", len(self.rows))] if self.group else []
@@ -189,17 +189,17 @@ class OpeningModel:
 
 
 def resume_mode(
-    topic: TopicModel, wish: LaneWish, epoch: str, offset: int, limits: tuple[int, int]
+    topic: TopicModel, lane_spec: LaneSpec, epoch: str, offset: int, limits: tuple[int, int]
 ) -> str:
     """CONTRACT 4.2 for what is served so far."""
     if epoch != topic.epoch or offset > topic.head:
         return "snapshot"
-    of_key_fields = topic.key and set(wish.fields or topic.key) <= set(topic.key)
-    if wish.interval_ns and of_key_fields:
+    of_key_fields = topic.key and set(lane_spec.fields or topic.key) <= set(topic.key)
+    if lane_spec.interval_ns and of_key_fields:
         return "changes"
     if offset < topic.dropped_through:
         return "snapshot"
-    if wish.interval_ns:
+    if lane_spec.interval_ns:
         return "replay"
     missed = topic.after(offset)
     too_much = len(missed) > limits[0] or sum(len(said.payload) for said in missed) > limits[1]
@@ -209,7 +209,7 @@ def resume_mode(
 
 def opening(
     topic: TopicModel,
-    wish: LaneWish,
+    lane_spec: LaneSpec,
     command: str,
     resume: tuple[str, int] | None,
     limits: tuple[int, int],
@@ -219,14 +219,16 @@ def opening(
     if resume is None:
         return None if command == "subscribe" else OpeningModel(records, group=True)
     epoch, offset = resume
-    mode = resume_mode(topic, wish, epoch, offset, limits)
+    mode = resume_mode(topic, lane_spec, epoch, offset, limits)
     known = epoch == topic.epoch and offset <= topic.head
     gap = topic.head - offset if known else None
     if mode == "snapshot":
         return OpeningModel(records, True, mode, gap)
     missed = topic.after(offset)
-    if mode == "changes" or wish.interval_ns:  # all was said at one time: a single interval
-        fields = topic.key if not wish.interval_ns or wish.fields is None else wish.fields
+    if mode == "changes" or lane_spec.interval_ns:  # all was said at one time: a single interval
+        fields = (
+            topic.key if not lane_spec.interval_ns or lane_spec.fields is None else lane_spec.fields
+        )
         missed = list(newest(missed, fields).values())
     return OpeningModel(missed, False, mode, gap)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.support.models.engine_model import (
     Key,
     LaneModel,
-    LaneWish,
+    LaneSpec,
     Mark,
     OpeningModel,
     Replica,
@@ -23,13 +23,13 @@ from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, R
 
 
 @dataclass(eq=False)
-class Follower:
-    """One subscription and all that it was sent; `hear_row` refuses what breaks a rule."""
+class SubscriberModel:
+    """One subscription and all that it was sent; `receive_row` refuses what breaks a rule."""
 
     name: str
     topic: TopicModel
     lane: LaneModel | None
-    wish: LaneWish
+    lane_spec: LaneSpec
     fast: bool
     replica: Replica
     opening: OpeningModel | None
@@ -52,7 +52,7 @@ class Follower:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        return self.topic.key if self.wish.fields is None else self.wish.fields
+        return self.topic.key if self.lane_spec.fields is None else self.lane_spec.fields
 
     @property
     def since_join(self) -> list[Said]:
@@ -73,7 +73,7 @@ class Follower:
         self.given_up_to = self.topic.head
         self.queue = deque(newest(list(self.queue), self.topic.key).values())
 
-    def hear(self, output: Output, bytes_max: int, now: int) -> None:
+    def receive(self, output: Output, bytes_max: int, now: int) -> None:
         """One output: openings to the letter, live rows by the rules."""
         match output:
             case Resumed(mode=mode, gap_messages=gap):
@@ -86,53 +86,53 @@ class Follower:
                 assert self.script.popleft() == ("end", bookmark)
                 self.remember(self.cut)
             case Rows():
-                self.hear_rows(output, bytes_max, now)
+                self.receive_rows(output, bytes_max, now)
 
-    def hear_rows(self, output: Rows, bytes_max: int, now: int) -> None:
+    def receive_rows(self, output: Rows, bytes_max: int, now: int) -> None:
         batch, topic = output.batch, self.topic
         assert (output.topic, output.epoch) == (topic.name, topic.epoch)
         assert batch.frames, "an empty flush sends nothing"
         assert batch.payload_bytes <= bytes_max or len(batch.frames) == 1
-        heard = [topic.said[frame.offset - 1] for frame in batch.frames]
-        fields = topic.key or (self.fields if self.wish.interval_ns else ())
-        for said, frame in zip(heard, batch.frames, strict=True):
+        received = [topic.said[frame.offset - 1] for frame in batch.frames]
+        fields = topic.key or (self.fields if self.lane_spec.interval_ns else ())
+        for said, frame in zip(received, batch.frames, strict=True):
             assert frame.payload == said.payload
             assert frame.key == (key_text(said.key(fields)) if fields else "")
         if self.script:
-            for said in heard:
+            for said in received:
                 assert self.script.popleft() == (output.op, said)
                 self.replica.learn(said.key(self.fields), said.offset)
             assert batch.low_water == (None if self.script else self.cut)
         else:
             assert self.lane is not None
             assert output.op == "publish"
-            shared = not self.answer and self.in_step(heard, batch.low_water)
-            if not shared or self.wish.by_slots:
+            shared = not self.answer and self.in_step(received, batch.low_water)
+            if not shared or self.lane_spec.by_slots:
                 self.answer = self.answer or self.next_answer()
-            for said, frame in zip(heard, batch.frames, strict=True):
+            for said, frame in zip(received, batch.frames, strict=True):
                 due = self.answer.popleft() if self.answer else said
-                if self.wish.by_slots:
+                if self.lane_spec.by_slots:
                     self.check_count(said, frame)
                     assert due is said, "what was flushed and missed, in order"
                 assert due.key(self.fields) == said.key(self.fields), "out of its turn"
-                self.hear_row(said, shared, now)
+                self.receive_row(said, shared, now)
             whole = batch.low_water is not None
             assert not self.lane.interval_ns or whole != bool(self.answer), "the last has the id"
-            self.hear_low_water(batch.low_water)
+            self.receive_low_water(batch.low_water)
         if batch.low_water is not None:
             self.remember(batch.low_water)
 
-    def in_step(self, heard: list[Said], low_water: int | None) -> bool:
+    def in_step(self, received: list[Said], low_water: int | None) -> bool:
         """Whether this is what all who took in time got."""
         assert self.lane is not None
         complete = low_water == max(self.lane.low_water(), self.cut)
-        return complete and heard == self.lane.last_flush
+        return complete and received == self.lane.last_flush
 
     def next_answer(self) -> deque[Said]:
         """The flushes that a member missed (rule delta-6), or a round (rule interval-11)."""
         if self.lane is None or not self.lane.interval_ns:
             return deque()
-        is_round = not self.wish.by_slots
+        is_round = not self.lane_spec.by_slots
         told = newest(self.topic.said, self.fields) if is_round else self.lane.flushed
         missed = [
             said
@@ -158,9 +158,9 @@ class Follower:
         """A client may come back with this id; it must lose nothing by that."""
         self.check_replica(offset)
         name, epoch = self.topic.name, self.topic.epoch
-        self.marks.append(Mark(name, epoch, offset, self.wish, self.replica.copy()))
+        self.marks.append(Mark(name, epoch, offset, self.lane_spec, self.replica.copy()))
 
-    def hear_row(self, said: Said, shared: bool, now: int) -> None:
+    def receive_row(self, said: Said, shared: bool, now: int) -> None:
         """A live row: order, truth, rate (rules board-1, interval-2, interval-6, interval-10)."""
         assert self.lane is not None
         assert said.offset > self.cut, "rows at or below the cut never come from the lane"
@@ -168,7 +168,7 @@ class Follower:
         last = self.sent.get(own_key)
         assert last is None or said.offset > last.offset, "no repeat, no step back"
         if self.lane.interval_ns:
-            if not self.wish.by_slots:
+            if not self.lane_spec.by_slots:
                 flushed = shared and self.lane.flushed.get(own_key) is said
                 is_newest = newest(self.topic.said, self.fields)[own_key] is said
                 assert flushed or is_newest, "the newest at its flush, or when it is taken late"
@@ -178,14 +178,14 @@ class Follower:
         else:
             assert self.queue.popleft() is said, "every message, in order"
             assert said.offset <= self.lane.position, "not before the flush"
-        if self.lane.pace == "batch" and (shared or self.wish.by_slots):
+        if self.lane.pace == "batch" and (shared or self.lane_spec.by_slots):
             assert said.offset > self.last_offset, "publication order"
         self.last_offset = said.offset
         self.sent[own_key], self.sent_at[own_key] = said, now
         self.delivered.add(said.offset)
         self.replica.learn(own_key, said.offset)
 
-    def hear_low_water(self, low_water: int | None) -> None:
+    def receive_low_water(self, low_water: int | None) -> None:
         """Rule resume-6: nothing at or below it is still held or queued; it never steps back."""
         assert self.lane is not None
         if self.fast:
@@ -214,7 +214,7 @@ class Follower:
             return
         for own_key, said in self.lane.flushed.items():
             missed = said.offset > self.cut and self.sent.get(own_key) is not said
-            newer = not self.wish.by_slots and self.sent_offset(own_key) > said.offset
+            newer = not self.lane_spec.by_slots and self.sent_offset(own_key) > said.offset
             moved_on = not self.fast and any(m.key(self.fields) == own_key for m in self.queue)
             assert not missed or newer or moved_on, "flushed, but not delivered"
         queued = self.queue and self.queue[0].offset <= self.lane.position
@@ -242,7 +242,7 @@ class Follower:
         matched = self.since_join
         if self.lane.interval_ns:
             waiting = {said for said in newest(matched, self.fields).values() if self.waits(said)}
-            waiting.update(self.answer if self.wish.by_slots else ())
+            waiting.update(self.answer if self.lane_spec.by_slots else ())
         else:
             waiting = set(self.queue)
         conflated = [m for m in matched if m.offset not in self.delivered and m not in waiting]
@@ -251,21 +251,21 @@ class Follower:
 
 @dataclass(eq=False)
 class SessionModel:
-    """One consumer as the model knows it; `owed` are the control outputs still to come."""
+    """One subscriber as the model knows it; `owed` are the control outputs still to come."""
 
     name: str
     fast: bool
     limits: tuple[int, int]
-    followers: dict[str, Follower] = field(default_factory=dict)
+    subscribers: dict[str, SubscriberModel] = field(default_factory=dict)
     owed: deque[Output] = field(default_factory=deque)
     ready: bool = False
     ended: bool = False
 
-    def queues(self) -> list[Follower]:
-        return [f for f in self.followers.values() if f.lane and not f.lane.interval_ns]
+    def queues(self) -> list[SubscriberModel]:
+        return [f for f in self.subscribers.values() if f.lane and not f.lane.interval_ns]
 
     def queued(self) -> tuple[int, int]:
-        waiting = [said for follower in self.queues() for said in follower.queue]
+        waiting = [said for subscriber in self.queues() for said in subscriber.queue]
         return len(waiting), sum(len(said.payload) for said in waiting)
 
     def over_limit(self) -> bool:

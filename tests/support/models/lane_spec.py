@@ -19,7 +19,7 @@ Combine = Callable[[list[Value]], Value]
 
 
 @dataclass(frozen=True)
-class Wish:
+class LaneSpec:
     """A lane: each option beside what it means.
 
     `dropped` are fields that are not selected; `stays` are messages that a merger passes over.

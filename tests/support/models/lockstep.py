@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from tests.support.models.boards import MILLISECOND, Chronicle, Event, Focus
-from tests.support.models.lane_spec import Wish, spec
+from tests.support.models.boards import MILLISECOND, Event, Focus, TopicModel
+from tests.support.models.lane_spec import LaneSpec, spec
 from tests.support.models.replica import ScriptLine
-from tests.support.models.subscriber import Consumer
+from tests.support.models.subscriber import SubscriberModel
 from tidegate.conflation.definition import Definition
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.frame import Frame, RemovalReason, Tombstone
@@ -26,27 +26,27 @@ PLENTY = 1 << 30
 SECOND = 1_000 * MILLISECOND
 
 
-class Stage:
+class Lockstep:
     """Both worlds; every assertion that fails here is a rule of docs/semantics broken."""
 
     def __init__(self) -> None:
         self.engine = Engine(sessions_max=100, subscriptions_max=4)
         self.now = 0
-        self.topics: dict[str, Chronicle] = {}
-        self.consumers: dict[str, Consumer] = {}
+        self.topics: dict[str, TopicModel] = {}
+        self.subscribers: dict[str, SubscriberModel] = {}
         self.ready: set[str] = set()
         self.expired: list[RecordsExpired] = []
 
-    def define(self, name: str, key: tuple[str, ...], **more: Any) -> Chronicle:
+    def define(self, name: str, key: tuple[str, ...], **more: Any) -> TopicModel:
         """A topic with a long journal."""
         definition = Definition(History(10_000), spec(key), **more)
         self.engine.define_topic(name, definition, "e")
-        self.topics[name] = Chronicle(name, key, "e")
+        self.topics[name] = TopicModel(name, key, "e")
         return self.topics[name]
 
     # --- publishing -------------------------------------------------------------------------------
 
-    def publish(self, topic: Chronicle, *payloads: bytes, exempt: bool = False) -> None:
+    def publish(self, topic: TopicModel, *payloads: bytes, exempt: bool = False) -> None:
         """Messages in one call."""
         new = [topic.add(payload, self.now, exempt=exempt) for payload in payloads]
         stamp = self.now // MILLISECOND
@@ -55,7 +55,7 @@ class Stage:
         self.look()
 
     def remove(
-        self, topic: Chronicle, *keys: str, reason: RemovalReason = RemovalReason.DELETED
+        self, topic: TopicModel, *keys: str, reason: RemovalReason = RemovalReason.DELETED
     ) -> None:
         """Records go; one that is not there takes an offset as well."""
         new = [topic.remove(own, self.now, reason.value) for own in keys]
@@ -68,92 +68,96 @@ class Stage:
 
     def join(
         self,
-        topic: Chronicle,
-        wish: Wish,
+        topic: TopicModel,
+        lane_spec: LaneSpec,
         *,
         fast: bool,
         snapshot: bool,
         batch_size: int = 100,
         paused: bool = False,
-    ) -> Consumer:
+    ) -> SubscriberModel:
         """A session of one subscription."""
-        consumer = self.enter(topic, wish, fast=fast, snapshot=snapshot)
+        subscriber = self.enter(topic, lane_spec, fast=fast, snapshot=snapshot)
         if snapshot:
-            consumer.script.extend(snapshot_script(topic, wish))
-        consumer.paused = paused
-        self.subscribe(consumer, batch_size=batch_size)
-        return consumer
+            subscriber.script.extend(snapshot_script(topic, lane_spec))
+        subscriber.paused = paused
+        self.subscribe(subscriber, batch_size=batch_size)
+        return subscriber
 
-    def enter(self, topic: Chronicle, wish: Wish, *, fast: bool, snapshot: bool) -> Consumer:
-        """A consumer with a session of its own that has not subscribed yet."""
-        session = f"s{len(self.consumers) + 1}.{self.engine.stats().sessions}.{topic.head}"
-        while session in self.consumers:
+    def enter(
+        self, topic: TopicModel, lane_spec: LaneSpec, *, fast: bool, snapshot: bool
+    ) -> SubscriberModel:
+        """A subscriber with a session of its own that has not subscribed yet."""
+        session = f"s{len(self.subscribers) + 1}.{self.engine.stats().sessions}.{topic.head}"
+        while session in self.subscribers:
             session += "'"
         self.engine.open_session(session, QueueLimits(100_000, PLENTY))
-        consumer = Consumer(session, "sub", topic, wish, fast, snapshot, self.now, topic.head)
-        for other in self.consumers.values():
+        subscriber = SubscriberModel(
+            session, "sub", topic, lane_spec, fast, snapshot, self.now, topic.head
+        )
+        for other in self.subscribers.values():
             other.others_cuts.append(topic.head)
-        self.consumers[session] = consumer
-        return consumer
+        self.subscribers[session] = subscriber
+        return subscriber
 
     def subscribe(
         self,
-        consumer: Consumer,
+        subscriber: SubscriberModel,
         *,
         batch_size: int = 100,
         resume: Bookmark | None = None,
         replay: Replay | None = None,
     ) -> None:
         """The call itself; the cut is the topic's head."""
-        wish = self.request(consumer, consumer.wish, batch_size, resume, replay)
-        cut = self.engine.subscribe(consumer.session, consumer.name, wish, self.now)
-        assert cut == Bookmark(consumer.chronicle.epoch, consumer.chronicle.head)
+        lane_spec = self.request(subscriber, subscriber.lane_spec, batch_size, resume, replay)
+        cut = self.engine.subscribe(subscriber.session, subscriber.name, lane_spec, self.now)
+        assert cut == Bookmark(subscriber.topic.epoch, subscriber.topic.head)
         self.look()
 
     def request(
         self,
-        consumer: Consumer,
-        wish: Wish,
+        subscriber: SubscriberModel,
+        lane_spec: LaneSpec,
         batch_size: int = 100,
         resume: Bookmark | None = None,
         replay: Replay | None = None,
     ) -> Subscription:
-        """What a consumer asks for now."""
+        """What a subscriber asks for now."""
         return Subscription(
-            consumer.chronicle.name,
-            Command.SOW_AND_SUBSCRIBE if consumer.snapshot else Command.SUBSCRIBE,
-            wish.lane_id(consumer.chronicle.key),
+            subscriber.topic.name,
+            Command.SOW_AND_SUBSCRIBE if subscriber.snapshot else Command.SUBSCRIBE,
+            lane_spec.lane_id(subscriber.topic.key),
             batch_size=batch_size,
             resume=resume,
             replay=replay,
-            paused=consumer.paused,
+            paused=subscriber.paused,
         )
 
-    def change(self, consumer: Consumer, wish: Wish) -> None:
+    def change(self, subscriber: SubscriberModel, lane_spec: LaneSpec) -> None:
         """Another lane, of the same board or of another."""
-        if wish.focus == consumer.wish.focus:
-            consumer.ask_lane(wish, self.now)
+        if lane_spec.focus == subscriber.lane_spec.focus:
+            subscriber.ask_lane(lane_spec, self.now)
         else:
-            consumer.change_focus(wish, self.now)
-        self.tell_change(consumer)
+            subscriber.change_focus(lane_spec, self.now)
+        self.tell_change(subscriber)
 
-    def pause(self, consumer: Consumer) -> None:
+    def pause(self, subscriber: SubscriberModel) -> None:
         """Or go on."""
-        consumer.paused = not consumer.paused
-        consumer.lagging = consumer.was_behind = True
-        self.tell_change(consumer)
+        subscriber.paused = not subscriber.paused
+        subscriber.lagging = subscriber.was_behind = True
+        self.tell_change(subscriber)
 
-    def tell_change(self, consumer: Consumer) -> None:
+    def tell_change(self, subscriber: SubscriberModel) -> None:
         """The call itself."""
-        request = self.request(consumer, consumer.wanted or consumer.wish)
-        self.engine.change(consumer.session, consumer.name, request, self.now)
+        request = self.request(subscriber, subscriber.wanted or subscriber.lane_spec)
+        self.engine.change(subscriber.session, subscriber.name, request, self.now)
         self.look()
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, subscriber: SubscriberModel) -> None:
         """The peer is gone."""
-        self.engine.close_session(consumer.session)
-        del self.consumers[consumer.session]
-        self.ready.discard(consumer.session)
+        self.engine.close_session(subscriber.session)
+        del self.subscribers[subscriber.session]
+        self.ready.discard(subscriber.session)
         self.look()
 
     # --- time -------------------------------------------------------------------------------------
@@ -173,82 +177,82 @@ class Stage:
         deadline = self.engine.next_deadline()
         assert deadline is None or deadline > self.now, "a deadline that is never served"
         self.look()
-        for consumer in self.consumers.values():
-            if consumer.at_once and not consumer.paused and not consumer.script:
-                consumer.check_patience(self.now)
+        for subscriber in self.subscribers.values():
+            if subscriber.at_once and not subscriber.paused and not subscriber.script:
+                subscriber.check_patience(self.now)
 
     def settle(self) -> None:
         """Publishing stops, time goes on, everybody reads: every client has its board."""
         while (deadline := self.engine.next_deadline()) is not None:
             self.now = max(self.now, deadline)
             self.serve()
-        for consumer in self.consumers.values():
-            if consumer.paused:
-                self.pause(consumer)
-        for consumer in self.consumers.values():
-            self.take(consumer, PLENTY)
-            (row,) = self.engine.session_stats(consumer.session).subscriptions
-            consumer.check_settled(row)
+        for subscriber in self.subscribers.values():
+            if subscriber.paused:
+                self.pause(subscriber)
+        for subscriber in self.subscribers.values():
+            self.take(subscriber, PLENTY)
+            (row,) = self.engine.session_stats(subscriber.session).subscriptions
+            subscriber.check_settled(row)
 
     # --- what is seen -----------------------------------------------------------------------------
 
     def look(self) -> None:
         """After every call: events, fast takers, figures."""
-        self.hear_events()
-        for consumer in list(self.consumers.values()):
-            if consumer.fast and consumer.session in self.ready:
-                self.take(consumer, PLENTY)
-        self.hear_events()
-        for consumer in self.consumers.values():
-            (row,) = self.engine.session_stats(consumer.session).subscriptions
-            consumer.see_lane(row.lane, self.now)
-            consumer.check_figures(row)
+        self.receive_events()
+        for subscriber in list(self.subscribers.values()):
+            if subscriber.fast and subscriber.session in self.ready:
+                self.take(subscriber, PLENTY)
+        self.receive_events()
+        for subscriber in self.subscribers.values():
+            (row,) = self.engine.session_stats(subscriber.session).subscriptions
+            subscriber.see_lane(row.lane, self.now)
+            subscriber.check_figures(row)
 
-    def take(self, consumer: Consumer, bytes_max: int) -> None:
+    def take(self, subscriber: SubscriberModel, bytes_max: int) -> None:
         """Everything, in pieces."""
-        while self.take_once(consumer, bytes_max):
+        while self.take_once(subscriber, bytes_max):
             pass
 
-    def take_once(self, consumer: Consumer, bytes_max: int) -> list[Output]:
+    def take_once(self, subscriber: SubscriberModel, bytes_max: int) -> list[Output]:
         """One piece."""
-        outputs = self.engine.take(consumer.session, bytes_max)
-        assert consumer.session in self.ready or not outputs, "never announced"
-        assert not (consumer.paused and any(isinstance(out, Rows) for out in outputs)), "paused"
+        outputs = self.engine.take(subscriber.session, bytes_max)
+        assert subscriber.session in self.ready or not outputs, "never announced"
+        assert not (subscriber.paused and any(isinstance(out, Rows) for out in outputs)), "paused"
         for output in outputs:
-            consumer.hear(output, bytes_max, self.now)
-        if consumer.replay is not None:
-            self.go_on(consumer)
+            subscriber.receive(output, bytes_max, self.now)
+        if subscriber.replay is not None:
+            self.go_on(subscriber)
         if not outputs:
-            self.ready.discard(consumer.session)
-            (row,) = self.engine.session_stats(consumer.session).subscriptions
-            consumer.drained(row)
+            self.ready.discard(subscriber.session)
+            (row,) = self.engine.session_stats(subscriber.session).subscriptions
+            subscriber.drained(row)
         return outputs
 
-    def go_on(self, consumer: Consumer) -> None:
+    def go_on(self, subscriber: SubscriberModel) -> None:
         """A replay whose rows are out takes what came meanwhile, and at the head goes live."""
-        if not consumer.script and consumer.cut == consumer.chronicle.head:
-            consumer.replay, consumer.joined_at = None, self.now
-            consumer.told.clear()
-        elif not consumer.script:
-            journal = consumer.chronicle.events(consumer.wish.focus, consumer.cut)
-            consumer.script.extend(journal_script(consumer.wish, journal))
-            consumer.cut = consumer.chronicle.head
+        if not subscriber.script and subscriber.cut == subscriber.topic.head:
+            subscriber.replay, subscriber.joined_at = None, self.now
+            subscriber.told.clear()
+        elif not subscriber.script:
+            journal = subscriber.topic.events(subscriber.lane_spec.focus, subscriber.cut)
+            subscriber.script.extend(journal_script(subscriber.lane_spec, journal))
+            subscriber.cut = subscriber.topic.head
 
-    def hear_events(self) -> None:
+    def receive_events(self) -> None:
         """Announcements, and what has expired."""
         for event in self.engine.events():
             match event:
                 case SessionReady(session=session):
                     assert session not in self.ready, "announced twice"
-                    if session in self.consumers:
+                    if session in self.subscribers:
                         self.ready.add(session)
                 case RecordsExpired():
                     self.expired.append(event)
 
 
-def snapshot_script(topic: Chronicle, wish: Wish) -> list[ScriptLine]:
+def snapshot_script(topic: TopicModel, lane_spec: LaneSpec) -> list[ScriptLine]:
     """The state at the cut, oldest row first, a window in its order (rule resume-1)."""
-    focus = wish.focus
+    focus = lane_spec.focus
     whole = focus
     if not focus.derived and focus.fields is not None:
         whole = Focus(focus.filter_text, focus.matches)
@@ -260,19 +264,19 @@ def snapshot_script(topic: Chronicle, wish: Wish) -> list[ScriptLine]:
     else:
         rows.sort(key=lambda row: row[1])
     lines: list[ScriptLine] = [("begin", len(rows))]
-    lines += [("snapshot", own, offset, wish.shown(value))
+    lines += [("snapshot", own, offset, lane_spec.shown(value))
               for own, offset, value in rows]  # fmt: skip
     return [*lines, ("end", f"{topic.epoch}-{topic.head}")]
 
 
-def journal_script(wish: Wish, events: list[Event]) -> list[ScriptLine]:
+def journal_script(lane_spec: LaneSpec, events: list[Event]) -> list[ScriptLine]:
     """Messages of the journal as a replay tells them."""
     puts = [event for event in events if not event.gone]
-    rows = recorded(puts, wish) if wish.interval_ms else puts
-    return [script_line(wish, event) for event in rows]
+    rows = recorded(puts, lane_spec) if lane_spec.interval_ms else puts
+    return [script_line(lane_spec, event) for event in rows]
 
 
-def recorded(puts: list[Event], wish: Wish) -> list[Event]:
+def recorded(puts: list[Event], lane_spec: LaneSpec) -> list[Event]:
     """An interval on the messages' own timeline (rule interval-4)."""
     rows: list[Event] = []
     held: dict[str, Event] = {}
@@ -283,7 +287,7 @@ def recorded(puts: list[Event], wish: Wish) -> list[Event]:
             rows += sorted(held.values(), key=lambda event: event.offset)
             held.clear()
         if not held:
-            end = at + wish.interval_ns
+            end = at + lane_spec.interval_ns
         older = held.pop(event.key, None)
         if older is not None and older.exempt:
             held[f"{older.offset}"] = older
@@ -291,13 +295,13 @@ def recorded(puts: list[Event], wish: Wish) -> list[Event]:
     return rows + sorted(held.values(), key=lambda event: event.offset)
 
 
-def script_line(wish: Wish, event: Event) -> ScriptLine:
+def script_line(lane_spec: LaneSpec, event: Event) -> ScriptLine:
     """An event as an opening tells it."""
     if event.gone:
         return ("oof", event.key)
-    return ("publish", event.key, event.offset, wish.shown(event.value))
+    return ("publish", event.key, event.offset, lane_spec.shown(event.value))
 
 
 def script(lines: list[ScriptLine]) -> deque[ScriptLine]:
-    """What must be heard, in this order."""
+    """What must be received, in this order."""
     return deque(lines)

@@ -22,7 +22,7 @@ def written(fields: Fields) -> bytes:
 
 
 @dataclass(frozen=True)
-class Told:
+class QueuedRow:
     """A row to come: what it stands for, its place, and the delta that may say it."""
 
     offset: int
@@ -50,7 +50,7 @@ class Told:
         """Bytes to be sent."""
         return len(self.patch or written(self.value))
 
-    def then(self, later: Told, *, replaces: bool) -> Told:
+    def then(self, later: QueuedRow, *, replaces: bool) -> QueuedRow:
         """Both as one row (rules queue-9 and merge-4)."""
         changes = None
         if self.patch is not None and later.patch is not None:
@@ -61,9 +61,9 @@ class Told:
         return replace(later, stands=self.stands + later.stands, order=order, changes=changes)
 
 
-def together(rows: Iterable[Told], *, replaces: bool) -> list[Told]:
+def together(rows: Iterable[QueuedRow], *, replaces: bool) -> list[QueuedRow]:
     """One row for each key, in its place."""
-    by_key: dict[str, Told] = {}
+    by_key: dict[str, QueuedRow] = {}
     for row in rows:
         earlier = by_key.get(row.key)
         by_key[row.key] = row if earlier is None else earlier.then(row, replaces=replaces)
@@ -83,7 +83,7 @@ class TopicQueues:
     head: int = 0
     records: dict[str, Fields] = field(default_factory=dict)
 
-    def publish(self, values: list[Fields]) -> list[Told]:
+    def publish(self, values: list[Fields]) -> list[QueuedRow]:
         """Messages as every list tells them: with what they changed."""
         told = []
         for value in values:
@@ -94,7 +94,7 @@ class TopicQueues:
                 changes = {"k": value["k"], **changed}
             self.head += 1
             self.records[value["k"]] = value
-            told.append(Told(self.head, value, order=self.head, changes=changes))
+            told.append(QueuedRow(self.head, value, order=self.head, changes=changes))
         return told
 
 
@@ -108,9 +108,9 @@ class Reader:
     interval: bool = False
     always: bool = False
     begun: bool = True
-    owed: list[Told] = field(default_factory=list)
-    queue: list[Told] = field(default_factory=list)
-    heard: list[int] = field(default_factory=list)
+    owed: list[QueuedRow] = field(default_factory=list)
+    queue: list[QueuedRow] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
     holds: dict[str, Fields] = field(default_factory=dict)
     matched: int = 0
     delivered: int = 0
@@ -120,7 +120,7 @@ class Reader:
         """Whether its queue is put together row by row, not by a board (rule queue-9)."""
         return self.delta or self.topic.replaces
 
-    def enqueue(self, new: list[Told]) -> None:
+    def enqueue(self, new: list[QueuedRow]) -> None:
         """Messages come."""
         if self.interval:
             return
@@ -151,11 +151,11 @@ class Reader:
         self.owed = together(rows, replaces=False) if always else rows
         self.queue = []
 
-    def rows(self) -> list[Told]:
+    def rows(self) -> list[QueuedRow]:
         """All that is to come, in order."""
         return [*self.owed, *self.queue]
 
-    def next_row(self) -> Told:
+    def next_row(self) -> QueuedRow:
         """The first of it goes."""
         rows = self.owed or self.queue
         self.delivered += 1
@@ -167,7 +167,7 @@ class Farewell:
     """What is still told to a reader that has left."""
 
     reader: Reader
-    rows: list[Told]
+    rows: list[QueuedRow]
 
 
 Line = tuple[str, ...] | Farewell
@@ -191,7 +191,7 @@ class Queues:
     outbox: deque[Line] = field(default_factory=deque)
     events: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def rows(self) -> Iterator[Told]:
+    def rows(self) -> Iterator[QueuedRow]:
         """Everything queued."""
         for reader in self.readers.values():
             yield from reader.rows()

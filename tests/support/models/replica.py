@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.support.models.boards import MILLISECOND, Chronicle, Event, Value, key_text
-from tests.support.models.lane_spec import Wish
+from tests.support.models.boards import MILLISECOND, Event, TopicModel, Value, key_text
+from tests.support.models.lane_spec import LaneSpec
 from tidegate.conflation.frame import Frame
 
 Place = tuple[str, str]
@@ -29,7 +29,7 @@ class RatedReplay:
         """When a row may go; the first one at once."""
         return self.last if self.before is None else self.last + self.gap_ns(self.before, event)
 
-    def hear(self, event: Event, now: int) -> None:
+    def receive(self, event: Event, now: int) -> None:
         """At most a second's worth is made up for."""
         due = self.due(event)
         assert now >= due, "a row before its time"
@@ -38,20 +38,20 @@ class RatedReplay:
 
 @dataclass(eq=False)
 class Moved:
-    """A change of board that the client has not heard all of: what it must hold in the end."""
+    """A change of board that the client has not received all of: what it must hold in the end."""
 
     holds: dict[str, Value]
     through: int
 
 
 @dataclass(eq=False)
-class Listener:
+class ReplicaModel:
     """What a client holds, and what it was told: `told` is the offset that a place stands at."""
 
     session: str
     name: str
-    chronicle: Chronicle
-    wish: Wish
+    topic: TopicModel
+    lane_spec: LaneSpec
     fast: bool
     snapshot: bool
     joined_at: int
@@ -81,7 +81,7 @@ class Listener:
     replay: RatedReplay | None = None
     limits: dict[int, int] = field(default_factory=dict)
     others_cuts: list[int] = field(default_factory=list)
-    wanted: Wish | None = None
+    wanted: LaneSpec | None = None
     wanted_by: int = 0
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class Listener:
 
     def events(self) -> list[Event]:
         """Everything since the cut."""
-        return self.chronicle.events(self.wish.focus, self.cut)
+        return self.topic.events(self.lane_spec.focus, self.cut)
 
     def puts(self) -> list[Event]:
         """Messages that it asked for."""
@@ -102,7 +102,7 @@ class Listener:
 
     def place(self, event: Event) -> Place:
         """What the message may conflate with."""
-        fields = self.wish.match_fields
+        fields = self.lane_spec.match_fields
         return event.key, key_text(event.value, fields) if fields else ""
 
     def undelivered(self) -> list[Event]:
@@ -111,8 +111,8 @@ class Listener:
 
     def is_told(self, event: Event) -> bool:
         """Whether a row, or a removal, stands for this message."""
-        is_empty_maybe = self.wish.no_empties and not self.wish.interval_ms
-        if self.wish.sealed(event) and not is_empty_maybe:
+        is_empty_maybe = self.lane_spec.no_empties and not self.lane_spec.interval_ms
+        if self.lane_spec.sealed(event) and not is_empty_maybe:
             return event.offset in self.exempt
         return event.offset <= self.told_of(self.place(event))
 
@@ -125,24 +125,24 @@ class Listener:
         return {event.key: event for event in self.events()}
 
     def due_since(self) -> dict[str, Event]:
-        """For each key that the client should hear of: what it has been waiting for longest."""
+        """For each key that the client should receive of: what it has been waiting for longest."""
         wanted: dict[str, Event] = {}
         undelivered = {id(event) for event in self.undelivered()}
         last = {event.key: event for event in self.puts()}
         for event in self.events():
-            if self.wish.oof:
+            if self.lane_spec.oof:
                 if not self.differs(event):
                     wanted.pop(event.key, None)
                 else:
                     wanted.setdefault(event.key, event)
             elif id(event) in undelivered:
-                if self.wish.no_empties and not (
+                if self.lane_spec.no_empties and not (
                     self.differs(event) and self.differs(last[event.key])
                 ):
                     wanted.pop(event.key, None)
                 else:
                     wanted.setdefault(event.key, event)
-            elif event.gone and self.wish.focus.grouping:
+            elif event.gone and self.lane_spec.focus.grouping:
                 wanted.pop(event.key, None)  # its row is made when it is flushed (rule view-2)
         return wanted
 
@@ -150,16 +150,16 @@ class Listener:
         """Whether what a client holds is not what this event left behind."""
         if event.gone:
             return event.key in self.holds
-        if self.wish.no_empties and event.key in self.holds:
-            return self.holds[event.key] != self.wish.shown(event.value)
-        if self.wish.no_empties and self.cut and not self.snapshot:
+        if self.lane_spec.no_empties and event.key in self.holds:
+            return self.holds[event.key] != self.lane_spec.shown(event.value)
+        if self.lane_spec.no_empties and self.cut and not self.snapshot:
             return False  # it may be what the lane sent last, before this one came
         return not self.is_told(event)
 
     def event_at(self, frame: Frame) -> Event:
         """What a row tells of."""
         assert frame.offset > self.cut, "rows at or below the cut never come from the lane"
-        found = self.chronicle.events(self.wish.focus, frame.offset - 1)
+        found = self.topic.events(self.lane_spec.focus, frame.offset - 1)
         for event in found:
             if (event.offset, event.key) == (frame.offset, self.own_key(frame)):
                 assert frame.removed == bool(event.gone)
@@ -168,31 +168,33 @@ class Listener:
 
     def own_key(self, frame: Frame) -> str:
         """The key of the row on its board, which may not be the one that it is told by."""
-        focus = self.wish.focus
-        if focus.fields is None or not self.chronicle.key or focus.derived:
+        focus = self.lane_spec.focus
+        if focus.fields is None or not self.topic.key or focus.derived:
             return frame.key
-        return key_text(self.chronicle.messages[frame.offset - 1].value, focus.fields)
+        return key_text(self.topic.messages[frame.offset - 1].value, focus.fields)
 
     def told_key(self, event: Event) -> str:
         """The key that a row of this event is told by (rule interval-9)."""
-        by_record = self.chronicle.key and not self.wish.focus.grouping
-        return event.cause.key if by_record and not self.wish.focus.top else event.key
+        by_record = self.topic.key and not self.lane_spec.focus.grouping
+        return event.cause.key if by_record and not self.lane_spec.focus.top else event.key
 
     def latest(self, event: Event) -> bool:
         """Whether the client must end with this value: not where several keys share a row's key."""
-        apart = self.wish.match_fields or any(self.wish.sealed(put) for put in self.puts())
-        if apart and self.wish.replaces:
+        apart = self.lane_spec.match_fields or any(
+            self.lane_spec.sealed(put) for put in self.puts()
+        )
+        if apart and self.lane_spec.replaces:
             return False
         same = [put for put in self.puts() if self.told_key(put) == self.told_key(event)]
         return all(put.offset <= event.offset for put in same)
 
     def muddled(self) -> bool:
         """Whether exempt messages stand between removals: then counts may come with later rows."""
-        return self.wish.oof and any(self.wish.sealed(put) for put in self.puts())
+        return self.lane_spec.oof and any(self.lane_spec.sealed(put) for put in self.puts())
 
     def tells_all(self) -> bool:
         """Whether it has been told of all that the lane told, from the beginning."""
-        board = self.chronicle.events(self.wish.focus)
-        held_since = self.joined_at - self.wish.interval_ns - self.wish.tick_ns
+        board = self.topic.events(self.lane_spec.focus)
+        held_since = self.joined_at - self.lane_spec.interval_ns - self.lane_spec.tick_ns
         calm = not any(held_since <= e.at and e.offset <= self.cut for e in board)
         return self.at_once and not self.was_behind and self.snapshot and calm

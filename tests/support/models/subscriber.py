@@ -1,6 +1,6 @@
 """One subscription and all that it was told, held against the rules row by row.
 
-The consumer does what a client does: a value replaces, a delta is applied, a removal takes away.
+The subscriber does what a client does: a value replaces, a delta is applied, a removal takes away.
 What it then holds is compared with what the naive model says (tests/support/models/boards.py).
 """
 
@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.support.models.boards import MILLISECOND, Event, Value, patched
-from tests.support.models.lane_spec import Wish
+from tests.support.models.lane_spec import LaneSpec
 from tests.support.models.replica import Moved, ScriptLine
-from tests.support.models.row_check import RowJudge
+from tests.support.models.row_check import RowChecks
 from tidegate.conflation.frame import Frame, Row, Tombstone, receipt_of
 from tidegate.conflation.options.print import lane_text
 from tidegate.conflation.outputs import GroupBegin, GroupEnd, Output, Resumed, Rows
 from tidegate.keys.merging import Merger
 
 
-class Consumer(RowJudge):
+class SubscriberModel(RowChecks):
     """One subscription: it hears, it changes, and it is looked at."""
 
-    def hear(self, output: Output, bytes_max: int, now: int) -> None:
+    def receive(self, output: Output, bytes_max: int, now: int) -> None:
         """One output: an opening to the letter, live rows by the rules."""
         match output:
             case Resumed(mode=mode, gap_messages=gap):
@@ -36,15 +36,15 @@ class Consumer(RowJudge):
                 assert self.script.popleft() == ("end", bookmark)
             case Rows():
                 batch = output.batch
-                assert (output.name, output.topic) == (self.name, self.chronicle.name)
+                assert (output.name, output.topic) == (self.name, self.topic.name)
                 assert batch.frames, "an empty flush sends nothing"
                 assert _fits(batch.frames, bytes_max)
                 for frame in batch.frames:
-                    self.hear_row(output.op, frame, now)
+                    self.receive_row(output.op, frame, now)
                 self.midway = batch.low_water is None
-                self.hear_id(batch.low_water)
+                self.receive_id(batch.low_water)
 
-    def hear_row(self, op: str, frame: Frame, now: int) -> None:
+    def receive_row(self, op: str, frame: Frame, now: int) -> None:
         """An opening's row or a live one."""
         if self.script and self.script[0][0] in ("snapshot", "publish", "oof"):
             told = "oof" if frame.removed else op
@@ -53,21 +53,23 @@ class Consumer(RowJudge):
             if frame.removed:
                 self.holds.pop(frame.key, None)
             else:
-                assert self.wish.focus.derived or expected[2] == frame.offset
+                assert self.lane_spec.focus.derived or expected[2] == frame.offset
                 assert json.loads(frame.payload) == expected[3]
                 self.holds[frame.key] = expected[3]
             if self.replay is not None:
-                self.replay.hear(self.chronicle.events(self.wish.focus, frame.offset - 1)[0], now)
+                self.replay.receive(
+                    self.topic.events(self.lane_spec.focus, frame.offset - 1)[0], now
+                )
             return
         assert not self.script, f"a live row before {self.script[0]}"
         assert op == "publish"
         if self.moved is not None:
-            self.hear_move(frame)
+            self.receive_move(frame)
             return
         if isinstance(frame, Tombstone):
-            self.hear_removal(frame, now)
+            self.receive_removal(frame, now)
         else:
-            self.hear_value(frame, now)
+            self.receive_value(frame, now)
 
     def next_line(self, frame: Frame) -> ScriptLine:
         """Groups that one message touched have no order among themselves.
@@ -79,7 +81,7 @@ class Consumer(RowJudge):
         lines = [line for line in self.script if line[0] == first[0]]
         if first[0] != "snapshot":
             lines = [line for line in lines if line[2:3] == first[2:3]]
-        for line in lines if self.wish.focus.grouping else ():
+        for line in lines if self.lane_spec.focus.grouping else ():
             if line[1] == frame.key:
                 if line[0] == "snapshot":
                     assert self.opened <= frame.offset <= line[2], "oldest row first"
@@ -88,19 +90,19 @@ class Consumer(RowJudge):
                 return line
         return self.script.popleft()
 
-    def hear_removal(self, frame: Tombstone, now: int) -> None:
+    def receive_removal(self, frame: Tombstone, now: int) -> None:
         """Rules removal-1 and removal-2."""
-        assert self.wish.oof, "a removal that nobody asked for"
+        assert self.lane_spec.oof, "a removal that nobody asked for"
         event = self.event_at(frame)
         assert event.gone == frame.reason.value
-        as_it_is = not self.wish.interval_ms and event.gone == "match" and event.record
-        shown = self.wish.shown(json.loads(event.record) if as_it_is else event.value)
-        made_late = self.wish.focus.grouping and self.wish.interval_ms  # rule view-2
+        as_it_is = not self.lane_spec.interval_ms and event.gone == "match" and event.record
+        shown = self.lane_spec.shown(json.loads(event.record) if as_it_is else event.value)
+        made_late = self.lane_spec.focus.grouping and self.lane_spec.interval_ms  # rule view-2
         assert made_late or json.loads(frame.payload) == shown, "the record as it last stood"
         assert frame.key in self.holds, "a removal of what was never held"
         for other in self.undelivered():
             if other.key == frame.key and other.offset < frame.offset:
-                assert not self.wish.sealed(other), "an exempt message was swallowed"
+                assert not self.lane_spec.sealed(other), "an exempt message was swallowed"
                 self.swallowed += 1
         del self.holds[frame.key]
         self.removed[frame.key] = frame.offset
@@ -108,7 +110,7 @@ class Consumer(RowJudge):
         self.check_rate(frame.key, now)
         self.check_order(frame.offset)
 
-    def hear_value(self, frame: Frame, now: int) -> None:
+    def receive_value(self, frame: Frame, now: int) -> None:
         """A row with a value: its truth, what it stands for, its delta."""
         event = self.event_at(frame)
         stood = self.stands_for(event)
@@ -116,14 +118,14 @@ class Consumer(RowJudge):
         count = receipt_of(frame)
         stood = self.behind_a_removal(event, stood, count.messages)
         uncounted = self.muddled() or stood[0].offset <= self.uncounted
-        if self.wish.counts and not uncounted:
+        if self.lane_spec.counts and not uncounted:
             assert count.messages == len(stood), "what a row stands for"
             assert count.first == stood[0].offset
             assert count.first_ms == stood[0].at // MILLISECOND
-        elif not self.wish.interval_ms and not self.wish.no_empties:
+        elif not self.lane_spec.interval_ms and not self.lane_spec.no_empties:
             assert count.messages == len(stood)
         if not self.merges_apart(stood):
-            assert value == self.wish.shown(self.combined(stood))
+            assert value == self.lane_spec.shown(self.combined(stood))
         self.check_delta(frame, event, stood)
         self.check_empty(event, stood, value)
         self.hold(frame, value)
@@ -131,18 +133,18 @@ class Consumer(RowJudge):
         self.rows += 1
         self.row_at[frame.key] = now
         self.stood += len(stood)
-        if self.wish.no_empties and not self.wish.interval_ms:
+        if self.lane_spec.no_empties and not self.lane_spec.interval_ms:
             empty = [put for put in self.undelivered() if put.offset < event.offset]
             alike = [put for put in empty if self.place(put) == self.place(event)]
             self.swallowed += sum(put not in stood for put in alike)
-        if self.wish.sealed(event):
+        if self.lane_spec.sealed(event):
             self.exempt.add(event.offset)
-        replaced = not self.wish.counts or event.offset <= self.uncounted
-        if not self.wish.sealed(event) or replaced:
+        replaced = not self.lane_spec.counts or event.offset <= self.uncounted
+        if not self.lane_spec.sealed(event) or replaced:
             self.told[self.place(event)] = event.offset
-        if not self.wish.sealed(event):
+        if not self.lane_spec.sealed(event):
             self.check_rate(event.key, now)
-        settled = stood[0].at > self.joined_at + self.wish.interval_ns + self.wish.tick_ns
+        settled = stood[0].at > self.joined_at + self.lane_spec.interval_ns + self.lane_spec.tick_ns
         if settled or not self.keeps_places():  # a slot may have its place from before the join
             self.check_order(self.place_among_rows(event, stood))
         self.fresh.discard(frame.key)
@@ -150,7 +152,7 @@ class Consumer(RowJudge):
     def hold(self, frame: Frame, value: Value) -> None:
         """As a client does."""
         if isinstance(frame, Row) and frame.patch is not None:
-            assert self.wish.delta
+            assert self.lane_spec.delta
             assert frame.key in self.holds, "a delta of what is not held"
             assert len(frame.patch) < len(frame.payload)
             self.holds[frame.key] = patched(  # type: ignore[assignment] # an object stays one
@@ -160,11 +162,11 @@ class Consumer(RowJudge):
         else:
             self.holds[frame.key] = value
 
-    def hear_id(self, low_water: int | None) -> None:
+    def receive_id(self, low_water: int | None) -> None:
         """Rules resume-6 and resume-7: nothing at or below an id is still to come."""
         if self.moved is not None:
             return
-        if low_water is None and self.wish.merge is not None:
+        if low_water is None and self.lane_spec.merge is not None:
             self.order = (
                 0  # where messages are combined an answer may end without an id (rule resume-7)
             )
@@ -174,7 +176,7 @@ class Consumer(RowJudge):
             )
             return
         self.order = 0
-        assert self.mark <= low_water <= self.chronicle.head, "ids never step back"
+        assert self.mark <= low_water <= self.topic.head, "ids never step back"
         self.mark = low_water
         self.check_position(low_water)
 
@@ -186,62 +188,64 @@ class Consumer(RowJudge):
             newest = last[event.key]
             assert newest.offset > position, f"{event.key} of {newest.offset} at {position}"
         for event in self.undelivered():
-            if self.wish.sealed(event) or not self.wish.interval_ms:
+            if self.lane_spec.sealed(event) or not self.lane_spec.interval_ms:
                 wanted = due.get(event.key)
-                empty = self.wish.no_empties and (wanted is None or wanted.offset > event.offset)
+                empty = self.lane_spec.no_empties and (
+                    wanted is None or wanted.offset > event.offset
+                )
                 assert event.offset > position or empty, "an id promised too much"
 
-    def ask_lane(self, wish: Wish, now: int) -> None:
+    def ask_lane(self, lane_spec: LaneSpec, now: int) -> None:
         """Rule change-1: what is held goes at the earlier of the old and the new deadline."""
-        if wish == self.wish:
+        if lane_spec == self.lane_spec:
             self.wanted = None
             self.limits.clear()
             return
-        held = self.wish.interval_ns + self.wish.tick_ns
+        held = self.lane_spec.interval_ns + self.lane_spec.tick_ns
         for event in self.due_since().values():
             due = self.limits.get(event.offset, event.at + held)
-            self.limits[event.offset] = min(due, now + wish.interval_ns + wish.tick_ns)
-        self.wanted, self.wanted_by = wish, now + wish.interval_ns
+            self.limits[event.offset] = min(due, now + lane_spec.interval_ns + lane_spec.tick_ns)
+        self.wanted, self.wanted_by = lane_spec, now + lane_spec.interval_ns
         self.told_at.clear()  # the first flush after a change is no update
 
     def see_lane(self, lane: str, now: int) -> None:
         """Whether the change that was asked for has come."""
         if self.wanted is None:
             return
-        if lane == lane_text(self.wanted.lane_id(self.chronicle.key)):
+        if lane == lane_text(self.wanted.lane_id(self.topic.key)):
             self.change_lane(self.wanted, now)
         else:
             assert now < self.wanted_by, "a change is due with the new interval"
 
-    def change_lane(self, wish: Wish, now: int) -> None:
+    def change_lane(self, lane_spec: LaneSpec, now: int) -> None:
         """The old options do not hold any longer."""
-        self.wish = wish
+        self.lane_spec = lane_spec
         self.wanted = None
         self.has_changed = True
-        self.uncounted = self.chronicle.head  # a plain interval does not count
+        self.uncounted = self.topic.head  # a plain interval does not count
         self.joined_at = now
         self.told_at.clear()
         self.fresh.update(self.holds)
         self.order = 0
 
-    def change_focus(self, wish: Wish, now: int) -> None:
+    def change_focus(self, lane_spec: LaneSpec, now: int) -> None:
         """Rule change-2: what is held is let go, then what the new board shows is made up for."""
-        head = self.chronicle.head
+        head = self.topic.head
         holds = self.will_hold() if self.moved is None else dict(self.moved.holds)
         for own, event in self.last_events().items():
             puts = [e for e in self.puts() if e.key == own]
-            if event.gone and self.wish.oof:
+            if event.gone and self.lane_spec.oof:
                 holds.pop(own, None)
             elif puts and (self.moved is None or puts[-1].offset > self.moved.through):
-                holds[own] = self.wish.shown(puts[-1].value)
-        old = self.chronicle.live(self.wish.focus, head)
-        new = self.chronicle.live(wish.focus, head)
-        if wish.oof:
+                holds[own] = self.lane_spec.shown(puts[-1].value)
+        old = self.topic.live(self.lane_spec.focus, head)
+        new = self.topic.live(lane_spec.focus, head)
+        if lane_spec.oof:
             holds = {own: value for own, value in holds.items() if own not in old or own in new}
         if self.snapshot:
-            holds |= {own: wish.shown(value) for own, (_, value) in new.items()}
+            holds |= {own: lane_spec.shown(value) for own, (_, value) in new.items()}
         self.matched_before += len(self.puts())
-        self.change_lane(wish, now)
+        self.change_lane(lane_spec, now)
         self.moved = Moved(holds, head)
         self.cut = head
         self.stood = self.swallowed = 0
@@ -258,8 +262,8 @@ class Consumer(RowJudge):
                 holds.pop(line[1], None)
         return holds
 
-    def hear_move(self, frame: Frame) -> None:
-        """Rows of two boards, until all is heard."""
+    def receive_move(self, frame: Frame) -> None:
+        """Rows of two boards, until all is received."""
         if frame.removed:
             self.holds.pop(frame.key, None)
             self.removed[frame.key] = frame.offset
@@ -273,7 +277,7 @@ class Consumer(RowJudge):
             self.told[frame.key, ""] = max(frame.offset, self.told.get((frame.key, ""), 0))
 
     def drained(self, row: Any) -> None:
-        """It has heard all that there was."""
+        """It has received all that there was."""
         self.order = 0
         if self.paused:
             return
@@ -291,23 +295,23 @@ class Consumer(RowJudge):
 
     def check_patience(self, now: int) -> None:
         """Rules interval-3 and merge-1 to merge-3: nothing is held longer than it may be."""
-        wish = self.wish
-        flush = max((e.offset for e in self.puts() if wish.flushes(e.value)), default=0)
+        lane_spec = self.lane_spec
+        flush = max((e.offset for e in self.puts() if lane_spec.flushes(e.value)), default=0)
         for event in self.due_since().values():
-            due = event.at + wish.interval_ns + wish.tick_ns
+            due = event.at + lane_spec.interval_ns + lane_spec.tick_ns
             due = self.limits.get(event.offset, due)
-            if wish.leading and self.lane_told_before(event):
+            if lane_spec.leading and self.lane_told_before(event):
                 last = max(self.row_at.get(event.key, 0), self.joined_at)
-                idle = event.at - last >= wish.interval_ns
-                due = event.at if idle else last + wish.interval_ns + wish.tick_ns
-            limit = now < due if wish.tick_ns == 0 or wish.leading else now <= due
+                idle = event.at - last >= lane_spec.interval_ns
+                due = event.at if idle else last + lane_spec.interval_ns + lane_spec.tick_ns
+            limit = now < due if lane_spec.tick_ns == 0 or lane_spec.leading else now <= due
             assert limit, f"{event.key} of {event.offset} is held too long"
-            if wish.flush_text:
+            if lane_spec.flush_text:
                 assert event.offset >= flush, "flush_on lets everything go"
 
     def lane_told_before(self, event: Event) -> bool:
         """Whether what the lane told of a key is known here: not what it told before the join."""
-        before = self.chronicle.events(self.wish.focus)
+        before = self.topic.events(self.lane_spec.focus)
         older = any(e.key == event.key and e.offset <= self.cut for e in before)
         return event.key in self.row_at or not older
 
@@ -319,49 +323,57 @@ class Consumer(RowJudge):
     def check_figures(self, row: Any) -> None:
         """Rule account-1."""
         puts, undelivered = self.puts(), self.undelivered()
-        if not self.wish.focus.grouping and self.replay is None:
+        if not self.lane_spec.focus.grouping and self.replay is None:
             assert row.matched == self.matched_before + len(puts), "matched"
         assert self.moved is not None or row.delivered == self.rows, "delivered"
         assert row.matched == row.delivered + row.conflated + row.waiting
         assert row.conflated >= 0
-        simple = not (self.wish.oof or self.wish.no_empties or self.wish.focus.grouping)
+        simple = not (
+            self.lane_spec.oof or self.lane_spec.no_empties or self.lane_spec.focus.grouping
+        )
         if simple and not (
-            isinstance(self.wish.merge, Merger) or self.wish.flush_text or self.is_midway()
+            isinstance(self.lane_spec.merge, Merger)
+            or self.lane_spec.flush_text
+            or self.is_midway()
         ):
             assert row.waiting == self.rows_waiting(undelivered), "waiting"
 
     def rows_waiting(self, undelivered: list[Event]) -> int:
         """How many rows are to come of the messages that were not told."""
-        if not self.wish.interval_ms:
+        if not self.lane_spec.interval_ms:
             return len(undelivered)
-        own = [event for event in undelivered if self.wish.sealed(event)]
+        own = [event for event in undelivered if self.lane_spec.sealed(event)]
         newest = {self.place(event): event for event in undelivered}
-        held = {self.place(event) for event in undelivered if not self.wish.sealed(event)}
-        if not self.wish.counts:  # one that is exempt is the newest like any other (rule merge-1)
-            held = {place for place in held if not self.wish.sealed(newest[place])}
+        held = {self.place(event) for event in undelivered if not self.lane_spec.sealed(event)}
+        if (
+            not self.lane_spec.counts
+        ):  # one that is exempt is the newest like any other (rule merge-1)
+            held = {place for place in held if not self.lane_spec.sealed(newest[place])}
         return len(own) + len(held)
 
     def check_settled(self, row: Any) -> None:
         """Nothing is published any more, everything was taken: the client has the board."""
         assert not self.script
         assert row.waiting == 0
-        self.check_position(self.chronicle.head)
+        self.check_position(self.topic.head)
         for own, event in self.last_events().items():
-            if not event.gone and not self.wish.combine:
+            if not event.gone and not self.lane_spec.combine:
                 held = self.holds.get(self.told_key(event))
                 if self.latest(event) and (held or self.differs(event)):
-                    assert held == self.wish.shown(event.value), own
-            if event.gone and self.wish.oof:
+                    assert held == self.lane_spec.shown(event.value), own
+            if event.gone and self.lane_spec.oof:
                 assert own not in self.holds
-        if self.snapshot and self.wish.oof and not self.wish.over_half_full:
-            live = self.chronicle.live(self.wish.focus, self.chronicle.head)
+        if self.snapshot and self.lane_spec.oof and not self.lane_spec.over_half_full:
+            live = self.topic.live(self.lane_spec.focus, self.topic.head)
             assert set(self.holds) == set(live), "the very keys of the board"
         if self.muddled() or self.has_changed:
             return
-        if not self.wish.focus.grouping and (self.wish.counts or not self.wish.interval_ms):
+        if not self.lane_spec.focus.grouping and (
+            self.lane_spec.counts or not self.lane_spec.interval_ms
+        ):
             unsaid = len(self.undelivered())
             assert self.stood + self.swallowed + unsaid == len(self.puts()), "receipts"
-            assert self.wish.oof or self.wish.no_empties or unsaid == 0
+            assert self.lane_spec.oof or self.lane_spec.no_empties or unsaid == 0
 
 
 def _fits(frames: Sequence[Frame], bytes_max: int) -> bool:

@@ -1,4 +1,4 @@
-"""Bugs planted in queues and their policies; the columns are those of tests/support/planted/bugs.py."""
+"""Bugs planted in queues and their policies; the columns are those of bugs.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bugs by which messages are lost or told twice; the columns are those of planted.py."""
+"""Bugs by which messages are lost or told twice; the columns are those of bugs.py."""
 
 from __future__ import annotations
 

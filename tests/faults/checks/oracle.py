@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 
-from tests.faults.judges.ledger import Ident, Ledger, Request
+from tests.faults.checks.ledger import Ident, Ledger, Request
 
 
 class Kind(StrEnum):

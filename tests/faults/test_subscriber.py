@@ -1,12 +1,12 @@
-"""What a watcher was sent is held against the journal: no gap, no repeat, nothing that is not."""
+"""What a subscriber got is compared with the journal: no gap, no repeat, nothing made up."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.faults.judges.ledger import Ident
-from tests.faults.judges.oracle import Entry
-from tests.faults.judges.watcher import Seen, Visit, Watcher, judge_rate, judge_visits
+from tests.faults.checks.ledger import Ident
+from tests.faults.checks.oracle import Entry
+from tests.faults.checks.subscriber import Seen, Subscriber, Visit, judge_rate, judge_visits
 
 
 def entry(offset: int, index: int = 0) -> Entry:
@@ -36,10 +36,10 @@ CASES: dict[str, tuple[Visit, str]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_second_visit(case: str) -> None:
-    watcher = Watcher("t", "conflation=none")
+    subscriber = Subscriber("t", "conflation=none")
     second, wrong = CASES[case]
-    watcher.visits = [FIRST, second]
-    found = list(judge_visits(watcher, "e", [entry(offset) for offset in range(1, 9)]))
+    subscriber.visits = [FIRST, second]
+    found = list(judge_visits(subscriber, "e", [entry(offset) for offset in range(1, 9)]))
     assert (not found) if not wrong else any(wrong in sentence for sentence in found), found
 
 
@@ -62,6 +62,6 @@ def test_an_epoch_begins_with_a_word() -> None:
     ],
 )
 def test_a_key_that_comes_too_often_is_found(times_s: tuple[float, ...], right: bool) -> None:
-    watcher = Watcher("t", "conflation=1s")
-    watcher.visits = [Visit("", [], [Seen("publish", "e", entry(1), at_s) for at_s in times_s])]
-    assert (not list(judge_rate(watcher, 1.0, 0.2))) is right
+    subscriber = Subscriber("t", "conflation=1s")
+    subscriber.visits = [Visit("", [], [Seen("publish", "e", entry(1), at_s) for at_s in times_s])]
+    assert (not list(judge_rate(subscriber, 1.0, 0.2))) is right

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import httpx2
 
-from tests.faults.judges.oracle import Entry, World
-from tests.faults.judges.watcher import entry_of, ident_of
+from tests.faults.checks.oracle import Entry, World
+from tests.faults.checks.subscriber import entry_of, ident_of
 
 JOURNAL_MAX = 100_000
 

@@ -1,4 +1,4 @@
-"""A pipeline on the stage: a topic of numbered messages, a stream of it, and what came of them.
+"""A pipeline behind the gateway: a topic of numbered messages, a stream of it, and its results.
 
 Every message has a key of its own, so that every one survives conflation: the sink has to have
 each of them once, in the order in which they were published.
@@ -22,8 +22,8 @@ from typing import Any, Self
 import httpx2
 import psutil
 
-from tests.faults.stages.stage import CannotRun
-from tests.faults.stages.waiting import happens
+from tests.faults.setups.gateway import CannotRun
+from tests.faults.setups.waiting import happens
 from tests.support.deadlines import HANGS_S
 
 RAW, NEWEST = "raw", "newest"

@@ -5,23 +5,23 @@ from __future__ import annotations
 from bisect import bisect_left
 from itertools import pairwise
 
+from tests.simulation.deliveries import Delivery, Opened, require
 from tests.simulation.ledger import Entry
-from tests.simulation.plan import Wish
-from tests.simulation.told import Seen, Told, require
+from tests.simulation.plan import SubscriptionPlan
 
 
-class Pace:
+class TimingChecks:
     """One connection's times. All are of the virtual clock, so a bound is a bound."""
 
-    def __init__(self, seen: Seen, wish: Wish, now_ns: int) -> None:
+    def __init__(self, seen: Opened, subscription: SubscriptionPlan, now_ns: int) -> None:
         self._seen = seen
-        self._wish = wish
+        self._subscription = subscription
         self._blocked = seen.blocked()
-        ended_ns = seen.visit.ended_ns
+        ended_ns = seen.connection.ended_ns
         self._end_ns = now_ns if ended_ns is None else ended_ns
         if seen.goodbye is not None:
             self._end_ns = min(self._end_ns, seen.goodbye.asked_ns)
-        self._by_own: dict[str, list[Told]] = {}
+        self._by_own: dict[str, list[Delivery]] = {}
         for row in seen.rows:
             if row.live:
                 self._by_own.setdefault(row.own, []).append(row)
@@ -30,7 +30,7 @@ class Pace:
         """I2 and I4."""
         if self._seen.cut is None:
             return
-        if self._wish.interval_ns:
+        if self._subscription.interval_ns:
             self._check_rate()
             self._check_newest()
             self._check_turns(self._seen.cut)
@@ -47,10 +47,10 @@ class Pace:
         for own, rows in self._by_own.items():
             times = [row.asked_ns for row in rows if row.asked_ns > first]
             for one, other in pairwise(times):
-                apart = other - one >= self._wish.interval_ns
+                apart = other - one >= self._subscription.interval_ns
                 require(apart or self._touches(one, other), "I2", f"{own} at {one} and {other}")
             for one, other in zip(times, times[late:], strict=False):
-                apart = other - one >= self._wish.interval_ns
+                apart = other - one >= self._subscription.interval_ns
                 require(apart, "I2", f"{own} {late + 1} times by {other}")
 
     def _check_newest(self) -> None:
@@ -66,9 +66,9 @@ class Pace:
                     continue
                 newer_ns = puts[at].at_ns or 0
                 late = self._touches(newer_ns, row.asked_ns)
-                if late and self._wish.by_slots:
+                if late and self._subscription.by_slots:
                     continue
-                held_ns = self._wish.held_ns if late or self._wish.by_slots else 0
+                held_ns = self._subscription.held_ns if late or self._subscription.by_slots else 0
                 require(
                     newer_ns >= row.asked_ns - held_ns,
                     "I4",
@@ -85,7 +85,7 @@ class Pace:
                 at = bisect_left(told, entry.offset, key=lambda row: row.entry.offset)
                 until_ns = told[at].asked_ns if at < len(told) else self._end_ns
                 if not any(not self._is_put(later) for later in entries[number:]):
-                    self._check_turn(own, entry.at_ns + self._wish.held_ns, until_ns)
+                    self._check_turn(own, entry.at_ns + self._subscription.held_ns, until_ns)
 
     def _check_turn(self, own: str, since_ns: int, until_ns: int) -> None:
         for other, rows in self._by_own.items():
@@ -99,19 +99,19 @@ class Pace:
         for entry in self._seen.life.after(cut):
             if entry.at_ns is None or not self._is_put(entry) or entry.at_ns >= self._end_ns:
                 continue
-            due_ns = entry.at_ns + self._wish.held_ns
+            due_ns = entry.at_ns + self._subscription.held_ns
             row = self._row_for(entry)
             until_ns = self._end_ns if row is None else row.asked_ns
             if until_ns <= due_ns or self._left_by(entry, due_ns):
                 continue
-            patience_ns = self._wish.held_ns if self._touches(entry.at_ns, due_ns) else 0
+            patience_ns = self._subscription.held_ns if self._touches(entry.at_ns, due_ns) else 0
             idle_ns = self._idle(due_ns, until_ns)
             what = f"{entry.own}: {entry.offset} was held {idle_ns / 1e6} ms too long"
             require(idle_ns <= patience_ns, "I4", what)
 
-    def _row_for(self, entry: Entry) -> Told | None:
+    def _row_for(self, entry: Entry) -> Delivery | None:
         """The first row that tells of it, or of what replaced it."""
-        own = entry.own if self._wish.topic.keyed or self._wish.interval_ns else ""
+        own = entry.own if self._subscription.topic.keyed or self._subscription.interval_ns else ""
         rows = self._by_own.get(own, [])
         at = bisect_left(rows, entry.offset, key=lambda row: row.entry.offset)
         return rows[at] if at < len(rows) else None
@@ -119,8 +119,8 @@ class Pace:
     def _left_by(self, entry: Entry, due_ns: int) -> bool:
         """Whether the key had left again when it could be told, and there is nothing to tell."""
         free_ns = self._free_at(due_ns)
-        by_key = self._wish.interval_ns or self._wish.topic.policy == "always"
-        if not self._wish.oof or (free_ns == due_ns and not by_key):
+        by_key = self._subscription.interval_ns or self._subscription.topic.policy == "always"
+        if not self._subscription.oof or (free_ns == due_ns and not by_key):
             return False
         later = self._seen.life.by_own[entry.own]
         return any(
@@ -136,7 +136,7 @@ class Pace:
         return at_ns
 
     def _is_put(self, entry: Entry) -> bool:
-        return not entry.gone and self._wish.matches(entry.value)
+        return not entry.gone and self._subscription.matches(entry.value)
 
     def _touches(self, start_ns: int, end_ns: int) -> bool:
         """Whether the stream waited for its socket at any time between."""

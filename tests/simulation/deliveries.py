@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.simulation.client import Visit
-from tests.simulation.heard import Ear, Heard
+from tests.simulation.client import Connection
+from tests.simulation.events import EventParser, ReceivedEvent
 from tests.simulation.ledger import Entry, Life
-from tests.simulation.line import Sent
+from tests.simulation.link import Sent
 
 
 class Broken(AssertionError):
@@ -30,7 +30,7 @@ def require(holds: object, invariant: str, what: str) -> None:
 
 
 @dataclass(slots=True, eq=False)
-class Told:
+class Delivery:
     """One row: what it tells of, when it was taken for sending, whether it arrived."""
 
     entry: Entry
@@ -42,13 +42,13 @@ class Told:
 
 
 @dataclass(slots=True, eq=False)
-class Seen:
+class Opened:
     """One connection that said hello. `cut`: what is newer came live; None while unknown."""
 
-    visit: Visit
+    connection: Connection
     life: Life
     session: str
-    rows: list[Told] = field(default_factory=list)
+    rows: list[Delivery] = field(default_factory=list)
     mode: str = ""
     cut: int | None = None
     goodbye: Sent | None = None
@@ -56,23 +56,23 @@ class Seen:
     @property
     def sents(self) -> list[Sent]:
         """What the gateway sent, or tried to."""
-        return self.visit.socket.sents
+        return self.connection.socket.sents
 
     @staticmethod
-    def events_of(visit: Visit) -> Iterator[tuple[Heard, Sent]]:
-        """Every event that was sent, heard or not: the client's are the first of them."""
-        heard = iter(visit.heard)
-        ear = Ear(visit.last_id)
-        for sent in visit.socket.sents:
-            for event in ear.hear(sent.text, 0):
-                arrived = next(heard, None)
+    def events_of(connection: Connection) -> Iterator[tuple[ReceivedEvent, Sent]]:
+        """Every event that was sent, received or not: the client's are the first of them."""
+        received = iter(connection.received)
+        parser = EventParser(connection.last_id)
+        for sent in connection.socket.sents:
+            for event in parser.feed(sent.text, 0):
+                arrived = next(received, None)
                 same = arrived is None or (arrived.name, arrived.text) == (event.name, event.text)
-                require(same, "I15", "what was heard is not what was sent")
+                require(same, "I15", "what was received is not what was sent")
                 yield event if arrived is None else arrived, sent
 
     def blocked(self) -> list[tuple[int, int]]:
         """When the stream waited for its socket."""
-        end = self.visit.ended_ns
+        end = self.connection.ended_ns
         last = 1 << 62 if end is None else end
         waits = ((sent.asked_ns, last if sent.wrote_ns is None else sent.wrote_ns)
                  for sent in self.sents)  # fmt: skip

@@ -1,6 +1,6 @@
-"""A simulated socket under one ASGI request: uvicorn's pauses, a kernel's buffer, a line, a peer.
+"""A simulated socket under one ASGI request: uvicorn's pauses, a kernel's buffer, a link, a peer.
 
-What the gateway writes goes to the transport's buffer, from there to the kernel's, over the line at
+What the gateway writes goes to the transport's buffer, from there to the kernel's, over the link at
 its rate, and arrives after its latency. A stalled peer takes nothing; a cut one loses what was
 under way.
 """
@@ -20,7 +20,7 @@ NOTICED_LATE_NS = 25 * SECOND  # keep-alive probes: nobody said that the peer is
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Link:
     """What lies between a gateway and one peer, and what happens to it, in times of the loop.
 
     `rate` in bytes a second, None without bound. `silent`: the gateway is not told of the cut.
@@ -51,12 +51,12 @@ class Sent:
 
 
 class Peer(Protocol):
-    """Who is at the line's other end."""
+    """Who is at the link's other end."""
 
     def started(self, status: int) -> None:
         """The answer's status."""
 
-    def heard(self, text: bytes) -> None:
+    def received(self, text: bytes) -> None:
         """Bytes arrived."""
 
     def closed(self, *, orderly: bool) -> None:
@@ -66,12 +66,12 @@ class Peer(Protocol):
 class Socket:
     """`tidegate.app.http.connection.Connection` and the ASGI callables of one request."""
 
-    def __init__(self, loop: VirtualLoop, line: Line, high_bytes: int, peer: Peer) -> None:
+    def __init__(self, loop: VirtualLoop, link: Link, high_bytes: int, peer: Peer) -> None:
         self.sents: list[Sent] = []
         self.is_closing = False
         self.is_given_up = False
         self._loop = loop
-        self._line = line
+        self._link = link
         self._high_bytes = high_bytes
         self._peer = peer
         self._pending: Message | None = None
@@ -87,8 +87,8 @@ class Socket:
         self._ended = False
         self._deaf = False
         self._pumping = False
-        if line.cut_ns is not None:
-            loop.call_at_ns(line.cut_ns, self._cut)
+        if link.cut_ns is not None:
+            loop.call_at_ns(link.cut_ns, self._cut)
 
     # What the application sees
 
@@ -143,7 +143,7 @@ class Socket:
 
     @property
     def round_trip_ns(self) -> int:
-        return 2 * self._line.latency_ns
+        return 2 * self._link.latency_ns
 
     def give_up(self) -> None:
         """The peer took nothing for too long."""
@@ -155,11 +155,11 @@ class Socket:
         self._gone()
         self._lose()
 
-    # What the line does
+    # What the link does
 
     def heal(self) -> None:
-        """From now on the line is a good one."""
-        self._line = Line(latency_ns=self._line.latency_ns)
+        """From now on the link is a good one."""
+        self._link = Link(latency_ns=self._link.latency_ns)
         if not self._deaf:
             self._flow()
 
@@ -169,9 +169,9 @@ class Socket:
         self._gone()
 
     def _cut(self) -> None:
-        if self.is_closing or self._deaf or self._line.cut_ns is None:
+        if self.is_closing or self._deaf or self._link.cut_ns is None:
             return
-        silent = self._line.silent
+        silent = self._link.silent
         self._lose()
         if silent:
             self._loop.call_at_ns(self._loop.now_ns + NOTICED_LATE_NS, self._gone)
@@ -190,10 +190,10 @@ class Socket:
             self._peer.closed(orderly=False)
 
     def _flow(self) -> None:
-        """From the buffer to the kernel, from there over the line."""
+        """From the buffer to the kernel, from there over the link."""
         if self._deaf and not self.is_closing:
             self._fill()
-        elif self._line.rate is None and not self._stalled_until():
+        elif self._link.rate is None and not self._stalled_until():
             self._depart(bytes(self._kernel + self._buffer))
             self._kernel.clear()
             self._buffer.clear()
@@ -204,7 +204,7 @@ class Socket:
         self._set_writable()
 
     def _fill(self) -> None:
-        room = self._line.kernel_bytes - len(self._kernel)
+        room = self._link.kernel_bytes - len(self._kernel)
         if room > 0:
             self._kernel += self._buffer[:room]
             del self._buffer[:room]
@@ -217,7 +217,7 @@ class Socket:
 
     def _stalled_until(self) -> int:
         now = self._loop.now_ns
-        return max((end for start, end in self._line.stalls if start <= now < end), default=0)
+        return max((end for start, end in self._link.stalls if start <= now < end), default=0)
 
     def _pump(self) -> None:
         if self._pumping or not self._kernel:
@@ -227,8 +227,8 @@ class Socket:
         if stalled_until:
             self._loop.call_at_ns(stalled_until, self._take, 0)
             return
-        size = min(len(self._kernel), self._line.piece_bytes)
-        rate = self._line.rate or 1 << 40
+        size = min(len(self._kernel), self._link.piece_bytes)
+        rate = self._link.rate or 1 << 40
         self._loop.call_at_ns(self._loop.now_ns + size * SECOND // rate, self._take, size)
 
     def _take(self, size: int) -> None:
@@ -244,17 +244,17 @@ class Socket:
     def _depart(self, piece: bytes) -> None:
         if not piece:
             return
-        if not self._line.latency_ns and not self._air:
-            self._peer.heard(piece)
+        if not self._link.latency_ns and not self._air:
+            self._peer.received(piece)
             return
-        at = self._loop.now_ns + self._line.latency_ns
+        at = self._loop.now_ns + self._link.latency_ns
         self._air.append((at, piece))
         self._loop.call_at_ns(at, self._arrive)
 
     def _arrive(self) -> None:
         """In order, whatever order the loop calls in."""
         while self._air and self._air[0][0] <= self._loop.now_ns:
-            self._peer.heard(self._air.popleft()[1])
+            self._peer.received(self._air.popleft()[1])
         self._finish()
 
     def _finish(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
-from tests.faults.judges.ledger import Answer, Ledger, Level, Request, Sender
+from tests.faults.checks.ledger import Answer, Ledger, Level, Request, Sender
 
 RECORDS_PER_WRITER = 8
 MESSAGES_OFTEN_MAX = 12

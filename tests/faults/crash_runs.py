@@ -1,4 +1,4 @@
-"""A voyage: one store through many crashes, with writers and watchers that stay on through all."""
+"""Crash runs: one store through many crashes; its writers and subscribers stay through all."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 
 import httpx2
 
-from tests.faults.judges.ledger import Ledger, Level, Sender
-from tests.faults.judges.oracle import Finding, judge_journal, judge_records, judge_world
-from tests.faults.judges.watcher import Watcher, judge_rate, judge_visits, watching
-from tests.faults.judges.writer import Writer, writing
-from tests.faults.stages.children import Child
-from tests.faults.stages.waiting import happens
-from tests.faults.stages.world import LONG, SHORT, Held, define, held
+from tests.faults.checks.ledger import Ledger, Level, Sender
+from tests.faults.checks.oracle import Finding, judge_journal, judge_records, judge_world
+from tests.faults.checks.subscriber import Subscriber, judge_rate, judge_visits, subscribing
+from tests.faults.checks.writer import Writer, writing
+from tests.faults.setups.children import Child
+from tests.faults.setups.held import LONG, SHORT, Held, define, held
+from tests.faults.setups.waiting import happens
 from tests.support.deadlines import HANGS_S, LOOPS_S
 
 CATCH_UP_S_MAX = HANGS_S / 2  # shorter than a run may take: who never catches up is a finding
 SELDOM_S, LEEWAY_S = 1.0, 0.35  # the road and a busy machine have their part in what is seen
-CREW = [
+WRITERS = [
     ("numbered", Sender.NUMBERED, Level.PERSISTED),
     ("keyed", Sender.KEYED, Level.PERSISTED),
     ("plain", Sender.PLAIN, Level.PERSISTED),
@@ -59,7 +59,7 @@ Crash = Callable[[random.Random], Awaitable[float]]
 """Brings something down and up again; how long the way up took, in seconds."""
 
 
-class Voyage:
+class CrashRuns:
     """Runs on one store: load, crash, recovery, and everything held against the ledgers."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Voyage:
             crash: what happens in each run.
             seed: of all that is left to chance.
             keeps: whether the fault may cost nothing; else a loss has to be told by a new epoch.
-            catch_up_s_max: how long watchers may take to have what there is.
+            catch_up_s_max: how long subscribers may take to have what there is.
         """
         self.tally = Tally()
         self._address = address
@@ -91,23 +91,23 @@ class Voyage:
         self._writers = [
             Writer(f"{topic}-{name}", topic, ledger, sender, level, seed)
             for topic, ledger in self._ledgers.items()
-            for name, sender, level in CREW
+            for name, sender, level in WRITERS
         ]
-        self._every = Watcher(LONG, "conflation=none,oof", "subscribe")
+        self._every = Subscriber(LONG, "conflation=none,oof", "subscribe")
         self._newest = [
-            Watcher(LONG, "conflation=50ms,oof"),
-            Watcher(SHORT, "conflation=50ms,pace=key,oof"),
+            Subscriber(LONG, "conflation=50ms,oof"),
+            Subscriber(SHORT, "conflation=50ms,pace=key,oof"),
         ]
-        self._seldom = Watcher(LONG, f"conflation={SELDOM_S:g}s,oof")
-        self.watchers = [self._every, *self._newest, self._seldom]
+        self._seldom = Subscriber(LONG, f"conflation={SELDOM_S:g}s,oof")
+        self.subscribers = [self._every, *self._newest, self._seldom]
 
-    async def sail(self, runs: int, load_s: tuple[float, float], told: Callable[[], None]) -> Tally:
+    async def run(self, runs: int, load_s: tuple[float, float], told: Callable[[], None]) -> Tally:
         """Make so many runs; each time the load lasts within these bounds before the crash."""
         async with httpx2.AsyncClient(
             base_url=self._address, timeout=HANGS_S, trust_env=False
         ) as http:
             await define(http)
-            async with watching(self._address, self.watchers):
+            async with subscribing(self._address, self.subscribers):
                 for number in range(runs):
                     async with asyncio.timeout(LOOPS_S):
                         await self._run(http, f"seed {self._seed} run {number}", load_s)
@@ -140,18 +140,18 @@ class Voyage:
         self.tally.found(where, judge_records(self._ledgers[SHORT], short.world, owed[SHORT]))
 
     async def _catch_up(self, where: str, long: Held, short: Held) -> None:
-        """Wait until every watcher has what there is; who never has it is a finding."""
+        """Wait until every subscriber has what there is; who never has it is a finding."""
         if await happens(lambda: self._caught_up(long, short), self._catch_up_s_max):
             return
-        for watcher in (self._every, *self._newest):
-            head = (long if watcher.topic == LONG else short).head
-            told = f"{watcher.topic} with {watcher.options} is at {watcher.head} of {head}"
-            self.tally.found(where, [f"watchers never caught up: {told}"])
+        for subscriber in (self._every, *self._newest):
+            head = (long if subscriber.topic == LONG else short).head
+            told = f"{subscriber.topic} with {subscriber.options} is at {subscriber.head} of {head}"
+            self.tally.found(where, [f"subscribers never caught up: {told}"])
 
     def _caught_up(self, long: Held, short: Held) -> bool:
         worlds = {LONG: long.world, SHORT: short.world}
         return self._every.head >= long.head and all(
-            watcher.world() == worlds[watcher.topic] for watcher in self._newest
+            subscriber.world() == worlds[subscriber.topic] for subscriber in self._newest
         )
 
     def rate_findings(self) -> list[str]:
@@ -161,12 +161,12 @@ class Voyage:
     def _close(self) -> None:
         for ledger in self._ledgers.values():
             self.tally.sums.update(ledger.sums())
-        for watcher in self.watchers:
-            self.tally.sums["connections of watchers"] += len(watcher.visits)
-            self.tally.sums["rows sent to watchers"] += sum(
-                len(visit.rows) for visit in watcher.visits
+        for subscriber in self.subscribers:
+            self.tally.sums["connections of subscribers"] += len(subscriber.visits)
+            self.tally.sums["rows sent to subscribers"] += sum(
+                len(visit.rows) for visit in subscriber.visits
             )
-            for visit in watcher.visits:
+            for visit in subscriber.visits:
                 self.tally.sums.update(f"resumed by {mode}" for mode in visit.modes)
 
 

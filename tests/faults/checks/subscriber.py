@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import httpx2
 
-from tests.faults.judges.ledger import Ident
-from tests.faults.judges.oracle import Entry, World
+from tests.faults.checks.ledger import Ident
+from tests.faults.checks.oracle import Entry, World
 from tidegate.clients.replica import Replica
 from tidegate.clients.sse import Event, Parser
 
@@ -56,7 +56,7 @@ class Visit:
         self.rows.append(seen)
 
 
-class Watcher:
+class Subscriber:
     """One subscription in format `envelope`, opened again and again with its last id.
 
     Attributes:
@@ -126,14 +126,14 @@ class Watcher:
         self.last_id = event.id
 
 
-def judge_visits(watcher: Watcher, epoch: str, journal: Sequence[Entry]) -> Iterator[str]:
-    """What is wrong with what a watcher of every message was sent in an epoch, in sentences.
+def judge_visits(subscriber: Subscriber, epoch: str, journal: Sequence[Entry]) -> Iterator[str]:
+    """What is wrong with what a subscriber of every message was sent in an epoch, in sentences.
 
     No gap, no repeat of what its id covered, nothing that the journal does not have.
     """
     at = {entry.offset: entry for entry in journal}
     seen = 0
-    for number, visit in enumerate(watcher.visits):
+    for number, visit in enumerate(subscriber.visits):
         for silent in visit.silent_epochs:
             yield f"visit {number}: epoch {silent} began without a word"
         rows = [row.entry for row in visit.rows if row.epoch == epoch and row.op != "snapshot"]
@@ -153,12 +153,12 @@ def judge_visits(watcher: Watcher, epoch: str, journal: Sequence[Entry]) -> Iter
         seen = max([seen, *(entry.offset for entry in rows)])
 
 
-def judge_rate(watcher: Watcher, interval_s: float, leeway_s: float) -> Iterator[str]:
+def judge_rate(subscriber: Subscriber, interval_s: float, leeway_s: float) -> Iterator[str]:
     """Where a key came twice in less than an interval, some leeway for the road given.
 
     What a resume sends does not count, nor does the first flush after it.
     """
-    for number, visit in enumerate(watcher.visits):
+    for number, visit in enumerate(subscriber.visits):
         last: dict[str, tuple[float, bool]] = {}
         for row in (row for row in visit.rows if row.op != "snapshot"):
             before_s, counts = last.get(row.entry.key, (0.0, False))
@@ -191,14 +191,14 @@ def ident_of(row: dict[str, Any]) -> Ident:
 
 
 @contextlib.asynccontextmanager
-async def watching(address: str, watchers: Sequence[Watcher]) -> AsyncIterator[None]:
+async def subscribing(address: str, subscribers: Sequence[Subscriber]) -> AsyncIterator[None]:
     """Watchers that read meanwhile."""
     limits = httpx2.Limits(max_connections=None)
     reading = httpx2.Timeout(SILENCE_S_MAX)
     async with httpx2.AsyncClient(
         base_url=address, timeout=reading, limits=limits, trust_env=False
     ) as http:
-        tasks = [asyncio.create_task(watcher.watch(http)) for watcher in watchers]
+        tasks = [asyncio.create_task(subscriber.watch(http)) for subscriber in subscribers]
         try:
             yield
         finally:

@@ -9,8 +9,8 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """One event; `end` is the number of the stream's bytes up to its blank line."""
+class ReceivedEvent:
+    """One event; `end` is the number of the stream's bytes up to its blank link."""
 
     name: str
     text: str
@@ -24,7 +24,7 @@ class Heard:
         return json.loads(self.text)
 
 
-class Ear:
+class EventParser:
     """Bytes cut anywhere in, events out. Only what our streams may contain is understood."""
 
     def __init__(self, last_id: str = "") -> None:
@@ -34,7 +34,7 @@ class Ear:
         self._rest = b""
         self._end = 0
 
-    def hear(self, text: bytes, at_ns: int) -> Iterator[Heard]:
+    def feed(self, text: bytes, at_ns: int) -> Iterator[ReceivedEvent]:
         """The events that these bytes complete."""
         *blocks, self._rest = (self._rest + text).split(b"\n\n")
         for block in blocks:
@@ -43,11 +43,11 @@ class Ear:
             if found is not None:
                 yield found
 
-    def _event(self, block: str, at_ns: int) -> Heard | None:
+    def _event(self, block: str, at_ns: int) -> ReceivedEvent | None:
         name, lines = "message", []
-        for line in block.split("\n"):
-            field, colon, content = line.partition(": ")
-            assert colon, f"a line that is none of ours: {line[:40]!r}"
+        for link in block.split("\n"):
+            field, colon, content = link.partition(": ")
+            assert colon, f"a link that is none of ours: {link[:40]!r}"
             match field:
                 case "data":
                     lines.append(content)
@@ -63,11 +63,11 @@ class Ear:
                     raise AssertionError(f"an unknown field: {field[:40]!r}")
         if not lines:
             return None
-        return Heard(name, "\n".join(lines), self.last_id, self._end, at_ns)
+        return ReceivedEvent(name, "\n".join(lines), self.last_id, self._end, at_ns)
 
 
 @dataclass(frozen=True, slots=True)
-class RowHeard:
+class ReceivedRow:
     """One row, whatever the format: `op` is `value`, `delta` or `oof`; `at` its event.
 
     `value` is the value, the patch, or what an oof takes away; `text` the very bytes where they
@@ -77,32 +77,32 @@ class RowHeard:
     op: str
     own: str
     value: Any
-    at: Heard
+    at: ReceivedEvent
     text: str = ""
     bookmark: str = ""
     snapshot: bool | None = None
 
 
-def rows_of(heard: Heard, form: str) -> list[RowHeard]:
+def rows_of(received: ReceivedEvent, form: str) -> list[ReceivedRow]:
     """The rows of a data event."""
-    document = heard.document
+    document = received.document
     if form == "value":
-        if heard.name == "oof":
-            return [RowHeard("oof", document["key"][0], document["value"], heard)]
-        op = "delta" if heard.name == "delta" else "value"
-        return [RowHeard(op, document["k"], document, heard, heard.text)]
+        if received.name == "oof":
+            return [ReceivedRow("oof", document["key"][0], document["value"], received)]
+        op = "delta" if received.name == "delta" else "value"
+        return [ReceivedRow(op, document["k"], document, received, received.text)]
     rows = document["rows"] if form == "batch" else [document]
-    return [_envelope_row(row, heard) for row in rows]
+    return [_envelope_row(row, received) for row in rows]
 
 
-def _envelope_row(row: dict[str, Any], heard: Heard) -> RowHeard:
+def _envelope_row(row: dict[str, Any], received: ReceivedEvent) -> ReceivedRow:
     op = {"snapshot": "value", "publish": "value"}.get(row["op"], row["op"])
     own = row["key"][0] if row["key"] else row["value"]["k"]
-    return RowHeard(
+    return ReceivedRow(
         op,
         own,
         row["value"],
-        heard,
+        received,
         bookmark=row["bookmark"],
         snapshot=row["op"] == "snapshot" if op == "value" else None,
     )

@@ -1,4 +1,4 @@
-"""The stage of one fault: a gateway, perhaps a Redis behind a proxy, and what was found wrong."""
+"""The setup of one fault: a gateway, perhaps a Redis behind a proxy, and what was found wrong."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx2
 
 from tests.faults.kinds import power
-from tests.faults.stages.children import GatewayChild, RedisChild
-from tests.faults.stages.waiting import happens
+from tests.faults.setups.children import GatewayChild, RedisChild
+from tests.faults.setups.waiting import happens
 from tests.support.clocks.stopwatch import Stopwatch
 from tests.support.deadlines import HANGS_S
 from tests.support.network.fault_proxy import FaultProxy, fault_proxy
@@ -31,7 +31,7 @@ class CannotRun(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class Stage:
+class Setup:
     """What a fault is played on.
 
     Attributes:
@@ -51,7 +51,7 @@ class Stage:
 
     @property
     def redis(self) -> RedisChild:
-        """The Redis, where the stage has one."""
+        """The Redis, where the setup has one."""
         assert self.redis_child is not None
         return self.redis_child
 
@@ -117,13 +117,13 @@ class Stage:
 @contextlib.asynccontextmanager
 async def embedded(
     seed: int, *, disk_kb: int = 0, strace: bool = False, **environment: str
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Setup]:
     """A gateway that runs, with the embedded store.
 
     Args:
         seed: of all that is left to chance.
         disk_kb: the store has a disk of its own, of this size.
-        strace: what it writes is noted in the stage's file `trace`.
+        strace: what it writes is noted in the setup's file `trace`.
         environment: of the gateway.
 
     Raises:
@@ -144,7 +144,7 @@ async def embedded(
         async with contextlib.AsyncExitStack() as children:
             await children.enter_async_context(gateway)
             await gateway.start()
-            yield Stage(folder, gateway, random.Random(seed), children)
+            yield Setup(folder, gateway, random.Random(seed), children)
 
 
 @contextlib.contextmanager
@@ -169,7 +169,7 @@ def small_disk(folder: Path, size_kb: int) -> Iterator[None]:
 @contextlib.asynccontextmanager
 async def on_redis(
     seed: int, *, fsync: str | None = "everysec", disk_kb: int = 0, **environment: str
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[Setup]:
     """A gateway that runs, a Redis, and a proxy between the two.
 
     Args:
@@ -198,7 +198,7 @@ async def on_redis(
             gateway = GatewayChild("--redis", url, log=folder / "gateway.log", **environment)  # type: ignore[arg-type]  # no setting is called before
             await children.enter_async_context(gateway)
             await gateway.start()
-            yield Stage(folder, gateway, random.Random(seed), children, redis, proxy)
+            yield Setup(folder, gateway, random.Random(seed), children, redis, proxy)
 
 
 def redis_binary() -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.faults.kinds import held_faults
-from tests.faults.stages import pipeline_stage
+from tests.faults.setups import pipeline
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.faults.stages import pipeline_stage
     ],
 )
 def test_numbers_are_there_once_and_in_order(numbers: list[int], found: list[str]) -> None:
-    assert list(pipeline_stage.judge(numbers, 3)) == found
+    assert list(pipeline.judge(numbers, 3)) == found
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.stages.stage import embedded
-from tests.faults.stages.waiting import happens
-from tests.faults.voyage import Voyage, crash_of
+from tests.faults.crash_runs import CrashRuns, crash_of
+from tests.faults.setups.gateway import embedded
+from tests.faults.setups.waiting import happens
 from tidegate.app.stores.schema import DATABASE
 
 LOAD_S = (0.05, 0.3)
@@ -19,9 +19,9 @@ LOAD_S = (0.05, 0.3)
 
 @pytest.mark.slow
 async def test_crashes_cost_nothing() -> None:
-    async with embedded(seed=3) as stage:
-        voyage = Voyage(stage.gateway.address, crash_of(stage.gateway), seed=3)
-        tally = await voyage.sail(2, LOAD_S, lambda: None)
+    async with embedded(seed=3) as setup:
+        crash_runs = CrashRuns(setup.gateway.address, crash_of(setup.gateway), seed=3)
+        tally = await crash_runs.run(2, LOAD_S, lambda: None)
     assert tally.findings == []
     assert tally.runs == 2
     assert tally.sums["messages acknowledged as persisted"] > 0
@@ -29,18 +29,18 @@ async def test_crashes_cost_nothing() -> None:
 
 @pytest.mark.slow
 async def test_a_store_that_forgets_is_found_out() -> None:
-    async with embedded(seed=4) as stage:
+    async with embedded(seed=4) as setup:
 
         async def crash(_: random.Random) -> float:
-            ledger = voyage._ledgers["long"]
+            ledger = crash_runs._ledgers["long"]
             assert await happens(lambda: ledger.sums()["requests acknowledged"] > 20, 30)
-            await stage.gateway.kill()
-            forget_the_newest(stage.folder / "store" / DATABASE)
-            return await stage.gateway.start()
+            await setup.gateway.kill()
+            forget_the_newest(setup.folder / "store" / DATABASE)
+            return await setup.gateway.start()
 
-        # A watcher that saw what was then forgotten may wait for ever: a finding as good as others.
-        voyage = Voyage(stage.gateway.address, crash, seed=4, catch_up_s_max=5)
-        tally = await voyage.sail(1, LOAD_S, lambda: None)
+        # A subscriber that saw what is forgotten may wait for ever, which is a finding as well.
+        crash_runs = CrashRuns(setup.gateway.address, crash, seed=4, catch_up_s_max=5)
+        tally = await crash_runs.run(1, LOAD_S, lambda: None)
     assert tally.sums["lost"] > 0
 
 
