@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.support.models.conservation import MERGER, OTHER_REDUCE, REDUCE, Account, Asked
+from tests.support.models.expected import expected
 from tests.support.profiles import examples
 from tests.support.world import PLENTY, World
 from tidegate.keys.spec import KeySpec
@@ -157,7 +158,8 @@ class ConservedMachine(RuleBasedStateMachine):
     def receive(self, account: Account, bytes_max: int) -> bool:
         outputs = self.world.take_once(bytes_max, account.session)
         for output in outputs:
-            account.receive(output)
+            with expected():
+                account.receive(output)
         return bool(outputs)
 
     def look(self) -> None:

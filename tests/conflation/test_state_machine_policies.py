@@ -1,8 +1,7 @@
 """Queue policies against the naive model: small limits, frozen, slow and draining sessions.
 
 After every call: I5, no queue is over its limits; I6, `off` is an unbroken prefix and then the
-reason; I17, what was matched is delivered, conflated, dropped or waiting. (Rules queue-5 to
-queue-9, merge-4, queue-4 and queue-10 to queue-12.)
+reason; I17, what was matched is delivered, conflated, dropped or waiting.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from tests.support.models.expected import expected
 from tests.support.models.queues import (
     Farewell,
     Fields,
@@ -41,19 +41,8 @@ from tidegate.conflation.outputs import (
 from tidegate.conflation.sessions.session import QueueLimits
 from tidegate.keys.spec import KeySpec
 
-pytestmark = pytest.mark.rule(
-    "queue-5",
-    "queue-6",
-    "queue-7",
-    "queue-8",
-    "queue-9",
-    "merge-4",
-    "queue-4",
-    "queue-10",
-    "queue-11",
-    "queue-12",
-)
-
+RULES = "queue-4 queue-5 queue-6 queue-7 queue-8 queue-9 queue-10 queue-11 queue-12 merge-4"
+pytestmark = pytest.mark.rule(*RULES.split())
 
 PLENTY = 1 << 30
 POLICIES = ("off", "conflate", "always", "unsubscribe")
@@ -227,7 +216,7 @@ class PolicyMachine(RuleBasedStateMachine):
         touched = [place for place, offset in self.conflated_to().items() if before[place] < offset]
         assert len(touched) == done
         long = [session for session in self.long_sessions() if self.has_raw(session)]
-        eligible = {session.name: fullness(session) for session in long}
+        eligible = {session.name: session.fullness() for session in long}
         for session_name, name in touched:
             session = self.sessions[session_name]
             assert eligible[session_name] == max(eligible.values())
@@ -254,20 +243,21 @@ class PolicyMachine(RuleBasedStateMachine):
         """One take; whether it brought anything."""
         outputs = self.engine.take(session.name, bytes_max)
         served: list[int] = []
-        for output in outputs:
-            match output:
-                case Rows():
-                    self.receive_rows(session, output, served)
-                case GroupEnd(name=name):
-                    session.readers[name].begun = True
-                case Unsubscribed(name=name, reason=reason):
-                    self.receive_end(session, ("unsubscribed", name, reason))
-                case Goodbye(reason=why):
-                    assert self.next_line(session) == ("goodbye", why.value)
-                    assert output is outputs[-1], "nothing follows a goodbye"
-                    assert not session.outbox
-                    del self.sessions[session.name]
-                    return False
+        with expected():
+            for output in outputs:
+                match output:
+                    case Rows():
+                        self.receive_rows(session, output, served)
+                    case GroupEnd(name=name):
+                        session.readers[name].begun = True
+                    case Unsubscribed(name=name, reason=reason):
+                        self.receive_end(session, ("unsubscribed", name, reason))
+                    case Goodbye(reason=why):
+                        assert self.next_line(session) == ("goodbye", why.value)
+                        assert output is outputs[-1], "nothing follows a goodbye"
+                        assert not session.outbox
+                        del self.sessions[session.name]
+                        return False
         for reader in session.readers.values():
             if reader.rows() and served:
                 assert reader.topic.rank >= max(served), "a higher priority waits"
@@ -307,7 +297,8 @@ class PolicyMachine(RuleBasedStateMachine):
         """Who ends at one time does so in the order of the turns that they had."""
         line = self.next_line(session)
         if line != told:
-            at = session.outbox.index(told)
+            with expected():
+                at = session.outbox.index(told)
             others = [line, *islice(session.outbox, at)]
             assert all(other[0] == told[0] and other[2] == told[2] for other in others)
             session.outbox[at] = line
@@ -344,12 +335,13 @@ class PolicyMachine(RuleBasedStateMachine):
                 assert figures[0] <= session.messages_max, "I5"
                 assert figures[1] <= session.bytes_max, "I5"
             for row in stats.subscriptions:
-                reader = session.readers[row.name]
+                with expected():
+                    reader = session.readers[row.name]
                 assert row.matched == row.delivered + row.conflated + row.waiting, "I17"
                 assert row.conflated >= 0
                 if not reader.interval:
-                    expected = (reader.matched, reader.delivered, len(reader.rows()))
-                    assert (row.matched, row.delivered, row.waiting) == expected
+                    due = (reader.matched, reader.delivered, len(reader.rows()))
+                    assert (row.matched, row.delivered, row.waiting) == due
         for topic in self.topics:
             sums = self.engine.topic_stats(topic)
             seen = sums.delivered + sums.conflated + sums.dropped + sums.waiting
@@ -401,12 +393,6 @@ class PolicyMachine(RuleBasedStateMachine):
             for reader in session.readers.values()
             if reader.topic.policy == "conflate"
         )
-
-
-def fullness(session: Queues) -> float:
-    """The share of its limits that is taken."""
-    messages, size = session.fills()
-    return max(messages / session.messages_max, size / session.bytes_max)
 
 
 TestPolicyMachine = PolicyMachine.TestCase

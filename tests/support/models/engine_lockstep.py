@@ -21,6 +21,7 @@ from tests.support.models.engine_model import (
     opening,
 )
 from tests.support.models.engine_subscriber import SessionModel, SubscriberModel, key_text
+from tests.support.models.expected import expected
 from tidegate.conflation.definition import Definition, QueuePolicy
 from tidegate.conflation.engine import Engine
 from tidegate.conflation.errors import EngineError, LimitReached, SessionUnknown
@@ -253,8 +254,9 @@ class EngineLockstep:
         assert isinstance(outputs, list)
         assert session.ready or not outputs, "something to take that was never announced"
         session.ready = bool(outputs)
-        for output in outputs:
-            self.receive(session, output, bytes_max)
+        with expected():
+            for output in outputs:
+                self.receive(session, output, bytes_max)
         for name, subscriber in list(session.subscribers.items()):
             if subscriber.lane is None and not subscriber.script:
                 del session.subscribers[name]
@@ -307,7 +309,8 @@ class EngineLockstep:
             assert (figures.queued_messages, figures.queued_bytes) == session.queued()
             assert not session.over_limit()
             for row in figures.subscriptions:
-                seen = session.subscribers[row.name].sums()
+                with expected():
+                    seen = session.subscribers[row.name].sums()
                 counted = Sums(row.matched, row.delivered, row.conflated, row.waiting)
                 assert counted == seen, row
         for name, topic in self.topics.items():

@@ -10,6 +10,7 @@ from collections import deque
 from typing import Any
 
 from tests.support.models.boards import MILLISECOND, Event, Focus, TopicModel
+from tests.support.models.expected import expected
 from tests.support.models.lane_spec import LaneSpec, spec
 from tests.support.models.replica import ScriptLine
 from tests.support.models.subscriber import SubscriberModel
@@ -218,8 +219,9 @@ class Lockstep:
         outputs = self.engine.take(subscriber.session, bytes_max)
         assert subscriber.session in self.ready or not outputs, "never announced"
         assert not (subscriber.paused and any(isinstance(out, Rows) for out in outputs)), "paused"
-        for output in outputs:
-            subscriber.receive(output, bytes_max, self.now)
+        with expected():
+            for output in outputs:
+                subscriber.receive(output, bytes_max, self.now)
         if subscriber.replay is not None:
             self.go_on(subscriber)
         if not outputs:

@@ -206,6 +206,11 @@ class Queues:
         rows = list(self.rows())
         return len(rows), sum(row.size for row in rows) + self.unsent if rows else 0
 
+    def fullness(self) -> float:
+        """Return the share of its limits that is taken."""
+        messages, size = self.fills()
+        return max(messages / self.messages_max, size / self.bytes_max)
+
     def above(self, percent: int) -> bool:
         """Whether more than a share of either limit is taken."""
         messages, size = self.fills()
