@@ -53,8 +53,11 @@ def test_a_file_on_its_way_outlives_its_gateway(tmp_path: Path) -> None:
             gateway.put_topic("log", {"type": "series"})
             publishing = subprocess.Popen(
                 command("publish", "log", str(file), *arguments),
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-            )  # fmt: skip
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=environment(),
+            )
             give_up_at = time.monotonic() + LOOPS_S
             while gateway.topic("log")["messages_in"] < LINES // 3:
                 assert time.monotonic() < give_up_at

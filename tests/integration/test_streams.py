@@ -93,8 +93,10 @@ async def test_removals_and_their_reasons(options: str) -> None:
             await removed(running, 2)
             left = await stream.next()
             assert json.loads(left.text) == {
-                "reason": "deleted", "key": [2], "value": {"k": 2, "v": 1}
-            }  # fmt: skip
+                "reason": "deleted",
+                "key": [2],
+                "value": {"k": 2, "v": 1},
+            }
 
 
 async def test_a_record_that_expires_is_told() -> None:
@@ -104,8 +106,11 @@ async def test_a_record_that_expires_is_told() -> None:
             await running.publish({"k": 1})
             [row, gone] = await stream.values(2)
     assert (row["op"], gone["op"], gone["reason"], gone["key"]) == (
-        "publish", "oof", "expired", [1]
-    )  # fmt: skip
+        "publish",
+        "oof",
+        "expired",
+        [1],
+    )
 
 
 async def test_without_oof_no_removal_is_told() -> None:
@@ -163,9 +168,12 @@ async def test_what_envelopes_show() -> None:
         [journalled] = (await running.http.get("/v1/topics/px/messages")).text.splitlines()
     assert with_time["timestamp"] == json.loads(journalled)["timestamp"]
     assert with_key == {
-        "topic": "px", "op": "publish", "key": [1], "bookmark": published["last"],
+        "topic": "px",
+        "op": "publish",
+        "key": [1],
+        "bookmark": published["last"],
         "value": {"k": 1},
-    }  # fmt: skip
+    }
     assert without_key == {name: with_key[name] for name in with_key if name != "key"}
 
 

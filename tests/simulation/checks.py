@@ -105,9 +105,14 @@ def check_accounts(record: Record, models: list[ClientModel]) -> None:
     for topic in record.final_stats.topics:
         if topic.topic.startswith(OWN):
             continue
-        here = [seen for model in models for seen in model.seen
-                if seen.connection.gateway == last and seen.life.epoch == record.epochs[topic.topic]
-                and seen.life.topic == topic.topic]  # fmt: skip
+        here = [
+            seen
+            for model in models
+            for seen in model.seen
+            if seen.connection.gateway == last
+            and seen.life.epoch == record.epochs[topic.topic]
+            and seen.life.topic == topic.topic
+        ]
         sent = sum(row.live and row.op != "oof" for seen in here for row in seen.rows)
         require(topic.delivered == sent, "I17", f"{topic.delivered} delivered, {sent} sent")
         require(topic.subscriptions == topic.lanes == 0, "I17", "lanes are left behind")

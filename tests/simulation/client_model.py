@@ -17,8 +17,12 @@ from tests.support.models.boards import patched
 
 SPANS_MAX = 8
 REASONS = {
-    "MESSAGE_QUEUE_LIMIT_REACHED", "SHUTDOWN", "CLOSED_BY_ADMIN", "UNSUBSCRIBED", "WRITE_TIMEOUT",
-}  # fmt: skip
+    "MESSAGE_QUEUE_LIMIT_REACHED",
+    "SHUTDOWN",
+    "CLOSED_BY_ADMIN",
+    "UNSUBSCRIBED",
+    "WRITE_TIMEOUT",
+}
 
 
 class ClientModel:
@@ -176,8 +180,11 @@ class ClientModel:
     def _state(self, life: Life, cut: int) -> dict[str, Entry]:
         """What stands in a topic's state of the world and matches."""
         found = ((own, life.newest(own, cut)) for own in life.by_own)
-        return {own: e for own, e in found
-                if e is not None and not e.gone and self.subscription.matches(e.value)}  # fmt: skip
+        return {
+            own: e
+            for own, e in found
+            if e is not None and not e.gone and self.subscription.matches(e.value)
+        }
 
     def _check_opening(self, seen: Opened) -> None:
         """I7: what followed the last id, the whole of it, nothing else."""

@@ -74,6 +74,7 @@ class Opened:
         """When the stream waited for its socket."""
         end = self.connection.ended_ns
         last = 1 << 62 if end is None else end
-        waits = ((sent.asked_ns, last if sent.wrote_ns is None else sent.wrote_ns)
-                 for sent in self.sents)  # fmt: skip
+        waits = (
+            (sent.asked_ns, last if sent.wrote_ns is None else sent.wrote_ns) for sent in self.sents
+        )
         return [(start, stop) for start, stop in waits if stop > start]

@@ -91,8 +91,10 @@ class World:
         await self._build()
         for at_ns, shift_ms in self.plan.wall_steps:
             self.loop.call_at_ns(at_ns, self._step_wall, shift_ms)
-        living = [asyncio.create_task(client.live(self._door, self.plan.faults_end_ns))
-                  for client in self.clients]  # fmt: skip
+        living = [
+            asyncio.create_task(client.live(self._door, self.plan.faults_end_ns))
+            for client in self.clients
+        ]
         self.loop.call_at_ns(self.plan.faults_end_ns, self._heal)
         async with asyncio.TaskGroup() as noise:
             for publisher in self.plan.publishers:

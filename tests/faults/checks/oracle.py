@@ -90,10 +90,13 @@ def judge_world(journal: Sequence[Entry], world: World) -> list[Finding]:
             folded[entry.key] = entry.ident
     different = sorted(set(folded.items()) ^ set(world.items()), key=str)
     return [
-        Finding(Kind.WORLD, f"record {record}: the journal says {folded.get(record)}, "
-                f"the state of the world {world.get(record)}")
+        Finding(
+            Kind.WORLD,
+            f"record {record}: the journal says {folded.get(record)}, "
+            f"the state of the world {world.get(record)}",
+        )
         for record in dict.fromkeys(record for record, _ in different)
-    ]  # fmt: skip
+    ]
 
 
 def judge_records(ledger: Ledger, world: World, since_s: float = 0.0) -> list[Finding]:

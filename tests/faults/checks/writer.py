@@ -97,9 +97,12 @@ class Writer:
             return
         said = answer.json()
         request.answer = Answer(
-            time.monotonic(), said.get("first"), said.get("last"),
-            said.get("duplicate", False), said.get("deleted", 0),
-        )  # fmt: skip
+            time.monotonic(),
+            said.get("first"),
+            said.get("last"),
+            said.get("duplicate", False),
+            said.get("deleted", 0),
+        )
         self._pending = None
 
     async def _send(self, http: httpx2.AsyncClient, request: Request) -> httpx2.Response | None:

@@ -99,9 +99,13 @@ class PipelineChild:
     async def __aenter__(self) -> Self:
         with self._log.open("wb") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=DEVNULL, stdout=log, stderr=log, cwd=ROOT,
+                *self._command,
+                stdin=DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
                 start_new_session=True,
-            )  # fmt: skip
+            )
         return self
 
     async def __aexit__(self, *raised: object) -> None:

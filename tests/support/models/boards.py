@@ -168,9 +168,15 @@ class TopicModel:
         older = [event for event in self._told[focus] if event.key == own]
         old = older[-1].value if older else None
         yield Event(
-            message.offset, message.at, own, message.payload, message.value, message, old,
+            message.offset,
+            message.at,
+            own,
+            message.payload,
+            message.value,
+            message,
+            old,
             exempt=message.exempt,
-        )  # fmt: skip
+        )
 
     def _touched(self, focus: Focus, message: Message) -> set[str]:
         """The keys for which a message is news."""

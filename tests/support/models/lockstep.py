@@ -266,8 +266,7 @@ def snapshot_script(topic: TopicModel, lane_spec: LaneSpec) -> list[ScriptLine]:
     else:
         rows.sort(key=lambda row: row[1])
     lines: list[ScriptLine] = [("begin", len(rows))]
-    lines += [("snapshot", own, offset, lane_spec.shown(value))
-              for own, offset, value in rows]  # fmt: skip
+    lines += [("snapshot", own, offset, lane_spec.shown(value)) for own, offset, value in rows]
     return [*lines, ("end", f"{topic.epoch}-{topic.head}")]
 
 

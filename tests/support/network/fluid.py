@@ -119,9 +119,12 @@ class Play:
         self.looks += 1
         self._in_flight.left(self.pipe.unsent_bytes(self.now))
         seen = self._in_flight.observed(
-            self.now, self.state.interval_ns,
-            round_trip_ns=self.pipe.round_trip_ns, flush_bytes=flush_bytes, is_full=is_full,
-        )  # fmt: skip
+            self.now,
+            self.state.interval_ns,
+            round_trip_ns=self.pipe.round_trip_ns,
+            flush_bytes=flush_bytes,
+            is_full=is_full,
+        )
         self.state, decision = step(self.state, seen)
         if decision is not None:
             self.decisions.append(decision)
