@@ -12,6 +12,7 @@ import pytest
 from tests.faults.crash_runs import CrashRuns, crash_of
 from tests.faults.setups.gateway import embedded
 from tests.faults.setups.waiting import happens
+from tests.support.deadlines import HANGS_S
 from tidegate.app.stores.schema import DATABASE
 
 LOAD_S = (0.05, 0.3)
@@ -33,7 +34,7 @@ async def test_a_store_that_forgets_is_found_out() -> None:
 
         async def crash(_: random.Random) -> float:
             ledger = crash_runs._ledgers["long"]
-            assert await happens(lambda: ledger.sums()["requests acknowledged"] > 20, 30)
+            assert await happens(lambda: ledger.sums()["requests acknowledged"] > 20, HANGS_S)
             await setup.gateway.kill()
             forget_the_newest(setup.folder / "store" / DATABASE)
             return await setup.gateway.start()
