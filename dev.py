@@ -21,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -209,7 +210,10 @@ def keep_bytecode() -> None:
     every module that it imports again, which takes longer than most of them run.
     """
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(VENV / "bytecode"))
+        kept = VENV / "bytecode"
+        # Environments and copies in temporary folders have new names each time.
+        shutil.rmtree(f"{kept}{tempfile.gettempdir()}", ignore_errors=True)
+        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(kept))
 
 
 def become(command: list[str]) -> NoReturn:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -196,4 +197,7 @@ def test_what_is_compiled_is_kept_where_only_the_project_looks(
     )
     stamp = set_up / ".venv" / "tidegate-setup"
     stamp.write_text(stamp.read_text().replace("base", "all"))
+    old = Path(f"{set_up}/.venv/bytecode{tempfile.gettempdir()}", "of-an-older-run")
+    old.mkdir(parents=True)
     assert run_dev(set_up, "test", **given)[:2] == (0, kept.format(root=set_up) + "\n")
+    assert old.exists() != bool(given)
