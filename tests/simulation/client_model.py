@@ -111,7 +111,7 @@ class ClientModel:
             case "group_end":
                 self._group_end(seen, received)
             case "message" | "delta" | "oof":
-                for row in rows_of(received, self.subscription.form):
+                for row in self._rows(received):
                     self._row(seen, row, sent.asked_ns, arrived=arrived)
             case "goodbye":
                 seen.goodbye = sent
@@ -122,6 +122,13 @@ class ClientModel:
                 raise Broken("I15", f"an event {received.name}")
         if received.id:
             self._id(seen, received)
+
+    def _rows(self, received: ReceivedEvent) -> list[ReceivedRow]:
+        form = self.subscription.form
+        try:
+            return rows_of(received, form)
+        except (LookupError, TypeError, ValueError) as error:
+            raise Broken("I15", f"not of format {form}: {received.text[:200]}") from error
 
     def _id(self, seen: Opened, received: ReceivedEvent) -> None:
         """An id never steps back, and promises what came before it."""

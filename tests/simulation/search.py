@@ -26,6 +26,13 @@ class Search:
         return f"{seen}: {self.broken or 'nothing found'}"
 
 
+def failed_assertion(error: BaseException) -> AssertionError | None:
+    """Return the first failed assertion in an error, also of a group: tasks raise theirs in one."""
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(failed_assertion, error.exceptions)), None)
+    return error if isinstance(error, AssertionError) else None
+
+
 def search(seeds: Iterable[int], clients_min: int | None = None) -> Search:
     """Search until an invariant is broken, the seeds end, or that many clients were seen.
 
@@ -42,10 +49,10 @@ def search(seeds: Iterable[int], clients_min: int | None = None) -> Search:
             found.clients += len(record.clients)
             found.connections += sum(len(client.connections) for client in record.clients)
             check(record)
-        except AssertionError as broken:
+        except Exception as error:
+            if (broken := failed_assertion(error)) is None:
+                error.add_note(again)
+                raise
             found.broken = f"{broken}\n{again}"
             break
-        except Exception as crash:
-            crash.add_note(again)
-            raise
     return found
